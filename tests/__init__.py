@@ -1,0 +1,1 @@
+"""The suite's own tests, and the labs they run on."""

@@ -1,0 +1,95 @@
+"""A throwaway certificate authority for a lab: a server certificate for loopback and one client certificate."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_VALID = datetime.timedelta(days=2)
+
+
+@dataclass(frozen=True)
+class Certificates:
+    """PEM files; the keys have mode 0600. The client certificate's common name is the user it stands for."""
+
+    ca: Path
+    server_cert: Path
+    server_key: Path
+    client_cert: Path
+    client_key: Path
+
+
+def make_certificates(directory: Path, user: str) -> Certificates:
+    """Make an authority and what it signs in a directory; the authority's own key is thrown away."""
+    made = Certificates(
+        *(directory / f"{n}.pem" for n in ("ca", "server", "server-key", "client", "client-key"))
+    )
+    ca_key = ec.generate_private_key(ec.SECP256R1())
+    ca_name = _named("Tipping Point lab authority")
+    ca = (
+        _unsigned(ca_name, ca_name, ca_key)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(ca_key, hashes.SHA256())
+    )
+    _write(made.ca, ca.public_bytes(serialization.Encoding.PEM))
+    # etcd's JSON gateway is a client of its own server and shows the server's certificate: it needs both usages,
+    # and no common name, or etcd would take it for a user's.
+    server = _unsigned(
+        x509.Name([]), ca_name, server_key := ec.generate_private_key(ec.SECP256R1())
+    ).add_extension(
+        x509.SubjectAlternativeName(
+            [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        ),
+        critical=True,
+    )
+    client = _unsigned(_named(user), ca_name, client_key := ec.generate_private_key(ec.SECP256R1()))
+    both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    for builder, usages, key, cert_file, key_file in (
+        (server, both, server_key, made.server_cert, made.server_key),
+        (client, both[1:], client_key, made.client_cert, made.client_key),
+    ):
+        signed = builder.add_extension(x509.ExtendedKeyUsage(usages), critical=False).sign(
+            ca_key, hashes.SHA256()
+        )
+        _write(cert_file, signed.public_bytes(serialization.Encoding.PEM))
+        _write(
+            key_file,
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            ),
+        )
+    return made
+
+
+def _named(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+
+
+def _unsigned(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _VALID)
+        .not_valid_after(now + _VALID)
+    )
+
+
+def _write(path: Path, content: bytes) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)

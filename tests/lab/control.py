@@ -1,0 +1,134 @@
+"""A lab's control socket: how a plan's faults act on a lab's members without anyone knowing their pids.
+
+One JSON object a line, one line back, over a unix socket that only its owner may open (mode 0600):
+
+    {"do": "kill" | "stop" | "continue" | "start", "member": "m2"}  ->  {"ok": true}
+    {"do": "members"}  ->  {"members": [{"name": "m1", "pid": 4711, "running": true, "leader": false}, ...]}
+
+What is refused is answered by {"error": what was wrong, "expected": what would be accepted}, one line each.
+An action is done when its answer comes: a killed member is dead, a started one serves (if there is a quorum).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socketserver
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, TypedDict, cast
+
+_LONGEST_LINE = 65_536
+
+
+class LabError(Exception):
+    """Something a lab was asked for and cannot do: what was wrong and what would be accepted, one line."""
+
+    def __init__(self, problem: str, expected: str) -> None:
+        self.problem = " ".join(problem.split())
+        self.expected = expected
+        super().__init__(f"{self.problem}: expected {expected}")
+
+
+class Member(TypedDict):
+    """One server of the target: `pid` is None when it is dead, `running` false when it is dead or stopped."""
+
+    name: str
+    pid: int | None
+    running: bool
+    leader: bool
+
+
+class Lab(Protocol):
+    """What a lab must be able to do for a plan's faults; every call raises LabError when it cannot."""
+
+    @property
+    def names(self) -> list[str]: ...
+
+    def members(self) -> list[Member]: ...
+
+    def kill(self, name: str) -> None:
+        """SIGKILL, or what is nearest to it; the member is dead on return."""
+        ...
+
+    def stop(self, name: str) -> None:
+        """Freeze it: it keeps its connections and answers nothing."""
+        ...
+
+    def resume(self, name: str) -> None:
+        """Undo `stop`."""
+        ...
+
+    def start(self, name: str) -> None:
+        """Undo `kill`, with the data the member had."""
+        ...
+
+
+class ControlServer:
+    """Serves a lab's control socket from a thread for as long as the context lasts."""
+
+    def __init__(self, lab: Lab, socket: Path) -> None:
+        self._server = _Server(str(socket), _Conversation, bind_and_activate=False)
+        self._server.daemon_threads = True
+        self._server.answer = _answers(lab)
+        self._socket = socket
+
+    def __enter__(self) -> ControlServer:
+        try:
+            self._server.server_bind()
+        except OSError as problem:
+            self._server.server_close()
+            raise LabError(
+                f"{self._socket}: {problem}", "a path for a unix socket, under 108 bytes"
+            ) from None
+        self._socket.chmod(0o600)  # before anyone can connect: it does not listen yet
+        self._server.server_activate()
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._socket.unlink(missing_ok=True)
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    answer: Callable[[bytes], dict[str, Any]]
+
+
+class _Conversation(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        answer = cast(_Server, self.server).answer
+        with contextlib.suppress(OSError):  # a client that left before its answer
+            while line := self.rfile.readline(_LONGEST_LINE):
+                self.wfile.write(json.dumps(answer(line)).encode() + b"\n")
+
+
+def _answers(lab: Lab) -> Callable[[bytes], dict[str, Any]]:
+    actions = {"kill": lab.kill, "stop": lab.stop, "continue": lab.resume, "start": lab.start}
+
+    def answer(line: bytes) -> dict[str, Any]:
+        try:
+            request = json.loads(line)
+        except ValueError:
+            request = None
+        if not isinstance(request, dict):
+            return {"error": "not a JSON object", "expected": 'a line such as {"do": "members"}'}
+        do, member = cast(tuple[Any, Any], (request.get("do"), request.get("member")))
+        try:
+            if do == "members":
+                return {"members": lab.members()}
+            if do not in actions:
+                raise LabError(f"do: {do!r}", f"one of {', '.join([*actions, 'members'])}")
+            if member not in lab.names:
+                raise LabError(f"member: {member!r}", f"one of {', '.join(lab.names)}")
+            actions[do](member)
+        except LabError as refusal:
+            return {"error": refusal.problem, "expected": refusal.expected}
+        return {"ok": True}
+
+    return answer

@@ -1,0 +1,371 @@
+"""The claim workload: leases that many units want, one holds and renews, and the others wait for.
+
+A unit's life is the published lease test's: claim; when granted, extend on schedule; when denied, wait for
+the release and claim again; when a lease could not be extended in time it is lost, and claimed again.
+
+Load is open: an extension is due at fixed moments after its claim, and response time counts from them, also
+when the unit's previous operation is late. Nothing here knows a target.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from asyncio import Future
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tippingpoint.claim.target import ClaimTarget, Holding, OperationFailed
+from tippingpoint.hdr import Recorder
+from tippingpoint.pacing import Schedule, spread
+from tippingpoint.plan import ClaimWorkload
+from tippingpoint.results import OPERATIONS, OUTCOMES, SCHEDULE_LAG, tag
+
+FIRST_RETRY = 1.0
+"""Seconds before a failed operation is tried again; doubled each time up to the renew time."""
+_RELEASES_AT_ONCE = 256
+_DISTINCT_MESSAGES = 20
+
+
+class Unit:
+    """One contender for one lease."""
+
+    __slots__ = (
+        "claimed",
+        "failures",
+        "generation",
+        "held",
+        "holder",
+        "holding",
+        "lease",
+        "ready",
+        "waiting",
+    )
+
+    def __init__(self, lease: int, holder: int, generation: int) -> None:
+        self.lease = lease
+        self.holder = holder
+        self.generation = generation
+        self.holding: Holding | None = None
+        self.claimed = 0.0
+        """When the lease was claimed: what `held for` counts from."""
+        self.held = 0.0
+        """When the last claim or extension that succeeded was sent: the lease lasts at least claim_time from it."""
+        self.ready = 0.0
+        """When the previous operation ended: lateness before it is the target's, after it the generator's."""
+        self.failures = 0
+        self.waiting = False
+
+
+@dataclass(slots=True)
+class _Call:
+    """One operation under way."""
+
+    unit: Unit
+    operation: str
+    intended: float
+    sent: float
+    future: Future[Any]
+    timed_out: bool = False
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a claim workload is doing at a moment."""
+
+    held: int
+    waiting: int
+    in_flight: int
+
+
+class ClaimLoad:
+    """One worker's share of the leases. Lease numbers are global; a worker has those it is given."""
+
+    def __init__(
+        self, workload: ClaimWorkload, target: ClaimTarget, recorder: Recorder, schedule: Schedule
+    ) -> None:
+        self._workload = workload
+        self._target = target
+        self._schedule = schedule
+        self._loop = asyncio.get_running_loop()
+        self._record = {
+            name: recorder.appender(name)
+            for name in (
+                *(tag(operation, outcome) for operation in OPERATIONS for outcome in OUTCOMES),
+                *(tag(operation, service=True) for operation in OPERATIONS),
+            )
+        }
+        self._lag = recorder.appender(SCHEDULE_LAG)
+        self._leases: dict[int, list[Unit]] = {}
+        self._generation = 0
+        self._held = 0
+        self._waiting = 0
+        self._in_flight: set[int] = set()
+        self._calls: dict[int, _Call] = {}
+        self._sent_order: deque[tuple[float, int]] = deque()
+        self._call_number = 0
+        self._stopped = False
+        self.errors: Counter[tuple[str, str, str]] = Counter()
+        """(operation, outcome, message) of failures since the worker last took them."""
+        self.lost: list[tuple[float, int, int, float]] = []
+        """(moment, lease, unit, seconds held) of leases lost since the worker last took them."""
+
+    @property
+    def load(self) -> Load:
+        """Leases held, units waiting for a release, operations under way."""
+        return Load(self._held, self._waiting, len(self._calls))
+
+    def set_leases(self, wanted: set[int], over: float) -> list[Future[None]]:
+        """Have exactly these leases: claim new ones spread over `over` seconds, release those not wanted.
+
+        Returns the releases under way.
+        """
+        releases = [
+            release
+            for lease in [lease for lease in self._leases if lease not in wanted]
+            for release in self._give_up(self._leases.pop(lease))
+        ]
+        fresh = sorted(wanted - self._leases.keys())
+        units: list[Unit] = []
+        for lease in fresh:
+            contenders = [Unit(lease, holder, self._generation) for holder in range(self._workload.units)]
+            self._leases[lease] = contenders
+            units += contenders
+        # Shuffled, as the seed does it, so that no unit is always the first to ask.
+        random.Random(len(units)).shuffle(units)
+        now = time.monotonic()
+        for unit, moment in zip(units, spread(len(units), now, over), strict=True):
+            unit.ready = now
+            self._schedule.at(moment, partial(self._claim, unit))
+        return releases
+
+    def _give_up(self, units: list[Unit]) -> list[Future[None]]:
+        releases: list[Future[None]] = []
+        for unit in units:
+            unit.generation = -1
+            if unit.waiting:
+                self._set_waiting(unit, False)
+                self._target.unwatch(unit.lease, unit.holder)
+            if unit.holding is not None:
+                releases.append(self._target.release(unit.holding))
+                self._drop_holding(unit)
+        return releases
+
+    async def release_all(self, within: float) -> int:
+        """Give every lease back; returns how many could not be given back in time and will expire by themselves."""
+        deadline = time.monotonic() + within
+        self._generation += 1
+        self._abandon_calls()
+        self._schedule.clear()
+        holdings = [
+            unit.holding for units in self._leases.values() for unit in units if unit.holding is not None
+        ]
+        for units in self._leases.values():
+            for unit in units:
+                if unit.waiting:
+                    self._target.unwatch(unit.lease, unit.holder)
+        self._leases.clear()
+        self._held = self._waiting = 0
+        left = 0
+        for first in range(0, len(holdings), _RELEASES_AT_ONCE):
+            some = [self._target.release(holding) for holding in holdings[first : first + _RELEASES_AT_ONCE]]
+            remaining = deadline - time.monotonic()
+            done, pending = await asyncio.wait(some, timeout=max(0.0, remaining))
+            for future in pending:
+                future.cancel()
+            left += len(pending) + sum(1 for future in done if future.cancelled() or future.exception())
+            if pending:
+                left += len(holdings) - first - len(some)
+                break
+        return left
+
+    async def drop_claims(self) -> None:
+        """The restart storm: abandon every claim and connection, then claim as many new leases all at once."""
+        self._abandon_calls()
+        self._schedule.clear()
+        self._generation += 1
+        await self._target.drop()
+        self._held = self._waiting = 0
+        leases = set(self._leases)
+        self._leases.clear()
+        self.set_leases(leases, 0.0)
+
+    def lease_number(self, lease: int) -> int:
+        """The lease's number at the target: those of an abandoned generation are never used again."""
+        return self._generation * 10_000_000 + lease
+
+    def stop(self) -> None:
+        """Begin nothing further; what is under way may still end."""
+        self._stopped = True
+        self._schedule.clear()
+
+    async def drain(self, within: float) -> None:
+        """Wait for what is under way; what has no answer after `within` seconds counts as timed out."""
+        futures = [call.future for call in self._calls.values()]
+        if futures:
+            await asyncio.wait(futures, timeout=within)
+        for call in list(self._calls.values()):
+            self._time_out(call)
+
+    def expire_calls(self) -> None:
+        """Count operations older than the workload's timeout as timed out; to be called a few times a second."""
+        limit = time.monotonic() - self._workload.timeout
+        while self._sent_order and self._sent_order[0][0] <= limit:
+            _, number = self._sent_order.popleft()
+            call = self._calls.get(number)
+            if call is not None:
+                self._time_out(call)
+        while self._sent_order and self._sent_order[0][1] not in self._calls:
+            self._sent_order.popleft()
+
+    def _time_out(self, call: _Call) -> None:
+        call.timed_out = True
+        call.future.cancel()
+
+    def _abandon_calls(self) -> None:
+        calls = list(self._calls.values())
+        self._calls.clear()
+        self._sent_order.clear()
+        for call in calls:
+            call.future.cancel()
+
+    # -- one unit's life -------------------------------------------------------------------------
+
+    def _claim(self, unit: Unit, intended: float) -> None:
+        if unit.generation != self._generation or self._stopped:
+            return
+        future = self._target.claim(self.lease_number(unit.lease), unit.holder)
+        self._begin(unit, "claim", intended, future, self._claimed)
+
+    def _extend(self, unit: Unit, intended: float) -> None:
+        if unit.generation != self._generation or unit.holding is None or self._stopped:
+            return
+        self._begin(unit, "extend", intended, self._target.extend(unit.holding), self._extended)
+
+    def _begin(
+        self,
+        unit: Unit,
+        operation: str,
+        intended: float,
+        future: Future[Any],
+        done: Callable[[_Call, float], None],
+    ) -> None:
+        sent = time.monotonic()
+        self._lag(max(1, int((sent - max(intended, unit.ready)) * 1e6)))
+        self._call_number = number = self._call_number + 1
+        call = _Call(unit, operation, intended, sent, future)
+        self._calls[number] = call
+        self._sent_order.append((sent, number))
+        future.add_done_callback(partial(self._answered, number, done))
+
+    def _answered(self, number: int, done: Callable[[_Call, float], None], _: Future[Any]) -> None:
+        call = self._calls.pop(number, None)
+        if call is None:
+            return  # abandoned with its generation
+        now = time.monotonic()
+        call.unit.ready = now
+        if call.unit.generation != self._generation:
+            self._answered_too_late(call)
+            return
+        done(call, now)
+
+    def _answered_too_late(self, call: _Call) -> None:
+        """The lease was given up meanwhile: a claim that was granted all the same is given back."""
+        if call.operation == "claim" and not call.future.cancelled() and call.future.exception() is None:
+            holding = call.future.result()
+            if holding is not None:
+                self._target.release(holding)
+
+    def _claimed(self, call: _Call, now: float) -> None:
+        unit = call.unit
+        failure = self._failure(call)
+        if failure is not None:
+            self._count(call, now, *failure)
+            self._schedule.at(now + self._backoff(unit), partial(self._claim, unit))
+            return
+        unit.failures = 0
+        holding: Holding | None = call.future.result()
+        if holding is None:
+            self._count(call, now, "denied")
+            self._set_waiting(unit, True)
+            self._target.watch_release(
+                self.lease_number(unit.lease), unit.holder, partial(self._released, unit, self._generation)
+            )
+            return
+        self._count(call, now, "ok")
+        unit.holding = holding
+        unit.claimed = unit.held = call.sent
+        self._held += 1
+        # From the answer, not from the send: the unit learns only then that it has something to renew.
+        self._schedule.at(now + self._workload.renew_time, partial(self._extend, unit))
+
+    def _released(self, unit: Unit, generation: int) -> None:
+        if generation == self._generation and unit.waiting:
+            self._set_waiting(unit, False)
+            if unit.generation == generation:
+                unit.ready = now = time.monotonic()
+                self._claim(unit, now)
+
+    def _extended(self, call: _Call, now: float) -> None:
+        unit = call.unit
+        failure = self._failure(call)
+        if failure is not None:
+            outcome, message = failure
+            if now - unit.held <= self._workload.claim_time:
+                self._count(call, now, outcome, message)
+                self._schedule.at(now + self._backoff(unit), partial(self._extend, unit))
+                return
+            self._lose(call, now, message)
+        elif call.future.result():
+            unit.failures = 0
+            unit.held = call.sent
+            self._count(call, now, "ok")
+            # The next moment on the fixed schedule, even when it has passed: lateness is not forgiven.
+            self._schedule.at(call.intended + self._workload.renew_time, partial(self._extend, unit))
+        else:
+            self._lose(call, now, "")
+
+    def _lose(self, call: _Call, now: float, message: str) -> None:
+        unit = call.unit
+        self._count(call, now, "lost", message)
+        self.lost.append((now, unit.lease, unit.holder, now - unit.claimed))
+        self._drop_holding(unit)
+        self._schedule.at(now, partial(self._claim, unit))
+
+    def _drop_holding(self, unit: Unit) -> None:
+        unit.holding = None
+        unit.failures = 0
+        self._held -= 1
+
+    def _set_waiting(self, unit: Unit, waiting: bool) -> None:
+        unit.waiting = waiting
+        self._waiting += 1 if waiting else -1
+
+    def _backoff(self, unit: Unit) -> float:
+        unit.failures += 1
+        longest = max(self._workload.renew_time, 0.01)
+        return min(longest, FIRST_RETRY * 2.0 ** min(unit.failures - 1, 20)) * random.uniform(0.75, 1.0)
+
+    def _failure(self, call: _Call) -> tuple[str, str] | None:
+        if call.timed_out or call.future.cancelled():
+            return "timeout", f"no answer within {self._workload.timeout:g} s"
+        problem = call.future.exception()
+        if problem is None:
+            return None
+        if isinstance(problem, OperationFailed):
+            return "error", str(problem)
+        return "error", f"{type(problem).__name__}: {problem}"
+
+    def _count(self, call: _Call, now: float, outcome: str, message: str = "") -> None:
+        self._record[tag(call.operation, outcome)](max(1, int((now - call.intended) * 1e6)))
+        if outcome == "ok":
+            self._record[tag(call.operation, service=True)](max(1, int((now - call.sent) * 1e6)))
+        elif message:
+            key = (call.operation, outcome, message)
+            if key not in self.errors and len(self.errors) >= _DISTINCT_MESSAGES:
+                key = (call.operation, outcome, "other errors")
+            self.errors[key] += 1

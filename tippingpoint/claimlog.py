@@ -1,0 +1,159 @@
+"""The log lines of Juju's leadershipclaimer: one line in, what it says out.
+
+The grammar is every format the tool prints, with --quiet and without, read from its source:
+juju/juju, scripts/leadershipclaimer/leadershipclaimer.go. The first column is the age of the process that
+wrote the line, which is no common clock; `in` is how long the call took, from the send to the answer, to
+a millisecond.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+Action = Literal["claimed", "extended", "lost", "denied", "failed", "connected", "refused", "blocking"]
+
+LONGEST_SECONDS = 10 * 365 * 86400.0
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
+_GO_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What one line says. `failed` is a call that ended in an error, `refused` a connection never made.
+
+    `took` and `held_for` are seconds; None where the line does not say. `twin` marks the one message that the
+    tool writes to stdout and stderr alike, so that a log of both holds it twice.
+    """
+
+    action: Action
+    age: float
+    holder: str
+    took: float | None = None
+    held_for: float | None = None
+    error: str = ""
+    twin: bool = False
+
+    @property
+    def lease(self) -> str:
+        """The lease a holder contends for: the application of a unit."""
+        return self.holder.rpartition("/")[0] or self.holder
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether the error is one of time, as Juju's `lease operation timed out` is."""
+        return "timed out" in self.error or "timeout" in self.error
+
+
+@lru_cache(maxsize=65536)
+def go_duration(text: str) -> float | None:
+    """The seconds in what Go's time.Duration prints (`1m31.99s`, `123ms`, `47µs`, `0s`); None for any other text."""
+    total, end = 0.0, 0
+    for part in _GO_PART.finditer(text):
+        if part.start() != end:
+            return None
+        total += float(part[1]) * _UNITS[part[2]]
+        end = part.end()
+    return total if text and end == len(text) and total <= LONGEST_SECONDS else None
+
+
+_QUOTED = r'"((?:[^"\\]|\\.)*)"'
+_OF = rf"{_QUOTED} for {_QUOTED}"
+_HEAD = re.compile(
+    r"\s*([0-9]{1,12}(?:\.[0-9]{1,9})?)s +(extended|claimed|lost|claim of|blocking|connected)\b *(.*)",
+    re.ASCII,
+)
+_REFUSED = re.compile(r"\s*[0-9]+ failed to connect to .* for (\S+?)(?: \(retrying\))?: (.+)", re.ASCII)
+_SHORT = {
+    "extended": re.compile(r"(\S+) held for (?P<held>\S+) in (?P<took>\S+)"),
+    "claimed": re.compile(r"(\S+) in (?P<took>\S+)"),
+    "lost": re.compile(r"(\S+) after (?P<held>\S+) in (?P<took>\S+)"),
+}
+_LONG = {
+    "extended": re.compile(
+        rf"leadership of {_OF} for \S+ in (?P<took>[^\s,]+), held for (?P<held>[^\s,]+), renewing after \S+"
+    ),
+    "claimed": re.compile(rf"leadership of {_OF} for \S+ in (?P<took>[^\s,]+), renewing after \S+"),
+    "lost": re.compile(
+        rf"leadership of {_OF} after (?P<held>\S+) in (?P<took>[^\s,]+), blocking until released"
+    ),
+}
+_CLAIM = re.compile(
+    rf"{_OF} (?:(?P<denied>denied) in (?P<t1>[^\s,]+), blocking until released"
+    r"|(?P<retried>timed out) in (?P<t2>[^\s,]+), retrying"
+    r"|failed in (?P<t3>[^\s:]+): (?P<error>.+))"
+)
+_BLOCKING = re.compile(
+    rf"(?:of {_OF} returned after (?P<t1>[^\s,]+), attempting to claim"
+    rf"|for leadership of {_OF} failed in (?P<t2>\S+) with (?P<error>.+))"
+)
+_CONNECTED = re.compile(r"\[ *[0-9]+\] +[0-9]+ (\S+) in (?P<took>\S+)")
+
+
+def parse_line(text: str) -> Line | None:
+    """What a line of the log says; None when it is not one; ValueError when it begins like one and is damaged."""
+    head = _HEAD.match(text)
+    if head is None:
+        refused = _REFUSED.fullmatch(text.strip()) if " failed to connect to " in text else None
+        # The text between names the account with its password: it is read over, never kept.
+        return Line("refused", 0.0, refused[1], error=refused[2]) if refused else None
+    age, word, rest = float(head[1]), head[2], head[3].rstrip()
+    line = _read(age, word, rest)
+    if line is None:
+        raise ValueError(word)
+    return line
+
+
+def _read(age: float, word: str, rest: str) -> Line | None:
+    if word == "extended":
+        return _held(age, "extended", rest)
+    if word == "claimed":
+        return _held(age, "claimed", rest)
+    if word == "lost":
+        return _held(age, "lost", rest)
+    if word == "claim of":
+        return _claim(age, rest)
+    if word == "blocking":
+        return _blocking(age, rest)
+    found = _CONNECTED.fullmatch(rest)
+    took = go_duration(found["took"]) if found else None
+    return Line("connected", age, found[1], took) if found and took is not None else None
+
+
+def _held(age: float, word: Literal["claimed", "extended", "lost"], rest: str) -> Line | None:
+    long = rest.startswith("leadership of ")
+    found = (_LONG if long else _SHORT)[word].fullmatch(rest)
+    if found is None:
+        return None
+    took = go_duration(found["took"])
+    held_for = go_duration(found["held"]) if word != "claimed" else None
+    if took is None or (held_for is None and word != "claimed"):
+        return None
+    return Line(word, age, _unquoted(found[2]) if long else found[1], took, held_for)
+
+
+def _claim(age: float, rest: str) -> Line | None:
+    found = _CLAIM.fullmatch(rest)
+    took = go_duration(found["t1"] or found["t2"] or found["t3"]) if found else None
+    if found is None or took is None:
+        return None
+    holder = _unquoted(found[2])
+    if found["denied"]:
+        return Line("denied", age, holder, took)
+    return Line("failed", age, holder, took, error=found["error"] or "timed out", twin=bool(found["retried"]))
+
+
+def _blocking(age: float, rest: str) -> Line | None:
+    found = _BLOCKING.fullmatch(rest)
+    took = go_duration(found["t1"] or found["t2"]) if found else None
+    if found is None or took is None:
+        return None
+    holder = _unquoted(found[2] if found["t1"] else found[5])
+    return Line("blocking", age, holder, took, error=found["error"] or "")
+
+
+def _unquoted(text: str) -> str:
+    """A name as it stood before Go's %q; names of units hold nothing that %q would write differently but these."""
+    return text.replace('\\"', '"').replace("\\\\", "\\")

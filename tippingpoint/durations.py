@@ -1,0 +1,45 @@
+"""Durations as people write them: 30s, 1m30s, 250ms, 2h."""
+
+from __future__ import annotations
+
+import re
+
+_PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|s|m|h)")
+_SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+ACCEPTED = "a duration such as 250ms, 30s, 1m30s or a number of seconds"
+
+
+def parse_duration(text: str) -> float:
+    """The seconds in a duration such as `1m30.5s`; ValueError says what would be accepted."""
+    text = text.strip()
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    total, end = 0.0, 0
+    for part in _PARTS.finditer(text):
+        if part.start() != end:
+            break
+        total += float(part[1]) * _SECONDS[part[2]]
+        end = part.end()
+    if not text or end != len(text):
+        raise ValueError(ACCEPTED)
+    return total
+
+
+def format_duration(seconds: float) -> str:
+    """The shortest of ms, s and whole-minute forms that parses back to exactly the same number."""
+    if seconds >= 60 and seconds % 60 == 0:
+        return f"{seconds / 60:.0f}m"
+    if 0 < seconds < 1 and parse_duration(f"{seconds * 1000:g}ms") == seconds:
+        return f"{seconds * 1000:g}ms"
+    return f"{seconds:g}s" if float(f"{seconds:g}") == seconds else f"{seconds!r}s"
+
+
+def show_us(microseconds: float) -> str:
+    """A latency for people: three significant digits in us, ms or s."""
+    if microseconds < 1000:
+        return f"{microseconds:.0f} us"
+    if microseconds < 999_500:
+        return f"{microseconds / 1000:.3g} ms"
+    return f"{microseconds / 1e6:.3g} s" if microseconds < 999.5e6 else f"{microseconds / 1e6:.0f} s"

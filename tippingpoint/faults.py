@@ -1,0 +1,89 @@
+"""Acting on a lab's members through its control socket: what a plan's faults do.
+
+The lab listens on a unix socket; one JSON object a line, one line back:
+`{"do": "kill", "member": "m2"}` is answered by `{"ok": true}`, or by `{"error": ..., "expected": ...}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from tippingpoint.errors import UserError
+
+Action = Literal["kill", "stop", "continue", "start"]
+
+ANSWER_TIMEOUT_S = 60.0
+"""A lab answers when the action is done; the slowest is a start that waits until the member serves."""
+
+
+@dataclass(frozen=True)
+class LabMember:
+    """One server of the target: `pid` is None when it is dead, `running` false when it is dead or stopped."""
+
+    name: str
+    pid: int | None
+    running: bool
+    leader: bool
+
+
+class LabControl:
+    """One lab, by the path of its control socket. Each call is a connection of its own."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+
+    async def act(self, do: Action, member: str) -> None:
+        """Kill, stop (freeze), continue or start a member; returns when that is done.
+
+        UserError (field `lab`) when there is no lab at the socket, or the lab refuses: a member it does not
+        have (the error names those it has), one that is dead already, one that does not come up.
+        """
+        await self._ask({"do": do, "member": member})
+
+    async def members(self) -> list[LabMember]:
+        """The lab's members as they are now; UserError (field `lab`) when there is no lab at the socket."""
+        answer = await self._ask({"do": "members"})
+        try:
+            return [
+                LabMember(entry["name"], entry["pid"], entry["running"], entry["leader"])
+                for entry in answer["members"]
+            ]
+        except (KeyError, TypeError):
+            raise self._not_a_lab(f"it answered {json.dumps(answer)}") from None
+
+    async def _ask(self, request: dict[str, str]) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                line = await self._exchange(json.dumps(request).encode() + b"\n")
+        except TimeoutError:
+            raise self._not_a_lab(f"no answer within {ANSWER_TIMEOUT_S:g}s") from None
+        except (OSError, ValueError) as problem:  # ValueError: a line without an end
+            raise self._not_a_lab(getattr(problem, "strerror", None) or str(problem)) from None
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise self._not_a_lab("it gave no answer" if not line else "its answer is not a JSON object")
+        fields = cast(dict[str, Any], answer)
+        if "error" in fields:
+            raise UserError(
+                "lab", str(fields["error"]), str(fields.get("expected", "something the lab can do"))
+            )
+        return fields
+
+    async def _exchange(self, line: bytes) -> bytes:
+        reader, writer = await asyncio.open_unix_connection(str(self._socket))
+        try:
+            writer.write(line)
+            await writer.drain()
+            return await reader.readline()
+        finally:
+            writer.close()
+
+    def _not_a_lab(self, reason: str) -> UserError:
+        return UserError("lab", str(self._socket), f"the control socket of a running lab ({reason})")

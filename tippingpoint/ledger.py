@@ -1,0 +1,61 @@
+"""What a run makes in a target is written down before it is made, so that it can be removed after any end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pydantic import BaseModel, ValidationError
+
+from tippingpoint.claim.etcd import clean
+from tippingpoint.errors import UserError
+from tippingpoint.plan import EtcdTarget
+
+FILE = "ledger.jsonl"
+LEASE_ID_BLOCK = 2**31
+"""How many v3 lease ids each worker of a run may use."""
+
+
+class EtcdEntry(BaseModel):
+    """Everything a run makes in an etcd: keys below a prefix, and leases with ids from a range."""
+
+    prefix: str
+    first_lease_id: int
+    lease_ids: int
+    target: EtcdTarget
+
+
+def remember(directory: Path, entry: EtcdEntry) -> None:
+    """Add an entry to a run's ledger and see it on the disk before anything is made."""
+    with open(directory / FILE, "a", encoding="utf-8") as file:
+        file.write(entry.model_dump_json() + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def entries(directory: Path) -> list[EtcdEntry]:
+    """The ledger of a run; empty when it never made anything."""
+    path = directory / FILE
+    if not path.exists():
+        return []
+    found: list[EtcdEntry] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            found.append(EtcdEntry.model_validate_json(line))
+        except ValidationError:
+            # A crash in the middle of the write: nothing was made yet under that entry.
+            if number == 1 or line.endswith("}"):
+                raise UserError("ledger", f"{path}:{number}", "a ledger entry") from None
+    return found
+
+
+async def clean_run(directory: Path) -> int:
+    """Remove from the target what the run's ledger names and is still there; returns how many things that was.
+
+    Raises TargetError when the target cannot be reached.
+    """
+    removed = 0
+    for entry in entries(directory):
+        ids = range(entry.first_lease_id, entry.first_lease_id + entry.lease_ids)
+        removed += await clean(entry.target, entry.prefix, ids)
+    return removed

@@ -1,0 +1,123 @@
+"""The manifest: what a run was, kept beside its journals and replaced whole at each change."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tippingpoint import __version__
+from tippingpoint.errors import UserError
+
+FILE = "manifest.json"
+RunStatus = Literal["running", "complete", "interrupted", "cut", "failed"]
+
+
+class Host(BaseModel):
+    """Where the load came from."""
+
+    cores: int
+    system: str
+    python: str
+    tippingpoint: str
+
+    @classmethod
+    def here(cls) -> Host:
+        """This machine, with the cores this process may use."""
+        return cls(
+            cores=len(os.sched_getaffinity(0)),
+            system=f"{platform.system()} {platform.release()} {platform.machine()}",
+            python=platform.python_version(),
+            tippingpoint=__version__,
+        )
+
+
+class TargetEntry(BaseModel):
+    """What was tested: kind, version as the target itself says, names of its members."""
+
+    kind: str
+    version: str = ""
+    members: list[str] = []
+
+
+class WorkerEntry(BaseModel):
+    """One worker: `cut` when it ended before it was told to."""
+
+    name: str
+    status: Literal["running", "complete", "cut"] = "running"
+
+
+class Manifest(BaseModel):
+    """What a run was; the journals beside it say how it went."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    format: Literal[1] = 1
+    id: str
+    title: str
+    source: Literal["run", "import", "baseline"] = "run"
+    origin: str = ""
+    """Where an imported run's or baseline's figures come from, for people."""
+    workload: Literal["claim", "spawn"] = "claim"
+    load_unit: str = "leases"
+    """What a stage's size counts."""
+    timeline: Literal["seconds", "order"] = "seconds"
+    """`order` when the source gives no common clock: times are positions, rates are unknown."""
+    target: TargetEntry
+    plan: dict[str, Any] | None = None
+    status: RunStatus = "running"
+    reason: str = ""
+    started: float
+    ended: float | None = None
+    pid: int | None = None
+    host: Host | None = None
+    workers: list[WorkerEntry] = []
+
+    def save(self, directory: Path) -> None:
+        """Replace the manifest in a run's directory; a reader sees the old one or the new one, whole."""
+        fresh = directory / (FILE + ".new")
+        fresh.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
+        fresh.replace(directory / FILE)
+
+    @classmethod
+    def load(cls, directory: Path) -> Manifest:
+        """The manifest of a run's directory; UserError when there is none.
+
+        A run that says it is running but whose process is gone was cut.
+        """
+        try:
+            manifest = cls.model_validate_json((directory / FILE).read_bytes())
+        except FileNotFoundError:
+            raise UserError("run", str(directory), f"a run's directory (with {FILE})") from None
+        except NotADirectoryError:
+            raise UserError("run", str(directory), "a run's directory, not a file") from None
+        except (OSError, ValidationError) as problem:
+            line = str(problem).splitlines()[0]
+            raise UserError("run", str(directory), f"a readable {FILE} ({line})") from None
+        if manifest.status == "running" and not (manifest.pid and _alive(manifest.pid)):
+            manifest.status = "cut"
+            manifest.reason = "the run's process is gone without having ended it"
+            for worker in manifest.workers:
+                if worker.status == "running":
+                    worker.status = "cut"
+        return manifest
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def new_run_id(name: str, started: float) -> str:
+    """An id that sorts by time and is never used twice: 20261121-040102-etcd-leases-1f3a."""
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(started))}-{name}-{secrets.token_hex(2)}"

@@ -1,0 +1,353 @@
+"""The plan: which target, which workload, how much of it, what would be good enough, and what breaks on the way."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+
+from tippingpoint.durations import ACCEPTED, format_duration, parse_duration
+from tippingpoint.errors import UserError
+
+MAX_STAGES = 1000
+MAX_LEASES = 10_000_000
+
+
+def _duration(value: object) -> object:
+    if isinstance(value, str):
+        return parse_duration(value)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    raise ValueError(ACCEPTED)
+
+
+Seconds = Annotated[
+    float,
+    BeforeValidator(_duration),
+    Field(ge=0, le=7 * 86400, allow_inf_nan=False),
+    PlainSerializer(format_duration, return_type=str),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "examples": ["250ms", "30s", "1m30s"]},
+                {"type": "number", "minimum": 0},
+            ]
+        }
+    ),
+]
+Leases = Annotated[int, Field(ge=1, le=MAX_LEASES, strict=True)]
+Rate = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class EtcdTarget(_Part):
+    """A real etcd cluster. Secrets stay in files; TLS is verified against `ca` or the system's authorities."""
+
+    kind: Literal["etcd"] = "etcd"
+    endpoints: list[Annotated[str, Field(pattern=r"^https?://[^/\s]+$")]] = Field(
+        default=["http://127.0.0.1:2379"],
+        min_length=1,
+        description="client URLs; connections are spread over them",
+    )
+    api: Literal["v3", "v2"] = "v3"
+    connections: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        default=1, description="connections to each endpoint, from each worker"
+    )
+    ca: Path | None = Field(default=None, description="PEM file with the authority that signed the servers")
+    cert: Path | None = Field(default=None, description="PEM file with the client certificate")
+    key: Path | None = Field(default=None, description="PEM file with the client key, mode 0600")
+    credentials: Path | None = Field(
+        default=None, description="YAML file, mode 0600, with `username` and `password`"
+    )
+
+    @model_validator(mode="after")
+    def _pair(self) -> EtcdTarget:
+        if (self.cert is None) != (self.key is None):
+            raise ValueError("cert and key go together: expected both or neither")
+        return self
+
+
+class ClaimWorkload(_Part):
+    """Leases that are claimed, renewed and fought over."""
+
+    kind: Literal["claim"] = "claim"
+    units: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=3, description="units contending for each lease"
+    )
+    claim_time: Seconds = Field(default=60.0, description="how long a claim lasts unless it is extended")
+    renew_time: Seconds = Field(default=30.0, description="how often a holder extends its claim")
+    timeout: Seconds = Field(default=60.0, description="after this an operation counts as a timeout")
+
+    @model_validator(mode="after")
+    def _times(self) -> ClaimWorkload:
+        if self.claim_time < 1:
+            raise ValueError(f"claim_time: {format_duration(self.claim_time)}: expected at least 1s")
+        if self.renew_time < 0.01:
+            raise ValueError(f"renew_time: {format_duration(self.renew_time)}: expected at least 10ms")
+        if self.timeout < 0.01:
+            raise ValueError(f"timeout: {format_duration(self.timeout)}: expected at least 10ms")
+        if self.renew_time >= self.claim_time:
+            raise ValueError(
+                f"renew_time: {format_duration(self.renew_time)}: expected less than claim_time "
+                f"({format_duration(self.claim_time)}), or every lease is lost before it is renewed"
+            )
+        return self
+
+
+class Stage(_Part):
+    """One step of load: this many leases in all, brought up over a time, then held for a time."""
+
+    leases: Leases
+    hold: Seconds = Field(default=30.0, description="how long the load is held once it is up")
+    over: Seconds = Field(default=5.0, description="new claims are spread over this; 0s claims all at once")
+
+
+class Find(_Part):
+    """Search for the largest load that meets the thresholds: double, bisect, confirm."""
+
+    start: Leases = 100
+    limit: Leases = 100_000
+    hold: Seconds = 30.0
+    over: Seconds = 5.0
+    resolution: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.1, description="bisect until the gap is at most this share of the load that held"
+    )
+    repeats: Annotated[int, Field(ge=1, le=20)] = Field(
+        default=3, description="how often the answer and the load above it are tried again"
+    )
+
+    @model_validator(mode="after")
+    def _order(self) -> Find:
+        if self.limit < self.start:
+            raise ValueError(f"limit: {self.limit}: expected at least start ({self.start})")
+        return self
+
+
+class Threshold(_Part):
+    """What is good enough, for one operation, in every stage (or only in those up to `up_to` leases)."""
+
+    operation: Literal["claim", "extend"]
+    p50: Seconds | None = None
+    p90: Seconds | None = None
+    p95: Seconds | None = None
+    p99: Seconds | None = None
+    p999: Seconds | None = Field(default=None, description="p99.9")
+    max: Seconds | None = None
+    error_rate: Rate | None = Field(default=None, description="errors and timeouts over all attempts")
+    lost_rate: Rate | None = Field(default=None, description="leases lost over all attempts to extend")
+    throughput: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="at least this many succeed per second while a stage is held"
+    )
+
+    @model_validator(mode="after")
+    def _something(self) -> Threshold:
+        if all(getattr(self, name) is None for name in type(self).model_fields if name != "operation"):
+            raise ValueError(
+                "no limit: expected one of p50 p90 p95 p99 p999 max error_rate lost_rate throughput"
+            )
+        if self.lost_rate is not None and self.operation != "extend":
+            raise ValueError(f"lost_rate: {self.lost_rate}: expected on operation extend only")
+        return self
+
+
+class Fault(_Part):
+    """Something that goes wrong on purpose: at a time into the run, or into a stage (counted from 1)."""
+
+    do: Literal["kill", "stop", "continue", "start", "drop-claims"] = Field(
+        description="kill, stop (SIGSTOP), continue or start a lab member; "
+        "drop-claims abandons every claim and connection and claims new leases all at once (a restart storm)"
+    )
+    member: str | None = Field(default=None, description="a lab member's name; not for drop-claims")
+    stage: Annotated[int, Field(ge=1, le=MAX_STAGES)] | None = Field(
+        default=None, description="count `at` from the beginning of this stage's hold"
+    )
+    at: Seconds = 0.0
+    undo_after: Seconds | None = Field(
+        default=None, description="start (or continue) the member again after this"
+    )
+
+    @model_validator(mode="after")
+    def _member(self) -> Fault:
+        if (self.member is None) != (self.do == "drop-claims"):
+            raise ValueError(
+                f"member: {self.member!r}: expected a lab member's name for {self.do}"
+                if self.member is None
+                else f"member: {self.member!r}: expected none for drop-claims"
+            )
+        if self.undo_after is not None and self.do not in ("kill", "stop"):
+            raise ValueError(f"undo_after: expected only with kill or stop, not {self.do}")
+        return self
+
+
+class Plan(_Part):
+    """A validated plan. `Plan.model_json_schema()` is what `tippingpoint plans --schema` prints."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+    description: str = ""
+    target: EtcdTarget = EtcdTarget()
+    workload: ClaimWorkload = ClaimWorkload()
+    stages: Annotated[list[Stage], Field(max_length=MAX_STAGES)] = []
+    find: Find | None = None
+    thresholds: list[Threshold] = []
+    faults: list[Fault] = []
+    workers: Annotated[int, Field(ge=1, le=256)] | None = Field(
+        default=None, description="processes that generate load; one per core when left out"
+    )
+    lab: Path | None = Field(
+        default=None, description="control socket of the lab whose members faults act on"
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Plan:
+        if bool(self.stages) == (self.find is not None):
+            raise ValueError(f"stages: {len(self.stages)} listed: expected 1 to {MAX_STAGES} stages, or find")
+        if self.find is not None and not self.thresholds:
+            raise ValueError("thresholds: none: expected at least one, or find has nothing to look for")
+        for number, fault in enumerate(self.faults):
+            if fault.stage is not None and (self.find is not None or fault.stage > len(self.stages)):
+                raise ValueError(
+                    f"faults.{number}.stage: {fault.stage}: expected one of the {len(self.stages)} listed stages"
+                )
+        return self
+
+    def to_yaml(self) -> str:
+        """The plan as YAML that `parse_plan` reads back to an equal plan."""
+        document = self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+        return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+
+
+def parse_plan(text: str, overrides: Sequence[str] = (), source: str = "plan") -> Plan:
+    """The plan in a YAML text with `key=value` overrides applied; UserError says which field is wrong and why."""
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as problem:
+        raise UserError(source, str(problem), "YAML") from None
+    if not isinstance(document, dict):
+        raise UserError(source, type(document).__name__, "a mapping of plan fields")
+    fields = cast(dict[str, Any], document)
+    for override in overrides:
+        _override(fields, override)
+    try:
+        return Plan.model_validate(fields)
+    except ValidationError as problem:
+        raise _explained(problem) from None
+    except RecursionError:
+        raise UserError(source, "nested too deeply", "a plan") from None
+
+
+def shipped_plans() -> dict[str, str]:
+    """The names of the plans that come with the suite, and their texts."""
+    folder = resources.files("tippingpoint") / "plans"
+    return {
+        entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8")
+        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
+        if entry.name.endswith(".yaml")
+    }
+
+
+def load_plan(name: str, overrides: Sequence[str] = ()) -> Plan:
+    """The plan in the file of that name, or the shipped plan of that name."""
+    path = Path(name)
+    if path.is_file():
+        try:
+            return parse_plan(path.read_text(encoding="utf-8"), overrides, name)
+        except (OSError, UnicodeDecodeError) as problem:
+            raise UserError("plan", name, f"a readable text file ({problem})") from None
+    plans = shipped_plans()
+    if name in plans:
+        return parse_plan(plans[name], overrides, name)
+    raise UserError("plan", name, f"a file, or one of {', '.join(plans)}{_nearest(name, plans)}")
+
+
+def _override(fields: dict[str, Any], override: str) -> None:
+    """Apply `workload.renew_time=10s` or `stages.0.leases=50`; the value is read as YAML."""
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise UserError("--set", override, "key=value, such as workload.renew_time=10s")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        value = text
+    *parents, last = key.split(".")
+    place: Any = fields
+    for parent in parents:
+        if isinstance(place, dict):
+            place = cast(dict[str, Any], place).setdefault(parent, {})
+        else:
+            place = _item(place, parent, override)
+    if isinstance(place, dict):
+        place[last] = value
+    else:
+        _item(place, last, override)
+        place[int(last)] = value
+
+
+def _item(place: Any, index: str, override: str) -> Any:
+    if not isinstance(place, list):
+        raise UserError("--set", override, f"a key of the plan ({index} is inside a value)")
+    items = cast(list[Any], place)
+    if not index.isdigit() or int(index) >= len(items):
+        raise UserError("--set", override, f"a position from 0 to {len(items) - 1}")
+    return items[int(index)]
+
+
+def _explained(problem: ValidationError) -> UserError:
+    """The first thing wrong with a plan, as field, value and what would be accepted."""
+    error = problem.errors(include_url=False)[0]
+    path = [part for part in error["loc"]]
+    field = ".".join(str(part) for part in path) or "plan"
+    value = error["input"]
+    if error["type"] == "extra_forbidden":
+        known = _fields_at(path[:-1])
+        return UserError(field, value, f"one of {', '.join(known)}{_nearest(str(path[-1]), known)}")
+    if error["type"] == "missing":
+        return UserError(field, "missing", f"a value; {field} is required")
+    if error["type"] == "value_error":
+        message = str(error["msg"]).removeprefix("Value error, ")
+        if ": expected " in message:  # a model's own check names the field and the value itself
+            inside, accepted = message.split(": expected ", 1)
+            name, _, shown = inside.partition(": ")
+            return UserError(".".join([*map(str, path), name]), shown or "given", accepted)
+        return UserError(field, value, message)
+    return UserError(field, value, str(error["msg"]).removeprefix("Input should be ").lower())
+
+
+def _fields_at(path: Iterable[int | str]) -> list[str]:
+    model: Any = Plan
+    for part in path:
+        if isinstance(part, int) or model is None:
+            continue
+        model = _model_in(model.model_fields[part].annotation) if part in model.model_fields else None
+    return list(model.model_fields) if model is not None else []
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type):
+        return annotation if issubclass(annotation, BaseModel) else None
+    for argument in getattr(annotation, "__args__", ()):
+        found = _model_in(argument)
+        if found is not None:
+            return found
+    return None
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]}?)" if close else ""

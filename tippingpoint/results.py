@@ -1,0 +1,328 @@
+"""What a run measured, read back from its journals: per stage exact histograms, over time curves to 1.6 %."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from tippingpoint.hdr import SLOTS, FloatArray, Histogram, IntArray, decode_batch, highest_values
+from tippingpoint.journal import read_events, read_interval_log
+from tippingpoint.manifest import Manifest
+
+OPERATIONS = ("claim", "extend")
+OUTCOMES = ("ok", "denied", "lost", "timeout", "error")
+FAILURES = ("lost", "timeout", "error")
+"""Outcomes that are nobody's plan; `denied` is how a contended lease is meant to work."""
+
+SCHEDULE_LAG = "generator.schedule-lag"
+"""Tag: how late an operation was sent after its intended moment although nothing it depends on was late."""
+LOOP_LAG = "generator.loop-lag"
+"""Tag: how late the worker's event loop woke from a timer."""
+
+StageKind = Literal["ramp", "find", "confirm", "storm"]
+
+_CHART_BINS = 1200
+_CHART_SHIFT = 4  # 64 instead of 1024 slots per power of two: 1.6 % in charts
+_CHART_SLOTS = SLOTS >> _CHART_SHIFT
+
+
+def tag(operation: str, outcome: str = "ok", *, service: bool = False) -> str:
+    """The journal's tag: `claim.ok` is response time from the intended moment, `claim.ok.service` from the send."""
+    return f"{operation}.{outcome}.service" if service else f"{operation}.{outcome}"
+
+
+@dataclass
+class StageResult:
+    """One stage as it was measured; `number` counts from 1 in the order stages were run.
+
+    `histograms` cover the stage from its begin, `held` only the part after it was brought up (`hold_begin`).
+    """
+
+    number: int
+    size: int
+    kind: StageKind
+    begin: float
+    hold_begin: float | None = None
+    end: float | None = None
+    histograms: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
+    held: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
+    gauges: dict[str, float] = field(default_factory=dict[str, float])
+    """Medians over the stage's hold: leases held in all; `cpu` (cores) of the busiest worker; see Gauges."""
+
+    def response(self, operation: str, outcome: str = "ok") -> Histogram:
+        """Response times of one operation and outcome (empty when there were none)."""
+        return self.histograms.get(tag(operation, outcome)) or Histogram()
+
+    def service(self, operation: str) -> Histogram:
+        """Service times of the successes of one operation (empty when there were none)."""
+        return self.histograms.get(tag(operation, service=True)) or Histogram()
+
+    def count(self, operation: str, outcome: str = "ok") -> int:
+        """How often an operation ended with an outcome in this stage."""
+        found = self.histograms.get(tag(operation, outcome))
+        return found.total if found else 0
+
+    def attempts(self, operation: str) -> int:
+        """How often an operation ended, whatever the outcome, denied claims left out."""
+        return self.count(operation) + self.failures(operation)
+
+    def failures(self, operation: str) -> int:
+        """How often an operation was lost, timed out or ended in an error."""
+        return sum(self.count(operation, outcome) for outcome in FAILURES)
+
+    def throughput(self, operation: str) -> float | None:
+        """Successes per second while the stage was held; None when it was not, or the clock is unknown."""
+        if self.hold_begin is None or self.end is None or self.end <= self.hold_begin:
+            return None
+        held = self.held.get(tag(operation))
+        return (held.total if held else 0) / (self.end - self.hold_begin)
+
+
+@dataclass
+class Curve:
+    """One tag over time: for each bin with any sample its start, the count and latencies in microseconds."""
+
+    t: FloatArray
+    count: IntArray
+    p50: IntArray
+    p99: IntArray
+    max: IntArray
+
+
+@dataclass
+class Gauges:
+    """What workers noted each second, in bins like a Curve's; load summed over workers, health the worst of them."""
+
+    t: FloatArray
+    held: FloatArray
+    """Leases held."""
+    waiting: FloatArray
+    """Units waiting for a release."""
+    in_flight: FloatArray
+    """Operations sent and not answered."""
+    cpu: FloatArray
+    """Cores used by the busiest worker's process, 1.0 being its whole core."""
+    loop_lag: FloatArray
+    """Longest event-loop lag in the bin, milliseconds."""
+    rss: FloatArray
+    """Resident memory of all workers, MiB."""
+
+
+@dataclass
+class RunData:
+    """A run as its journals tell it. Nothing here is a judgement: see verdict.py and tipping.py."""
+
+    directory: Path
+    manifest: Manifest
+    stages: list[StageResult]
+    curves: dict[str, Curve]
+    gauges: Gauges
+    bin_seconds: float
+    events: list[dict[str, Any]]
+    """Single events of all workers and the runner, by time: lost, error, fault, member and worker events."""
+    notes: list[str]
+    """What the reader should know of the data itself: damaged lines, missing workers, waiting intervals."""
+
+    def stage(self, number: int) -> StageResult:
+        """The stage with that number."""
+        return self.stages[number - 1]
+
+
+@dataclass
+class _WorkerData:
+    stage_counts: dict[tuple[int, bool, str], tuple[IntArray, IntArray]]
+    chart_counts: dict[str, tuple[IntArray, IntArray]]
+    stages: list[dict[str, Any]]
+    ticks: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+    notes: list[str]
+
+
+def load_run(directory: Path) -> RunData:
+    """Read a run from its directory; UserError when it is not one. Journals may still be growing, or be cut."""
+    manifest = Manifest.load(directory)
+    names = sorted(path.stem.removeprefix("worker-") for path in directory.glob("worker-*.hlog"))
+    bin_seconds = _bin_seconds(directory, names)
+    jobs = [(directory, name, bin_seconds) for name in names]
+    if (
+        len(jobs) > 4
+        and sum((directory / f"worker-{name}.hlog").stat().st_size for name in names) > 20_000_000
+    ):
+        with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            workers = list(pool.map(_read_worker, *zip(*jobs, strict=True)))
+    else:
+        workers = [_read_worker(*job) for job in jobs]
+    runner_events = read_events(directory / "events.jsonl")
+    stages = _stages(workers)
+    events = sorted([*runner_events, *(event for worker in workers for event in worker.events)], key=_time_of)
+    notes = [note for worker in workers for note in worker.notes]
+    notes += [
+        f"worker {w.name} was cut: its journal ends early" for w in manifest.workers if w.status == "cut"
+    ]
+    gauges = _gauges(workers, bin_seconds)
+    for stage in stages:
+        _stage_gauges(stage, gauges)
+    return RunData(
+        directory, manifest, stages, _curves(workers, bin_seconds), gauges, bin_seconds, events, notes
+    )
+
+
+def _time_of(event: Mapping[str, Any]) -> float:
+    return float(event["t"])
+
+
+def _bin_seconds(directory: Path, names: Iterable[str]) -> float:
+    """Whole seconds per chart bin, so that no run has more than _CHART_BINS of them."""
+    longest = 0.0
+    for name in names:
+        with open(directory / f"worker-{name}.hlog", "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 65536))
+            for line in reversed(file.read().split(b"\n")[:-1]):
+                parts = line.split(b",", 2)
+                if len(parts) == 3 and line.startswith(b"Tag="):
+                    longest = max(longest, float(parts[1]))
+                    break
+    return float(max(1, int(np.ceil(longest / _CHART_BINS))))
+
+
+def _read_worker(directory: Path, name: str, bin_seconds: float) -> _WorkerData:
+    log = read_interval_log(directory / f"worker-{name}.hlog")
+    stages: list[dict[str, Any]] = []
+    ticks: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = []
+    for event in read_events(directory / f"worker-{name}.jsonl"):
+        kind = event["event"]
+        (stages if kind == "stage" else ticks if kind == "tick" else events).append(event)
+    for event in events:
+        event.setdefault("worker", name)
+    notes = [f"worker {name}: {log.damaged} damaged lines left out"] if log.damaged else []
+    batch = decode_batch(log.encoded)
+    begins = np.asarray(log.begins, dtype=np.float64)
+    marks = np.asarray([event["t"] for event in stages], dtype=np.float64)
+    mark_of_row = np.searchsorted(marks, begins + 0.0005, side="right") - 1
+    bin_of_row = (begins / bin_seconds).astype(np.int64)
+    tag_names = sorted(set(log.tags))
+    tag_of_row = np.asarray([tag_names.index(t) for t in log.tags], dtype=np.int64)
+    stage_counts: dict[tuple[int, bool, str], tuple[IntArray, IntArray]] = {}
+    chart_counts: dict[str, tuple[IntArray, IntArray]] = {}
+    if not batch.rows.size:
+        return _WorkerData(stage_counts, chart_counts, stages, ticks, events, notes)
+    tags = tag_of_row[batch.rows]
+    groups = tags * (len(stages) + 1) + mark_of_row[batch.rows] + 1
+    for group in np.unique(groups):
+        tag_index, mark = divmod(int(group), len(stages) + 1)
+        if mark == 0:
+            continue  # before the first stage: warm-up of the connections, nothing measured
+        chosen = groups == group
+        summed = np.bincount(batch.slots[chosen], weights=batch.counts[chosen])
+        slots = np.flatnonzero(summed)
+        key = (int(stages[mark - 1]["stage"]), stages[mark - 1]["phase"] == "hold", tag_names[tag_index])
+        if stages[mark - 1]["phase"] == "end":
+            continue
+        found = stage_counts.get(key)
+        values = summed[slots].astype(np.int64)
+        if found is not None:
+            slots, values = np.concatenate((found[0], slots)), np.concatenate((found[1], values))
+        stage_counts[key] = (slots, values)
+    for tag_index, tag_name in enumerate(tag_names):
+        chosen = tags == tag_index
+        cells = bin_of_row[batch.rows[chosen]] * _CHART_SLOTS + (batch.slots[chosen] >> _CHART_SHIFT)
+        summed = np.bincount(cells, weights=batch.counts[chosen])
+        filled = np.flatnonzero(summed)
+        chart_counts[tag_name] = (filled, summed[filled].astype(np.int64))
+    return _WorkerData(stage_counts, chart_counts, stages, ticks, events, notes)
+
+
+def _stages(workers: Iterable[_WorkerData]) -> list[StageResult]:
+    """Join the workers' marks: a stage begins when the first worker begins it and is held when all hold it."""
+    found: dict[int, StageResult] = {}
+    open_in: dict[int, int] = {}
+    for worker in workers:
+        current: StageResult | None = None
+        for mark in worker.stages:
+            number, t, phase = int(mark["stage"]), float(mark["t"]), mark["phase"]
+            if phase == "begin":
+                current = found.setdefault(
+                    number, StageResult(number, int(mark["size"]), mark["kind"], begin=t)
+                )
+                current.begin = min(current.begin, t)
+                open_in[number] = open_in.get(number, 0) + 1
+            elif current is not None and phase == "hold":
+                current.hold_begin = max(current.hold_begin or 0.0, t)
+            elif current is not None and phase == "end":
+                current.end = max(current.end or 0.0, t)
+                open_in[number] -= 1
+        for (number, holding, tag_name), (slots, counts) in worker.stage_counts.items():
+            stage = found[number]
+            for into in (stage.histograms, stage.held) if holding else (stage.histograms,):
+                np.add.at(into.setdefault(tag_name, Histogram()).counts, slots, counts)
+    for number, still_open in open_in.items():
+        if still_open and found[number].end is not None:
+            found[number].end = None  # one of the workers never ended it
+    return [found[number] for number in sorted(found)]
+
+
+def _curves(workers: Iterable[_WorkerData], bin_seconds: float) -> dict[str, Curve]:
+    cells: dict[str, list[tuple[IntArray, IntArray]]] = {}
+    for worker in workers:
+        for tag_name, part in worker.chart_counts.items():
+            cells.setdefault(tag_name, []).append(part)
+    return {tag_name: _curve(parts, bin_seconds) for tag_name, parts in sorted(cells.items())}
+
+
+def _curve(parts: list[tuple[IntArray, IntArray]], bin_seconds: float) -> Curve:
+    joined = np.concatenate([part[0] for part in parts])
+    summed = np.bincount(joined, weights=np.concatenate([part[1] for part in parts]))
+    cells = np.flatnonzero(summed)
+    counts = summed[cells].astype(np.int64)
+    bins = cells // _CHART_SLOTS
+    values = highest_values(((cells % _CHART_SLOTS) << _CHART_SHIFT) + (1 << _CHART_SHIFT) - 1)
+    first = np.flatnonzero(np.concatenate(([True], bins[1:] != bins[:-1])))
+    last = np.append(first[1:], bins.size) - 1
+    cumulative = np.cumsum(counts)
+    before = cumulative[first] - counts[first]
+    totals = cumulative[last] - before
+
+    def at(share: float) -> IntArray:
+        wanted = before + np.maximum(1, np.ceil(totals * share - 1e-9)).astype(np.int64)
+        return values[np.searchsorted(cumulative, wanted, side="left")]
+
+    return Curve(bins[first] * bin_seconds, totals, at(0.5), at(0.99), values[last])
+
+
+def _gauges(workers: Iterable[_WorkerData], bin_seconds: float) -> Gauges:
+    """Per worker the last tick of a bin counts; bins a worker has no tick in contribute nothing."""
+    sums: dict[int, dict[str, float]] = {}
+    for worker in workers:
+        latest: dict[int, dict[str, Any]] = {}
+        worst: dict[int, float] = {}
+        for tick in worker.ticks:
+            number = int(tick["t"] / bin_seconds)
+            latest[number] = tick
+            worst[number] = max(worst.get(number, 0.0), float(tick["loop_lag"]))
+        for number, tick in latest.items():
+            into = sums.setdefault(number, dict.fromkeys(_GAUGE_NAMES, 0.0))
+            for name in ("held", "waiting", "in_flight", "rss"):
+                into[name] += float(tick[name])
+            into["cpu"] = max(into["cpu"], float(tick["cpu"]))
+            into["loop_lag"] = max(into["loop_lag"], worst[number])
+    bins = sorted(sums)
+    columns = {name: np.asarray([sums[b][name] for b in bins], dtype=np.float64) for name in _GAUGE_NAMES}
+    return Gauges(t=np.asarray(bins, dtype=np.float64) * bin_seconds, **columns)
+
+
+_GAUGE_NAMES = ("held", "waiting", "in_flight", "cpu", "loop_lag", "rss")
+
+
+def _stage_gauges(stage: StageResult, gauges: Gauges) -> None:
+    begin = stage.hold_begin if stage.hold_begin is not None else stage.begin
+    inside = (gauges.t >= begin) & (gauges.t < (stage.end if stage.end is not None else np.inf))
+    if inside.any():
+        for name in _GAUGE_NAMES:
+            stage.gauges[name] = float(np.median(getattr(gauges, name)[inside]))

@@ -1,0 +1,447 @@
+"""A run from its plan to its closed journals: stages one after the other, faults in between, nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tippingpoint.errors import TargetError, UserError
+from tippingpoint.faults import LabControl
+from tippingpoint.finder import Found, find_load
+from tippingpoint.fleet import Refused, WorkerProcess, opened, start_worker, tidy_stderr
+from tippingpoint.journal import RESCUE_PREFIX, Events
+from tippingpoint.ledger import LEASE_ID_BLOCK, EtcdEntry, clean_run, remember
+from tippingpoint.manifest import Host, Manifest, TargetEntry, WorkerEntry, new_run_id
+from tippingpoint.plan import Fault, Plan
+from tippingpoint.results import StageKind, load_run
+from tippingpoint.verdict import stage_checks, stage_saturated
+from tippingpoint.worker import RELEASE_WITHIN, Job, StageOrder
+
+_CLEAN_WITHIN = 20.0
+_UNDO = {"kill": "start", "stop": "continue"}
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run is; sent each time a worker ticks."""
+
+    elapsed: float
+    stage: int
+    stages: int | None
+    """How many stages are listed; None in a search."""
+    size: int
+    kind: StageKind
+    phase: Literal["begin", "hold", "end"]
+    remaining: float | None
+    """Seconds of hold left; None while the load is brought up."""
+
+
+class RunnerEvents:
+    """What a runner tells whoever watches it; the default watches nothing."""
+
+    def began(self, manifest: Manifest, directory: Path) -> None:
+        """The workers are ready; the first stage follows."""
+
+    def progress(self, progress: Progress, worker: str, tick: dict[str, Any]) -> None:
+        """A worker's tick: its gauges, and the journal lines of its last interval."""
+
+    def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
+        """Something single happened: a fault, a worker that is gone, a stage's end in a search."""
+
+
+class _Interrupted(Exception):
+    """The run is to end now, with what it has."""
+
+
+class Runner:
+    """One run of a plan on this machine's cores. `interrupt` ends it early and in order, at any time."""
+
+    def __init__(self, plan: Plan, out: Path, watcher: RunnerEvents | None = None) -> None:
+        self._plan = plan
+        self._watcher = watcher or RunnerEvents()
+        self._started_wall = time.time()
+        self._started = time.monotonic()
+        self._id = new_run_id(plan.name, self._started_wall)
+        self.directory = out / self._id
+        self._rescue = Path(tempfile.gettempdir()) / f"{RESCUE_PREFIX}{self._id}"
+        self._workers: list[WorkerProcess] = []
+        self._interrupt = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._release = True
+        self._stage: StageOrder | None = None
+        self._stage_count = 0
+        self._phase: Literal["begin", "hold", "end"] = "begin"
+        self._hold_ends: float | None = None
+        self._hold_began = 0.0
+        self._fault_tasks: set[asyncio.Task[None]] = set()
+        self._undone: list[Fault] = []
+        self._ending = False
+        self._lab = LabControl(plan.lab) if plan.lab is not None else None
+
+    def interrupt(self) -> None:
+        """End the run in order; a second call gives leases up to expire instead of releasing them."""
+        if self._interrupt.is_set():
+            self._release = False
+        self._interrupt.set()
+
+    async def run(self) -> Path:
+        """Run the plan; returns the run's directory, wherever it had to be.
+
+        Raises UserError when the plan cannot be run here and TargetError when the target refuses us or cannot
+        be reached; the latter is recorded as a failed run.
+        """
+        await self._check_lab()
+        try:
+            self.directory.mkdir(parents=True)
+        except OSError as problem:
+            raise UserError("--out", str(self.directory.parent), f"a directory that can be written ({problem.strerror})") from None
+        self._manifest = Manifest(
+            id=self._id,
+            title=self._plan.name,
+            target=TargetEntry(kind=self._plan.target.kind),
+            plan=self._plan.model_dump(mode="json", exclude_none=True),
+            started=self._started_wall,
+            pid=os.getpid(),
+            host=Host.here(),
+        )
+        try:
+            self._manifest.save(self.directory)
+            self._events = Events(self.directory / "events.jsonl")
+        except OSError as problem:
+            raise UserError("--out", str(self.directory), f"a directory with room in it ({problem.strerror})") from None
+        try:
+            try:
+                await self._open()
+            except (UserError, Refused) as refused:
+                await self._close()
+                if isinstance(refused, UserError) or refused.exit_code == 2:
+                    shutil.rmtree(self.directory, ignore_errors=True)
+                    raise
+                self._finish("failed", str(refused))
+                raise
+            self._watcher.began(self._manifest, self.directory)
+            status, reason = await self._load_target()
+        except BaseException:
+            await self._close()
+            raise
+        await self._close()
+        await self._clean()
+        cut = [worker.name for worker in self._workers if worker.done is None]
+        if cut and status == "complete":
+            status, reason = "cut", f"worker {', '.join(cut)} of {len(self._workers)} ended before it was told to"
+        return self._finish(status, reason)
+
+    # -- opening and closing ---------------------------------------------------------------------
+
+    async def _check_lab(self) -> None:
+        """Refuse a plan whose faults have nothing to act on before anything is made."""
+        wanted = {fault.member for fault in self._plan.faults if fault.member is not None}
+        if not wanted:
+            return
+        if self._lab is None:
+            raise UserError("lab", "missing", "the control socket of a lab, as faults act on its members")
+        there = {str(member["name"]) for member in await self._lab.members()}
+        if wanted - there:
+            raise UserError("faults.member", ", ".join(sorted(wanted - there)), f"one of {', '.join(sorted(there))}")
+
+    async def _open(self) -> None:
+        count = self._plan.workers or len(os.sched_getaffinity(0))
+        prefix = f"/tippingpoint/{self._id}/"
+        first_id = (1 + secrets.randbelow(2**22)) << 40
+        remember(
+            self.directory,
+            EtcdEntry(
+                prefix=prefix,
+                first_lease_id=first_id,
+                lease_ids=count * LEASE_ID_BLOCK,
+                target=self._plan.target,
+            ),
+        )
+        self._manifest.workers = [WorkerEntry(name=str(index)) for index in range(count)]
+        for index in range(count):
+            job = Job(
+                plan=self._plan,
+                directory=self.directory.resolve(),
+                rescue=self._rescue,
+                name=str(index),
+                prefix=prefix,
+                lease_ids=first_id + index * LEASE_ID_BLOCK,
+                started_wall=self._started_wall,
+                started=self._started,
+            )
+            self._workers.append(await start_worker(job, self._heard))
+        facts = await asyncio.gather(*(opened(worker) for worker in self._workers))
+        self._manifest.target = TargetEntry.model_validate(facts[0])
+        self._save_manifest()
+
+    async def _close(self) -> None:
+        """End the workers, in order where they listen; undo what faults left undone."""
+        self._ending = True
+        for task in self._fault_tasks:
+            task.cancel()
+        for fault in self._undone:
+            await self._act(_UNDO[fault.do], fault.member)
+        self._undone.clear()
+        for worker in self._workers:
+            worker.tell(do="end", release=self._release)
+        # Each worker may spend its drain and its releases, and a little for its files.
+        await asyncio.gather(*(worker.ended(RELEASE_WITHIN + 10.0) for worker in self._workers))
+
+    async def _clean(self) -> None:
+        """Remove what no worker could give back: those that were cut, or refused their releases."""
+        try:
+            removed = await asyncio.wait_for(clean_run(self.directory), _CLEAN_WITHIN)
+        except (TargetError, TimeoutError) as problem:
+            text = str(problem) or f"not done within {_CLEAN_WITHIN:g} s"
+            self._event("left-behind", problem=text, remedy=f"tippingpoint clean {self.directory}")
+            return
+        if removed:
+            self._event("cleaned", removed=removed)
+
+    def _finish(self, status: Literal["complete", "interrupted", "cut", "failed"], reason: str) -> Path:
+        """Close the run's own files; when the disk is full the whole run moves to where there is room."""
+        self._manifest.status = status
+        self._manifest.reason = reason
+        self._manifest.ended = time.time()
+        self._manifest.pid = None
+        for worker, entry in zip(self._workers, self._manifest.workers, strict=False):
+            entry.status = "complete" if worker.done is not None else "cut"
+        tidy_stderr(self.directory)
+        lost = [worker.done["problem"] for worker in self._workers if worker.done and "problem" in worker.done]
+        if lost:
+            self._event("journal-lost", problem="; ".join(lost))
+        self._events.close(self._rescue)
+        saved = self._save_manifest()
+        if saved and not self._rescue.exists():
+            return self.directory
+        return self._move_to_rescue()
+
+    def _move_to_rescue(self) -> Path:
+        self._rescue.mkdir(parents=True, exist_ok=True)
+        for path in self.directory.iterdir():
+            tail = self._rescue / path.name
+            rest = tail.read_bytes() if tail.exists() else b""
+            tail.write_bytes(path.read_bytes() + rest)
+        self._manifest.reason = (
+            self._manifest.reason or f"no room left in {self.directory.parent}: the whole run is in {self._rescue}"
+        )
+        self._manifest.save(self._rescue)
+        self.directory = self._rescue
+        return self._rescue
+
+    def _save_manifest(self) -> bool:
+        try:
+            self._manifest.save(self.directory)
+        except OSError:
+            (self.directory / "manifest.json.new").unlink(missing_ok=True)
+            return False
+        return True
+
+    # -- the load --------------------------------------------------------------------------------
+
+    async def _load_target(self) -> tuple[Literal["complete", "interrupted", "cut", "failed"], str]:
+        self._start_faults(stage=None)
+        try:
+            if self._plan.find is not None:
+                found = await find_load(self._plan.find, self._probe)
+                self._say_found(found)
+            else:
+                for number, stage in enumerate(self._plan.stages, start=1):
+                    await self._run_stage("ramp", stage.leases, stage.over, stage.hold, fresh=False, listed=number)
+        except _Interrupted:
+            if not any(worker.alive for worker in self._workers):
+                return "cut", "every worker ended before it was told to"
+            self._event("interrupted")
+            return "interrupted", "ended early on request"
+        return "complete", ""
+
+    async def _run_stage(
+        self, kind: StageKind, size: int, over: float, hold: float, *, fresh: bool, listed: int | None
+    ) -> int:
+        """Bring a load up and hold it; returns the number of the stage as the journals have it."""
+        number = await self._begin(kind, size, over, fresh=fresh)
+        await self._brought_up(size, over)
+        self._begin_hold(hold)
+        if listed is not None:
+            self._start_faults(stage=listed)
+        for fault in sorted(self._storms(listed), key=lambda fault: fault.at):
+            due = fault.at - (time.monotonic() - self._hold_began)
+            await self._wait(due)
+            self._event("fault", do=fault.do)
+            await self._begin("storm", size, 0.0, fresh=False)
+            await self._brought_up(size, 0.0)
+            self._begin_hold(hold)
+        await self._wait(hold - (time.monotonic() - self._hold_began))
+        return number
+
+    async def _begin(self, kind: StageKind, size: int, over: float, *, fresh: bool) -> int:
+        self._stage_count += 1
+        self._phase, self._hold_ends = "begin", None
+        replies: list[asyncio.Task[dict[str, Any] | None]] = []
+        for index, worker in enumerate(self._workers):
+            order = StageOrder(
+                number=self._stage_count,
+                size=size,
+                kind=kind,
+                over=over,
+                leases=(index, len(self._workers)),
+                fresh=fresh,
+            )
+            self._stage = order
+            if worker.alive:
+                replies.append(asyncio.create_task(worker.reply("begun")))
+                worker.tell(**order.model_dump(mode="json"))
+        await asyncio.gather(*replies)
+        self._check_alive()
+        return self._stage_count
+
+    def _begin_hold(self, hold: float) -> None:
+        self._phase = "hold"
+        self._hold_began = time.monotonic()
+        self._hold_ends = self._hold_began + hold
+        for worker in self._workers:
+            worker.tell(do="hold")
+
+    async def _brought_up(self, size: int, over: float) -> None:
+        """Wait until every lease is held, at most until claims sent now would have timed out."""
+        deadline = time.monotonic() + over + self._plan.workload.timeout
+        wanted = sum(len(range(i, size, len(self._workers))) for i, w in enumerate(self._workers) if w.alive)
+        begun = time.monotonic() - self._started
+        while time.monotonic() < deadline:
+            current = [worker for worker in self._workers if worker.alive]
+            fresh = all(worker.tick.get("t", 0.0) > begun for worker in current)
+            if fresh and sum(int(worker.tick["held"]) for worker in current) >= wanted:
+                return
+            self._changed.clear()
+            await self._wait_for(self._changed, deadline - time.monotonic())
+
+    async def _probe(self, size: int, kind: Literal["find", "confirm"]) -> bool:
+        assert self._plan.find is not None
+        number = await self._run_stage(
+            kind, size, self._plan.find.over, self._plan.find.hold, fresh=True, listed=None
+        )
+        # The last interval of the stage is written when the next one begins: look after a tick of every worker.
+        measured = (await asyncio.to_thread(load_run, self.directory)).stage(number)
+        checks = stage_checks(measured, self._plan.thresholds)
+        broken = [check for check in checks if not check.met]
+        saturated = stage_saturated(measured)
+        self._event(
+            "probe",
+            stage=number,
+            size=size,
+            held=not broken,
+            broken=[f"{check.operation} {check.limit}" for check in broken],
+            saturated=saturated,
+        )
+        return not broken
+
+    def _say_found(self, found: Found) -> None:
+        self._event(
+            "found",
+            held=found.held,
+            broken=found.broken,
+            confirmed=found.confirmed,
+            agreeing=found.agreeing,
+            repeats=found.repeats,
+        )
+
+    # -- faults ----------------------------------------------------------------------------------
+
+    def _start_faults(self, stage: int | None) -> None:
+        for fault in self._plan.faults:
+            if fault.stage == stage and fault.member is not None:
+                task = asyncio.create_task(self._inject(fault))
+                self._fault_tasks.add(task)
+                task.add_done_callback(self._fault_tasks.discard)
+
+    def _storms(self, listed: int | None) -> list[Fault]:
+        return [
+            fault
+            for fault in self._plan.faults
+            if fault.do == "drop-claims" and (fault.stage or 1) == listed
+        ]
+
+    async def _inject(self, fault: Fault) -> None:
+        await asyncio.sleep(fault.at)
+        if fault.do in _UNDO:
+            self._undone.append(fault)
+        await self._act(fault.do, fault.member)
+        if fault.undo_after is not None:
+            await asyncio.sleep(fault.undo_after)
+            self._undone.remove(fault)
+            await self._act(_UNDO[fault.do], fault.member)
+
+    async def _act(self, do: str, member: str | None) -> None:
+        assert self._lab is not None
+        assert member is not None
+        try:
+            await self._lab.act(do, member)
+        except UserError as problem:
+            self._event("fault-failed", do=do, member=member, problem=str(problem))
+            return
+        self._event("fault", do=do, member=member)
+
+    # -- listening -------------------------------------------------------------------------------
+
+    def _heard(self, worker: WorkerProcess, message: dict[str, Any]) -> None:
+        self._changed.set()
+        if message["say"] == "tick" and self._stage is not None:
+            left = None if self._hold_ends is None else max(0.0, self._hold_ends - time.monotonic())
+            self._watcher.progress(
+                Progress(
+                    elapsed=time.monotonic() - self._started,
+                    stage=self._stage.number,
+                    stages=len(self._plan.stages) or None,
+                    size=self._stage.size,
+                    kind=self._stage.kind,
+                    phase=self._phase,
+                    remaining=left,
+                ),
+                worker.name,
+                message,
+            )
+        elif message["say"] == "ended" and worker.done is None and not self._ending:
+            entry = next(entry for entry in self._manifest.workers if entry.name == worker.name)
+            entry.status = "cut"
+            self._save_manifest()
+            self._event("worker-cut", worker=worker.name, exit_code=worker.process.returncode)
+
+    def _event(self, event: str, **fields: object) -> None:
+        t = time.monotonic() - self._started
+        self._events.write(t, event, **fields)
+        self._watcher.event(t, event, fields)
+
+    def _check_alive(self) -> None:
+        if self._interrupt.is_set() or not any(worker.alive for worker in self._workers):
+            raise _Interrupted
+
+    async def _wait(self, seconds: float) -> None:
+        """Wait, unless the run is interrupted or its last worker is gone."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            self._check_alive()
+            await self._wait_for(self._interrupt, min(left, 1.0))
+        self._check_alive()
+
+    async def _wait_for(self, event: asyncio.Event, seconds: float) -> None:
+        interrupted = asyncio.ensure_future(self._interrupt.wait())
+        happened = asyncio.ensure_future(event.wait())
+        await asyncio.wait(
+            [interrupted, happened], timeout=max(0.0, seconds), return_when=asyncio.FIRST_COMPLETED
+        )
+        for future in (interrupted, happened):
+            future.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await future
+        self._check_alive()
+
+

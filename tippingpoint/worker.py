@@ -1,0 +1,258 @@
+"""One worker: a process that puts its share of a stage on the target and journals what happens.
+
+Its parent, the runner, writes one JSON command a line to its standard input (`Job` first, then `stage`,
+`hold`, `drop`, `end`) and reads one JSON message a line from its standard output: `ready` or `refused`,
+each second a `tick`, and `done`. When the parent is gone the worker releases what it holds and ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+import uvloop
+from pydantic import BaseModel
+
+from tippingpoint.claim.etcd import Scope, connect
+from tippingpoint.claim.workload import ClaimLoad
+from tippingpoint.errors import TargetError, UserError
+from tippingpoint.hdr import Recorder
+from tippingpoint.journal import Journal
+from tippingpoint.pacing import Schedule
+from tippingpoint.plan import Plan
+from tippingpoint.results import LOOP_LAG, StageKind
+
+INTERVAL = 1.0
+"""Seconds an interval of the journal covers: what a worker killed at any instant may lose."""
+_BEAT = 0.05
+_DRAIN = 5.0
+RELEASE_WITHIN = 20.0
+"""Seconds a worker spends on giving its leases back before it leaves them to expire."""
+_LOST_SINGLY = 100
+
+
+class Job(BaseModel):
+    """What a worker is told first. Credentials are named in the plan by file and read by the worker itself."""
+
+    plan: Plan
+    directory: Path
+    rescue: Path
+    name: str
+    prefix: str
+    lease_ids: int
+    started_wall: float
+    """The run's start, seconds since the epoch."""
+    started: float
+    """The run's start on the machine's monotonic clock, which all its processes share."""
+
+
+class StageOrder(BaseModel):
+    """A stage as a worker is told of it: `leases` are the numbers of its own share, begin and step."""
+
+    do: Literal["stage"] = "stage"
+    number: int
+    size: int
+    kind: StageKind
+    over: float
+    leases: tuple[int, int]
+    """First lease and step: a worker has every step-th lease below `size`."""
+    fresh: bool
+    """Release everything first, so that the stage begins from nothing."""
+
+
+class _Worker:
+    def __init__(self, job: Job, journal: Journal) -> None:
+        self._job = job
+        self._journal = journal
+        self._recorder = Recorder()
+        self._loop_lag = self._recorder.appender(LOOP_LAG)
+        self._target = connect(job.plan.target, job.plan.workload, Scope(job.prefix, job.lease_ids))
+        self._schedule = Schedule(asyncio.get_running_loop())
+        # Beats have a schedule of their own: the load's is cleared when a stage's load is dropped.
+        self._beats = Schedule(asyncio.get_running_loop())
+        self._load = ClaimLoad(job.plan.workload, self._target, self._recorder, self._schedule)
+        self._opened = self._interval_end = 0.0
+        self._worst_lag = 0.0
+        self._cpu = time.process_time()
+        self._stage: StageOrder | None = None
+
+    async def open(self) -> dict[str, Any]:
+        facts = await self._target.open()
+        self._opened = time.monotonic()
+        self._beat(self._opened)
+        self._next_interval(self._opened + INTERVAL)
+        return {"kind": facts.kind, "version": facts.version, "members": facts.members}
+
+    def _now(self) -> float:
+        return time.monotonic() - self._job.started
+
+    def _beat(self, intended: float) -> None:
+        lag = time.monotonic() - intended
+        self._worst_lag = max(self._worst_lag, lag)
+        self._loop_lag(max(1, int(lag * 1e6)))
+        self._load.expire_calls()
+        self._beats.at(max(intended + _BEAT, time.monotonic()), self._beat)
+
+    def _next_interval(self, when: float) -> None:
+        self._beats.at(when, self._interval_over)
+
+    def _interval_over(self, intended: float) -> None:
+        self._close_interval()
+        self._next_interval(max(intended + INTERVAL, time.monotonic()))
+
+    def _close_interval(self) -> None:
+        """Write what was recorded since the last close, and say so to the runner."""
+        begin, end = self._opened, time.monotonic()
+        if end - begin < 0.001:
+            return
+        self._opened = end
+        since, until = begin - self._job.started, end - self._job.started
+        cpu = time.process_time()
+        load = self._load.load
+        tick = {
+            "held": load.held,
+            "waiting": load.waiting,
+            "in_flight": load.in_flight,
+            "cpu": round((cpu - self._cpu) / (end - begin), 3),
+            "loop_lag": round(self._worst_lag * 1000, 3),
+            "rss": round(_resident_mib(), 1),
+        }
+        self._cpu = cpu
+        self._worst_lag = 0.0
+        lines = self._journal.interval(since, until, self._recorder.drain())
+        events = self._journal.events
+        events.write(until, "tick", **tick)
+        for (operation, outcome, message), count in self._load.errors.items():
+            events.write(until, "error", operation=operation, outcome=outcome, error=message, count=count)
+        self._load.errors.clear()
+        for moment, lease, unit, held_for in self._load.lost[:_LOST_SINGLY]:
+            events.write(
+                moment - self._job.started, "lost", lease=lease, unit=unit, held_for=round(held_for, 3), count=1
+            )
+        if len(self._load.lost) > _LOST_SINGLY:
+            events.write(until, "lost", count=len(self._load.lost) - _LOST_SINGLY)
+        self._load.lost.clear()
+        _say("tick", t=until, seconds=end - begin, lines=lines, unwritten=self._journal.waiting, **tick)
+
+    def _mark(self, phase: str) -> None:
+        """Close the interval, so that every interval belongs to one phase of one stage."""
+        self._close_interval()
+        assert self._stage is not None
+        stage = self._stage
+        self._journal.events.write(
+            self._opened - self._job.started,
+            "stage",
+            stage=stage.number,
+            size=stage.size,
+            kind=stage.kind,
+            phase=phase,
+        )
+
+    async def begin_stage(self, stage: StageOrder) -> None:
+        if self._stage is not None:
+            self._mark("end")
+        if stage.fresh:
+            await self._load.release_all(RELEASE_WITHIN)
+        self._stage = stage
+        self._mark("begin")
+        if stage.kind == "storm":
+            await self._load.drop_claims()
+            return
+        first, step = stage.leases
+        self._load.set_leases(set(range(first, stage.size, step)), stage.over)
+        # The units live as long as the stage: out of the collector's sight, so that it never stops the loop.
+        gc.collect()
+        gc.freeze()
+
+    def hold(self) -> None:
+        self._mark("hold")
+
+    async def end(self, release: bool) -> None:
+        self._load.stop()
+        if release:
+            await self._load.drain(_DRAIN)
+        if self._stage is not None:
+            self._mark("end")
+        left = await self._load.release_all(RELEASE_WITHIN if release else 0.0)
+        if left:
+            self._journal.events.write(self._now(), "left-to-expire", leases=left)
+        await self._target.close()
+        self._close_interval()
+        self._schedule.close()
+        self._beats.close()
+
+
+def _resident_mib() -> float:
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
+
+
+def _say(message: str, **fields: object) -> None:
+    """One message to the runner; when it is gone there is nobody to tell, and its end of input ends us."""
+    try:
+        sys.stdout.buffer.write(orjson.dumps({"say": message, **fields}) + b"\n")
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        pass
+
+
+async def _commands() -> asyncio.StreamReader:
+    reader = asyncio.StreamReader(limit=2**24)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    return reader
+
+
+async def _work() -> None:
+    commands = await _commands()
+    first = await commands.readline()
+    if not first:
+        return
+    job = Job.model_validate_json(first)
+    try:
+        journal = Journal(job.directory, job.name, job.started_wall)
+        worker = _Worker(job, journal)
+        facts = await worker.open()
+    except UserError as refusal:
+        _say("refused", exit_code=2, problem=str(refusal))
+        return
+    except TargetError as refusal:
+        _say("refused", exit_code=3, problem=str(refusal))
+        return
+    _say("ready", **facts)
+    release = True
+    while line := await commands.readline():
+        command: dict[str, Any] = orjson.loads(line)
+        match command["do"]:
+            case "stage":
+                await worker.begin_stage(StageOrder.model_validate(command))
+                _say("begun", stage=command["number"])
+            case "hold":
+                worker.hold()
+            case _:
+                release = bool(command.get("release", True))
+                break
+    await worker.end(release)
+    try:
+        rescued = journal.close(job.rescue)
+    except OSError as problem:
+        _say("done", rescued=0, problem=f"{job.rescue}: {problem.strerror}")
+        return
+    _say("done", rescued=rescued)
+
+
+def main() -> None:
+    """Run one worker on standard input and output."""
+    # A Ctrl-C on the terminal is the runner's to handle: it ends its workers in order.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    uvloop.run(_work())
+
+
+if __name__ == "__main__":
+    main()
