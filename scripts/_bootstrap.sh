@@ -37,9 +37,11 @@ unpack_packages() {
         fi
         rm -rf "$cache/apt"
     fi
-    local package
-    for package in "$work"/*.deb; do dpkg-deb -x "$package" "$into"; done
+    local package failed=0
+    mkdir -p "$into"
+    for package in "$work"/*.deb; do dpkg-deb -x "$package" "$into" || failed=1; done
     rm -rf "$work"
+    return "$failed"
 }
 
 recent_uv() {
@@ -66,7 +68,7 @@ need_uv() {
             die "pip: not found and not fetched (see .cache/apt.log): expected uv, python3-pip or python3-venv"
         pip=(python3 "$(echo "$cache"/packages/pip/usr/share/python-wheels/pip-*.whl)/pip")
     fi
-    PIP_USER=0 "${pip[@]}" install --quiet --disable-pip-version-check --no-cache-dir --no-warn-script-location \
+    PIP_USER=0 PIP_ROOT_USER_ACTION=ignore "${pip[@]}" install --quiet --disable-pip-version-check --no-cache-dir --no-warn-script-location \
         --upgrade --target "$cache/uv" 'uv>=0.8,<1' || die "uv: not installed: expected a package index within reach"
 }
 

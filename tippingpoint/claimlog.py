@@ -49,7 +49,7 @@ class Line:
 
 @lru_cache(maxsize=65536)
 def go_duration(text: str) -> float | None:
-    """The seconds in what Go's time.Duration prints (`1m31.99s`, `123ms`, `47µs`, `0s`); None for any other text."""
+    """The seconds in what Go's time.Duration prints (`1m31.99s`, `123ms`, `47µs`); None for other text."""
     total, end = 0.0, 0
     for part in _GO_PART.finditer(text):
         if part.start() != end:
@@ -93,7 +93,7 @@ _CONNECTED = re.compile(r"\[ *[0-9]+\] +[0-9]+ (\S+) in (?P<took>\S+)")
 
 
 def parse_line(text: str) -> Line | None:
-    """What a line of the log says; None when it is not one; ValueError when it begins like one and is damaged."""
+    """What a line of the log says; None when it is not one; ValueError when it is a damaged one."""
     head = _HEAD.match(text)
     if head is None:
         refused = _REFUSED.fullmatch(text.strip()) if " failed to connect to " in text else None
@@ -155,5 +155,5 @@ def _blocking(age: float, rest: str) -> Line | None:
 
 
 def _unquoted(text: str) -> str:
-    """A name as it stood before Go's %q; names of units hold nothing that %q would write differently but these."""
+    """A name as it stood before Go's %q; nothing else of what %q escapes can stand in a unit's name."""
     return text.replace('\\"', '"').replace("\\\\", "\\")

@@ -10,7 +10,7 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 
@@ -100,7 +100,7 @@ async def start_worker(job: Job, listener: Listener) -> WorkerProcess:
     """Start a worker process on its job. What it may print in a crash goes to a file beside its journal."""
     command = [sys.executable, "-m", "tippingpoint.worker"]
     environment = {**os.environ, "PYTHONPATH": _source_path(), "PYTHONUNBUFFERED": "1"}
-    with open(_stderr_path(job.directory, job.name), "wb") as stderr:
+    with _stderr(job) as stderr:
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=PIPE,
@@ -133,8 +133,8 @@ def tidy_stderr(directory: Path) -> None:
             path.unlink()
 
 
-def _stderr_path(directory: Path, name: str) -> Path:
-    return directory / f"worker-{name}.stderr"
+def _stderr(job: Job) -> BinaryIO:
+    return open(job.directory / f"worker-{job.name}.stderr", "wb")
 
 
 def _source_path() -> str:

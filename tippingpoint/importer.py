@@ -1,11 +1,13 @@
 """A log of Juju's leadershipclaimer as a run directory that loads, reports and compares like any other.
 
-A log says when no clock and how many leases were held nowhere: lines belong to stages because the reader of the log
-says so, and time in the run is the order of its stages (stage k lies between k - 1 and k).
+A log has no common clock and does not say how many leases were held. So lines belong to stages because
+somebody says so (`--stage`, or a sidecar file), and time in the run is the order of its stages: stage k lies
+between k - 1 and k.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import tempfile
@@ -40,7 +42,7 @@ _STAGE_FORM = "SIZE@LINE or SIZE@LINE:storm, such as 2000@66 (2000 leases from l
 
 
 class LoggedStage(BaseModel):
-    """From which line on (counted from 1) a log was written while this many leases were held, or meant to be."""
+    """From which line on (counted from 1) this many leases were held, or meant to be."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -79,14 +81,17 @@ def import_log(
 ) -> Path:
     """Make a run directory below `out` from a log; returns its path.
 
-    `stages` (`SIZE@LINE`, `SIZE@LINE:storm`) replace those of the sidecar, which is the file of that name beside
-    the log unless another is given. UserError when the log cannot be read, holds no sample, or holds one
-    before the first stage. Lines that are no samples are counted, and the run says how many.
+    `stages` (`SIZE@LINE`, `SIZE@LINE:storm`) replace those of the sidecar, which is the log's name with
+    `.stages.yaml` added unless another is given. UserError when the log cannot be read, holds no sample, or
+    holds one before the first stage. Lines that are no samples are counted, and the run says how many.
     """
+    if log.is_dir():
+        raise UserError("log", str(log), "a readable file, not a directory")
     described = _sidecar(log, sidecar)
     plan = [_parse_stage(text) for text in stages] or described.stages
     _check_order(plan)
-    title = title or described.title or log.name
+    name = log.name.encode(errors="replace").decode()
+    title = title or described.title or name
     started = time.time()
     run_id = new_run_id(re.sub(r"[^a-z0-9.]+", "-", title.lower()).strip("-.")[:40] or "import", started)
     try:
@@ -95,12 +100,12 @@ def import_log(
     except OSError as problem:
         raise UserError("--out", str(out), f"a directory that can be written ({problem.strerror})") from None
     try:
-        _write(log, plan, unfinished, started)
+        _write(log, name, plan, unfinished, started)
         Manifest(
             id=run_id,
             title=title,
             source="import",
-            origin=f"{log.name}, a log of leadershipclaimer ({CLOSED_LOOP})",
+            origin=f"{name}, a log of leadershipclaimer ({CLOSED_LOOP})",
             timeline="order",
             target=TargetEntry(kind=described.target.kind, version=described.target.version),
             status="complete",
@@ -128,7 +133,7 @@ def _parse_stage(text: str) -> LoggedStage:
 def _check_order(stages: Sequence[LoggedStage]) -> None:
     if len(stages) > MAX_STAGES:
         raise UserError("--stage", f"{len(stages)} stages", f"at most {MAX_STAGES}")
-    for before, after in zip(stages, stages[1:], strict=False):
+    for before, after in itertools.pairwise(stages):
         if after.line <= before.line:
             raise UserError("--stage", f"{after.size}@{after.line}", f"a line after {before.line}, in order")
 
@@ -139,16 +144,17 @@ def _sidecar(log: Path, given: Path | None) -> Sidecar:
         return Sidecar()
     try:
         return Sidecar.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as problem:
-        raise UserError("sidecar", str(path), f"a readable YAML file ({problem})") from None
     except ValidationError as problem:
         error = problem.errors(include_url=False)[0]
         field = ".".join(str(part) for part in error["loc"]) or "sidecar"
         accepted = "title, target (kind, version) and stages (a list of size, line, kind ramp|storm, because)"
         raise UserError(f"{path.name}: {field}", error["input"], f"{accepted} ({error['msg']})") from None
+    except (OSError, ValueError, yaml.YAMLError, RecursionError) as problem:
+        told = " ".join(str(problem).split())
+        raise UserError("sidecar", str(path), f"a readable YAML file ({told})") from None
 
 
-def _write(log: Path, stages: Sequence[LoggedStage], directory: Path, started: float) -> None:
+def _write(log: Path, name: str, stages: Sequence[LoggedStage], directory: Path, started: float) -> None:
     journal = Journal(directory, WORKER, started)
     run_events = Events(directory / "events.jsonl")
     rescued = 0
@@ -159,7 +165,7 @@ def _write(log: Path, stages: Sequence[LoggedStage], directory: Path, started: f
                 reading.read(file)
         except OSError as problem:
             raise UserError("log", str(log), f"a readable file ({problem.strerror})") from None
-        for text in reading.notes(log.name):
+        for text in reading.notes(name):
             run_events.write(0.0, "note", text=text)
     finally:
         rescue = directory / RESCUE_PREFIX.rstrip("-")
@@ -268,12 +274,12 @@ class _Reading:
             self._holding.pop(line.holder, None)
         elif line.action == "refused":
             self._counts["refused"] += 1
-            self._event(number, line, "error", operation="connect", error=line.error)
+            self._event(number, line, "error", operation="connect", outcome="error", error=line.error)
         elif line.action == "blocking":
             self._counts["blocking"] += 1
             self._holding.pop(line.holder, None)
             if line.error:
-                self._event(number, line, "error", operation="wait", error=line.error)
+                self._event(number, line, "error", operation="wait", outcome="error", error=line.error)
         else:
             self._sample(line, number)
 
@@ -309,10 +315,10 @@ class _Reading:
             operation = "extend" if self._held_at_send(line) else "claim"
             outcome = "timeout" if line.timed_out else "error"
             self._record(tag(operation, outcome), line)
-            self._event(number, line, outcome, operation=operation, error=line.error)
+            self._event(number, line, "error", operation=operation, outcome=outcome, error=line.error)
 
     def _held_at_send(self, line: Line) -> bool:
-        """The tool says `claim of ... failed` of a renewal too: it was one when the holder held its lease then."""
+        """The tool says `claim of ... failed` of a renewal too; it was one if the holder held then."""
         since = self._holding.get(line.holder)
         return since is not None and line.age - (line.took or 0.0) >= since - 0.001
 
@@ -328,8 +334,9 @@ class _Reading:
                 self._open - 0.5,
                 event,
                 lease=line.lease,
-                holder=line.holder,
+                unit=line.holder,
                 age=line.age,
                 line=number,
+                count=1,
                 **fields,
             )

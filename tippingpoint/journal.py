@@ -115,12 +115,10 @@ class Journal:
         self._log = AppendFile(directory / f"worker-{worker}.hlog")
         date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(started))
         self._log.append(
-            "#[tippingpoint worker {}; values in microseconds, maxima in milliseconds]\n"
+            f"#[tippingpoint worker {worker}; values in microseconds, maxima in milliseconds]\n"
             "#[Histogram log format version 1.3]\n"
-            "#[StartTime: {:.3f} (seconds since epoch), {}]\n"
-            '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"\n'.format(
-                worker, started, date
-            ).encode()
+            f"#[StartTime: {started:.3f} (seconds since epoch), {date}]\n"
+            '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"\n'.encode()
         )
 
     @property

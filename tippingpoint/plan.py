@@ -310,8 +310,10 @@ def _item(place: Any, index: str, override: str) -> Any:
 
 def _explained(problem: ValidationError) -> UserError:
     """The first thing wrong with a plan, as field, value and what would be accepted."""
-    error = problem.errors(include_url=False)[0]
-    path = [part for part in error["loc"]]
+    errors = problem.errors(include_url=False)
+    # A misspelt key also makes the right one missing: what was written wrongly is the better explanation.
+    error = next((error for error in errors if error["type"] == "extra_forbidden"), errors[0])
+    path = list(error["loc"])
     field = ".".join(str(part) for part in path) or "plan"
     value = error["input"]
     if error["type"] == "extra_forbidden":

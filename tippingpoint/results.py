@@ -293,7 +293,7 @@ def _curve(parts: list[tuple[IntArray, IntArray]], bin_seconds: float) -> Curve:
         wanted = before + np.maximum(1, np.ceil(totals * share - 1e-9)).astype(np.int64)
         return values[np.searchsorted(cumulative, wanted, side="left")]
 
-    return Curve(bins[first] * bin_seconds, totals, at(0.5), at(0.99), values[last])
+    return Curve(bins[first].astype(np.float64) * bin_seconds, totals, at(0.5), at(0.99), values[last])
 
 
 def _gauges(workers: Iterable[_WorkerData], bin_seconds: float) -> Gauges:
@@ -314,7 +314,7 @@ def _gauges(workers: Iterable[_WorkerData], bin_seconds: float) -> Gauges:
             into["loop_lag"] = max(into["loop_lag"], worst[number])
     bins = sorted(sums)
     columns = {name: np.asarray([sums[b][name] for b in bins], dtype=np.float64) for name in _GAUGE_NAMES}
-    return Gauges(t=np.asarray(bins, dtype=np.float64) * bin_seconds, **columns)
+    return Gauges(t=np.asarray([b * bin_seconds for b in bins], dtype=np.float64), **columns)
 
 
 _GAUGE_NAMES = ("held", "waiting", "in_flight", "cpu", "loop_lag", "rss")

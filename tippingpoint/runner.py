@@ -9,13 +9,12 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.faults import LabControl
+from tippingpoint.faults import Action, LabControl
 from tippingpoint.finder import Found, find_load
 from tippingpoint.fleet import Refused, WorkerProcess, opened, start_worker, tidy_stderr
 from tippingpoint.journal import RESCUE_PREFIX, Events
@@ -27,7 +26,6 @@ from tippingpoint.verdict import stage_checks, stage_saturated
 from tippingpoint.worker import RELEASE_WITHIN, Job, StageOrder
 
 _CLEAN_WITHIN = 20.0
-_UNDO = {"kill": "start", "stop": "continue"}
 
 
 @dataclass(frozen=True)
@@ -103,7 +101,9 @@ class Runner:
         try:
             self.directory.mkdir(parents=True)
         except OSError as problem:
-            raise UserError("--out", str(self.directory.parent), f"a directory that can be written ({problem.strerror})") from None
+            raise UserError(
+                "--out", str(self.directory.parent), f"a directory that can be written ({problem.strerror})"
+            ) from None
         self._manifest = Manifest(
             id=self._id,
             title=self._plan.name,
@@ -117,7 +117,9 @@ class Runner:
             self._manifest.save(self.directory)
             self._events = Events(self.directory / "events.jsonl")
         except OSError as problem:
-            raise UserError("--out", str(self.directory), f"a directory with room in it ({problem.strerror})") from None
+            raise UserError(
+                "--out", str(self.directory), f"a directory with room in it ({problem.strerror})"
+            ) from None
         try:
             try:
                 await self._open()
@@ -137,7 +139,10 @@ class Runner:
         await self._clean()
         cut = [worker.name for worker in self._workers if worker.done is None]
         if cut and status == "complete":
-            status, reason = "cut", f"worker {', '.join(cut)} of {len(self._workers)} ended before it was told to"
+            status, reason = (
+                "cut",
+                f"worker {', '.join(cut)} of {len(self._workers)} ended before it was told to",
+            )
         return self._finish(status, reason)
 
     # -- opening and closing ---------------------------------------------------------------------
@@ -149,9 +154,11 @@ class Runner:
             return
         if self._lab is None:
             raise UserError("lab", "missing", "the control socket of a lab, as faults act on its members")
-        there = {str(member["name"]) for member in await self._lab.members()}
+        there = {member.name for member in await self._lab.members()}
         if wanted - there:
-            raise UserError("faults.member", ", ".join(sorted(wanted - there)), f"one of {', '.join(sorted(there))}")
+            raise UserError(
+                "faults.member", ", ".join(sorted(wanted - there)), f"one of {', '.join(sorted(there))}"
+            )
 
     async def _open(self) -> None:
         count = self._plan.workers or len(os.sched_getaffinity(0))
@@ -189,7 +196,7 @@ class Runner:
         for task in self._fault_tasks:
             task.cancel()
         for fault in self._undone:
-            await self._act(_UNDO[fault.do], fault.member)
+            await self._undo(fault)
         self._undone.clear()
         for worker in self._workers:
             worker.tell(do="end", release=self._release)
@@ -216,7 +223,9 @@ class Runner:
         for worker, entry in zip(self._workers, self._manifest.workers, strict=False):
             entry.status = "complete" if worker.done is not None else "cut"
         tidy_stderr(self.directory)
-        lost = [worker.done["problem"] for worker in self._workers if worker.done and "problem" in worker.done]
+        lost = [
+            worker.done["problem"] for worker in self._workers if worker.done and "problem" in worker.done
+        ]
         if lost:
             self._event("journal-lost", problem="; ".join(lost))
         self._events.close(self._rescue)
@@ -232,7 +241,8 @@ class Runner:
             rest = tail.read_bytes() if tail.exists() else b""
             tail.write_bytes(path.read_bytes() + rest)
         self._manifest.reason = (
-            self._manifest.reason or f"no room left in {self.directory.parent}: the whole run is in {self._rescue}"
+            self._manifest.reason
+            or f"no room left in {self.directory.parent}: the whole run is in {self._rescue}"
         )
         self._manifest.save(self._rescue)
         self.directory = self._rescue
@@ -256,7 +266,9 @@ class Runner:
                 self._say_found(found)
             else:
                 for number, stage in enumerate(self._plan.stages, start=1):
-                    await self._run_stage("ramp", stage.leases, stage.over, stage.hold, fresh=False, listed=number)
+                    await self._run_stage(
+                        "ramp", stage.leases, stage.over, stage.hold, fresh=False, listed=number
+                    )
         except _Interrupted:
             if not any(worker.alive for worker in self._workers):
                 return "cut", "every worker ended before it was told to"
@@ -286,9 +298,8 @@ class Runner:
     async def _begin(self, kind: StageKind, size: int, over: float, *, fresh: bool) -> int:
         self._stage_count += 1
         self._phase, self._hold_ends = "begin", None
-        replies: list[asyncio.Task[dict[str, Any] | None]] = []
-        for index, worker in enumerate(self._workers):
-            order = StageOrder(
+        orders = {
+            worker: StageOrder(
                 number=self._stage_count,
                 size=size,
                 kind=kind,
@@ -296,13 +307,23 @@ class Runner:
                 leases=(index, len(self._workers)),
                 fresh=fresh,
             )
-            self._stage = order
-            if worker.alive:
-                replies.append(asyncio.create_task(worker.reply("begun")))
-                worker.tell(**order.model_dump(mode="json"))
+            for index, worker in enumerate(self._workers)
+        }
+        self._stage = next(iter(orders.values()))
+        replies = [asyncio.create_task(worker.reply("begun")) for worker in orders if worker.alive]
+        for worker, order in orders.items():
+            worker.tell(**order.model_dump(mode="json"))
         await asyncio.gather(*replies)
         self._check_alive()
         return self._stage_count
+
+    async def _ask_all(self, answer: str, **command: object) -> None:
+        """Send every worker a command and wait until each has answered, or is gone."""
+        replies = [asyncio.create_task(worker.reply(answer)) for worker in self._workers if worker.alive]
+        for worker in self._workers:
+            worker.tell(**command)
+        await asyncio.gather(*replies)
+        self._check_alive()
 
     def _begin_hold(self, hold: float) -> None:
         self._phase = "hold"
@@ -329,7 +350,7 @@ class Runner:
         number = await self._run_stage(
             kind, size, self._plan.find.over, self._plan.find.hold, fresh=True, listed=None
         )
-        # The last interval of the stage is written when the next one begins: look after a tick of every worker.
+        await self._ask_all("paused", do="pause")
         measured = (await asyncio.to_thread(load_run, self.directory)).stage(number)
         checks = stage_checks(measured, self._plan.thresholds)
         broken = [check for check in checks if not check.met]
@@ -365,22 +386,24 @@ class Runner:
 
     def _storms(self, listed: int | None) -> list[Fault]:
         return [
-            fault
-            for fault in self._plan.faults
-            if fault.do == "drop-claims" and (fault.stage or 1) == listed
+            fault for fault in self._plan.faults if fault.do == "drop-claims" and (fault.stage or 1) == listed
         ]
 
     async def _inject(self, fault: Fault) -> None:
         await asyncio.sleep(fault.at)
-        if fault.do in _UNDO:
+        if fault.do in ("kill", "stop"):
             self._undone.append(fault)
-        await self._act(fault.do, fault.member)
+        if fault.do != "drop-claims":
+            await self._act(fault.do, fault.member)
         if fault.undo_after is not None:
             await asyncio.sleep(fault.undo_after)
             self._undone.remove(fault)
-            await self._act(_UNDO[fault.do], fault.member)
+            await self._undo(fault)
 
-    async def _act(self, do: str, member: str | None) -> None:
+    async def _undo(self, fault: Fault) -> None:
+        await self._act("start" if fault.do == "kill" else "continue", fault.member)
+
+    async def _act(self, do: Action, member: str | None) -> None:
         assert self._lab is not None
         assert member is not None
         try:
@@ -443,5 +466,3 @@ class Runner:
             with contextlib.suppress(asyncio.CancelledError):
                 await future
         self._check_alive()
-
-

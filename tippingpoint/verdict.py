@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from tippingpoint.durations import show_us
+from tippingpoint.latency import costs
+from tippingpoint.plan import Plan, Threshold
+from tippingpoint.results import LOOP_LAG, OPERATIONS, SCHEDULE_LAG, RunData, StageResult
+from tippingpoint.wording import show_list, show_share, show_size
 
 Outcome = Literal["met", "missed", "withheld", "failed"]
 
 _EXIT_CODES: dict[Outcome, int] = {"met": 0, "missed": 1, "failed": 3, "withheld": 4}
+_PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
+_RATES = ("error_rate", "lost_rate")
+_LIMITS = (*_PERCENTILES, *_RATES, "throughput")
+
+BUSY_CORES = 0.9
+"""A worker is one process on one core: above this share of it, what it measures is also its own queue."""
+LATE_US = 100_000
+"""The generator must be on time to this at the 99th percentile, or its own delay is part of every latency."""
 
 
 @dataclass(frozen=True)
@@ -44,3 +59,317 @@ class Verdict:
     def exit_code(self) -> int:
         """0 met, 1 missed, 3 failed, 4 withheld."""
         return _EXIT_CODES[self.outcome]
+
+
+def stage_checks(
+    stage: StageResult, thresholds: Sequence[Threshold], *, clock_known: bool = True
+) -> list[Check]:
+    """Every limit of every threshold against one stage.
+
+    Latency limits use the response times of `latency.costs`; error rate is errors and timeouts over attempts,
+    lost rate leases lost over attempts to extend, throughput successes per second while the stage was held.
+    `clock_known` is False when the run's times are only an order, so that there are no rates.
+    """
+    checks: list[Check] = []
+    for threshold in thresholds:
+        for limit in _LIMITS:
+            value = getattr(threshold, limit)
+            if value is None:
+                continue
+            allowed = value * 1e6 if limit in _PERCENTILES else float(value)
+            observed = _observed(stage, threshold.operation, limit, clock_known)
+            met = None
+            if observed is not None:
+                met = observed >= allowed if limit == "throughput" else observed <= allowed
+            checks.append(
+                Check(
+                    operation=threshold.operation,
+                    limit=limit,
+                    allowed=allowed,
+                    observed=observed,
+                    stage=stage.number,
+                    size=stage.size,
+                    met=met,
+                    why="" if met is not None else "not measured",
+                )
+            )
+    return checks
+
+
+def stage_saturated(stage: StageResult) -> str | None:
+    """Why the generator rather than the target was the bottleneck in a stage, in one line; None when it was not."""
+    cpu = stage.gauges.get("cpu", 0.0)
+    if cpu > BUSY_CORES:
+        return f"a worker used {cpu:.2f} of its core (limit {BUSY_CORES})"
+    for tag, what in ((SCHEDULE_LAG, "operations were sent"), (LOOP_LAG, "the event loop ran")):
+        late = _p99(stage, tag)
+        if late > LATE_US:
+            return f"{what} {show_us(late)} late at the 99th percentile (limit {show_us(LATE_US)})"
+    return None
+
+
+def judge(run: RunData) -> Verdict:
+    """The verdict on a run, as far as it went."""
+    manifest = run.manifest
+    if manifest.status == "failed":
+        return Verdict("failed", f"Failed: {manifest.reason or 'the target failed'}.")
+    plan = Plan.model_validate(manifest.plan) if manifest.plan is not None else None
+    thresholds = plan.thresholds if plan is not None else []
+    clock_known = manifest.timeline == "seconds"
+    checks = [
+        _blamed(stage, check)
+        for stage in run.stages
+        for check in stage_checks(stage, thresholds, clock_known=clock_known)
+    ]
+    nothing_succeeded = _nothing_succeeded(run.stages)
+    if nothing_succeeded:
+        return Verdict("failed", nothing_succeeded, checks)
+    if not thresholds:
+        return Verdict("met", "No thresholds were set, so there is nothing to miss.")
+    unit = manifest.load_unit
+    if not run.stages:
+        checks = [replace(check, stage=None, size=None) for check in stage_checks(_NO_STAGE, thresholds)]
+        return Verdict("withheld", "Withheld: no stage was run.", checks, _ended_early(run))
+    reasons = _ended_early(run) + _bottlenecks(run.stages, unit) + _gaps(checks, run.stages, unit)
+    if plan is not None and plan.find is not None:
+        outcome, sentence = _judge_find(run, checks)
+    else:
+        outcome, sentence = _judge_stages(run, checks)
+    return Verdict(outcome, sentence, checks, reasons)
+
+
+_NO_STAGE = StageResult(number=0, size=0, kind="ramp", begin=0.0)
+
+
+def _observed(stage: StageResult, operation: str, limit: str, clock_known: bool) -> float | None:
+    if limit == "throughput":
+        return stage.throughput(operation) if clock_known else None
+    if limit in _RATES:
+        attempts = stage.attempts(operation)
+        if not attempts:
+            return None
+        outcomes = ("lost",) if limit == "lost_rate" else ("error", "timeout")
+        return sum(stage.count(operation, outcome) for outcome in outcomes) / attempts
+    latencies = costs(stage, operation)
+    return float(latencies.percentile(_PERCENTILES[limit])) if latencies.total else None
+
+
+def _p99(stage: StageResult, tag: str) -> int:
+    found = stage.histograms.get(tag)
+    return found.percentile(99) if found is not None else 0
+
+
+def _blamed(stage: StageResult, check: Check) -> Check:
+    """The check, its miss taken back where the generator may have caused it.
+
+    A latency beyond the limit by more than the generator's own delay is the target's even while the
+    generator was late; of a worker without a free core nothing is known.
+    """
+    if check.met is not False or check.observed is None:
+        return check
+    reason = stage_saturated(stage)
+    if check.limit in _PERCENTILES and stage.gauges.get("cpu", 0.0) <= BUSY_CORES:
+        delay = _p99(stage, SCHEDULE_LAG) + _p99(stage, LOOP_LAG)
+        if check.observed > check.allowed + delay:
+            return check
+        reason = reason or f"the miss is within the generator's own delay ({show_us(delay)})"
+    return replace(check, met=None, why=reason) if reason else check
+
+
+def _nothing_succeeded(stages: Iterable[StageResult]) -> str | None:
+    """The sentence of a target that did not do a single thing it was asked for."""
+    stages = list(stages)
+    tried = {op: sum(stage.attempts(op) for stage in stages) for op in OPERATIONS}
+    succeeded = sum(stage.count(op) for op in OPERATIONS for stage in stages)
+    if succeeded or not any(tried.values()):
+        return None
+    return f"Failed: none of {show_list([f'{n} {op}s' for op, n in tried.items() if n])} succeeded."
+
+
+def _ended_early(run: RunData) -> list[str]:
+    reasons: list[str] = []
+    if run.manifest.status in ("interrupted", "cut", "running"):
+        words = {"interrupted": "was interrupted", "cut": "was cut", "running": "is still running"}
+        because = f": {run.manifest.reason}" if run.manifest.reason else ""
+        reasons.append(f"the run {words[run.manifest.status]}{because}")
+    cut = [worker.name for worker in run.manifest.workers if worker.status == "cut"]
+    if cut:
+        reasons.append(f"worker {show_list(cut)} was cut: its share of the load is missing from then on")
+    return reasons
+
+
+def _bottlenecks(stages: Iterable[StageResult], unit: str) -> list[str]:
+    return [
+        f"stage {stage.number} ({show_size(stage.size)} {unit}): the generator was the bottleneck: {why}"
+        for stage in stages
+        if (why := stage_saturated(stage))
+    ]
+
+
+def _gaps(checks: Iterable[Check], stages: Sequence[StageResult], unit: str) -> list[str]:
+    """One line per limit that had stages without anything to measure."""
+    missing: dict[tuple[str, str], list[str]] = {}
+    for check in checks:
+        if check.observed is None and check.size is not None:
+            missing.setdefault((check.operation, check.limit), []).append(show_size(check.size))
+    return [
+        f"{operation} {limit} was never measured"
+        if len(sizes) == len(stages)
+        else f"{operation} {limit} was not measured at {show_list(sizes)} {unit}"
+        for (operation, limit), sizes in missing.items()
+    ]
+
+
+def _judge_stages(run: RunData, checks: list[Check]) -> tuple[Outcome, str]:
+    unit = run.manifest.load_unit
+    missed = [check for check in checks if check.met is False]
+    if missed:
+        return "missed", f"Missed: {_first_miss(run, missed)}{_held_through(run, checks)}."
+    doubted = [check for check in checks if check.met is None and check.observed is not None]
+    held = _held_through(run, checks)
+    if doubted:
+        worst = _first_of(run, doubted)
+        return "withheld", f"Withheld: {_saw(run, worst)}, but {worst.why}{held}."
+    unmeasured = _unmeasured_at_the_top(run, checks)
+    if unmeasured is not None:
+        where = "" if unmeasured.stage is None else f" at {show_size(unmeasured.size or 0)} {unit}"
+        return (
+            "withheld",
+            f"Withheld: {unmeasured.operation} {unmeasured.limit} was not measured{where}{held}.",
+        )
+    cut = [stage for stage in run.stages if _load_missing(run, stage)]
+    if cut:
+        where = f"from {show_size(min(stage.size for stage in cut))} {unit} on"
+        return "withheld", f"Withheld: a worker was cut, so load is missing {where}{held}."
+    if run.manifest.status in ("interrupted", "cut", "running"):
+        return "withheld", f"Withheld: {_ended_early(run)[0]}{held}."
+    largest = max(stage.size for stage in run.stages)
+    limits = len({(check.operation, check.limit) for check in checks})
+    every = "the threshold" if limits == 1 else f"all {limits} thresholds"
+    return "met", f"Met: {every} held through {show_size(largest)} {unit}."
+
+
+def _judge_find(run: RunData, checks: list[Check]) -> tuple[Outcome, str]:
+    """What the search came to. Its thresholds define the answer, so a load beyond it that misses is no miss."""
+    unit = run.manifest.load_unit
+    found = next((event for event in reversed(run.events) if event["event"] == "found"), None)
+    if found is None:
+        why = (_ended_early(run) or ["the search has no answer"])[0]
+        return "withheld", f"Withheld: {why}{_held_through(run, checks)}."
+    held: int | None = found.get("held")
+    broken: int | None = found.get("broken")
+    at_broken = [check for check in checks if check.size == broken and check.met is not True]
+    missed = [check for check in at_broken if check.met is False]
+    beyond = ""
+    if broken is not None and at_broken:
+        worst = _first_of(run, missed or at_broken)
+        beyond = f"; {_saw(run, worst)}" + (
+            f", but {worst.why}" if worst.met is None and worst.observed else ""
+        )
+    if held is None:
+        if not missed:
+            return "withheld", f"Withheld: no load was shown to hold{beyond}."
+        return "missed", f"Missed: not even {show_size(broken or 0)} {unit} held{beyond}."
+    if not found.get("confirmed"):
+        return (
+            "withheld",
+            f"Withheld: {show_size(held)} {unit} held once, but repeats did not confirm it{beyond}.",
+        )
+    repeats = f"confirmed by {found['agreeing']} of {found['repeats']} repeats"
+    if broken is not None and not missed:
+        return (
+            "withheld",
+            f"Withheld: the thresholds held up to {show_size(held)} {unit} ({repeats}){beyond}.",
+        )
+    if any(_load_missing(run, stage) for stage in run.stages):
+        return "withheld", f"Withheld: a worker was cut, so load is missing; {show_size(held)} {unit} held."
+    limit = "; the search's limit" if broken is None else ""
+    return "met", f"Met: the thresholds hold up to {show_size(held)} {unit} ({repeats}{limit}){beyond}."
+
+
+def _load_missing(run: RunData, stage: StageResult) -> bool:
+    cuts = [float(event["t"]) for event in run.events if event["event"] == "worker-cut"]
+    return bool(cuts) and (stage.end is None or stage.end > min(cuts))
+
+
+def _unmeasured_at_the_top(run: RunData, checks: list[Check]) -> Check | None:
+    """A limit without anything to measure at the largest load: then nobody knows whether that load holds."""
+    loads = {stage.number: stage.size for stage in run.stages if stage.kind != "storm"} or {
+        stage.number: stage.size for stage in run.stages
+    }
+    largest = max(loads.values())
+    measured = {
+        (check.operation, check.limit)
+        for check in checks
+        if check.stage in loads and check.size == largest and check.observed is not None
+    }
+    return next(
+        (
+            check
+            for check in checks
+            if check.size == largest
+            and check.stage in loads
+            and (check.operation, check.limit) not in measured
+        ),
+        None,
+    )
+
+
+def _held_through(run: RunData, checks: list[Check]) -> str:
+    """Up to which load every check of every stage was met; storms are no step of that ladder."""
+    storms = {stage.number for stage in run.stages if stage.kind == "storm"}
+    ladder: dict[int, bool] = {}
+    for check in checks:
+        if check.stage not in storms and check.size is not None:
+            ladder[check.size] = ladder.get(check.size, True) and check.met is True
+    held: int | None = None
+    for size in sorted(ladder):
+        if not ladder[size]:
+            break
+        held = size
+    return f"; held through {show_size(held)} {run.manifest.load_unit}" if held is not None else ""
+
+
+def _first_miss(run: RunData, missed: list[Check]) -> str:
+    first = _first_of(run, missed)
+    more = len({(check.operation, check.limit) for check in missed}) - 1
+    others = f" and {more} other threshold{'s' if more > 1 else ''}" if more else ""
+    return _saw(run, first) + others
+
+
+def _first_of(run: RunData, checks: list[Check]) -> Check:
+    """The check to name: at the smallest load, storms last, and there the one furthest beyond its limit."""
+
+    def rank(check: Check) -> tuple[bool, int, float]:
+        storm = check.stage is not None and run.stage(check.stage).kind == "storm"
+        return storm, check.size or 0, -_excess(check)
+
+    return min(checks, key=rank)
+
+
+def _excess(check: Check) -> float:
+    if check.observed is None:
+        return 0.0
+    small = 1e-9
+    if check.limit == "throughput":
+        return check.allowed / max(check.observed, small)
+    return check.observed / max(check.allowed, small)
+
+
+def _saw(run: RunData, check: Check) -> str:
+    name = "p99.9" if check.limit == "p999" else check.limit.replace("_", " ")
+    storm = check.stage is not None and run.stage(check.stage).kind == "storm"
+    of = "in the storm of" if storm else "at"
+    where = f"{of} {show_size(check.size or 0)} {run.manifest.load_unit}"
+    if check.observed is None:
+        return f"{check.operation} {name} was not measured {where}"
+    return (
+        f"{check.operation} {name} was {_show(check.limit, check.observed)} {where} "
+        f"(limit {_show(check.limit, check.allowed)})"
+    )
+
+
+def _show(limit: str, value: float) -> str:
+    if limit in _PERCENTILES:
+        return show_us(value)
+    return show_share(value) if limit in _RATES else f"{value:.4g}/s"

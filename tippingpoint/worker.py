@@ -1,7 +1,7 @@
 """One worker: a process that puts its share of a stage on the target and journals what happens.
 
 Its parent, the runner, writes one JSON command a line to its standard input (`Job` first, then `stage`,
-`hold`, `drop`, `end`) and reads one JSON message a line from its standard output: `ready` or `refused`,
+`hold`, `pause`, `end`) and reads one JSON message a line from its standard output: `ready` or `refused`,
 each second a `tick`, and `done`. When the parent is gone the worker releases what it holds and ends.
 """
 
@@ -134,7 +134,12 @@ class _Worker:
         self._load.errors.clear()
         for moment, lease, unit, held_for in self._load.lost[:_LOST_SINGLY]:
             events.write(
-                moment - self._job.started, "lost", lease=lease, unit=unit, held_for=round(held_for, 3), count=1
+                moment - self._job.started,
+                "lost",
+                lease=lease,
+                unit=unit,
+                held_for=round(held_for, 3),
+                count=1,
             )
         if len(self._load.lost) > _LOST_SINGLY:
             events.write(until, "lost", count=len(self._load.lost) - _LOST_SINGLY)
@@ -174,6 +179,11 @@ class _Worker:
     def hold(self) -> None:
         self._mark("hold")
 
+    def pause(self) -> None:
+        """Close the stage's figures; its load goes on until the next stage."""
+        self._mark("end")
+        self._stage = None
+
     async def end(self, release: bool) -> None:
         self._load.stop()
         if release:
@@ -205,7 +215,9 @@ def _say(message: str, **fields: object) -> None:
 
 async def _commands() -> asyncio.StreamReader:
     reader = asyncio.StreamReader(limit=2**24)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+    )
     return reader
 
 
@@ -235,6 +247,9 @@ async def _work() -> None:
                 _say("begun", stage=command["number"])
             case "hold":
                 worker.hold()
+            case "pause":
+                worker.pause()
+                _say("paused")
             case _:
                 release = bool(command.get("release", True))
                 break

@@ -1,1 +1,1 @@
-"""Real targets for the tests and the demo, one module each; every lab is private and ends with whoever started it."""
+"""Real targets for the tests and the demo, one module each; a lab is private and ends with its starter."""

@@ -1,4 +1,4 @@
-"""A throwaway certificate authority for a lab: a server certificate for loopback and one client certificate."""
+"""A throwaway authority for a lab: a server certificate for loopback and one client certificate."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def make_certificates(directory: Path, user: str) -> Certificates:
         .sign(ca_key, hashes.SHA256())
     )
     _write(made.ca, ca.public_bytes(serialization.Encoding.PEM))
-    # etcd's JSON gateway is a client of its own server and shows the server's certificate: it needs both usages,
-    # and no common name, or etcd would take it for a user's.
+    # etcd's JSON gateway is a client of its own server and shows the server's certificate: it needs both
+    # usages, and no common name, or etcd would take it for a user's.
     server = _unsigned(
         x509.Name([]), ca_name, server_key := ec.generate_private_key(ec.SECP256R1())
     ).add_extension(

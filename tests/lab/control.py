@@ -118,11 +118,12 @@ def _answers(lab: Lab) -> Callable[[bytes], dict[str, Any]]:
             request = None
         if not isinstance(request, dict):
             return {"error": "not a JSON object", "expected": 'a line such as {"do": "members"}'}
-        do, member = cast(tuple[Any, Any], (request.get("do"), request.get("member")))
+        fields = cast(dict[str, Any], request)
+        do, member = fields.get("do"), fields.get("member")
         try:
             if do == "members":
                 return {"members": lab.members()}
-            if do not in actions:
+            if not isinstance(do, str) or do not in actions:
                 raise LabError(f"do: {do!r}", f"one of {', '.join([*actions, 'members'])}")
             if member not in lab.names:
                 raise LabError(f"member: {member!r}", f"one of {', '.join(lab.names)}")

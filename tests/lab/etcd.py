@@ -79,10 +79,10 @@ def _serves_v2(binary: Path) -> bool:
 class EtcdLab:
     """A cluster of members m1..mN, healthy once the context is entered, gone without a trace once it is left.
 
-    `endpoints` and `names` are in the same order. With `tls` clients must show a certificate (`ca`, `cert`, `key`;
-    its common name is the user's); with `auth` they must log in as `credentials` says, a 0600 YAML file, and may
-    use only the keys below /tippingpoint/. `socket` is the control socket (see control.py). Members die with this
-    process whatever ends it, and its directory is removed then too, unless the caller gave one.
+    `endpoints` and `names` are in the same order. With `tls` clients must show a certificate (`ca`, `cert`,
+    `key`; its common name is the user's); with `auth` they must log in as `credentials` says, a YAML file,
+    and may use only the keys below /tippingpoint/. `socket` is the control socket (see control.py). Members
+    die with this process whatever ends it, and its directory goes then too, unless the caller gave one.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class EtcdLab:
             self._stopped.discard(name)
 
     def start(self, name: str) -> None:
-        """Start a dead member on the data it had; it serves on return, unless there is no quorum to serve with."""
+        """Start a dead member on the data it had; it serves on return, unless there is no quorum for that."""
         with self._acting:
             self._known(name)
             if name in self.pids:
@@ -403,7 +403,7 @@ def main() -> int:
     options = parser.parse_args()
     told = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: told.set())
+        signal.signal(number, lambda _number, _frame: told.set())
     try:
         with EtcdLab(options.members, options.tls, options.auth) as lab:
             print(_how_to(lab) if options.how_to else json.dumps(lab.describe()), flush=True)
@@ -426,7 +426,7 @@ def _how_to(lab: EtcdLab) -> str:
 
 
 def _input_can_end() -> bool:
-    """Whether somebody holds the other end of standard input: not so for /dev/null or a file, at their end at once."""
+    """Whether somebody holds the other end of standard input; /dev/null or a file is at its end at once."""
     mode = os.fstat(0).st_mode
     return os.isatty(0) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 

@@ -13,7 +13,7 @@ _LOWEST = 10_000
 def free_ports(count: int) -> list[int]:
     """Ports nobody listens on, below the range the kernel gives to outgoing connections.
 
-    A port out of that range would be at risk while its member is killed: a client's connection could be given it.
+    A port out of that range would be at risk while its member is dead: a connection could be given it.
     """
     ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     highest = ephemeral - 1 if ephemeral > _LOWEST + 1000 else 65_535

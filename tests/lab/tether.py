@@ -1,8 +1,8 @@
 """Starts a program that cannot outlive the thread that started it.
 
-Run as a program it sets the parent-death signal, makes sure the parent is still there, and becomes the command:
-`tether.py SIGNAL PARENT-PID COMMAND...`. A preexec function would do the same inside a fork of a process with
-threads, which is not safe.
+Run as a program it sets the parent-death signal, makes sure the parent is still there, and becomes the
+command: `tether.py SIGNAL PARENT-PID COMMAND...`. A preexec function would do the same inside a fork of a
+process with threads, which is not safe.
 """
 
 from __future__ import annotations

@@ -1,0 +1,296 @@
+"""The etcd lab does what it says to real processes, and leaves nothing behind whatever ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import select
+import signal
+import stat
+import subprocess
+import sys
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.lab.control import LabError
+from tests.lab.etcd import EtcdLab
+from tippingpoint.errors import UserError
+from tippingpoint.faults import LabControl
+
+_SOON_S = 10.0
+
+
+def test_a_new_cluster_has_one_leader_and_answers_on_every_endpoint(etcd: EtcdLab) -> None:
+    assert etcd.names == ["m1", "m2", "m3"]
+    assert [_put(endpoint, "/lab/new", "1") for endpoint in etcd.endpoints] == [200, 200, 200]
+    assert [member["name"] for member in etcd.members() if member["leader"]] == [etcd.leader()]
+
+
+def test_a_killed_member_is_dead_at_once_and_the_others_elect_a_leader(etcd_private: EtcdLab) -> None:
+    first = etcd_private.leader()
+    pid = etcd_private.pids[first]
+
+    etcd_private.kill(first)
+
+    assert not _alive(pid)
+    assert first not in etcd_private.pids
+    assert etcd_private.leader() != first
+
+
+def test_a_started_member_has_its_data_and_its_address_again(etcd_private: EtcdLab) -> None:
+    endpoint = etcd_private.endpoints[0]
+    _put(endpoint, "/lab/kept", "before")
+    pid = etcd_private.pids["m1"]
+
+    etcd_private.kill("m1")
+    etcd_private.start("m1")
+
+    assert etcd_private.pids["m1"] != pid
+    assert _get(endpoint, "/lab/kept") == "before"
+
+
+def test_a_quorum_lost_and_found_again(etcd_private: EtcdLab) -> None:
+    etcd_private.leader()
+    etcd_private.kill("m1")
+    etcd_private.kill("m2")
+
+    with pytest.raises(LabError, match="leader: none: expected 2 of 3 members running"):
+        etcd_private.leader()
+    etcd_private.start("m1")
+    etcd_private.start("m2")
+
+    assert [_put(endpoint, "/lab/back", "1") for endpoint in etcd_private.endpoints] == [200, 200, 200]
+
+
+def test_a_stopped_member_lives_and_answers_nothing_until_it_continues(etcd_private: EtcdLab) -> None:
+    endpoint = etcd_private.endpoints[1]
+
+    etcd_private.stop("m2")
+
+    assert [member["running"] for member in etcd_private.members()] == [True, False, True]
+    assert "m2" in etcd_private.pids
+    with pytest.raises(TimeoutError):
+        _put(endpoint, "/lab/stopped", "1", timeout=0.5)
+    etcd_private.resume("m2")
+    assert _put(endpoint, "/lab/stopped", "1") == 200
+
+
+@pytest.mark.parametrize(
+    ("do", "problem"),
+    [
+        (lambda lab: lab.kill("m9"), "member: 'm9': expected one of m1"),
+        (lambda lab: lab.start("m1"), "m1: is running: expected a member that is dead"),
+        (lambda lab: (lab.kill("m1"), lab.kill("m1")), "m1: is dead: expected a member that is running"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_one_line(
+    new_etcd: Callable[..., EtcdLab], do: Callable[[EtcdLab], object], problem: str
+) -> None:
+    lab = new_etcd(members=1)
+
+    with pytest.raises(LabError) as refusal:
+        do(lab)
+
+    assert str(refusal.value) == problem
+
+
+def test_faults_act_on_real_members_through_the_control_socket(etcd_private: EtcdLab) -> None:
+    control = LabControl(etcd_private.socket)
+
+    async def scenario() -> tuple[list[bool], list[bool]]:
+        await control.act("kill", "m3")
+        killed = [member.running for member in await control.members()]
+        await control.act("start", "m3")
+        return killed, [member.running for member in await control.members()]
+
+    assert asyncio.run(scenario()) == ([True, True, False], [True, True, True])
+    assert stat.S_IMODE(etcd_private.socket.stat().st_mode) == 0o600
+    assert _put(etcd_private.endpoints[2], "/lab/control", "1") == 200
+
+
+def test_a_member_started_through_the_control_socket_outlives_the_connection(etcd_private: EtcdLab) -> None:
+    control = LabControl(etcd_private.socket)
+    asyncio.run(control.act("kill", "m1"))
+    asyncio.run(control.act("start", "m1"))
+    pid = etcd_private.pids["m1"]
+
+    asyncio.run(control.members())  # by now the thread that served `start` is gone
+
+    assert etcd_private.pids["m1"] == pid
+
+
+def test_the_control_socket_names_the_members_there_are(etcd: EtcdLab) -> None:
+    with pytest.raises(UserError) as refusal:
+        asyncio.run(LabControl(etcd.socket).act("kill", "m4"))
+
+    assert str(refusal.value) == "lab: member: 'm4': expected one of m1, m2, m3"
+
+
+def test_with_tls_only_a_client_certificate_is_let_in(new_etcd: Callable[..., EtcdLab]) -> None:
+    lab = new_etcd(members=1, tls=True)
+    assert (lab.ca, lab.cert, lab.key) != (None, None, None)
+    assert lab.endpoints[0].startswith("https://127.0.0.1:")
+
+    def health(*options: str | Path | None) -> bool:
+        command = [sys.executable, "-c", _HEALTH, lab.endpoints[0], *map(str, options)]
+        return subprocess.run(command, capture_output=True, timeout=20, check=False).returncode == 0
+
+    assert health(lab.ca, lab.cert, lab.key)
+    assert not health(lab.ca)
+    assert lab.key is not None
+    assert stat.S_IMODE(lab.key.stat().st_mode) == 0o600
+
+
+def test_with_auth_a_user_may_write_below_its_prefix_only(new_etcd: Callable[..., EtcdLab]) -> None:
+    lab = new_etcd(members=1, auth=True)
+    assert lab.credentials is not None
+    assert stat.S_IMODE(lab.credentials.stat().st_mode) == 0o600
+    login: dict[str, str] = yaml.safe_load(lab.credentials.read_text())
+    answer = _call(
+        lab.endpoints[0],
+        "/v3/auth/authenticate",
+        {"name": login["username"], "password": login["password"]},
+    )
+    token: str = answer[1]["token"]
+
+    assert _put(lab.endpoints[0], "/tippingpoint/x", "1", token=token) == 200
+    assert _put(lab.endpoints[0], "/elsewhere", "1", token=token) == 403
+    assert _put(lab.endpoints[0], "/tippingpoint/x", "1") != 200
+
+
+def test_a_member_that_will_not_start_is_explained_by_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "etcd"
+    broken.write_text("#!/bin/sh\necho 'listen tcp: address already in use' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("TIPPINGPOINT_ETCD", str(broken))
+
+    with pytest.raises(LabError) as refusal, EtcdLab(members=1):
+        pass
+
+    assert str(refusal.value) == (
+        "m1: did not start: listen tcp: address already in use: expected a healthy member"
+    )
+
+
+def test_an_etcd_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIPPINGPOINT_ETCD", "/nowhere/etcd")
+
+    with pytest.raises(LabError, match="TIPPINGPOINT_ETCD: /nowhere/etcd: expected an executable etcd"):
+        EtcdLab().__enter__()
+
+
+def test_a_closed_lab_leaves_no_process_and_no_directory() -> None:
+    with EtcdLab(members=1) as lab:
+        pid = lab.pids["m1"]
+
+    assert not _alive(pid)
+    assert not lab.directory.exists()
+
+
+def test_a_given_directory_is_kept_with_the_logs(tmp_path: Path) -> None:
+    with EtcdLab(members=1, directory=tmp_path / "mine"):
+        pass
+
+    assert (tmp_path / "mine" / "m1.log").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_the_members_die_with_the_lab_program_whatever_ends_it(number: signal.Signals) -> None:
+    with _program() as (lab, told, pids):
+        lab.send_signal(number)
+
+        assert lab.wait(_SOON_S) == (0 if number != signal.SIGKILL else -signal.SIGKILL)
+        _eventually(lambda: not any(_alive(pid) for pid in pids))
+        _eventually(lambda: not Path(told["lab"]).parent.exists())
+
+
+def test_the_lab_program_ends_with_its_standard_input() -> None:
+    with _program() as (lab, _told, pids):
+        assert lab.stdin is not None
+        lab.stdin.close()
+
+        assert lab.wait(_SOON_S) == 0
+        assert not any(_alive(pid) for pid in pids)
+
+
+_HEALTH = """
+import ssl, sys, urllib.request
+endpoint, ca, *pair = sys.argv[1:]
+context = ssl.create_default_context(cafile=ca)
+if pair:
+    context.load_cert_chain(*pair)
+direct, https = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+urllib.request.build_opener(direct, https).open(endpoint + "/health", timeout=5)
+"""
+
+
+@contextmanager
+def _program() -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any], list[int]]]:
+    """The lab as a program, what it told, and its members' pids."""
+    lab = subprocess.Popen(
+        [sys.executable, "-m", "tests.lab.etcd", "--members", "3"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert lab.stdout is not None
+        assert select.select([lab.stdout], [], [], 30)[0], "the lab said nothing"
+        told: dict[str, Any] = json.loads(lab.stdout.readline())
+        members = asyncio.run(LabControl(Path(told["lab"])).members())
+        yield lab, told, [member.pid for member in members if member.pid is not None]
+    finally:
+        lab.kill()
+        lab.wait()
+        for stream in (lab.stdin, lab.stdout):
+            assert stream is not None
+            stream.close()
+
+
+def _eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _SOON_S
+    while not holds():
+        assert time.monotonic() < deadline, "it did not come to pass"
+        time.sleep(0.02)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def _put(endpoint: str, key: str, value: str, timeout: float = 5, token: str | None = None) -> int:
+    body = {"key": _base64(key), "value": _base64(value)}
+    return _call(endpoint, "/v3/kv/put", body, timeout, token)[0]
+
+
+def _get(endpoint: str, key: str) -> str:
+    _status, answer = _call(endpoint, "/v3/kv/range", {"key": _base64(key)})
+    return b64decode(answer["kvs"][0]["value"]).decode()
+
+
+def _call(
+    endpoint: str, path: str, body: dict[str, str], timeout: float = 5, token: str | None = None
+) -> tuple[int, dict[str, Any]]:
+    connection = http.client.HTTPConnection(endpoint.removeprefix("http://"), timeout=timeout)
+    try:
+        connection.request("POST", path, json.dumps(body), {"Authorization": token} if token else {})
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+    finally:
+        connection.close()
+
+
+def _base64(text: str) -> str:
+    return b64encode(text.encode()).decode()

@@ -1,0 +1,257 @@
+"""The command line: run a plan, and read, compare, import and clean up runs."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import orjson
+import uvloop
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from tippingpoint import __version__
+from tippingpoint.baselines import Baseline, list_baselines, load_baseline
+from tippingpoint.compare import compare
+from tippingpoint.errors import TargetError, UserError
+from tippingpoint.fleet import Refused
+from tippingpoint.importer import import_log
+from tippingpoint.ledger import clean_run
+from tippingpoint.plan import Plan, load_plan, parse_plan, shipped_plans
+from tippingpoint.progress import ConsoleProgress
+from tippingpoint.report import write_comparison, write_report
+from tippingpoint.results import RunData, load_run
+from tippingpoint.runner import Runner
+from tippingpoint.tipping import find_tipping
+from tippingpoint.verdict import judge
+
+MET, MISSED, BAD_INPUT, TARGET_FAILED, WITHHELD = range(5)
+_COLOURS = {"met": "green", "missed": "red", "withheld": "yellow", "failed": "red"}
+_RUNS = Path("runs")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """One line, as every other refusal."""
+        self.exit(BAD_INPUT, f"{self.prog}: {message}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 met, 1 missed, 2 bad input, 3 target failed, 4 verdict withheld."""
+    options = _parser().parse_args(arguments)
+    code: int
+    try:
+        code = options.command(options)
+    except (UserError, TargetError, Refused) as refused:
+        print(f"tippingpoint: {refused}", file=sys.stderr)
+        if isinstance(refused, Refused):
+            code = refused.exit_code
+        else:
+            code = BAD_INPUT if isinstance(refused, UserError) else TARGET_FAILED
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has gone: nobody is left to tell
+        code = 0
+    sys.exit(code)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="tippingpoint", description="Finds where a cloud's control plane tips over.")
+    parser.add_argument("--version", action="version", version=f"tippingpoint {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
+
+    def command(name: str, call: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(command=call)
+        return sub
+
+    run = command("run", _run, "Run a plan: a file, or the name of a shipped plan.")
+    run.add_argument("plan", metavar="PLAN")
+    run.add_argument("--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
+    run.add_argument("--out", type=Path, default=_RUNS, metavar="DIR", help="where runs are kept (./runs)")
+    run.add_argument("--json", action="store_true", help="print the report as JSON on standard output")
+
+    report = command("report", _report, "Print a run's report.")
+    report.add_argument("run", metavar="RUN", help="a run's directory, or seed:NAME")
+    report.add_argument("--format", choices=("html", "md", "json", "junit"), default="md")
+
+    comparison = command("compare", _compare, "Compare runs with the first; exit 1 when one is worse.")
+    comparison.add_argument("runs", metavar="RUN", nargs="+", help="runs' directories, or seed:NAME")
+    comparison.add_argument("--format", choices=("html", "md", "json"), default="md")
+    comparison.add_argument(
+        "--tolerance", type=_tolerance, default=0.10, metavar="SHARE", help="worse by more than this (0.10)"
+    )
+
+    plans = command("plans", _plans, "List the shipped plans.")
+    plans.add_argument("name", nargs="?", metavar="PLAN", help="print this plan as YAML")
+    plans.add_argument("--schema", action="store_true", help="print the plans' JSON schema")
+
+    baselines = command("baselines", _baselines, "List the published results that runs can be held against.")
+    baselines.add_argument("name", nargs="?", metavar="NAME", help="print this baseline's figures")
+    baselines.add_argument("--json", action="store_true")
+
+    importing = command("import", _import, "Turn the lease tool's log into a run.")
+    importing.add_argument("log", type=Path, metavar="LOG")
+    importing.add_argument(
+        "--stage", dest="stages", metavar="SIZE@LINE", action="append", default=[],
+        help="from this line on, SIZE leases were held (SIZE@LINE:storm for a restart storm)",
+    )  # fmt: skip
+    importing.add_argument("--sidecar", type=Path, metavar="FILE", help="stages in a file (LOG.stages.yaml)")
+    importing.add_argument("--title", metavar="TEXT")
+    importing.add_argument("--out", type=Path, default=_RUNS, metavar="DIR")
+
+    clean = command("clean", _clean, "Remove from the target what a run made there and is left.")
+    clean.add_argument("run", type=Path, metavar="RUN")
+    return parser
+
+
+def _tolerance(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"{text}: expected a share such as 0.10")
+    return value
+
+
+def _run(options: argparse.Namespace) -> int:
+    plan = load_plan(options.plan, options.overrides)
+    console = Console(stderr=True)
+    directory = uvloop.run(_run_plan(plan, options.out, console))
+    run = load_run(directory)
+    verdict, tipping = judge(run), find_tipping(run)
+    page = directory / "report.html"
+    written = _write(page, write_report(run, "html"))
+    if options.json:
+        sys.stdout.write(write_report(run, "json") + "\n")
+    else:
+        out = Console()
+        colour = _COLOURS[verdict.outcome]
+        out.print(
+            f"[bold {colour}]{verdict.outcome}[/]  {escape(verdict.sentence)}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        out.print(escape(tipping.sentence), highlight=False, soft_wrap=True)
+        if run.manifest.reason:
+            out.print(
+                escape(f"{run.manifest.status}: {run.manifest.reason}"), highlight=False, soft_wrap=True
+            )
+        out.print(
+            f"report: {page}" if written else f"report: no room for {page}; tippingpoint report {directory}",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+    return verdict.exit_code
+
+
+async def _run_plan(plan: Plan, out: Path, console: Console) -> Path:
+    progress = ConsoleProgress(console)
+    runner = Runner(plan, out, progress)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, runner.interrupt)
+    try:
+        return await runner.run()
+    finally:
+        progress.close()
+
+
+def _write(path: Path, text: str) -> bool:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError:
+        path.unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _report(options: argparse.Namespace) -> int:
+    run, _ = _load(options.run)
+    sys.stdout.write(write_report(run, options.format))
+    sys.stdout.flush()
+    return MET
+
+
+def _compare(options: argparse.Namespace) -> int:
+    loaded = [_load(name) for name in options.runs]
+    beside = [baseline for _, baseline in loaded if baseline is not None]
+    if len(loaded) < 2:
+        raise UserError("compare", options.runs[0], "two runs or more")
+    comparison = compare([run for run, _ in loaded], options.tolerance)
+    sys.stdout.write(write_comparison(comparison, options.format, beside))
+    sys.stdout.flush()
+    return MISSED if comparison.regressed else MET
+
+
+def _load(name: str) -> tuple[RunData, Baseline | None]:
+    """The run in a directory, or the one a baseline's published transcript makes."""
+    if not name.startswith("seed:"):
+        return load_run(Path(name)), None
+    baseline = load_baseline(name)
+    run = baseline.run()
+    if run is None:
+        raise UserError("run", name, "a run, or a baseline with a transcript; see tippingpoint baselines")
+    return run, baseline
+
+
+def _plans(options: argparse.Namespace) -> int:
+    if options.schema:
+        print(json.dumps(Plan.model_json_schema(), indent=2))
+        return MET
+    plans = shipped_plans()
+    if options.name is not None:
+        load_plan(options.name)
+        sys.stdout.write(
+            plans[options.name] if options.name in plans else Path(options.name).read_text("utf-8")
+        )
+        return MET
+    table = Table("plan", "what it does", box=None, pad_edge=False)
+    for name, text in plans.items():
+        table.add_row(name, parse_plan(text, source=name).description)
+    Console().print(table, highlight=False)
+    return MET
+
+
+def _baselines(options: argparse.Namespace) -> int:
+    if options.name is not None:
+        baseline = load_baseline(options.name)
+        print(json.dumps(_document(baseline), indent=2, ensure_ascii=False))
+        return MET
+    found = list_baselines()
+    if options.json:
+        print(json.dumps([_document(baseline) for baseline in found], indent=2, ensure_ascii=False))
+        return MET
+    table = Table("baseline", "what was published", box=None, pad_edge=False)
+    for baseline in found:
+        table.add_row(f"seed:{baseline.name}", baseline.title)
+    Console().print(table, highlight=False)
+    return MET
+
+
+def _document(baseline: Baseline) -> Any:
+    return orjson.loads(baseline.model_dump_json(exclude_none=True))
+
+
+def _import(options: argparse.Namespace) -> int:
+    directory = import_log(options.log, options.out, options.stages, options.sidecar, title=options.title)
+    print(directory)
+    return MET
+
+
+def _clean(options: argparse.Namespace) -> int:
+    load_run(options.run)
+    removed = asyncio.run(clean_run(options.run))
+    print(f"removed {removed}")
+    return MET
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""What a person sees while a run goes on: one live line on a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from tippingpoint.durations import show_us
+from tippingpoint.hdr import Histogram
+from tippingpoint.manifest import Manifest
+from tippingpoint.results import FAILURES, OPERATIONS, tag
+from tippingpoint.runner import Progress, RunnerEvents
+
+_PLAIN_EVERY = 5.0
+
+
+class ConsoleProgress(RunnerEvents):
+    """Shows a run on a console (standard error, so that standard output stays for results)."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = (
+            Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
+        )
+        self._last: dict[str, dict[str, Any]] = {}
+        self._recent: dict[str, dict[str, Histogram]] = {}
+        self._totals = dict.fromkeys(("errors", "lost"), 0)
+        self._next_plain = 0.0
+        self._unwritten = False
+
+    def began(self, manifest: Manifest, directory: Path) -> None:
+        """Say what is run on what, and where it is written."""
+        members = f", {len(manifest.target.members)} members" if manifest.target.members else ""
+        self._console.print(
+            f"{manifest.title} on {manifest.target.kind} {manifest.target.version}{members}; "
+            f"{len(manifest.workers)} workers; {directory}",
+            highlight=False,
+            soft_wrap=True,
+        )
+        if self._live is not None:
+            self._live.start()
+
+    def progress(self, progress: Progress, worker: str, tick: dict[str, Any]) -> None:
+        """Show a worker's tick among the others' latest."""
+        self._last[worker] = tick
+        self._recent[worker] = recent = _histograms(tick["lines"])
+        for name, histogram in recent.items():
+            operation, outcome, *_ = name.split(".")
+            if operation in OPERATIONS and outcome in FAILURES:
+                self._totals["lost" if outcome == "lost" else "errors"] += histogram.total
+        if tick["unwritten"] and not self._unwritten:
+            self._unwritten = True
+            self._say("the journal's disk is full: what is measured waits in memory")
+        if self._live is not None:
+            self._live.update(self._table(progress))
+        elif time.monotonic() >= self._next_plain:
+            self._next_plain = time.monotonic() + _PLAIN_EVERY
+            self._console.print(self._line(progress), highlight=False, soft_wrap=True)
+
+    def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
+        """Print what happened above the live line."""
+        shown = " ".join(f"{key}={value}" for key, value in fields.items() if value not in (None, []))
+        self._say(f"{t:7.1f}s {event} {shown}")
+
+    def close(self) -> None:
+        """Take the live line away."""
+        if self._live is not None:
+            self._live.stop()
+
+    def _say(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def _merged(self, name: str) -> Histogram:
+        return Histogram.merged(found[name] for found in self._recent.values() if name in found)
+
+    def _rate(self) -> float:
+        seconds = max((tick["seconds"] for tick in self._last.values()), default=1.0)
+        return sum(self._merged(tag(operation)).total for operation in OPERATIONS) / max(seconds, 0.001)
+
+    def _line(self, progress: Progress) -> str:
+        held = sum(int(tick["held"]) for tick in self._last.values())
+        parts = [
+            f"{progress.elapsed:7.1f}s",
+            f"stage {progress.stage}{f'/{progress.stages}' if progress.stages else ''} {progress.kind}",
+            f"{held}/{progress.size} leases",
+            f"{self._rate():.0f}/s",
+        ]
+        for operation in OPERATIONS:
+            latest = self._merged(tag(operation))
+            if latest.total:
+                p50, p99 = latest.percentiles([50, 99])
+                parts.append(f"{operation} p50 {show_us(p50)} p99 {show_us(p99)}")
+        parts.append(f"errors {self._totals['errors']} lost {self._totals['lost']}")
+        return "  ".join(parts)
+
+    def _table(self, progress: Progress) -> Table:
+        held = sum(int(tick["held"]) for tick in self._last.values())
+        bar = ProgressBar(total=max(1, progress.size), completed=min(held, progress.size), width=24)
+        left = "" if progress.remaining is None else f"{progress.remaining:.0f} s left"
+        table = Table.grid(padding=(0, 1))
+        trouble = "red" if self._totals["errors"] or self._totals["lost"] else "dim"
+        table.add_row(bar, Text(self._line(progress), style=trouble if trouble == "red" else ""), Text(left))
+        return table
+
+
+def _histograms(lines: str) -> dict[str, Histogram]:
+    found: dict[str, Histogram] = {}
+    for line in lines.splitlines():
+        name, _, _, _, encoded = line.split(",")
+        found[name.removeprefix("Tag=")] = Histogram.decode(encoded)
+    return found

@@ -1,0 +1,82 @@
+"""Figures as people read them: the one place where a report turns numbers into text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+LIMIT_NAMES = {"p999": "p99.9", "error_rate": "error rate", "lost_rate": "lost rate"}
+RATES = ("error_rate", "lost_rate")
+
+
+def number(value: float | None) -> str:
+    """A count or a load with thousands separated: 16,000."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:,.3g}"
+
+
+def latency(microseconds: float | None) -> str:
+    """Microseconds with three significant digits and a unit: 412 µs, 3.07 ms, 91.4 s."""
+    if microseconds is None:
+        return "–"
+    if microseconds < 999.5:
+        return f"{microseconds:.0f} µs"
+    value, unit = (microseconds / 1e3, "ms") if microseconds < 999_500 else (microseconds / 1e6, "s")
+    return f"{value:,.0f} {unit}" if value >= 99.95 else f"{value:.3g} {unit}"
+
+
+def milliseconds(microseconds: float | None) -> str:
+    """Microseconds as milliseconds without a unit, for the columns of a table: 0.41, 12.3, 91,040."""
+    if microseconds is None:
+        return "–"
+    value = microseconds / 1000
+    return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:,.0f}"
+
+
+def share(value: float | None) -> str:
+    """A share in 0..1 in percent; never 100 % or 0 % unless it is exactly that."""
+    if value is None:
+        return "–"
+    percent = value * 100
+    for digits in range(1, 6):
+        text = f"{percent:.{digits}f}"
+        if float(text) not in (0.0, 100.0) or percent in (0.0, 100.0):
+            return f"{text} %"
+    return "< 0.00001 %" if percent < 50 else "> 99.99999 %"
+
+
+def rate(value: float | None) -> str:
+    """So many per second."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}/s" if value >= 100 or float(value).is_integer() else f"{value:.3g}/s"
+
+
+def seconds(value: float | None) -> str:
+    """A stretch of time: 0.4 s, 42 s, 3 min 20 s, 1 h 02 min."""
+    if value is None:
+        return "–"
+    if value < 60:
+        return f"{value:.3g} s"
+    whole = round(value)
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def measured(limit: str, value: float | None) -> str:
+    """A value of a threshold's limit (or a comparison's measure) in its own unit."""
+    if limit in RATES:
+        return share(value)
+    return rate(value) if limit == "throughput" else latency(value)
+
+
+def limit_name(limit: str) -> str:
+    """A threshold's limit in words: p99.9, error rate."""
+    return LIMIT_NAMES.get(limit, limit)
+
+
+def listed(values: Iterable[str]) -> str:
+    """Several words as one list: a, b and c."""
+    words = list(values)
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)

@@ -1,0 +1,21 @@
+"""How loads and lists are put into the sentences a person reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def show_size(size: float) -> str:
+    """A load: 4000, but 16,000 from five digits on; three significant digits when it is an estimate."""
+    rounded = round(size) if size >= 100 else round(size, 1)
+    return f"{rounded:,}" if rounded >= 10_000 else f"{rounded:g}"
+
+
+def show_share(share: float) -> str:
+    """A share in 0..1 as percent: 0.52 %."""
+    return f"{share * 100:.3g} %"
+
+
+def show_list(words: Sequence[str]) -> str:
+    """a, b and c."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
