@@ -252,6 +252,3 @@ def _clean(options: argparse.Namespace) -> int:
     print(f"removed {removed}")
     return MET
 
-
-if __name__ == "__main__":
-    main()

@@ -48,7 +48,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run amounts to. `checks` are in the order of stages; `reasons` is what a reader should know besides."""
+    """What a run amounts to: `checks` in the order of stages, `reasons` what a reader should know besides."""
 
     outcome: Outcome
     sentence: str
@@ -97,7 +97,7 @@ def stage_checks(
 
 
 def stage_saturated(stage: StageResult) -> str | None:
-    """Why the generator rather than the target was the bottleneck in a stage, in one line; None when it was not."""
+    """Why the generator, not the target, was the bottleneck in a stage, in one line; None when it was not."""
     cpu = stage.gauges.get("cpu", 0.0)
     if cpu > BUSY_CORES:
         return f"a worker used {cpu:.2f} of its core (limit {BUSY_CORES})"
@@ -250,7 +250,7 @@ def _judge_stages(run: RunData, checks: list[Check]) -> tuple[Outcome, str]:
 
 
 def _judge_find(run: RunData, checks: list[Check]) -> tuple[Outcome, str]:
-    """What the search came to. Its thresholds define the answer, so a load beyond it that misses is no miss."""
+    """What the search came to. A load beyond the answer that misses a threshold is how the answer is found."""
     unit = run.manifest.load_unit
     found = next((event for event in reversed(run.events) if event["event"] == "found"), None)
     if found is None:

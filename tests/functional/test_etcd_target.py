@@ -102,7 +102,8 @@ class Admin:
             try:
                 return self._http("GET", f"/v2/keys{key}?quorum=true")["node"]["value"]
             except urllib.error.HTTPError as answer:
-                assert answer.code == 404
+                if answer.code != 404:
+                    raise
                 return None
         found = self._http("POST", "/v3/kv/range", {"key": _base64(key)}).get("kvs", [])
         return base64.b64decode(found[0]["value"]).decode() if found else None
@@ -152,12 +153,13 @@ def admin(etcd: EtcdLab, api: str) -> Admin:
 
 
 def test_opening_tells_what_is_tested(etcd: EtcdLab, api: str, scope: Scope) -> None:
+    said = subprocess.run([find_etcd(), "--version"], capture_output=True, text=True, check=True).stdout
+    version = said.split("etcd Version: ")[1].split()[0]
+
     async def run() -> None:
         claims = connect(target_of(etcd, api), ClaimWorkload(), scope)
         facts = await claims.open()
         await claims.close()
-        said = subprocess.run([find_etcd(), "--version"], capture_output=True, text=True, check=True).stdout
-        version = said.split("etcd Version: ")[1].split()[0]
         assert (facts.kind, facts.version, facts.members) == ("etcd", f"{version} ({api} API)", etcd.names)
 
     uvloop.run(run())
@@ -559,17 +561,18 @@ def refused(target: EtcdTarget, scope: Scope) -> str:
 
 def test_with_a_certificate_and_a_login_everything_works(secure: EtcdLab, api: str, scope: Scope) -> None:
     async def run() -> None:
+        # Few: for the v2 API etcd hashes the password anew for every request, some 60 ms of its CPU.
         target = target_of(secure, api, connections=2)
         async with opened(target, scope) as claims:
-            holdings = await asyncio.gather(*(held(claims.claim(lease, 0)) for lease in range(300)))
-            assert await asyncio.gather(*map(claims.extend, holdings)) == [True] * 300
+            holdings = await asyncio.gather(*(held(claims.claim(lease, 0)) for lease in range(30)))
+            assert await asyncio.gather(*map(claims.extend, holdings)) == [True] * 30
             assert await claims.claim(1, 1) is None
             released = Released()
             claims.watch_release(1, 1, released)
             await claims.release(holdings[1])
             await released.wait()
         ids = range(scope.lease_ids, scope.lease_ids + LEASE_IDS)
-        assert await clean(target, scope.prefix, ids) == 299
+        assert await clean(target, scope.prefix, ids) == 29
 
     uvloop.run(run())
 
@@ -654,7 +657,8 @@ def test_a_login_survives_the_server_forgetting_it(
                         other = await claims.claim(2, 0)
                         break
                     except OperationFailed as failure:
-                        assert "con" in str(failure), failure  # a connection, not a login
+                        if "con" not in str(failure):  # not a lost connection: a login
+                            raise
                         await asyncio.sleep(0.05)
             assert other is not None
             assert await claims.extend(holding) is True

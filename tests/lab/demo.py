@@ -7,6 +7,7 @@ member was killed on purpose is what a demo shows), else the run's own.
 
 from __future__ import annotations
 
+import argparse
 import os
 import signal
 import subprocess
@@ -17,14 +18,21 @@ from tests.lab.control import LabError
 from tests.lab.etcd import EtcdLab
 from tests.lab.tether import tethered
 
-RUNS = Path("runs")
 _MEASURED = {0: "thresholds met", 1: "thresholds missed", 4: "verdict withheld"}
 _END_WITHIN_S = 20.0
 
 
 def main(arguments: list[str]) -> int:
-    """Run the demo, `arguments` handed on to `tippingpoint run`; returns the exit code."""
-    before = _reports()
+    """Run the demo; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="demo", description="Leases on a private etcd; one member is killed."
+    )
+    parser.add_argument("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[])
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs"), metavar="DIR", help="where reports go (./runs)"
+    )
+    options = parser.parse_args(arguments)
+    before = _reports(options.out)
     run: subprocess.Popen[bytes] | None = None
     signals = 0
 
@@ -47,28 +55,31 @@ def main(arguments: list[str]) -> int:
     print("demo: starting a private 3-member etcd on loopback", flush=True)
     try:
         with EtcdLab(members=3) as lab:
-            command = [sys.executable, "-m", "tippingpoint.cli", "run", "etcd-demo", "--out", str(RUNS)]
-            command += [part for setting in lab.settings() for part in ("--set", setting)]
+            settings = [f"--set={setting}" for setting in [*lab.settings(), *options.settings]]
+            tippingpoint = str(Path(sys.executable).with_name("tippingpoint"))
+            command = [tippingpoint, "run", "etcd-demo", f"--out={options.out}", *settings]
             # A session of its own: the terminal's Ctrl-C reaches the run once, through `end`.
-            run = subprocess.Popen(tethered([*command, *arguments], signal.SIGINT), start_new_session=True)
+            run = subprocess.Popen(tethered(command, signal.SIGINT), start_new_session=True)
             code = run.wait()
     except LabError as problem:
         print(f"demo: {problem}", file=sys.stderr)
         return 3
-    new = sorted(_reports() - before, key=os.path.getmtime)
+    new = sorted(_reports(options.out) - before, key=os.path.getmtime)
     print("demo: etcd is stopped; nothing is left running")
     if not new or (code not in _MEASURED and not signals):
         return code if code > 0 else 1
-    if code in _MEASURED:
-        print(
-            f"demo: {_MEASURED[code]}" + ("; a member was killed on the way, on purpose" if code == 1 else "")
-        )
+    if signals:
+        print("demo: ended early, as asked")
+    elif code == 1:
+        print("demo: thresholds missed; a member was killed on the way, on purpose")
+    else:
+        print(f"demo: {_MEASURED[code]}")
     print(f"demo: the report is {new[-1].resolve()}")
     return 0
 
 
-def _reports() -> set[Path]:
-    return set(RUNS.glob("**/report.html"))
+def _reports(directory: Path) -> set[Path]:
+    return set(directory.glob("**/report.html"))
 
 
 if __name__ == "__main__":

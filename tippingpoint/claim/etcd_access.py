@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from tippingpoint.claim.http2 import told
+from tippingpoint.claim.http2 import CLOSED, told
 from tippingpoint.errors import TargetError, UserError
 from tippingpoint.plan import EtcdTarget
 
@@ -107,7 +107,10 @@ def refusal(access: Access, endpoint: Endpoint, error: BaseException) -> TargetE
             )
         return TargetError("target.endpoints", f"{name}: {problem}", "a server with a TLS we can speak")
     if "answers HTTP/1" in problem and not endpoint.tls:
-        return TargetError("target.endpoints", f"{name}: speaks TLS, or is no etcd", f"https://{name}")
+        return TargetError("target.endpoints", f"{name}: is no etcd, or speaks TLS", f"https://{name}")
+    if problem == CLOSED:  # what etcd does when one side speaks TLS and the other does not
+        accepted = f"http{'' if endpoint.tls else 's'}://{name}"
+        return TargetError("target.endpoints", f"{name}: {problem}, unanswered", accepted)
     return None
 
 

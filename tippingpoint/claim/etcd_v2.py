@@ -29,7 +29,7 @@ from tippingpoint.claim.etcd_access import (
     refusal,
     unreachable,
 )
-from tippingpoint.claim.http2 import told
+from tippingpoint.claim.http2 import CLOSED, told
 from tippingpoint.claim.target import Holding, OperationFailed, TargetFacts
 from tippingpoint.errors import TargetError
 from tippingpoint.plan import ClaimWorkload, EtcdTarget
@@ -72,7 +72,9 @@ class _Link:
         self.seen = 0
         user = read.credentials
         self._session = aiohttp.ClientSession(
-            auth=aiohttp.BasicAuth(user.username, user.password, "utf-8") if user else None,
+            headers={"Authorization": aiohttp.encode_basic_auth(user.username, user.password)}
+            if user
+            else None,
             connector=aiohttp.TCPConnector(limit=SOCKETS + 1, ssl=read.tls or True),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=ANSWER_WITHIN),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -92,8 +94,7 @@ class _Link:
             method, self.endpoint.url + path, data=form, allow_redirects=False
         ) as response:
             body = await response.read()
-            index = response.headers.get("X-Etcd-Index", "0")
-            return _answer(response.status, int(index) if index.isdecimal() else 0, body)
+            return _answer(response.status, _index(response), body)
 
     def stream(self, path: str) -> Any:
         """A request whose answer is read as it comes."""
@@ -338,12 +339,19 @@ class V2Target:
                         attempt = 0
                         if not up.done():
                             up.set_result(None)
+                        known = _index(response)
                         async for line in response.content:
-                            self._event(link, line)
-                        link.problem = "connection closed by the server"
+                            if self._event(link, line) <= known:
+                                break
+                        else:
+                            link.problem = CLOSED
+                            raise ConnectionResetError
+                        # A stream that begins with an event of the past ends with it: etcd sends that one,
+                        # and never enters the watcher for what follows (store/watcher_hub.go).
+                        continue
             except _FAILURES as error:
                 link.problem = _why(error)
-            except ValueError as error:  # an event without an end
+            except (ValueError, LookupError, TypeError) as error:  # no event, or one without an end
                 link.problem = told(error)
             link.live = False
             if not up.done():
@@ -351,9 +359,8 @@ class V2Target:
             await asyncio.sleep(backoff(attempt))
             attempt += 1
 
-    def _event(self, link: _Link, line: bytes) -> None:
-        if not line.strip():
-            return
+    def _event(self, link: _Link, line: bytes) -> int:
+        """Take one event; returns its index."""
         event: dict[str, Any] = orjson.loads(line)
         node: dict[str, Any] = event["node"]
         index = int(node["modifiedIndex"])
@@ -362,6 +369,7 @@ class V2Target:
             name = str(node["key"]).rpartition("/")[2]
             if name.isdecimal():
                 self._freed(int(name), index)
+        return index
 
     # --- the end
 
@@ -417,7 +425,7 @@ async def _greet(read: Access, links: list[_Link], prefix: str) -> tuple[TargetF
     """What the first server that answers is, and its index. TargetError when none does, or it refuses us."""
     problems: dict[str, str] = {}
     refusals: list[TargetError] = []
-    for link in {link.endpoint.name: link for link in reversed(links)}.values():
+    for link in links[: len(read.endpoints)]:
         name = link.endpoint.name
         try:
             async with asyncio.timeout(ANSWER_WITHIN):
@@ -448,6 +456,12 @@ async def _greet(read: Access, links: list[_Link], prefix: str) -> tuple[TargetF
     raise unreachable(read, problems)
 
 
+def _index(response: aiohttp.ClientResponse) -> int:
+    """The store's index when it answered."""
+    index = response.headers.get("X-Etcd-Index", "")
+    return int(index) if index.isdecimal() else 0
+
+
 def _answer(status: int, index: int, body: bytes) -> _Answer:
     try:
         content: Any = orjson.loads(body)
@@ -474,10 +488,10 @@ def _root(error: BaseException) -> BaseException:
         return error.certificate_error
     if isinstance(error, aiohttp.ClientConnectorError):
         return error.os_error
+    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
+        return ConnectionResetError()
     return error.__cause__ or error
 
 
 def _why(error: BaseException) -> str:
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "connection closed by the server"
     return told(_root(error))

@@ -51,6 +51,8 @@ _FRAME = struct.Struct(">HBBBL")  # length (high 16, low 8), type, flags, stream
 _SETTING = struct.Struct(">HL")
 _WORD = struct.Struct(">L")
 
+CLOSED = "connection closed by the server"
+
 Headers = list[tuple[str, str]]
 
 
@@ -228,7 +230,7 @@ class Connection(asyncio.Protocol):
         self._timer = self._loop.call_later(HEARTBEAT, self._heartbeat)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lost(told(exc) if exc is not None else "connection closed by the server", exc)
+        self._lost(told(exc) if exc is not None else CLOSED, exc)
         if not self.closed.done():
             self.closed.set_result(None)
 
@@ -611,8 +613,8 @@ def told(error: BaseException) -> str:
         return f"TLS: {(error.reason or str(error)).lower().replace('_', ' ')}"
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
-    if isinstance(error, ConnectionResetError):
-        return "connection reset by the server"
+    if isinstance(error, ConnectionResetError | BrokenPipeError):
+        return CLOSED
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, OSError) and error.strerror:

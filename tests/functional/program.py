@@ -1,0 +1,83 @@
+"""The program as a user runs it, and an etcd as its administrator sees it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tippingpoint.results import RunData, load_run
+
+QUICK: dict[str, Any] = {
+    "name": "quick",
+    "workload": {"units": 2, "claim_time": "5s", "renew_time": "500ms", "timeout": "3s"},
+    "stages": [{"leases": 20, "over": "200ms", "hold": "2s"}],
+    "thresholds": [{"operation": "extend", "p99": "10s", "error_rate": 1, "lost_rate": 1}],
+    "workers": 2,
+}
+
+
+def write_plan(directory: Path, **changes: Any) -> Path:
+    """The quick plan with top-level fields replaced, as a file."""
+    path = directory / "plan.yaml"
+    path.write_text(yaml.safe_dump({**QUICK, **changes}), encoding="utf-8")
+    return path
+
+
+def command(*arguments: str | Path) -> list[str]:
+    """The command line of the program."""
+    return [sys.executable, "-m", "tippingpoint", *map(str, arguments)]
+
+
+def start(*arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
+    """Start the program without waiting for it."""
+    return subprocess.Popen(
+        command(*arguments),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **environment},
+    )
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run the program to its end, within two minutes."""
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120, check=False)
+
+
+def only_run(out: Path) -> RunData:
+    """The one run kept in a directory."""
+    (directory,) = [path for path in out.iterdir() if path.is_dir()]
+    return load_run(directory)
+
+
+def etcd_call(endpoint: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """A call of etcd's JSON gateway."""
+    request = urllib.request.Request(endpoint + path, json.dumps(body).encode(), method="POST")
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        result: dict[str, Any] = json.load(answer)
+    return result
+
+
+def keys(endpoint: str) -> list[str]:
+    """Every key there is."""
+    nothing = base64.b64encode(b"\0").decode()
+    answer = etcd_call(endpoint, "/v3/kv/range", {"key": nothing, "range_end": nothing, "keys_only": True})
+    return [base64.b64decode(entry["key"]).decode() for entry in answer.get("kvs", [])]
+
+
+def leases(endpoint: str) -> list[int]:
+    """Every lease there is."""
+    return [int(lease["ID"]) for lease in etcd_call(endpoint, "/v3/lease/leases", {}).get("leases", [])]
+
+
+def no_traceback(*outputs: str) -> bool:
+    """Whether none of these would frighten a user."""
+    return not any("Traceback" in output or "Exception" in output for output in outputs)

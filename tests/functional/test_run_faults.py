@@ -1,0 +1,318 @@
+"""What a run survives: members, workers, disks and clocks that fail, and a user who has seen enough."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.functional.program import (
+    command,
+    etcd_call,
+    keys,
+    leases,
+    no_traceback,
+    only_run,
+    run,
+    start,
+    write_plan,
+)
+from tests.functional.test_runs import settings
+from tests.lab.etcd import EtcdLab
+from tippingpoint.journal import read_interval_log
+from tippingpoint.results import load_run
+
+LONG = [{"leases": 20, "over": "200ms", "hold": "60s"}]
+
+
+def wait_for_hold(out: Path) -> Path:
+    """The directory of the run below `out`, once its first stage is held."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for directory in out.glob("*"):
+            if any('"hold"' in path.read_text() for path in directory.glob("worker-*.jsonl")):
+                return directory
+        time.sleep(0.05)
+    raise AssertionError("no stage was held within 30 s")
+
+
+def workers_of(pid: int) -> list[int]:
+    """The worker processes of a run."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.parametrize("api", ["v3", "v2"])
+def test_a_killed_member_costs_no_lease(etcd_private: EtcdLab, tmp_path: Path, api: str) -> None:
+    # given a plan that kills the leader in mid-stage and starts it again
+    plan = write_plan(
+        tmp_path,
+        workload={"units": 2, "claim_time": "10s", "renew_time": "500ms", "timeout": "5s"},
+        stages=[{"leases": 20, "over": 0, "hold": "8s"}],
+        faults=[{"do": "kill", "member": etcd_private.leader(), "stage": 1, "at": "1s", "undo_after": "3s"}],
+        thresholds=[{"operation": "extend", "lost_rate": 0}],
+    )
+    # when it is run
+    done = run("run", plan, *settings(etcd_private), "--set", f"target.api={api}", "--out", tmp_path / "runs")
+    # then the leases outlive the member, the fault is in the report, and the member is back
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert no_traceback(done.stdout, done.stderr)
+    measured = only_run(tmp_path / "runs")
+    faults = [(event["do"]) for event in measured.events if event["event"] == "fault"]
+    assert faults == ["kill", "start"]
+    assert measured.stages[0].count("extend", "lost") == 0
+    assert measured.stages[0].count("extend") > 150
+    assert len(etcd_private.pids) == 3
+    assert leases(etcd_private.endpoints[0]) == []
+
+
+@pytest.mark.parametrize("api", ["v3", "v2"])
+def test_quorum_lost_and_back_is_recorded_and_survived(
+    etcd_private: EtcdLab, tmp_path: Path, api: str
+) -> None:
+    # given a plan that kills two of three members for longer than a claim lasts
+    plan = write_plan(
+        tmp_path,
+        workload={"units": 2, "claim_time": "3s", "renew_time": "500ms", "timeout": "2s"},
+        stages=[{"leases": 20, "over": 0, "hold": "16s"}],
+        faults=[
+            {"do": "kill", "member": member, "stage": 1, "at": "2s", "undo_after": "6s"}
+            for member in ("m1", "m2")
+        ],
+        thresholds=[{"operation": "extend", "error_rate": 0.01, "lost_rate": 0}],
+    )
+    # when it is run
+    done = run("run", plan, *settings(etcd_private), "--set", f"target.api={api}", "--out", tmp_path / "runs")
+    # then failures are counted, the thresholds are missed, and all leases are held again at the end
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert no_traceback(done.stdout, done.stderr)
+    measured = only_run(tmp_path / "runs")
+    assert measured.manifest.status == "complete"
+    assert measured.stages[0].failures("extend") > 0
+    assert measured.gauges.held[-2] == 20
+    # and nothing is left
+    assert not [key for key in keys(etcd_private.endpoints[0]) if measured.manifest.id in key]
+
+
+def test_a_worker_killed_in_mid_stage_loses_at_most_one_interval(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given a run that is held
+    process = start("run", write_plan(tmp_path, stages=[{"leases": 20, "over": 0, "hold": "6s"}]),
+                    *settings(etcd), "--out", tmp_path / "runs")  # fmt: skip
+    directory = wait_for_hold(tmp_path / "runs")
+    time.sleep(2.5)
+    # when one of its two workers is killed
+    victim = workers_of(process.pid)[0]
+    os.kill(victim, signal.SIGKILL)
+    killed = time.time()
+    out, err = process.communicate(timeout=60)
+    # then the run goes on without its share, says so, and withholds the verdict
+    assert process.returncode == 4, out + err
+    assert no_traceback(out, err)
+    measured = load_run(directory)
+    assert measured.manifest.status == "cut"
+    assert sorted(worker.status for worker in measured.manifest.workers) == ["complete", "cut"]
+    (event,) = [event for event in measured.events if event["event"] == "worker-cut"]
+    log = read_interval_log(directory / f"worker-{event['worker']}.hlog")
+    last = log.begins[-1] + log.lengths[-1]
+    assert killed - measured.manifest.started - last < 1.5
+    # and its report can be read, and its leases are gone
+    assert "cut" in run("report", directory).stdout
+    assert leases(etcd.endpoints[0]) == []
+
+
+@pytest.mark.parametrize("delay", [0.05, 0.4, 0.8, 1.2, 2.0])
+def test_ctrl_c_at_any_time_ends_in_order(etcd: EtcdLab, tmp_path: Path, delay: float) -> None:
+    # given a run that was started a moment ago
+    out = tmp_path / "runs"
+    process = start("run", write_plan(tmp_path, stages=LONG), *settings(etcd), "--out", out)
+    time.sleep(delay)
+    # when the user has seen enough
+    process.send_signal(signal.SIGINT)
+    said, err = process.communicate(timeout=40)
+    # then it ends without a traceback, and what it began is reported and given back
+    assert no_traceback(said, err), err
+    if out.exists() and process.returncode != -signal.SIGINT:
+        measured = only_run(out)
+        assert measured.manifest.status == "interrupted"
+        assert (measured.directory / "report.html").exists()
+    assert leases(etcd.endpoints[0]) == []
+
+
+def test_ctrl_c_in_a_stage_keeps_what_was_measured(etcd: EtcdLab, tmp_path: Path) -> None:
+    process = start("run", write_plan(tmp_path, stages=LONG), *settings(etcd), "--out", tmp_path / "runs")
+    directory = wait_for_hold(tmp_path / "runs")
+    time.sleep(2)
+    process.send_signal(signal.SIGINT)
+    said, err = process.communicate(timeout=40)
+    assert no_traceback(said, err)
+    measured = load_run(directory)
+    assert measured.manifest.status == "interrupted"
+    assert measured.stages[0].count("claim") == 20
+    assert measured.stages[0].count("extend") >= 40
+    assert "report.html" in said
+
+
+def test_after_a_crash_clean_removes_exactly_what_was_made(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given somebody else's key, and a run killed with its workers while it holds leases
+    etcd_call(etcd.endpoints[0], "/v3/kv/put", {"key": "L3RpcHBpbmdwb2ludC9vdGhlcg==", "value": "eA=="})
+    slow = {"units": 2, "claim_time": "10m", "renew_time": "1s", "timeout": "3s"}
+    process = start(
+        "run", write_plan(tmp_path, stages=LONG, workload=slow), *settings(etcd), "--out", tmp_path / "runs"
+    )
+    directory = wait_for_hold(tmp_path / "runs")
+    for pid in [process.pid, *workers_of(process.pid)]:
+        os.kill(pid, signal.SIGKILL)
+    process.communicate(timeout=20)
+    assert len(leases(etcd.endpoints[0])) >= 20
+    # when it is cleaned
+    done = run("clean", directory)
+    # then all of its leases and keys are gone and the other's key is there
+    assert done.returncode == 0, done.stderr
+    assert leases(etcd.endpoints[0]) == []
+    assert keys(etcd.endpoints[0]) == ["/tippingpoint/other"]
+    etcd_call(etcd.endpoints[0], "/v3/kv/deleterange", {"key": "L3RpcHBpbmdwb2ludC9vdGhlcg=="})
+    # and what was measured until then can be reported
+    measured = load_run(directory)
+    assert measured.manifest.status == "cut"
+    assert measured.stages[0].count("claim") == 20
+
+
+def test_workers_whose_runner_is_gone_release_and_end(etcd: EtcdLab, tmp_path: Path) -> None:
+    process = start("run", write_plan(tmp_path, stages=LONG), *settings(etcd), "--out", tmp_path / "runs")
+    wait_for_hold(tmp_path / "runs")
+    workers = workers_of(process.pid)
+    process.kill()
+    process.communicate(timeout=20)
+    deadline = time.monotonic() + 15
+    while any(Path(f"/proc/{pid}").exists() for pid in workers) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in workers)
+    assert leases(etcd.endpoints[0]) == []
+
+
+def test_a_full_disk_loses_nothing(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given a disk with room for the first seconds of a run
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    plan = write_plan(tmp_path, stages=[{"leases": 20, "over": 0, "hold": "8s"}])
+    rescue = tmp_path / "elsewhere"
+    rescue.mkdir()
+    mount = f'mount -t tmpfs -o size=36k tippingpoint-test {disk} && exec "$@"'
+    user = [] if os.geteuid() == 0 else ["-U", "-r"]
+    # when the run writes its journal there (in a mount namespace of its own, which ends with it)
+    done = subprocess.run(
+        ["unshare", "-m", *user, "sh", "-c", mount, "sh",
+         *command("run", plan, *settings(etcd), "--out", disk)],
+        capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "TMPDIR": str(rescue)},
+    )  # fmt: skip
+    # then the run goes on to its end, and the whole of it is where there is room
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert no_traceback(done.stdout, done.stderr)
+    assert "full" in done.stderr
+    assert "no room left" in done.stdout
+    measured = only_run(rescue)
+    assert measured.stages[0].count("claim") == 20
+    assert measured.stages[0].count("extend") >= 20 * 2 * 7
+    assert measured.gauges.t.size >= 8
+    assert measured.notes == []
+
+
+def test_a_clock_step_moves_nothing(etcd: EtcdLab, tmp_path: Path, faketime: Path) -> None:
+    # given a run whose wall clock is a day ahead
+    offset = tmp_path / "offset"
+    offset.write_text("+1d\n")
+    process = start(
+        "run",
+        write_plan(tmp_path, stages=[{"leases": 20, "over": 0, "hold": "5s"}]),
+        *settings(etcd),
+        "--out",
+        tmp_path / "runs",
+        LD_PRELOAD=str(faketime),
+        FAKETIME_TIMESTAMP_FILE=str(offset),
+        FAKETIME_NO_CACHE="1",
+        FAKETIME_DONT_FAKE_MONOTONIC="1",
+    )
+    directory = wait_for_hold(tmp_path / "runs")
+    # when it steps back by two days
+    offset.write_text("-1d\n")
+    out, err = process.communicate(timeout=60)
+    # then the run takes as long as it was meant to, and so do its operations
+    assert process.returncode == 0, out + err
+    measured = load_run(directory)
+    (stage,) = measured.stages
+    assert stage.hold_begin is not None
+    assert stage.end is not None
+    assert 4.5 < stage.end - stage.hold_begin < 8
+    assert stage.response("extend").max < 3_000_000
+    assert stage.count("extend") >= 20 * 2 * 4
+    # and the step did happen
+    assert measured.manifest.ended is not None
+    assert measured.manifest.ended < measured.manifest.started
+
+
+def test_an_unreachable_target_is_one_line_and_a_recorded_run(tmp_path: Path) -> None:
+    done = run(
+        "run",
+        write_plan(tmp_path),
+        "--set",
+        "target.endpoints=[http://127.0.0.1:1]",
+        "--out",
+        tmp_path / "runs",
+    )
+    assert done.returncode == 3
+    assert re.fullmatch(r"tippingpoint: .*127\.0\.0\.1:1.*\n", done.stderr), done.stderr
+    assert only_run(tmp_path / "runs").manifest.status == "failed"
+
+
+def test_a_wrong_authority_is_one_line(new_etcd, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    # given a cluster with TLS, and another cluster's authority
+    lab: EtcdLab = new_etcd(members=1, tls=True)
+    other: EtcdLab = new_etcd(members=1, tls=True)
+    assert lab.ca is not None
+    # when the plan names the wrong one
+    wrong = [part for part in settings(lab) if not part.startswith("target.ca=")]
+    wrong = [
+        part
+        for i, part in enumerate(wrong)
+        if not (part == "--set" and (i + 1 == len(wrong) or wrong[i + 1] == "--set"))
+    ]
+    done = run(
+        "run", write_plan(tmp_path), *wrong, "--set", f"target.ca={other.ca}", "--out", tmp_path / "runs"
+    )
+    # then it is refused in one line, before any load
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "target.ca" in done.stderr
+    # and with the right one the same plan runs
+    assert run("run", write_plan(tmp_path), *settings(lab), "--out", tmp_path / "right").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("workload.renew_time=2m", "renew_time"),
+        ("stages=[]", "stages"),
+        ("stagse=1", "did you mean stages?"),
+        ("workload.units=many", "workload.units"),
+        ("faults=[{do: kill, member: m1}]", "lab"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path: Path, override: str, said: str) -> None:
+    done = run("run", write_plan(tmp_path), "--set", override, "--out", tmp_path / "runs")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert said in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_output_directory_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = run("run", write_plan(tmp_path), "--out", tmp_path / "file")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    shutil.rmtree(tmp_path, ignore_errors=True)

@@ -1,0 +1,432 @@
+"""The report as one plain, versioned dictionary: the JSON format is exactly it, every other format a view of it.
+
+Latencies are microseconds, shares are 0..1, rates are per second, times are seconds since the run's start,
+loads are in `run.load_unit`; None is "not measured". What each part holds is said by the function that makes it.
+Within a `format`, keys are added and never change their meaning.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from tippingpoint import __version__
+from tippingpoint.errors import UserError
+from tippingpoint.hdr import Histogram
+from tippingpoint.plan import Plan, load_plan
+from tippingpoint.report import figures
+from tippingpoint.report.timeline import build_timeline
+from tippingpoint.results import LOOP_LAG, OPERATIONS, OUTCOMES, SCHEDULE_LAG, RunData, StageResult
+from tippingpoint.tipping import Forecast, Tipping
+from tippingpoint.verdict import Check, Verdict
+
+FORMAT = 1
+_CURVE_POINTS = 80
+_SINGLE_EVENTS = 20
+_ON_CHARTS = ("fault", "fault-failed", "worker-cut", "interrupted")
+_NOTES = ("note", "left-behind", "left-to-expire", "journal-lost", "fault-failed")
+_TOLD_ELSEWHERE = ("lost", "error", "timeout", "probe", "found", *_NOTES)
+
+
+def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str, Any]:
+    """Everything a report says of a run. `verdict` and `tipping` are this run's."""
+    operations = _operations(run)
+    return {
+        "format": FORMAT,
+        "kind": "run",
+        "made_by": f"tippingpoint {__version__}",
+        "run": _run(run),
+        "verdict": {
+            "outcome": verdict.outcome,
+            "exit_code": verdict.exit_code,
+            "sentence": verdict.sentence,
+            "reasons": verdict.reasons,
+            "checks": [asdict(check) for check in verdict.checks],
+        },
+        "thresholds": _thresholds(verdict.checks, run.manifest.load_unit),
+        "tipping": _tipping(tipping),
+        "operations": operations,
+        "stages": [_stage(stage, operations) for stage in run.stages],
+        "by_load": _by_load(run.stages, operations),
+        "timeline": build_timeline(run, operations),
+        "no_timeline": _why_no_timeline(run),
+        "generator": _generator(run),
+        "search": _search(run),
+        "events": _events(run),
+        "notes": _notes(run),
+        "repeat": _repeat(run),
+    }
+
+
+def _operations(run: RunData) -> list[str]:
+    """The operations that were tried in any stage: claim and extend first."""
+    tried = {
+        name.removesuffix(".service").rpartition(".")[0]
+        for stage in run.stages
+        for name in stage.histograms
+        if name not in (LOOP_LAG, SCHEDULE_LAG)
+    }
+    return [name for name in OPERATIONS if name in tried] + sorted(tried.difference(OPERATIONS))
+
+
+def _run(run: RunData) -> dict[str, Any]:
+    """What was run on what, when and from where; `seconds` is how long, `sizes` are the stages' in order."""
+    manifest = run.manifest
+    plan = manifest.plan or {}
+    return {
+        "id": manifest.id,
+        "title": manifest.title,
+        "plan": plan.get("name"),
+        "description": str(plan.get("description") or ""),
+        "source": manifest.source,
+        "origin": manifest.origin,
+        "workload": manifest.workload,
+        "load_unit": manifest.load_unit,
+        "status": manifest.status,
+        "reason": manifest.reason,
+        "started": _utc(manifest.started),
+        "ended": _utc(manifest.ended),
+        "seconds": None if manifest.ended is None else max(0.0, manifest.ended - manifest.started),
+        "target": manifest.target.model_dump(),
+        "host": manifest.host.model_dump() if manifest.host else None,
+        "workers": [worker.model_dump() for worker in manifest.workers],
+        "sizes": [stage.size for stage in run.stages],
+    }
+
+
+def _utc(moment: float | None) -> str | None:
+    return None if moment is None else time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(moment))
+
+
+def _thresholds(checks: Iterable[Check], load_unit: str) -> list[dict[str, Any]]:
+    """One entry per limit of the plan: the worst of its stages, in how many of them it was missed, a sentence."""
+    groups: dict[tuple[str, str, float], list[Check]] = defaultdict(list)
+    for check in checks:
+        groups[check.operation, check.limit, check.allowed].append(check)
+    entries: list[dict[str, Any]] = []
+    for (operation, limit, allowed), group in groups.items():
+        worst = _worst(group)
+        missed = sum(check.met is False for check in group)
+        entries.append(
+            {
+                "operation": operation,
+                "limit": limit,
+                "allowed": allowed,
+                "worst": worst.observed,
+                "stage": worst.stage,
+                "size": worst.size,
+                "met": worst.met,
+                "why": worst.why,
+                "stages": len(group),
+                "stages_missed": missed,
+                "stages_unjudged": sum(check.met is None for check in group),
+                "sentence": _threshold_sentence(worst, missed, len(group), load_unit),
+            }
+        )
+    return entries
+
+
+def _worst(group: Sequence[Check]) -> Check:
+    """The check that decides: the farthest off among the missed, else the closest to its limit."""
+    by_met = ([check for check in group if check.met is met] for met in (False, True, None))
+    deciding = next(checks for checks in by_met if checks)
+    sign = -1 if deciding[0].limit == "throughput" else 1
+    return max(deciding, key=lambda c: -math.inf if c.observed is None else sign * c.observed)
+
+
+def _threshold_sentence(worst: Check, missed: int, stages: int, load_unit: str) -> str:
+    name = f"{worst.operation} {figures.limit_name(worst.limit)}"
+    bound = "at least" if worst.limit == "throughput" else "at most"
+    allowed = f"{bound} {figures.measured(worst.limit, worst.allowed)} is allowed"
+    if worst.observed is None:
+        return f"{name} was not measured; {allowed}{f' ({worst.why})' if worst.why else ''}"
+    sentence = f"{name} was {figures.measured(worst.limit, worst.observed)}"
+    if worst.stage is not None:
+        sentence += f" in stage {worst.stage} ({figures.number(worst.size)} {load_unit})"
+    sentence += f"; {allowed}"
+    if worst.met is None:
+        return f"{sentence}, but this says nothing of the target{f': {worst.why}' if worst.why else ''}"
+    return f"{sentence}; missed in {missed} of {stages} stages" if missed else sentence
+
+
+def _tipping(tipping: Tipping) -> dict[str, Any]:
+    """What find_tipping found; `forecast.curve` is the fitted law as [load, per second], past what was measured."""
+    found = asdict(tipping)
+    if tipping.forecast is not None:
+        found["forecast"]["curve"] = _fitted_curve(tipping.forecast)
+        for name, value in found["forecast"].items():
+            if isinstance(value, float) and not math.isfinite(value):
+                found["forecast"][name] = None
+    return found
+
+
+def _fitted_curve(forecast: Forecast) -> list[tuple[float, float]]:
+    farthest = 2.0 * forecast.largest_measured
+    if forecast.peak_load is not None:
+        farthest = min(4.0 * forecast.largest_measured, max(farthest, 1.25 * forecast.peak_load))
+    step = (farthest / forecast.unit) ** (1 / (_CURVE_POINTS - 1)) if farthest > forecast.unit else 1.0
+    points: list[tuple[float, float]] = []
+    for number in range(_CURVE_POINTS):
+        n = step**number
+        below = 1 + forecast.sigma * (n - 1) + forecast.kappa * n * (n - 1)
+        if below > 0:
+            points.append((_rounded(n * forecast.unit), _rounded(forecast.rate * n / below)))
+    return points
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _summary(histogram: Histogram) -> dict[str, Any] | None:
+    """The row of a Rally table; None when nothing was recorded."""
+    if not histogram.total:
+        return None
+    p50, p90, p95, p99, p999 = histogram.percentiles([50, 90, 95, 99, 99.9])
+    return {
+        "min": histogram.min,
+        "mean": _rounded(histogram.mean),
+        "max": histogram.max,
+        "p50": p50,
+        "p90": p90,
+        "p95": p95,
+        "p99": p99,
+        "p999": p999,
+    }
+
+
+def _stage(stage: StageResult, operations: Iterable[str]) -> dict[str, Any]:
+    """One stage: its times, and per operation the outcomes and the latencies of successes (service from the send)."""
+    return {
+        "number": stage.number,
+        "size": stage.size,
+        "kind": stage.kind,
+        "begin": stage.begin,
+        "hold_begin": stage.hold_begin,
+        "end": stage.end,
+        "held": stage.gauges.get("held"),
+        "operations": {
+            operation: _operation(stage, operation)
+            for operation in operations
+            if any(stage.count(operation, outcome) for outcome in OUTCOMES)
+        },
+    }
+
+
+def _operation(stage: StageResult, operation: str) -> dict[str, Any]:
+    attempts = stage.attempts(operation)
+    throughput = stage.throughput(operation)
+    return {
+        **{outcome: stage.count(operation, outcome) for outcome in OUTCOMES},
+        "attempts": attempts,
+        "success": stage.count(operation) / attempts if attempts else None,
+        "throughput": None if throughput is None else _rounded(throughput),
+        "response": _summary(stage.response(operation)),
+        "service": _summary(stage.service(operation)),
+    }
+
+
+def _by_load(stages: Iterable[StageResult], operations: Sequence[str]) -> list[dict[str, Any]]:
+    """Latency and throughput against load, for charts: stages of one size joined, storms apart, sizes ascending."""
+    groups: dict[tuple[int, bool], list[StageResult]] = defaultdict(list)
+    for stage in stages:
+        groups[stage.size, stage.kind == "storm"].append(stage)
+    points: list[dict[str, Any]] = []
+    for (size, storm), group in sorted(groups.items()):
+        latencies: dict[str, Any] = {}
+        for operation in operations:
+            joined = Histogram.merged(stage.response(operation) for stage in group)
+            p50, p99 = joined.percentiles([50, 99]) if joined.total else (None, None)
+            latencies[operation] = {"p50": p50, "p99": p99, "count": joined.total}
+        points.append(
+            {
+                "size": size,
+                "storm": storm,
+                "stages": [stage.number for stage in group],
+                "operations": latencies,
+                "throughput": _total_throughput(group, operations),
+            }
+        )
+    return points
+
+
+def _total_throughput(stages: Sequence[StageResult], operations: Sequence[str]) -> float | None:
+    """Successes per second of all operations: the mean over the stages that were held."""
+    totals = [
+        sum(rates)
+        for stage in stages
+        if (rates := [r for o in operations if (r := stage.throughput(o)) is not None])
+    ]
+    return _rounded(sum(totals) / len(totals)) if totals else None
+
+
+def _why_no_timeline(run: RunData) -> str:
+    if run.manifest.timeline == "order":
+        return "There are no charts over time: the source gives no clock that all its figures share."
+    if not run.curves and not run.gauges.t.size:
+        return "There are no charts over time: nothing was measured."
+    return ""
+
+
+def _generator(run: RunData) -> dict[str, Any] | None:
+    """The health of what made the load: per stage and worst over all; None when the source says nothing of it."""
+    stages = [_generator_stage(stage) for stage in run.stages]
+    if not run.gauges.t.size and all(s["schedule_lag_p99"] is None for s in stages):
+        return None
+    gauges = run.gauges
+    has_gauges = bool(gauges.t.size)
+    lag = Histogram.merged(s.histograms[SCHEDULE_LAG] for s in run.stages if SCHEDULE_LAG in s.histograms)
+    worst = {
+        "cpu": float(gauges.cpu.max()) if has_gauges else None,
+        "loop_lag_ms": float(gauges.loop_lag.max()) if has_gauges else None,
+        "rss_mib": float(gauges.rss.max()) if has_gauges else None,
+        "schedule_lag_p99": lag.percentile(99) if lag.total else None,
+    }
+    parts: list[str] = []
+    if worst["cpu"] is not None:
+        parts.append(f"the busiest worker used {figures.share(worst['cpu'])} of its core at most")
+    if worst["schedule_lag_p99"] is not None:
+        parts.append(
+            f"99 % of operations were sent within {figures.latency(worst['schedule_lag_p99'])} of their moment"
+        )
+    if worst["rss_mib"] is not None:
+        parts.append(f"all workers together took {figures.number(worst['rss_mib'])} MiB at most")
+    text = figures.listed(parts)
+    return {"worst": worst, "stages": stages, "sentence": f"{text[:1].upper()}{text[1:]}." if text else ""}
+
+
+def _generator_stage(stage: StageResult) -> dict[str, Any]:
+    schedule = stage.histograms.get(SCHEDULE_LAG) or Histogram()
+    loop = stage.histograms.get(LOOP_LAG) or Histogram()
+    return {
+        "number": stage.number,
+        "size": stage.size,
+        "kind": stage.kind,
+        "schedule_lag_p99": schedule.percentile(99) if schedule.total else None,
+        "schedule_lag_max": schedule.max if schedule.total else None,
+        "loop_lag_p99": loop.percentile(99) if loop.total else None,
+        "loop_lag_max": loop.max if loop.total else None,
+        "cpu": stage.gauges.get("cpu"),
+        "rss_mib": stage.gauges.get("rss"),
+    }
+
+
+def _search(run: RunData) -> dict[str, Any] | None:
+    """What `find` tried, in order, and its answer; None for plans with listed stages."""
+    probes = [_without(event, "event", "worker") for event in run.events if event["event"] == "probe"]
+    found = [_without(event, "event", "worker") for event in run.events if event["event"] == "found"]
+    return {"probes": probes, "found": found[-1] if found else None} if probes or found else None
+
+
+def _events(run: RunData) -> dict[str, Any]:
+    """Single events. `marks` stand on the charts, `lost` lists the first few, `errors` are grouped by message."""
+    lost = [event for event in run.events if event["event"] == "lost"]
+    return {
+        "marks": [_mark(event) for event in run.events if event["event"] in _ON_CHARTS],
+        "others": [
+            _mark(event) for event in run.events if event["event"] not in (*_TOLD_ELSEWHERE, *_ON_CHARTS)
+        ],
+        "lost": {
+            "count": sum(_count(event) for event in lost),
+            "first": lost[0]["t"] if lost else None,
+            "last": lost[-1]["t"] if lost else None,
+            "listed": [_without(event, "event") for event in lost[:_SINGLE_EVENTS]],
+        },
+        "errors": _errors(run.events),
+    }
+
+
+def _mark(event: dict[str, Any]) -> dict[str, Any]:
+    kind = str(event["event"])
+    words = [kind] if kind != "fault" else []
+    told = _without(event, "t", "event", "problem", "remedy")
+    words += (
+        [str(value) for value in told.values()] if kind == "fault" else [f"{k} {v}" for k, v in told.items()]
+    )
+    return {"t": event["t"], "kind": kind, "text": " ".join(words)}
+
+
+def _without(event: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in event.items() if name not in names}
+
+
+def _count(event: dict[str, Any]) -> int:
+    count = event.get("count", 1)
+    return count if isinstance(count, int) else 1
+
+
+def _errors(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Errors and timeouts that left a message, the most frequent first."""
+    groups: dict[tuple[str, str, str], dict[str, Any]] = {}
+    for event in events:
+        if event["event"] not in ("error", "timeout"):
+            continue
+        outcome = str(event.get("outcome", event["event"]))
+        key = (str(event.get("operation", "")), outcome, str(event.get("error", "")))
+        group = groups.setdefault(
+            key,
+            {"operation": key[0], "outcome": outcome, "message": key[2], "count": 0, "first": event["t"]},
+        )
+        group["count"] += _count(event)
+        group["last"] = event["t"]
+    return sorted(groups.values(), key=lambda group: (-group["count"], group["first"]))
+
+
+def _notes(run: RunData) -> list[str]:
+    """What the reader should know of the data itself."""
+    notes = list(run.notes)
+    expiring = 0
+    for event in run.events:
+        match event["event"]:
+            case "note":
+                notes.append(str(event.get("text", "")))
+            case "left-to-expire":
+                expiring += int(event.get("leases", 0))
+            case "left-behind":
+                notes.append(
+                    f"not everything could be removed from the target: {event.get('problem', '')}; "
+                    f"when it is back: {event.get('remedy', 'tippingpoint clean')}"
+                )
+            case "journal-lost":
+                notes.append(f"a part of the journal could not be written: {event.get('problem', '')}")
+            case "fault-failed":
+                notes.append(
+                    f"the fault {event.get('do', '')} {event.get('member', '')} could not be injected: "
+                    f"{event.get('problem', '')}"
+                )
+            case _:
+                pass
+    if expiring:
+        notes.append(f"{figures.number(expiring)} leases could not be given back and were left to expire")
+    if run.stages and run.stages[-1].end is None and run.manifest.timeline == "seconds":
+        notes.append(f"stage {run.stages[-1].number} was not finished; its figures are of the part that ran")
+    if not run.stages:
+        notes.append("no stage was begun, so there is nothing to show")
+    return notes
+
+
+def _repeat(run: RunData) -> dict[str, Any] | None:
+    """The plan as YAML and the command that runs it; None when there is no plan (imports, baselines)."""
+    if run.manifest.plan is None:
+        return None
+    try:
+        plan = Plan.model_validate(run.manifest.plan)
+    except ValidationError:  # written by another version of the suite: show it, but promise nothing
+        return {
+            "plan": yaml.safe_dump(run.manifest.plan, sort_keys=False, allow_unicode=True),
+            "command": None,
+            "shipped": False,
+        }
+    try:
+        shipped = load_plan(plan.name) == plan
+    except UserError:
+        shipped = False
+    command = f"tippingpoint run {plan.name}" if shipped else f"tippingpoint run {plan.name}.yaml"
+    return {"plan": plan.to_yaml(), "command": command, "shipped": shipped}

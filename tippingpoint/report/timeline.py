@@ -1,0 +1,76 @@
+"""A run over time, on one grid for all charts: latencies, leases held, outcomes, the generator's health."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tippingpoint.hdr import FloatArray
+from tippingpoint.results import OUTCOMES, RunData, tag
+
+_GAUGES = ("held", "waiting", "in_flight", "cpu", "loop_lag", "rss")
+
+
+def build_timeline(run: RunData, operations: Sequence[str]) -> dict[str, Any] | None:
+    """Columns over time, each with one entry per bin of `bin_seconds`; None when the run has no clock or no data.
+
+    `latency` holds p50, p99 and max of the successes per operation (microseconds, None in bins without any),
+    `per_second` how many operations ended with each outcome other than ok, over all operations, and `ok`
+    the successes per operation; `gauges` what workers noted of themselves (see results.Gauges).
+    """
+    if run.manifest.timeline == "order":
+        return None
+    width = run.bin_seconds
+    ends = [curve.t[-1] for curve in run.curves.values() if curve.t.size]
+    ends += [run.gauges.t[-1]] if run.gauges.t.size else []
+    if not ends:
+        return None
+    bins = round(max(ends) / width) + 1
+    latency: dict[str, dict[str, list[int | None]]] = {}
+    successes: dict[str, list[float | None]] = {}
+    for operation in operations:
+        curve = run.curves.get(tag(operation))
+        if curve is None:
+            continue
+        places = _places(curve.t, width)
+        latency[operation] = {
+            name: [None if np.isnan(v) else int(v) for v in _placed(places, column, bins, np.nan)]
+            for name, column in (("p50", curve.p50), ("p99", curve.p99), ("max", curve.max))
+        }
+        successes[operation] = _short(_placed(places, curve.count / width, bins, 0.0))
+    rates: dict[str, list[float | None]] = {}
+    for outcome in OUTCOMES[1:]:
+        found = [c for operation in operations if (c := run.curves.get(tag(operation, outcome)))]
+        if found:
+            rates[outcome] = _short(
+                np.sum([_placed(_places(c.t, width), c.count / width, bins, 0.0) for c in found], axis=0)
+            )
+    gauges: dict[str, list[float | None]] = {}
+    if run.gauges.t.size:
+        places = _places(run.gauges.t, width)
+        gauges = {name: _short(_placed(places, getattr(run.gauges, name), bins, np.nan)) for name in _GAUGES}
+    return {
+        "bin_seconds": width,
+        "t": [number * width for number in range(bins)],
+        "latency": latency,
+        "ok": successes,
+        "per_second": rates,
+        "gauges": gauges,
+    }
+
+
+def _places(t: FloatArray, width: float) -> Any:
+    return np.rint(t / width).astype(np.int64)
+
+
+def _placed(places: Any, values: Any, bins: int, empty: float) -> FloatArray:
+    column = np.full(bins, empty, dtype=np.float64)
+    column[places] = values
+    return column
+
+
+def _short(column: FloatArray) -> list[float | None]:
+    """Four significant digits are more than a chart shows, and keep the page small."""
+    return [None if np.isnan(value) else float(f"{value:.4g}") for value in column]
