@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 _PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|s|m|h)")
 _SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -28,12 +29,14 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """The shortest of ms, s and whole-minute forms that parses back to exactly the same number."""
-    if seconds >= 60 and seconds % 60 == 0:
-        return f"{seconds / 60:.0f}m"
-    if 0 < seconds < 1 and parse_duration(f"{seconds * 1000:g}ms") == seconds:
-        return f"{seconds * 1000:g}ms"
-    return f"{seconds:g}s" if float(f"{seconds:g}") == seconds else f"{seconds!r}s"
+    """Whole minutes, milliseconds or seconds: what parses back to exactly the same number."""
+    exact = Decimal(repr(seconds))
+    if exact >= 60 and exact % 60 == 0:
+        return f"{exact / 60:.0f}m"
+    milliseconds = f"{(exact * 1000).normalize():f}ms"
+    if 0 < exact < 1 and parse_duration(milliseconds) == seconds:
+        return milliseconds
+    return f"{exact.normalize():f}s"
 
 
 def show_us(microseconds: float) -> str:

@@ -48,6 +48,9 @@ class AppendFile:
     def append(self, chunk: bytes) -> bool:
         """Write a chunk after all that wait; False when it has to wait too."""
         self._waiting.append(chunk)
+        return self._flush()
+
+    def _flush(self) -> bool:
         while self._waiting:
             if not self._write(self._waiting[0]):
                 return False
@@ -73,7 +76,7 @@ class AppendFile:
         Returns how many chunks had to go there. OSError when that has no room either.
         """
         rescued = 0
-        if self._waiting and not self.append(b""):
+        if not self._flush():
             rescue.mkdir(parents=True, exist_ok=True)
             with open(rescue / self.path.name, "ab") as file:
                 file.write(b"".join(self._waiting))
