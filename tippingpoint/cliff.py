@@ -2,8 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from math import lgamma
+from typing import Any, Literal
+
+import numpy as np
+
+from tippingpoint.hdr import Histogram
+from tippingpoint.results import OPERATIONS, RunData, StageResult, tag
+from tippingpoint.wording import show_size
+
+SIGNIFICANT = 0.01
+"""How unlikely failures must be, given the smaller loads, to count as breaking."""
+FLOOR = (0.5, 500.0)
+"""What is assumed of a healthy target before anything is measured: failures as a Beta(0.5, 500) share.
+
+Its mean is one in a thousand, with half a failure's weight (Jeffreys), so data soon outweigh it.
+With no history one lease lost in ten attempts counts, one in a thousand does not.
+"""
+FALL = 0.8
+"""Throughput below this share of what a smaller load reached has fallen; beneath it lies the noise of pacing."""
+_EXPECTED_AGAIN = 3.0
+"""A larger load contradicts a break when that many failures were to be expected there: exp(-3) is 5 %."""
+
+Breakage = Literal["lost", "error", "throughput"]
 
 
 @dataclass(frozen=True)
@@ -14,13 +37,189 @@ class Cliff:
     """The largest stage size below the cliff that held; None when the smallest one broke already."""
     first_broken: int
     """The size of the stage that broke."""
-    by: Literal["lost", "error", "throughput"]
+    by: Breakage
     """What broke: leases were lost, operations failed (errors and timeouts), or throughput fell."""
     evidence: str
     """What was seen, in a few words: "2 of 11 extends lost"."""
     stage: int
     """The number of the stage that broke."""
     confidence: float
-    """1 minus the p-value of seeing this by chance if nothing had changed since the smaller stages."""
+    """1 minus the probability of seeing this by chance if nothing had changed since the smaller stages."""
     during_fault: bool = False
     """A fault was injected on purpose while the stage ran, so this says little about the load."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """All stages of one size together."""
+
+    size: int
+    stages: list[StageResult]
+    faulted: bool
+    load_missing: bool
+
+    def failed(self, operation: str, by: Breakage) -> int:
+        """How often an operation was lost, or ended in an error or timeout."""
+        outcomes = ("lost",) if by == "lost" else ("error", "timeout")
+        return sum(stage.count(operation, outcome) for stage in self.stages for outcome in outcomes)
+
+    def attempts(self, operation: str) -> int:
+        """How often an operation ended, whatever the outcome."""
+        return sum(stage.attempts(operation) for stage in self.stages)
+
+    def held(self) -> tuple[int, float]:
+        """Successes of all operations while the stages were held, and for how many seconds that was."""
+        seconds = 0.0
+        successes = 0
+        for stage in self.stages:
+            if stage.hold_begin is not None and stage.end is not None:
+                seconds += stage.end - stage.hold_begin
+                successes += sum(stage.held.get(tag(op), Histogram()).total for op in OPERATIONS)
+        return successes, seconds
+
+
+def loads_of(run: RunData) -> list[Load]:
+    """The loads of a run in ascending order, storms left out.
+
+    Where a size was tried with and without a fault, only what happened without one is kept.
+    """
+    faults = _fault_times(run.events)
+    cuts = [float(event["t"]) for event in run.events if event["event"] == "worker-cut"]
+    found: dict[int, dict[bool, list[StageResult]]] = {}
+    for stage in run.stages:
+        if stage.kind != "storm":
+            end = stage.end if stage.end is not None else np.inf
+            faulted = any(begin < end and until > stage.begin for begin, until in faults)
+            found.setdefault(stage.size, {}).setdefault(faulted, []).append(stage)
+    loads: list[Load] = []
+    for size in sorted(found):
+        faulted = False not in found[size]
+        stages = found[size][faulted]
+        missing = any(stage.end is None or stage.end > min(cuts) for stage in stages) if cuts else False
+        loads.append(Load(size, stages, faulted, missing))
+    return loads
+
+
+def find_cliff(loads: Sequence[Load], *, clock_known: bool) -> tuple[Cliff | None, list[str]]:
+    """The cliff, and one line for each failure that was seen and does not count as one.
+
+    A load breaks when its failures are improbable (SIGNIFICANT) given those of all smaller loads without a
+    fault; it is the cliff unless a larger load shows that the target recovered. `clock_known` is False
+    when there are no rates, so that throughput says nothing.
+    """
+    notes: list[str] = []
+    cliffs: list[Cliff] = []
+    for operation in OPERATIONS:
+        for by in ("lost", "error"):
+            cliffs += _by_failures(loads, operation, by, notes)
+    if clock_known:
+        cliffs += _by_throughput(loads, notes)
+    order: dict[Breakage, int] = {"lost": 0, "error": 1, "throughput": 2}
+    # A break without a fault says more than one with: it is preferred whatever its load.
+    cliffs.sort(key=lambda cliff: (cliff.during_fault, cliff.first_broken, order[cliff.by]))
+    return (cliffs[0] if cliffs else None), notes
+
+
+def improbability(failed: int, attempts: int, failed_before: int, attempts_before: int) -> float:
+    """How likely at least so many failures are, given earlier ones and FLOOR (beta-binomial tail)."""
+    if failed <= 0:
+        return 1.0
+    a = FLOOR[0] + failed_before
+    b = FLOOR[1] + attempts_before - failed_before
+    below = np.arange(failed, dtype=np.float64)
+    # P(k + 1) / P(k) of the beta-binomial distribution, from P(0) = B(a, b + n) / B(a, b).
+    ratios = (attempts - below[:-1]) * (a + below[:-1]) / ((below[:-1] + 1) * (b + attempts - below[:-1] - 1))
+    log_zero = _log_beta_ratio(a, b, attempts)
+    logs = log_zero + np.concatenate(([0.0], np.cumsum(np.log(np.maximum(ratios, 1e-300)))))
+    return float(max(0.0, 1.0 - np.exp(logs).sum()))
+
+
+def _log_beta_ratio(a: float, b: float, n: int) -> float:
+    """log of B(a, b + n) / B(a, b)."""
+    return lgamma(b + n) - lgamma(a + b + n) - lgamma(b) + lgamma(a + b)
+
+
+def _by_failures(loads: Sequence[Load], operation: str, by: Breakage, notes: list[str]) -> list[Cliff]:
+    failed_before = attempts_before = 0
+    cliff: Cliff | None = None
+    word = "lost" if by == "lost" else "failed"
+    for position, load in enumerate(loads):
+        failed, attempts = load.failed(operation, by), load.attempts(operation)
+        chance = improbability(failed, attempts, failed_before, attempts_before)
+        evidence = f"{failed} of {attempts} {operation}s {word}"
+        where = f"{evidence} at {show_size(load.size)}"
+        if failed and chance >= SIGNIFICANT:
+            notes.append(f"{where}: no more than chance explains")
+        elif failed and _recovered(loads[position + 1 :], operation, by, failed / attempts):
+            notes.append(f"{where}{_fault_words(load)}: larger loads did not repeat it")
+        elif failed:
+            cliff = _cliff(loads, position, by, evidence, chance)
+            if not load.faulted:
+                return [cliff]
+            continue  # a fault explains it; a larger load may break without one
+        if not load.faulted:
+            failed_before += failed
+            attempts_before += attempts
+    return [cliff] if cliff is not None else []
+
+
+def _recovered(larger: Sequence[Load], operation: str, by: Breakage, share: float) -> bool:
+    """Whether a larger load without a fault shows far fewer failures than that share."""
+    for load in larger:
+        expected = share * load.attempts(operation)
+        if not load.faulted and expected >= _EXPECTED_AGAIN and load.failed(operation, by) < 0.2 * expected:
+            return True
+    return False
+
+
+def _by_throughput(loads: Sequence[Load], notes: list[str]) -> list[Cliff]:
+    best: tuple[float, float] | None = None
+    for position, load in enumerate(loads):
+        successes, seconds = load.held()
+        if seconds <= 0 or load.load_missing:
+            continue
+        rate, spread = successes / seconds, np.sqrt(successes + 1) / seconds
+        if best is not None and rate + 3 * spread < FALL * (best[0] - 3 * best[1]):
+            evidence = f"throughput fell from {best[0]:.3g}/s to {rate:.3g}/s"
+            later = [other.held() for other in loads[position + 1 :] if not other.faulted]
+            if any(n / s >= FALL * best[0] for n, s in later if s > 0):
+                notes.append(
+                    f"{evidence} at {show_size(load.size)}{_fault_words(load)}: larger loads did not repeat it"
+                )
+                continue
+            return [_cliff(loads, position, "throughput", evidence, 0.0)]
+        if not load.faulted and (best is None or rate > best[0]):
+            best = rate, float(spread)
+    return []
+
+
+def _cliff(loads: Sequence[Load], position: int, by: Breakage, evidence: str, chance: float) -> Cliff:
+    load = loads[position]
+    return Cliff(
+        last_held=loads[position - 1].size if position else None,
+        first_broken=load.size,
+        by=by,
+        evidence=evidence,
+        stage=load.stages[0].number,
+        confidence=1.0 - chance,
+        during_fault=load.faulted,
+    )
+
+
+def _fault_words(load: Load) -> str:
+    return " during a fault made on purpose" if load.faulted else ""
+
+
+def _fault_times(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
+    """From when to when a member was killed or stopped on purpose; a storm is a stage of its own."""
+    began: dict[str, float] = {}
+    times: list[tuple[float, float]] = []
+    for event in events:
+        if event["event"] != "fault":
+            continue
+        member, t = str(event.get("member")), float(event["t"])
+        if event.get("do") in ("kill", "stop"):
+            began.setdefault(member, t)
+        elif event.get("do") in ("start", "continue") and member in began:
+            times.append((began.pop(member), t))
+    return times + [(t, float("inf")) for t in began.values()]

@@ -1,12 +1,12 @@
 """The knee: the load at which an operation's latency leaves its plateau.
 
-A plateau and a rising line, joined, are fitted to log latency over log load (the hinge regression of D. J. Hudson,
-JASA 61 (1966) 1097). It counts as a knee when
+Three shapes are fitted to log latency over log load: a plateau and a rising line joined to it (the hinge regression
+of D. J. Hudson, JASA 61 (1966) 1097), the same under a ceiling, and the M/M/1 queue. It is a knee when
 
-- latency at the largest load is at least RISE times the plateau. An M/M/1 queue reaches that at three quarters of
-  its capacity, and the spread between stages that nobody would call a bend stays below it;
-- the hinge leaves at most MISFIT of what a straight power law leaves unexplained, and what that leaves
-  is more than noise: latency that grows in step with load from the start has no plateau to leave;
+- the fitted shape rises at least RISE times above its plateau within the loads measured. An M/M/1 queue does so
+  at three quarters of its capacity; what stages differ by for no reason stays below;
+- it leaves at most MISFIT of what a straight power law leaves unexplained: latency that grows in step with
+  the load from the start has no plateau to leave;
 - the same comes out in at least CONFIDENT of the bootstrap replicates. Each resamples the histograms and adds
   the scatter of the stages around the fit, because samples of one stage come in bursts and are not independent.
 
@@ -33,7 +33,7 @@ MISFIT = 0.35
 CONFIDENT = 0.8
 CEILING_WORTH = 0.5
 """A ceiling above the rise (one number more to fit) has to take away at least half of the misfit."""
-QUEUEING = 10.0
+QUEUEING = 20.0
 """How many times the 10th percentile the median must be: one exponential queue gives 6.6 at any load."""
 STILL_RISING = 1.5
 """A smallest load that is past the knee shows growth to the largest load at least by this factor."""
@@ -75,26 +75,34 @@ class Knee:
 
 
 @dataclass(frozen=True)
+class NoKnee:
+    """Why an operation has no knee; `on_plateau` when its latency was seen to stay on its plateau."""
+
+    reason: str
+    on_plateau: bool = False
+
+
+@dataclass(frozen=True)
 class _Load:
     size: int
     stage: int
     latencies: Histogram
 
 
-def find_knee(stages: Iterable[StageResult], operation: str) -> Knee | str:
+def find_knee(stages: Iterable[StageResult], operation: str) -> Knee | NoKnee:
     """The knee of one operation over stages of any order, or why there is none.
 
     Stages of the same size are taken together; the caller leaves out storms. Deterministic.
     """
     loads = _loads(stages, operation)
     if not loads:
-        return f"{operation} was not measured"
+        return NoKnee(f"{operation} was not measured")
     random = np.random.default_rng(20190206)
     already = _already_beyond(loads, operation, random)
     if already is not None:
         return already
     if len(loads) < LEAST_STAGES:
-        return (
+        return NoKnee(
             f"too few loads: {len(loads)} with at least {LEAST_SAMPLES} {operation}s each, "
             f"{LEAST_STAGES} are needed"
         )
@@ -160,9 +168,20 @@ class _Hinge:
     misfit: FloatArray
     straight_misfit: FloatArray
 
-    @property
-    def parts(self) -> tuple[FloatArray, ...]:
-        return self.bend, self.plateau, self.slope, self.rise, self.misfit, self.straight_misfit
+    def replaced(self, where: np.ndarray[tuple[int], np.dtype[np.bool_]], other: _Hinge) -> _Hinge:
+        """This, with the entries of `other` where it is to be preferred."""
+
+        def pick(new: FloatArray, old: FloatArray) -> FloatArray:
+            return np.where(where, new, old)
+
+        return _Hinge(
+            bend=pick(other.bend, self.bend),
+            plateau=pick(other.plateau, self.plateau),
+            slope=pick(other.slope, self.slope),
+            rise=pick(other.rise, self.rise),
+            misfit=pick(other.misfit, self.misfit),
+            straight_misfit=self.straight_misfit,
+        )
 
     @property
     def is_knee(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -189,15 +208,41 @@ def _hinge(log_load: FloatArray, curves: FloatArray) -> _Hinge:
     for ceiling in range(1, log_load.size - 1):
         capped = _capped(log_load, curves, ceiling, straight_misfit)
         better = (capped.misfit < worth) & (capped.misfit < best.misfit)
-        best = _Hinge(*(np.where(better, *pair) for pair in zip(capped.parts, best.parts, strict=True)))
-    return best
+        best = best.replaced(better, capped)
+    queue = _queue(log_load, curves, straight_misfit)
+    return best.replaced(queue.misfit < best.misfit, queue)
+
+
+def _queue(log_load: FloatArray, curves: FloatArray, straight_misfit: FloatArray) -> _Hinge:
+    """The best M/M/1 queue, whose latency grows as 1 / (1 - load / capacity); its bend is where that is 2.
+
+    It has one number less to fit than a hinge, and so needs no better excuse.
+    """
+    rough = log_load.size * _ROUGH**2
+    load = np.exp(log_load)
+    capacity: FloatArray = load[-1] * (1 + 10 ** (np.arange(60) / 24 - 2))
+    growth = -np.log1p(-load / capacity[:, np.newaxis])
+    plateaus = curves.mean(axis=1, keepdims=True) - growth.mean(axis=1)
+    variances = np.stack([(curves - shape).var(axis=1) for shape in growth])
+    chosen = variances.argmin(axis=0)
+    row = np.arange(curves.shape[0], dtype=np.int64)
+    return _Hinge(
+        bend=np.clip(np.log(capacity[chosen] / 2), log_load[0], log_load[-2]),
+        plateau=plateaus[row, chosen],
+        slope=(growth[chosen, -1] - growth[chosen, -2]) / (log_load[-1] - log_load[-2]),
+        rise=growth[chosen, -1] - growth[chosen, 0],
+        misfit=variances[chosen, row] * log_load.size + rough,
+        straight_misfit=straight_misfit,
+    )
 
 
 def _capped(log_load: FloatArray, curves: FloatArray, ceiling: int, straight_misfit: FloatArray) -> _Hinge:
     """The best hinge that rises no further than the load at index `ceiling`."""
     rough = log_load.size * _ROUGH**2
     load = np.minimum(log_load, log_load[ceiling])
-    bends = np.linspace(load[0], load[-1], _POSITIONS * ceiling, endpoint=False)
+    bends: FloatArray = load[0] + (load[-1] - load[0]) * np.arange(_POSITIONS * ceiling) / (
+        _POSITIONS * ceiling
+    )
     rises = np.maximum(load - bends[:, np.newaxis], 0.0)
     rise_centred = rises - rises.mean(axis=1, keepdims=True)
     strength = (rise_centred**2).sum(axis=1)
@@ -221,15 +266,15 @@ def _capped(log_load: FloatArray, curves: FloatArray, ceiling: int, straight_mis
     )
 
 
-def _why_none(fit: _Hinge, confidence: float, loads: list[_Load]) -> str:
+def _why_none(fit: _Hinge, confidence: float, loads: list[_Load]) -> NoKnee:
     rise = float(np.exp(fit.rise[0]))
     span = f"from {show_size(loads[0].size)} to {show_size(loads[-1].size)}"
     if rise < RISE:
         grew = f"it rises {rise:.2g} times" if rise >= 1.25 else "it is flat"
-        return f"latency never left its plateau: {grew} {span} (a knee takes {RISE:g} times)"
+        return NoKnee(f"latency never left its plateau: {grew} {span} (a knee takes {RISE:g} times)", True)
     if not fit.bends[0]:
-        return f"latency grows all the way {span}, without a plateau to leave"
-    return f"too uncertain: only {confidence:.0%} of bootstrap replicates show a knee"
+        return NoKnee(f"latency grows all the way {span}, without a plateau to leave")
+    return NoKnee(f"too uncertain: only {confidence:.0%} of bootstrap replicates show a knee")
 
 
 def _already_beyond(loads: list[_Load], operation: str, random: np.random.Generator) -> Knee | None:
@@ -239,10 +284,14 @@ def _already_beyond(loads: list[_Load], operation: str, random: np.random.Genera
     first, last = loads[0], loads[-1]
 
     def beyond(at_first: FloatArray, at_last: FloatArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        return (at_first[:, 1] >= QUEUEING * at_first[:, 0]) & (at_last[:, 1] >= STILL_RISING * at_first[:, 1])
+        return (at_first[:, 1] >= QUEUEING * at_first[:, 0]) & (
+            at_last[:, 1] >= STILL_RISING * at_first[:, 1]
+        )
 
     wanted = [10.0, 50.0]
-    now_first, now_last = (np.asarray([load.latencies.percentiles(wanted)], dtype=float) for load in (first, last))
+    now_first, now_last = (
+        np.asarray([load.latencies.percentiles(wanted)], dtype=float) for load in (first, last)
+    )
     if not beyond(now_first, now_last)[0]:
         return None
     confidence = float(

@@ -136,7 +136,7 @@ class RunData:
 
 @dataclass
 class _WorkerData:
-    stage_counts: dict[tuple[int, bool, str], tuple[IntArray, IntArray]]
+    stage_counts: dict[tuple[int, bool, str], list[tuple[IntArray, IntArray]]]
     chart_counts: dict[str, tuple[IntArray, IntArray]]
     stages: list[dict[str, Any]]
     ticks: list[dict[str, Any]]
@@ -208,34 +208,35 @@ def _read_worker(directory: Path, name: str, bin_seconds: float) -> _WorkerData:
     mark_of_row = np.searchsorted(marks, begins + 0.0005, side="right") - 1
     bin_of_row = (begins / bin_seconds).astype(np.int64)
     tag_names = sorted(set(log.tags))
-    tag_of_row = np.asarray([tag_names.index(t) for t in log.tags], dtype=np.int64)
-    stage_counts: dict[tuple[int, bool, str], tuple[IntArray, IntArray]] = {}
+    index_of = {name: index for index, name in enumerate(tag_names)}
+    tag_of_row = np.asarray([index_of[name] for name in log.tags], dtype=np.int64)
+    stage_counts: dict[tuple[int, bool, str], list[tuple[IntArray, IntArray]]] = {}
     chart_counts: dict[str, tuple[IntArray, IntArray]] = {}
     if not batch.rows.size:
         return _WorkerData(stage_counts, chart_counts, stages, ticks, events, notes)
     tags = tag_of_row[batch.rows]
-    groups = tags * (len(stages) + 1) + mark_of_row[batch.rows] + 1
-    for group in np.unique(groups):
-        tag_index, mark = divmod(int(group), len(stages) + 1)
-        if mark == 0:
-            continue  # before the first stage: warm-up of the connections, nothing measured
-        chosen = groups == group
-        summed = np.bincount(batch.slots[chosen], weights=batch.counts[chosen])
-        slots = np.flatnonzero(summed)
-        key = (int(stages[mark - 1]["stage"]), stages[mark - 1]["phase"] == "hold", tag_names[tag_index])
-        if stages[mark - 1]["phase"] == "end":
+    # Rows are in the order of time, so what belongs to one mark lies together.
+    first_row = np.searchsorted(mark_of_row, np.arange(len(stages) + 1), side="left")
+    first_entry = np.searchsorted(batch.rows, first_row, side="left")
+    for mark, stage in enumerate(stages):
+        if stage["phase"] == "end":
             continue
-        found = stage_counts.get(key)
-        values = summed[slots].astype(np.int64)
-        if found is not None:
-            slots, values = np.concatenate((found[0], slots)), np.concatenate((found[1], values))
-        stage_counts[key] = (slots, values)
-    for tag_index, tag_name in enumerate(tag_names):
-        chosen = tags == tag_index
-        cells = bin_of_row[batch.rows[chosen]] * _CHART_SLOTS + (batch.slots[chosen] >> _CHART_SHIFT)
-        summed = np.bincount(cells, weights=batch.counts[chosen])
-        filled = np.flatnonzero(summed)
-        chart_counts[tag_name] = (filled, summed[filled].astype(np.int64))
+        inside = slice(int(first_entry[mark]), int(first_entry[mark + 1]))
+        cells = tags[inside] * SLOTS + batch.slots[inside]
+        summed = np.bincount(cells, weights=batch.counts[inside], minlength=len(tag_names) * SLOTS)
+        for tag_index, tag_name in enumerate(tag_names):
+            counts = summed[tag_index * SLOTS : (tag_index + 1) * SLOTS]
+            slots = np.flatnonzero(counts)
+            if slots.size:
+                values = counts[slots].astype(np.int64)
+                key = (int(stage["stage"]), stage["phase"] == "hold", tag_name)
+                stage_counts.setdefault(key, []).append((slots, values))
+    bins = int(bin_of_row.max()) + 1
+    cells = (tags * bins + bin_of_row[batch.rows]) * _CHART_SLOTS + (batch.slots >> _CHART_SHIFT)
+    summed = np.bincount(cells, weights=batch.counts, minlength=len(tag_names) * bins * _CHART_SLOTS)
+    for tag_name, counts in zip(tag_names, np.split(summed, len(tag_names)), strict=True):
+        filled = np.flatnonzero(counts)
+        chart_counts[tag_name] = (filled, counts[filled].astype(np.int64))
     return _WorkerData(stage_counts, chart_counts, stages, ticks, events, notes)
 
 
@@ -258,10 +259,11 @@ def _stages(workers: Iterable[_WorkerData]) -> list[StageResult]:
             elif current is not None and phase == "end":
                 current.end = max(current.end or 0.0, t)
                 open_in[number] -= 1
-        for (number, holding, tag_name), (slots, counts) in worker.stage_counts.items():
+        for (number, holding, tag_name), parts in worker.stage_counts.items():
             stage = found[number]
             for into in (stage.histograms, stage.held) if holding else (stage.histograms,):
-                np.add.at(into.setdefault(tag_name, Histogram()).counts, slots, counts)
+                for slots, counts in parts:
+                    into.setdefault(tag_name, Histogram()).counts[slots] += counts
     for number, still_open in open_in.items():
         if still_open and found[number].end is not None:
             found[number].end = None  # one of the workers never ended it

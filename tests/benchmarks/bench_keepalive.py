@@ -36,6 +36,12 @@ def cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
+def resident() -> dict[str, float]:
+    """This process's resident memory and its peak, in MB."""
+    status = Path("/proc/self/status").read_text()
+    return {name: int(status.split(f"{name}:")[1].split()[0]) / 1024 for name in ("VmRSS", "VmHWM")}
+
+
 async def each_in_turn(clients: int, total: int, send: Callable[[int, Callable[[], None]], None]) -> None:
     """Have every client call `send(client, answered)` again once it is answered, `total` times in all."""
     done = asyncio.Event()
@@ -161,8 +167,7 @@ async def hold(endpoints: list[str], leases: int, units: int) -> dict[str, float
     extend_cpu = cpu() - used
     assert len(holdings) == leases
     assert released == 0
-    status = Path("/proc/self/status").read_text()
-    memory = {name: int(status.split(f"{name}:")[1].split()[0]) / 1024 for name in ("VmRSS", "VmHWM")}
+    memory = resident()
     await target.close()
     return {**memory, "claim_s": claim_wall, "claim_cpu_s": claim_cpu, "extend_cpu_s": extend_cpu}
 
@@ -174,6 +179,11 @@ def child(kind: str, endpoints: list[str], clients: int, total: int) -> None:
         print(json.dumps(uvloop.run(hold(endpoints, total, clients))))
         return
     run = {"ours": ours, "grpc.aio": grpc_aio}[kind]
+    import tippingpoint.claim.etcd
+    import tippingpoint.plan  # noqa: F401 - imported here, so that `running` leaves it out
+
+    if kind == "grpc.aio":
+        import grpc.aio  # noqa: F401
     before = cpu()
     uvloop.run(run(endpoints, clients, total))
     print(json.dumps({"running": cpu() - before}))
@@ -200,7 +210,7 @@ def main() -> None:
     )
     parser.add_argument("--peer", type=Path, help="etcd's own `benchmark`")
     parser.add_argument("--clients", type=int, default=100)
-    parser.add_argument("--total", type=int, default=50_000, help="keepalives of one process")
+    parser.add_argument("--total", type=int, default=100_000, help="keepalives of one process")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--members", type=int, default=1)
     parser.add_argument("--memory", action="store_true", help="20,000 leases x 3 units in one process")

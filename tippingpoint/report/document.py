@@ -20,6 +20,7 @@ from pydantic import ValidationError
 from tippingpoint import __version__
 from tippingpoint.errors import UserError
 from tippingpoint.hdr import Histogram
+from tippingpoint.latency import costs
 from tippingpoint.plan import Plan, load_plan
 from tippingpoint.report import figures
 from tippingpoint.report.timeline import build_timeline
@@ -50,7 +51,7 @@ def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str
             "reasons": verdict.reasons,
             "checks": [asdict(check) for check in verdict.checks],
         },
-        "thresholds": _thresholds(verdict.checks, run.manifest.load_unit),
+        "thresholds": _thresholds(_binding(run, verdict.checks), run.manifest.load_unit),
         "tipping": _tipping(tipping),
         "operations": operations,
         "stages": [_stage(stage, operations) for stage in run.stages],
@@ -89,6 +90,7 @@ def _run(run: RunData) -> dict[str, Any]:
         "origin": manifest.origin,
         "workload": manifest.workload,
         "load_unit": manifest.load_unit,
+        "timeline": manifest.timeline,
         "status": manifest.status,
         "reason": manifest.reason,
         "started": _utc(manifest.started),
@@ -103,6 +105,14 @@ def _run(run: RunData) -> dict[str, Any]:
 
 def _utc(moment: float | None) -> str | None:
     return None if moment is None else time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(moment))
+
+
+def _binding(run: RunData, checks: Sequence[Check]) -> list[Check]:
+    """The checks that count: a search tries loads beyond its answer in order to find where they break."""
+    held = [event.get("held") for event in run.events if event["event"] == "found"]
+    if not held or held[-1] is None:
+        return list(checks)
+    return [check for check in checks if check.size is None or check.size <= held[-1]]
 
 
 def _thresholds(checks: Iterable[Check], load_unit: str) -> list[dict[str, Any]]:
@@ -144,10 +154,10 @@ def _worst(group: Sequence[Check]) -> Check:
 def _threshold_sentence(worst: Check, missed: int, stages: int, load_unit: str) -> str:
     name = f"{worst.operation} {figures.limit_name(worst.limit)}"
     bound = "at least" if worst.limit == "throughput" else "at most"
-    allowed = f"{bound} {figures.measured(worst.limit, worst.allowed)} is allowed"
+    allowed = f"{bound} {figures.measured(worst.allowed, worst.limit)} is allowed"
     if worst.observed is None:
         return f"{name} was not measured; {allowed}{f' ({worst.why})' if worst.why else ''}"
-    sentence = f"{name} was {figures.measured(worst.limit, worst.observed)}"
+    sentence = f"{name} was {figures.measured(worst.observed, worst.limit)}"
     if worst.stage is not None:
         sentence += f" in stage {worst.stage} ({figures.number(worst.size)} {load_unit})"
     sentence += f"; {allowed}"
@@ -234,7 +244,10 @@ def _operation(stage: StageResult, operation: str) -> dict[str, Any]:
 
 
 def _by_load(stages: Iterable[StageResult], operations: Sequence[str]) -> list[dict[str, Any]]:
-    """Latency and throughput against load, for charts: stages of one size joined, storms apart, sizes ascending."""
+    """Latency and throughput against load, for charts: stages of one size joined, storms apart, sizes ascending.
+
+    Latencies count failures at what they cost (latency.costs), as thresholds and knees do.
+    """
     groups: dict[tuple[int, bool], list[StageResult]] = defaultdict(list)
     for stage in stages:
         groups[stage.size, stage.kind == "storm"].append(stage)
@@ -242,7 +255,7 @@ def _by_load(stages: Iterable[StageResult], operations: Sequence[str]) -> list[d
     for (size, storm), group in sorted(groups.items()):
         latencies: dict[str, Any] = {}
         for operation in operations:
-            joined = Histogram.merged(stage.response(operation) for stage in group)
+            joined = Histogram.merged(costs(stage, operation) for stage in group)
             p50, p99 = joined.percentiles([50, 99]) if joined.total else (None, None)
             latencies[operation] = {"p50": p50, "p99": p99, "count": joined.total}
         points.append(

@@ -64,7 +64,19 @@ def seconds(value: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
-def measured(limit: str, value: float | None) -> str:
+def clock(value: float) -> str:
+    """A moment of the run, as the charts' axis has it: 1:05, 1:02:30."""
+    minutes, rest = divmod(int(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def two_digits(value: float) -> str:
+    """An estimate, without digits it does not have: 4,200."""
+    return number(float(f"{value:.2g}"))
+
+
+def measured(value: float | None, limit: str) -> str:
     """A value of a threshold's limit (or a comparison's measure) in its own unit."""
     if limit in RATES:
         return share(value)

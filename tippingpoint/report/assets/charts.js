@@ -259,7 +259,9 @@
       axes: [timeAxis(), axisOfY], scales: { x: { time: false, range: () => [0, end] }, y: scale }, sync: "time",
       xLabel: "time", xFormat: clock, bands, lines };
   }
-  const dotsIfAlone = { spanGaps: false, points: { show: (u, i, from, to) => to - from < 150 && u.data[i].some((v, n, all) => v != null && all[n - 1] == null && all[n + 1] == null), size: 4 } };
+  // A value without neighbours is no line: it gets a dot.
+  const alone = (u, i) => u.data[i].map((v, n, all) => v != null && all[n - 1] == null && all[n + 1] == null ? n : -1).filter(n => n >= 0);
+  const dotsIfAlone = { points: { show: true, size: 4, filter: alone } };
 
   function drawRun() {
     draw("chart-load", 380, latencyAgainstLoad);

@@ -1,0 +1,96 @@
+"""The report as one HTML file that loads nothing: text and tables in the page, charts drawn from its own data."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import orjson
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from tippingpoint.report import figures
+
+_KNOWN_OPERATIONS = {"claim": 1, "extend": 2}
+_MOST_SIZES = 12
+
+
+def render_html(document: dict[str, Any]) -> str:
+    """The page of a run's or a comparison's document."""
+    template = "comparison.html.j2" if document["kind"] == "comparison" else "run.html.j2"
+    style = _asset("uPlot.min.css") + _asset("report.css")
+    script = _asset("uPlot.iife.min.js") + _asset("charts.js")
+    operations: list[str] = document["operations"]
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            doc=document,
+            data=_embedded(document),
+            style=Markup(style),
+            script=Markup(script),
+            # Only these very texts may run or style: markup that slipped into the page could do nothing.
+            style_hash=_hash(style),
+            script_hash=_hash(script),
+            op_class=lambda name: _operation_class(name, operations),  # pyright: ignore[reportUnknownLambdaType]
+            sizes_text=_sizes(document["run"]["sizes"]) if document["kind"] == "run" else "",
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("tippingpoint.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        number=figures.number,
+        two_digits=figures.two_digits,
+        latency=figures.latency,
+        milliseconds=figures.milliseconds,
+        share=figures.share,
+        rate=figures.rate,
+        seconds=figures.seconds,
+        clock=figures.clock,
+        measured=figures.measured,
+        limit_name=figures.limit_name,
+    )
+    return environment
+
+
+@cache
+def _asset(name: str) -> str:
+    return (resources.files("tippingpoint.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _embedded(document: dict[str, Any]) -> Markup:
+    """JSON that cannot end the script element it stands in, whatever its strings hold."""
+    text = orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS).decode()
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def _operation_class(name: str, operations: list[str]) -> str:
+    """The colour of an operation: the same in every report, and as charts.js chooses it."""
+    others = [operation for operation in operations if operation not in _KNOWN_OPERATIONS]
+    return f"op-{_KNOWN_OPERATIONS.get(name) or 3 + (others.index(name) if name in others else 0) % 4}"
+
+
+def _sizes(sizes: list[int]) -> str:
+    """The stages' sizes in order; the middle of a long list is left out."""
+    words = [figures.number(size) for size in sizes]
+    if len(words) > _MOST_SIZES:
+        words = [*words[: _MOST_SIZES - 3], "…", *words[-2:]]
+    return ", ".join(words)
