@@ -251,4 +251,3 @@ def _clean(options: argparse.Namespace) -> int:
     removed = asyncio.run(clean_run(options.run))
     print(f"removed {removed}")
     return MET
-

@@ -118,7 +118,7 @@ def compare(runs: Sequence[RunData], tolerance: float = 0.10) -> Comparison:
         )
     unit = runs[0].manifest.load_unit
     tables = [_table(run) for run in runs]
-    keys = sorted(set().union(*tables))
+    keys = sorted({key for table in tables for key in table})
     shared = [key for key in keys if sum(key in table for table in tables) > 1 and key in tables[0]]
     tests = sum(
         sum(key in table for table in tables[1:]) * (len(PERCENTILES) + len(_rates(key[2]))) for key in shared
@@ -276,8 +276,8 @@ def _not_comparable(
             title for title, table in zip(titles, tables, strict=True) if (storm, size, operation) in table
         ]
         if len(has) < len(titles):
-            load = f"{'the storm of ' if storm else ''}{show_size(size)} {unit}"
-            lines.append(f"{operation} at {load}: only in {show_list(has)}")
+            load = f"{'in the storm of' if storm else 'at'} {show_size(size)} {unit}"
+            lines.append(f"{operation} {load}: only in {show_list(has)}")
     return lines
 
 

@@ -12,8 +12,6 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan import EtcdTarget
 
 FILE = "ledger.jsonl"
-LEASE_ID_BLOCK = 2**31
-"""How many v3 lease ids each worker of a run may use."""
 
 
 class EtcdEntry(BaseModel):

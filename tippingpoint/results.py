@@ -161,7 +161,8 @@ def load_run(directory: Path) -> RunData:
     runner_events = read_events(directory / "events.jsonl")
     stages = _stages(workers)
     events = sorted([*runner_events, *(event for worker in workers for event in worker.events)], key=_time_of)
-    notes = [note for worker in workers for note in worker.notes]
+    notes = [str(event["text"]) for event in runner_events if event["event"] == "note"]
+    notes += [note for worker in workers for note in worker.notes]
     notes += [
         f"worker {w.name} was cut: its journal ends early" for w in manifest.workers if w.status == "cut"
     ]

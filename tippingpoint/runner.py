@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from tippingpoint.claim.etcd import LEASE_IDS
 from tippingpoint.errors import TargetError, UserError
 from tippingpoint.faults import Action, LabControl
 from tippingpoint.finder import Found, find_load
 from tippingpoint.fleet import Refused, WorkerProcess, opened, start_worker, tidy_stderr
 from tippingpoint.journal import RESCUE_PREFIX, Events
-from tippingpoint.ledger import LEASE_ID_BLOCK, EtcdEntry, clean_run, remember
+from tippingpoint.ledger import EtcdEntry, clean_run, remember
 from tippingpoint.manifest import Host, Manifest, TargetEntry, WorkerEntry, new_run_id
 from tippingpoint.plan import Fault, Plan
 from tippingpoint.results import StageKind, load_run
@@ -169,7 +170,7 @@ class Runner:
             EtcdEntry(
                 prefix=prefix,
                 first_lease_id=first_id,
-                lease_ids=count * LEASE_ID_BLOCK,
+                lease_ids=count * LEASE_IDS,
                 target=self._plan.target,
             ),
         )
@@ -181,7 +182,7 @@ class Runner:
                 rescue=self._rescue,
                 name=str(index),
                 prefix=prefix,
-                lease_ids=first_id + index * LEASE_ID_BLOCK,
+                lease_ids=first_id + index * LEASE_IDS,
                 started_wall=self._started_wall,
                 started=self._started,
             )

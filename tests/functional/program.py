@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -81,3 +82,14 @@ def leases(endpoint: str) -> list[int]:
 def no_traceback(*outputs: str) -> bool:
     """Whether none of these would frighten a user."""
     return not any("Traceback" in output or "Exception" in output for output in outputs)
+
+
+def wait_for_hold(out: Path) -> Path:
+    """The directory of the run below `out`, once its first stage is held."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        for directory in out.glob("*"):
+            if any('"hold"' in path.read_text() for path in directory.glob("worker-*.jsonl")):
+                return directory
+        time.sleep(0.05)
+    raise AssertionError("no stage was held within 30 s")

@@ -128,6 +128,11 @@ class Admin:
             kv = self._http("POST", "/v3/kv/range", {"key": _base64(key)})["kvs"][0]
             self._http("POST", "/v3/lease/revoke", {"ID": kv["lease"]})
 
+    def compact(self) -> None:
+        """Have v3 forget the past."""
+        revision = self._http("POST", "/v3/kv/range", {"key": _base64("/")})["header"]["revision"]
+        self._http("POST", "/v3/kv/compaction", {"revision": revision, "physical": True})
+
     def leases(self, scope: Scope) -> int:
         """How many v3 leases of a run exist."""
         listed = self._http("POST", "/v3/lease/leases", {}).get("leases", [])
@@ -290,6 +295,49 @@ def test_an_expiry_is_a_release(etcd: EtcdLab, api: str, scope: Scope) -> None:
             claims.watch_release(1, 1, released)
             await released.wait(within=8.0)
             await held(claims.claim(1, 1))
+
+    uvloop.run(run())
+
+
+def test_a_release_that_v3_has_compacted_away_counts_as_one(etcd_private: EtcdLab, scope: Scope) -> None:
+    admin = Admin(etcd_private.endpoints[0], "v3")
+
+    async def run() -> None:
+        async with opened(target_of(etcd_private, "v3"), scope) as claims:
+            holding = await held(claims.claim(1, 0))
+            assert await claims.claim(1, 1) is None
+            await claims.release(holding)
+            admin.put("/elsewhere", "1")
+            admin.compact()
+            released = Released()
+            claims.watch_release(1, 1, released)
+            await released.wait()
+            assert released.calls == 1
+
+    uvloop.run(run())
+
+
+def test_a_release_while_the_watched_member_was_down_is_not_missed(
+    etcd_private: EtcdLab, api: str, scope: Scope
+) -> None:
+    lab = etcd_private
+    admin = Admin(lab.endpoints[1], api)
+
+    async def run() -> None:
+        target = target_of(lab, api, endpoints=lab.endpoints[:1])
+        async with opened(target, scope) as claims:
+            await held(claims.claim(1, 0))
+            assert await claims.claim(1, 1) is None
+            released = Released()
+            claims.watch_release(1, 1, released)
+            lab.kill("m1")
+            lab.leader()
+            admin.take_away(f"{scope.prefix}1")
+            for number in range(1100):  # more than the v2 API remembers
+                admin.put("/elsewhere", str(number))
+            lab.start("m1")
+            await released.wait(within=10.0)
+            assert released.calls == 1
 
     uvloop.run(run())
 

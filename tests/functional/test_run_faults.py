@@ -21,6 +21,7 @@ from tests.functional.program import (
     only_run,
     run,
     start,
+    wait_for_hold,
     write_plan,
 )
 from tests.functional.test_runs import settings
@@ -29,17 +30,6 @@ from tippingpoint.journal import read_interval_log
 from tippingpoint.results import load_run
 
 LONG = [{"leases": 20, "over": "200ms", "hold": "60s"}]
-
-
-def wait_for_hold(out: Path) -> Path:
-    """The directory of the run below `out`, once its first stage is held."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        for directory in out.glob("*"):
-            if any('"hold"' in path.read_text() for path in directory.glob("worker-*.jsonl")):
-                return directory
-        time.sleep(0.05)
-    raise AssertionError("no stage was held within 30 s")
 
 
 def workers_of(pid: int) -> list[int]:

@@ -9,8 +9,19 @@ import pytest
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]
 from hdrh.log import HistogramLogReader  # type: ignore[import-untyped]
 
-from tests.functional.program import keys, leases, no_traceback, only_run, run, write_plan
+from tests.functional.program import (
+    etcd_call,
+    keys,
+    leases,
+    no_traceback,
+    only_run,
+    run,
+    start,
+    wait_for_hold,
+    write_plan,
+)
 from tests.lab.etcd import EtcdLab
+from tippingpoint.results import load_run
 
 
 def settings(lab: EtcdLab) -> list[str]:
@@ -108,6 +119,30 @@ def test_a_restart_storm_claims_as_many_new_leases_at_once(etcd: EtcdLab, tmp_pa
     assert (ramp.kind, storm.kind) == ("ramp", "storm")
     assert (ramp.count("claim"), storm.count("claim")) == (20, 20)
     assert leases(etcd.endpoints[0]) == []
+
+
+def test_a_lease_taken_behind_its_back_is_lost_and_claimed_again(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given a run that holds 20 leases
+    process = start(
+        "run",
+        write_plan(tmp_path, stages=[{"leases": 20, "over": 0, "hold": "4s"}]),
+        *settings(etcd),
+        "--out",
+        tmp_path / "runs",
+    )
+    directory = wait_for_hold(tmp_path / "runs")
+    # when an administrator revokes one of them
+    victim = leases(etcd.endpoints[0])[0]
+    etcd_call(etcd.endpoints[0], "/v3/lease/revoke", {"ID": str(victim)})
+    process.communicate(timeout=60)
+    # then its holder loses it, the loss is in the report, and somebody claims it
+    measured = load_run(directory)
+    (stage,) = measured.stages
+    assert stage.count("extend", "lost") == 1
+    (lost,) = [event for event in measured.events if event["event"] == "lost"]
+    assert 0 < lost["held_for"] < 30
+    assert stage.count("claim") == 21
+    assert stage.gauges["held"] == 20
 
 
 @pytest.mark.parametrize("api", ["v3", "v2"])

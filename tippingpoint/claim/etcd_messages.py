@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tippingpoint.claim.http2 import ProtocolError
+
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
 
-class WireError(ValueError):
+class WireError(ProtocolError):
     """Bytes that are no protobuf message."""
 
 

@@ -30,6 +30,7 @@ from tippingpoint.claim.etcd_access import (
 )
 from tippingpoint.claim.grpc_calls import (
     FAILED_PRECONDITION,
+    INTERNAL,
     INVALID_ARGUMENT,
     NOT_FOUND,
     PERMISSION_DENIED,
@@ -42,7 +43,7 @@ from tippingpoint.claim.grpc_calls import (
     framed,
     request_headers,
 )
-from tippingpoint.claim.http2 import Connection, told
+from tippingpoint.claim.http2 import Connection, ProtocolError, told
 from tippingpoint.claim.target import Holding, OperationFailed, TargetFacts
 from tippingpoint.errors import TargetError
 from tippingpoint.plan import ClaimWorkload, EtcdTarget
@@ -350,10 +351,16 @@ class _Claim:
         if error is not None:
             self._fail(error)
             self._target.revoke_unused(self._id)
-        elif pb.claimed(answer):
+            return
+        try:
+            claimed, revision = pb.claimed(answer), pb.revision(answer)
+        except ProtocolError as problem:
+            self._fail(RpcError(INTERNAL, f"broken answer: {problem}"))
+            raise
+        if claimed:
             self.future.set_result(Holding(self.lease, self.holder, framed(pb.lease_keep_alive(self._id))))
         else:
-            self._target.was_denied(self.lease, self.holder, pb.revision(answer))
+            self._target.was_denied(self.lease, self.holder, revision)
             self.future.set_result(None)
             self._target.revoke_unused(self._id)
 
@@ -462,7 +469,7 @@ class Cluster:
             if facts is None and link.live:
                 try:
                     facts = await self._greet(link, prefix)
-                except (TimeoutError, RpcError) as error:
+                except (TimeoutError, RpcError, ProtocolError) as error:
                     problems[link.endpoint.name] = told(error)
         if facts is None:
             raise unreachable(self.access, problems)
@@ -860,7 +867,7 @@ async def clean_v3(target: EtcdTarget, prefix: str, lease_ids: range) -> int:
                 continue
             try:
                 return await _clean(cluster, link, prefix, lease_ids)
-            except (RpcError, TimeoutError) as error:
+            except (RpcError, TimeoutError, ProtocolError) as error:
                 problems[link.endpoint.name] = told(error)
         raise unreachable(read, problems)
     finally:

@@ -64,7 +64,9 @@ class StreamError(Exception):
         super().__init__(message)
 
 
-class _ProtocolError(Exception):
+class ProtocolError(Exception):
+    """The peer sent what it must not: raised while its bytes are read, it ends the connection."""
+
     def __init__(self, message: str, code: int = PROTOCOL_ERROR) -> None:
         self.code = code
         super().__init__(message)
@@ -255,8 +257,8 @@ class Connection(asyncio.Protocol):
                 length = high << 8 | low
                 if length > MAX_FRAME:
                     if not self.ready.done() and data.startswith(b"HTTP/"):
-                        raise _ProtocolError("the server answers HTTP/1, not HTTP/2")
-                    raise _ProtocolError(f"frame of {length} bytes", FRAME_SIZE_ERROR)
+                        raise ProtocolError("the server answers HTTP/1, not HTTP/2")
+                    raise ProtocolError(f"frame of {length} bytes", FRAME_SIZE_ERROR)
                 position += 9
                 if end - position < length:
                     position -= 9
@@ -264,12 +266,12 @@ class Connection(asyncio.Protocol):
                 payload = data[position : position + length]
                 position += length
                 if self._partial is not None and kind != CONTINUATION:
-                    raise _ProtocolError("header block interrupted")
+                    raise ProtocolError("header block interrupted")
                 if kind == DATA:
                     self._data(stream_id & MAX_STREAM_ID, flags, payload)
                 else:
                     self._control(kind, flags, stream_id & MAX_STREAM_ID, payload)
-        except _ProtocolError as error:
+        except ProtocolError as error:
             self._give_up(str(error), error.code)
             return
         if position < end:
@@ -305,7 +307,7 @@ class Connection(asyncio.Protocol):
     def _control(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
         if kind == HEADERS:
             if stream_id == 0:
-                raise _ProtocolError("HEADERS without a stream")
+                raise ProtocolError("HEADERS without a stream")
             if flags & PADDED:
                 payload = _unpadded(payload)
             if flags & HAS_PRIORITY:
@@ -316,11 +318,11 @@ class Connection(asyncio.Protocol):
                 self._partial = (stream_id, flags, bytearray(payload))
         elif kind == CONTINUATION:
             if self._partial is None or self._partial[0] != stream_id:
-                raise _ProtocolError("CONTINUATION out of place")
+                raise ProtocolError("CONTINUATION out of place")
             _, first_flags, block = self._partial
             block += payload
             if len(block) > MAX_HEADER_BLOCK:
-                raise _ProtocolError("header block too large", ENHANCE_YOUR_CALM)
+                raise ProtocolError("header block too large", ENHANCE_YOUR_CALM)
             if flags & END_HEADERS:
                 self._partial = None
                 self._headers(stream_id, first_flags, bytes(block))
@@ -330,12 +332,12 @@ class Connection(asyncio.Protocol):
             self._window_update(stream_id, payload)
         elif kind == PING:
             if len(payload) != 8 or stream_id:
-                raise _ProtocolError("malformed PING", FRAME_SIZE_ERROR)
+                raise ProtocolError("malformed PING", FRAME_SIZE_ERROR)
             if not flags & ACK:
                 self._write(frame(PING, ACK, 0, payload))
         elif kind == RST_STREAM:
             if len(payload) != 4 or stream_id == 0:
-                raise _ProtocolError("malformed RST_STREAM", FRAME_SIZE_ERROR)
+                raise ProtocolError("malformed RST_STREAM", FRAME_SIZE_ERROR)
             stream = self._streams.get(stream_id)
             if stream is None:
                 self._check_known(stream_id)
@@ -344,10 +346,10 @@ class Connection(asyncio.Protocol):
                 self._end(stream, StreamError(f"stream reset by the server (HTTP/2 error {code})", code))
         elif kind == GOAWAY:
             if len(payload) < 8 or stream_id:
-                raise _ProtocolError("malformed GOAWAY", FRAME_SIZE_ERROR)
+                raise ProtocolError("malformed GOAWAY", FRAME_SIZE_ERROR)
             self._goaway(payload)
         elif kind == PUSH_PROMISE:
-            raise _ProtocolError("PUSH_PROMISE, which was refused")
+            raise ProtocolError("PUSH_PROMISE, which was refused")
         # PRIORITY and unknown types mean nothing to a client (sections 5.3.2, 5.5)
 
     def _headers(self, stream_id: int, flags: int, block: bytes) -> None:
@@ -366,7 +368,7 @@ class Connection(asyncio.Protocol):
         try:
             decoded = [(str(name), str(value)) for name, value in self._hpack.decode(block)]
         except (HPACKError, UnicodeDecodeError) as error:
-            raise _ProtocolError(f"bad header block: {error}", COMPRESSION_ERROR) from None
+            raise ProtocolError(f"bad header block: {error}", COMPRESSION_ERROR) from None
         # A block of one-byte indexed fields (RFC 7541 section 6.1) leaves the table as it is, so it keeps
         # its meaning until some other block changes the table. Servers repeat such blocks for ever.
         if block and min(block) > 0x80 and 0xFF not in block:
@@ -377,7 +379,7 @@ class Connection(asyncio.Protocol):
 
     def _settings(self, flags: int, stream_id: int, payload: bytes) -> None:
         if stream_id or len(payload) % 6 or (flags & ACK and payload):
-            raise _ProtocolError("malformed SETTINGS", FRAME_SIZE_ERROR)
+            raise ProtocolError("malformed SETTINGS", FRAME_SIZE_ERROR)
         if flags & ACK:
             return
         for name, value in _SETTING.iter_unpack(payload):
@@ -385,13 +387,13 @@ class Connection(asyncio.Protocol):
                 self._limit = value
             elif name == _INITIAL_WINDOW:
                 if value > MAX_WINDOW:
-                    raise _ProtocolError("initial window too large", FLOW_CONTROL_ERROR)
+                    raise ProtocolError("initial window too large", FLOW_CONTROL_ERROR)
                 for stream in self._streams.values():
                     stream.window += value - self._stream_window
                 self._stream_window = value
             elif name == _MAX_FRAME_SIZE:
                 if not MAX_FRAME <= value < 1 << 24:
-                    raise _ProtocolError("maximum frame size out of range")
+                    raise ProtocolError("maximum frame size out of range")
                 self._frame_limit = value
         self._write(frame(SETTINGS, ACK, 0))
         if not self.ready.done():
@@ -401,12 +403,12 @@ class Connection(asyncio.Protocol):
 
     def _window_update(self, stream_id: int, payload: bytes) -> None:
         if len(payload) != 4:
-            raise _ProtocolError("malformed WINDOW_UPDATE", FRAME_SIZE_ERROR)
+            raise ProtocolError("malformed WINDOW_UPDATE", FRAME_SIZE_ERROR)
         increment = _WORD.unpack(payload)[0] & MAX_WINDOW
         if stream_id == 0:
             self._window += increment
             if increment == 0 or self._window > MAX_WINDOW:
-                raise _ProtocolError("bad connection window", FLOW_CONTROL_ERROR)
+                raise ProtocolError("bad connection window", FLOW_CONTROL_ERROR)
         else:
             stream = self._streams.get(stream_id)
             if stream is None:
@@ -433,7 +435,7 @@ class Connection(asyncio.Protocol):
     def _check_known(self, stream_id: int) -> None:
         """A frame for a stream that has ended is late; for one never opened it is an error (section 5.1)."""
         if stream_id == 0 or stream_id % 2 == 0 or stream_id >= self._next_id:
-            raise _ProtocolError(f"frame for stream {stream_id}, which was not opened")
+            raise ProtocolError(f"frame for stream {stream_id}, which was not opened")
 
     # --- streams
 
@@ -570,7 +572,7 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(frame(GOAWAY, 0, 0, _WORD.pack(0) + _WORD.pack(code)))
             self._transport.close()
-        self._lost(f"HTTP/2 broken: {reason}", _ServerError(reason))
+        self._lost(f"broken answer: {reason}", _ServerError(reason))
 
     def _lost(self, reason: str, cause: BaseException | None) -> None:
         if self._timer is not None:
@@ -601,7 +603,7 @@ class _ServerError(ConnectionError):
 
 def _unpadded(payload: bytes) -> bytes:
     if not payload or payload[0] >= len(payload):
-        raise _ProtocolError("padding longer than its frame")
+        raise ProtocolError("padding longer than its frame")
     return payload[1 : len(payload) - payload[0]]
 
 

@@ -1,0 +1,80 @@
+"""Runs made up in memory, for tests of what is concluded from a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from tippingpoint.hdr import Histogram
+from tippingpoint.manifest import Manifest, RunStatus, TargetEntry, WorkerEntry
+from tippingpoint.plan import parse_plan
+from tippingpoint.results import Gauges, RunData, StageKind, StageResult
+
+STAGE_SECONDS = 30.0
+
+
+def made_stage(
+    number: int,
+    size: int,
+    samples: Mapping[str, Sequence[float]],
+    kind: StageKind = "ramp",
+    cpu: float = 0.2,
+) -> StageResult:
+    """A stage of 30 s, held all the while, with samples in milliseconds by tag (`claim.ok`, ...)."""
+    histograms = {
+        tag: Histogram.of(np.maximum(1, np.round(np.asarray(values) * 1000)).astype(np.int64))
+        for tag, values in samples.items()
+        if len(values)
+    }
+    begin = (number - 1) * STAGE_SECONDS
+    return StageResult(
+        number=number,
+        size=size,
+        kind=kind,
+        begin=begin,
+        hold_begin=begin,
+        end=begin + STAGE_SECONDS,
+        histograms=histograms,
+        held=histograms,
+        gauges={"held": float(size), "cpu": cpu},
+    )
+
+
+def made_run(
+    stages: Iterable[StageResult],
+    *,
+    title: str = "made",
+    plan: str | None = None,
+    events: Sequence[dict[str, Any]] = (),
+    status: RunStatus = "complete",
+    reason: str = "",
+    cut: bool = False,
+    timeline: Literal["seconds", "order"] = "seconds",
+) -> RunData:
+    """A run of these stages; `plan` is YAML."""
+    parsed = parse_plan(plan).model_dump(mode="json") if plan is not None else None
+    manifest = Manifest(
+        id=title,
+        title=title,
+        target=TargetEntry(kind="etcd", version="3.5.16"),
+        plan=parsed,
+        status=status,
+        reason=reason,
+        started=0.0,
+        timeline=timeline,
+        workers=[WorkerEntry(name="0", status="cut" if cut else "complete")],
+    )
+    none = np.zeros(0)
+    return RunData(
+        directory=Path("made"),
+        manifest=manifest,
+        stages=list(stages),
+        curves={},
+        gauges=Gauges(none, none, none, none, none, none, none),
+        bin_seconds=1.0,
+        events=list(events),
+        notes=[],
+    )

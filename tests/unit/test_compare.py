@@ -1,0 +1,211 @@
+"""Two or more runs side by side: what changed for certain, and nothing else."""
+
+from __future__ import annotations
+
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.made_runs import made_run, made_stage
+from tippingpoint.compare import Comparison, Row, compare
+from tippingpoint.errors import UserError
+from tippingpoint.hdr import Histogram
+from tippingpoint.intervals import percentile_interval
+from tippingpoint.results import RunData
+
+SIZES = (1000, 2000, 4000)
+
+
+def sampled(
+    random: np.random.Generator,
+    samples: int = 5000,
+    slower: float = 1.0,
+    failing: float = 0.01,
+    title: str = "made",
+    sizes: tuple[int, ...] = SIZES,
+) -> RunData:
+    """A run whose latencies are log-normal around 20 ms times `slower`."""
+    stages = []
+    for number, size in enumerate(sizes, start=1):
+        made = {}
+        for operation in ("claim", "extend"):
+            made[f"{operation}.ok"] = 20 * slower * np.exp(random.normal(0, 0.5, samples))
+            made[f"{operation}.error"] = [20.0 * slower] * random.binomial(samples, failing)
+        stages.append(made_stage(number, size, made))
+    return made_run(stages, title=title)
+
+
+def row(comparison: Comparison, operation: str, size: int, measure: str) -> Row:
+    (found,) = [
+        row
+        for row in comparison.rows
+        if (row.operation, row.size, row.measure, row.storm) == (operation, size, measure, False)
+    ]
+    return found
+
+
+def test_a_slower_run_is_worse_and_a_faster_one_better() -> None:
+    random = np.random.default_rng(1)
+    slower = compare([sampled(random, title="a"), sampled(random, slower=1.5, title="b")])
+    for size in SIZES:
+        for measure in ("p50", "p90", "p95", "p99"):
+            (against,) = row(slower, "extend", size, measure).against
+            assert against.judgement == "worse"
+            assert against.change == pytest.approx(1.5, rel=0.15)
+            assert against.low is not None
+            assert against.high is not None
+            assert against.low <= 1.5 <= against.high
+    assert slower.regressed
+    assert len(slower.worse) == 24
+    assert slower.better == []
+    faster = compare([sampled(random, slower=1.5), sampled(random)])
+    assert not faster.regressed
+    assert len(faster.better) == 24
+
+
+def test_runs_of_the_same_distribution_are_hardly_ever_called_different() -> None:
+    random = np.random.default_rng(2)
+    comparisons = [
+        compare([sampled(random, samples), sampled(random, samples)], tolerance=0.0)
+        for samples in (10, 200, 3000)
+        for _ in range(25)
+    ]
+    alarms = sum(bool(comparison.worse or comparison.better) for comparison in comparisons)
+    assert alarms <= 0.06 * len(comparisons), f"{alarms} of {len(comparisons)}"
+
+
+def test_the_same_run_twice_is_the_same() -> None:
+    run = sampled(np.random.default_rng(3), samples=50_000)
+    comparison = compare([run, run])
+    assert {against.judgement for row in comparison.rows for against in row.against} == {"same"}
+    assert not comparison.regressed
+
+
+def test_few_samples_are_unsure_and_never_a_regression() -> None:
+    random = np.random.default_rng(4)
+    comparison = compare([sampled(random, samples=4), sampled(random, samples=4, slower=3.0)])
+    assert {against.judgement for row in comparison.rows for against in row.against} == {"unsure"}
+    assert not comparison.regressed
+    (against,) = row(comparison, "claim", 1000, "p99").against
+    assert against.high == inf
+    assert "rest on too few samples to tell" in comparison.sentence
+
+
+def test_a_change_within_the_tolerance_is_no_regression() -> None:
+    random = np.random.default_rng(5)
+    runs = [sampled(random, samples=20_000), sampled(random, samples=20_000, slower=1.15)]
+    assert compare(runs, tolerance=0.10).regressed
+    assert not compare(runs, tolerance=0.25).regressed
+
+
+def test_more_errors_are_worse_even_when_latency_is_the_same() -> None:
+    random = np.random.default_rng(6)
+    comparison = compare([sampled(random, failing=0.001), sampled(random, failing=0.05)])
+    (against,) = row(comparison, "claim", 1000, "error_rate").against
+    assert against.judgement == "worse"
+    assert against.change == pytest.approx(0.048, abs=0.01)
+    assert comparison.worse[0].startswith(("claim error rate", "extend error rate"))
+
+
+def test_leases_lost_in_one_run_only_are_worse() -> None:
+    held = made_run([made_stage(1, 1000, {"extend.ok": [20.0] * 2000})])
+    lost = made_run([made_stage(1, 1000, {"extend.ok": [20.0] * 1900, "extend.lost": [20.0] * 100})])
+    comparison = compare([held, lost])
+    assert comparison.worse == ["extend lost rate at 1000 leases: 0 % -> 5 %"]
+
+
+def test_stages_that_only_one_run_has_are_named_and_not_compared() -> None:
+    random = np.random.default_rng(7)
+    comparison = compare([sampled(random, title="a"), sampled(random, title="b", sizes=(1000, 2000, 3000))])
+    assert {row.size for row in comparison.rows} == {1000, 2000}
+    assert comparison.not_comparable == [
+        "claim at 3000 leases: only in b",
+        "extend at 3000 leases: only in b",
+        "claim at 4000 leases: only in a",
+        "extend at 4000 leases: only in a",
+    ]
+
+
+def test_a_storm_is_compared_with_a_storm_only() -> None:
+    calm = made_stage(1, 1000, {"claim.ok": [5.0] * 1000})
+    storm = made_stage(2, 1000, {"claim.ok": [5000.0] * 1000}, kind="storm")
+    both = made_run([calm, storm], title="a")
+    comparison = compare([both, made_run([calm], title="b")])
+    assert not any(row.storm for row in comparison.rows)
+    assert comparison.not_comparable == ["claim in the storm of 1000 leases: only in a"]
+    assert {row.storm for row in compare([both, both]).rows} == {False, True}
+
+
+def test_every_run_is_held_against_the_first() -> None:
+    random = np.random.default_rng(8)
+    runs = [
+        sampled(random, title="old"),
+        sampled(random, slower=2.0, title="slow"),
+        sampled(random, slower=0.5, title="fast"),
+    ]
+    comparison = compare(runs)
+    against = row(comparison, "extend", 2000, "p50").against
+    assert [one.judgement for one in against] == ["worse", "better"]
+    assert comparison.worse[0].startswith("slow: ")
+    assert comparison.better[0].startswith("fast: ")
+
+
+def test_which_run_tipped_first_is_said() -> None:
+    def run(title: str, lost_at: int | None) -> RunData:
+        return made_run(
+            [
+                made_stage(
+                    number,
+                    size,
+                    {
+                        "extend.ok": [5.0] * 1000,
+                        "extend.lost": [5.0] * (100 if lost_at and size >= lost_at else 0),
+                    },
+                )
+                for number, size in enumerate(SIZES, start=1)
+            ],
+            title=title,
+        )
+
+    comparison = compare([run("2.5.0", 2000), run("2.5.1", None), run("2.5.2", 4000)])
+    assert comparison.tipped_first == (
+        "2.5.0 tipped first, at 2000 leases; 2.5.2 at 4000; 2.5.1 held through 4000."
+    )
+    assert compare([run("a", None), run("b", None)]).tipped_first == "No run tipped at the loads tried."
+
+
+@pytest.mark.parametrize(("runs", "tolerance"), [(1, 0.1), (0, 0.1), (2, -0.1), (2, inf)])
+def test_what_cannot_be_compared_is_refused_in_one_line(runs: int, tolerance: float) -> None:
+    made = [made_run([made_stage(1, 1000, {"claim.ok": [5.0]})]) for _ in range(runs)]
+    with pytest.raises(UserError, match="expected"):
+        compare(made, tolerance)
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 10**6),
+    samples=st.sampled_from([30, 300, 3000]),
+    percentile=st.sampled_from([50.0, 90.0]),
+)
+def test_a_percentile_lies_in_its_interval_as_often_as_the_interval_says(
+    seed: int, samples: int, percentile: float
+) -> None:
+    random = np.random.default_rng(seed)
+    truth = 20_000 * -np.log(1 - percentile / 100)
+    inside = 0
+    for _ in range(200):
+        drawn = Histogram.of(np.maximum(1, random.exponential(20_000, samples)).astype(np.int64))
+        interval = percentile_interval(drawn, percentile, 0.95)
+        inside += interval.low <= truth <= interval.high
+    assert inside >= 0.9 * 200
+
+
+def test_an_interval_has_no_bound_where_the_samples_give_none() -> None:
+    few = Histogram.of(np.arange(1, 11) * 1000)
+    assert percentile_interval(few, 99, 0.95).high == inf
+    assert percentile_interval(few, 1, 0.95).low == 0.0
+    middle = percentile_interval(few, 50, 0.95)  # the textbook's ranks for ten samples: 2 and 9
+    assert (middle.low, middle.high) == (pytest.approx(2000, rel=0.001), pytest.approx(9000, rel=0.001))

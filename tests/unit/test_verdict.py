@@ -1,0 +1,255 @@
+"""What a run amounts to, given its thresholds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.made_runs import made_run, made_stage
+from tippingpoint.plan import Threshold
+from tippingpoint.verdict import judge, stage_checks, stage_saturated
+
+SIZES = (1000, 2000, 4000)
+
+
+def plan(*thresholds: str, head: str = "stages: [{leases: 1000}, {leases: 2000}, {leases: 4000}]") -> str:
+    lines = "".join(f"  - {{{threshold}}}\n" for threshold in thresholds)
+    return f"name: made\n{head}\n" + (f"thresholds:\n{lines}" if thresholds else "")
+
+
+EXTEND_P99 = plan("operation: extend, p99: 100ms")
+
+
+def ramp(*extend_ms: float) -> list:
+    return [
+        made_stage(number, size, {"claim.ok": [5.0] * 100, "extend.ok": [ms] * 100})
+        for number, (size, ms) in enumerate(zip(SIZES, extend_ms, strict=True), start=1)
+    ]
+
+
+def test_thresholds_that_hold_everywhere_are_met() -> None:
+    verdict = judge(made_run(ramp(10, 20, 30), plan=EXTEND_P99))
+    assert (verdict.outcome, verdict.exit_code) == ("met", 0)
+    assert verdict.sentence == "Met: the threshold held through 4000 leases."
+    assert [check.met for check in verdict.checks] == [True, True, True]
+
+
+def test_a_miss_is_named_with_what_was_seen_the_limit_and_what_held() -> None:
+    verdict = judge(made_run(ramp(10, 20, 1320), plan=EXTEND_P99))
+    assert (verdict.outcome, verdict.exit_code) == ("missed", 1)
+    assert verdict.sentence == (
+        "Missed: extend p99 was 1.32 s at 4000 leases (limit 100 ms); held through 2000 leases."
+    )
+
+
+def test_an_operation_that_timed_out_does_not_make_a_percentile_look_better() -> None:
+    stage = made_stage(1, 1000, {"extend.ok": [10.0] * 95, "extend.timeout": [60_000.0] * 5})
+    (check,) = stage_checks(stage, [Threshold.model_validate({"operation": "extend", "p99": "100ms"})])
+    assert check.met is False
+    assert check.observed == pytest.approx(60e6, rel=0.001)
+
+
+@given(
+    refused=st.lists(st.floats(0.01, 5), min_size=1, max_size=200),
+    limit=st.sampled_from(["p50", "p90", "p99"]),
+)
+def test_quick_refusals_never_improve_a_percentile(refused: list[float], limit: str) -> None:
+    answered = {"extend.ok": [20.0, 50.0, 200.0] * 10}
+    threshold = [Threshold.model_validate({"operation": "extend", limit: "100ms"})]
+    (without,) = stage_checks(made_stage(1, 1000, answered), threshold)
+    (with_them,) = stage_checks(made_stage(1, 1000, {**answered, "extend.error": refused}), threshold)
+    assert without.observed is not None
+    assert with_them.observed is not None
+    assert with_them.observed >= without.observed
+
+
+def test_rates_are_shares_of_all_attempts_and_throughput_is_per_second_held() -> None:
+    stage = made_stage(
+        1,
+        1000,
+        {
+            "extend.ok": [10.0] * 90,
+            "extend.error": [10.0] * 4,
+            "extend.timeout": [1000.0] * 4,
+            "extend.lost": [10.0] * 2,
+            "claim.ok": [5.0] * 10,
+            "claim.denied": [5.0] * 90,
+        },
+    )
+    thresholds = [
+        Threshold(operation="extend", error_rate=0.05, lost_rate=0.05, throughput=4.0),
+        Threshold(operation="claim", error_rate=0.0),
+    ]
+    seen = {(c.operation, c.limit): (c.observed, c.met) for c in stage_checks(stage, thresholds)}
+    assert seen == {
+        ("extend", "error_rate"): (pytest.approx(0.08), False),
+        ("extend", "lost_rate"): (pytest.approx(0.02), True),
+        ("extend", "throughput"): (pytest.approx(3.0), False),
+        ("claim", "error_rate"): (0.0, True),
+    }
+
+
+def test_a_threshold_on_an_operation_never_measured_is_not_met() -> None:
+    stages = [made_stage(n, size, {"claim.ok": [5.0] * 10}) for n, size in enumerate(SIZES, start=1)]
+    verdict = judge(made_run(stages, plan=EXTEND_P99))
+    assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
+    assert verdict.sentence == "Withheld: extend p99 was not measured at 4000 leases."
+    assert [check.met for check in verdict.checks] == [None, None, None]
+    assert "extend p99 was never measured" in verdict.reasons
+
+
+def test_a_gap_at_a_small_load_is_mentioned_and_does_not_withhold_the_verdict() -> None:
+    stages = [made_stage(1, 1000, {"claim.ok": [5.0] * 10}), *ramp(10, 20, 30)[1:]]
+    verdict = judge(made_run(stages, plan=EXTEND_P99))
+    assert verdict.outcome == "met"
+    assert verdict.reasons == ["extend p99 was not measured at 1000 leases"]
+
+
+def test_throughput_without_a_clock_is_unknown() -> None:
+    verdict = judge(
+        made_run(ramp(10, 10, 10), plan=plan("operation: extend, throughput: 1"), timeline="order")
+    )
+    assert verdict.outcome == "withheld"
+
+
+@pytest.mark.parametrize(
+    ("samples", "cpu", "said"),
+    [
+        ({}, 0.97, "a worker used 0.97 of its core (limit 0.9)"),
+        (
+            {"generator.schedule-lag": [400.0] * 10},
+            0.2,
+            "operations were sent 400 ms late at the 99th percentile (limit 100 ms)",
+        ),
+        (
+            {"generator.loop-lag": [250.0] * 10},
+            0.2,
+            "the event loop ran 250 ms late at the 99th percentile (limit 100 ms)",
+        ),
+        ({"generator.loop-lag": [2.0] * 10}, 0.5, None),
+    ],
+)
+def test_a_generator_that_is_the_bottleneck_is_noticed(
+    samples: Mapping[str, Sequence[float]], cpu: float, said: str | None
+) -> None:
+    assert stage_saturated(made_stage(1, 1000, samples, cpu=cpu)) == said
+
+
+def test_a_miss_where_the_generator_was_the_bottleneck_is_withheld() -> None:
+    stages = ramp(10, 20, 1320)
+    stages[2].gauges["cpu"] = 0.99
+    verdict = judge(made_run(stages, plan=EXTEND_P99))
+    assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
+    assert verdict.sentence == (
+        "Withheld: extend p99 was 1.32 s at 4000 leases (limit 100 ms), but a worker used 0.99 of its core "
+        "(limit 0.9); held through 2000 leases."
+    )
+    assert verdict.reasons[0].startswith("stage 3 (4000 leases): the generator was the bottleneck")
+
+
+def test_a_miss_elsewhere_is_a_miss_although_the_generator_was_busy_later() -> None:
+    stages = ramp(10, 1320, 1320)
+    stages[2].gauges["cpu"] = 0.99
+    verdict = judge(made_run(stages, plan=EXTEND_P99))
+    assert verdict.outcome == "missed"
+    assert "at 2000 leases" in verdict.sentence
+
+
+@pytest.mark.parametrize(("observed", "outcome"), [(120.0, "withheld"), (60_000.0, "missed")])
+def test_a_late_generator_explains_only_as_much_as_it_was_late(observed: float, outcome: str) -> None:
+    stage = made_stage(
+        1, 1000, {"extend.ok": [observed] * 100, "generator.schedule-lag": [400.0] * 10}, cpu=0.5
+    )
+    assert judge(made_run([stage], plan=EXTEND_P99)).outcome == outcome
+
+
+def test_a_worker_that_was_cut_withholds_what_would_be_met() -> None:
+    cut = {"t": 65.0, "event": "worker-cut", "worker": "0"}
+    verdict = judge(made_run(ramp(10, 20, 30), plan=EXTEND_P99, events=[cut], cut=True))
+    assert verdict.outcome == "withheld"
+    assert "a worker was cut, so load is missing from 4000 leases on" in verdict.sentence
+
+
+def test_an_interrupted_run_is_not_met() -> None:
+    verdict = judge(made_run(ramp(10, 20, 30), plan=EXTEND_P99, status="interrupted", reason="Ctrl-C"))
+    assert verdict.sentence == "Withheld: the run was interrupted: Ctrl-C; held through 4000 leases."
+
+
+def test_a_failed_run_says_why() -> None:
+    verdict = judge(made_run([], plan=EXTEND_P99, status="failed", reason="127.0.0.1:2379 refused"))
+    assert (verdict.exit_code, verdict.sentence) == (3, "Failed: 127.0.0.1:2379 refused.")
+
+
+def test_a_target_that_never_did_what_it_was_asked_failed() -> None:
+    stages = [made_stage(1, 1000, {"claim.error": [1.0] * 300})]
+    verdict = judge(made_run(stages, plan=EXTEND_P99))
+    assert (verdict.exit_code, verdict.sentence) == (3, "Failed: none of 300 claims succeeded.")
+
+
+def test_without_thresholds_there_is_nothing_to_miss() -> None:
+    assert judge(made_run(ramp(10, 20, 30), plan=plan())).exit_code == 0
+    assert judge(made_run(ramp(10, 20, 30))).exit_code == 0
+
+
+def test_a_run_without_stages_is_withheld() -> None:
+    verdict = judge(made_run([], plan=EXTEND_P99, status="interrupted"))
+    assert verdict.outcome == "withheld"
+    assert [(check.stage, check.met) for check in verdict.checks] == [(None, None)]
+
+
+def test_a_storm_that_misses_does_not_take_away_what_held() -> None:
+    storm = made_stage(4, 4000, {"claim.ok": [9000.0] * 100, "extend.ok": [500.0] * 100}, kind="storm")
+    verdict = judge(made_run([*ramp(10, 20, 30), storm], plan=EXTEND_P99))
+    assert verdict.sentence == (
+        "Missed: extend p99 was 500 ms in the storm of 4000 leases (limit 100 ms); held through 4000 leases."
+    )
+
+
+FIND = plan("operation: extend, p99: 100ms", head="find: {start: 1000, limit: 8000}")
+
+
+def found(held: int | None, broken: int | None, confirmed: bool = True) -> dict[str, object]:
+    return {
+        "t": 90.0,
+        "event": "found",
+        "held": held,
+        "broken": broken,
+        "confirmed": confirmed,
+        "agreeing": 6,
+        "repeats": 6,
+    }
+
+
+def test_a_search_is_met_up_to_the_load_it_found() -> None:
+    verdict = judge(made_run(ramp(10, 20, 1320), plan=FIND, events=[found(2000, 4000)]))
+    assert (verdict.outcome, verdict.sentence) == (
+        "met",
+        "Met: the thresholds hold up to 2000 leases (confirmed by 6 of 6 repeats); "
+        "extend p99 was 1.32 s at 4000 leases (limit 100 ms).",
+    )
+
+
+@pytest.mark.parametrize(
+    ("event", "outcome"),
+    [
+        (found(4000, None), "met"),
+        (found(2000, 4000, confirmed=False), "withheld"),
+        (found(None, 4000), "missed"),
+        (None, "withheld"),
+    ],
+)
+def test_a_search_is_judged_by_its_answer(event: dict[str, object] | None, outcome: str) -> None:
+    events = [event] if event is not None else []
+    assert judge(made_run(ramp(10, 20, 1320), plan=FIND, events=events)).outcome == outcome
+
+
+def test_a_search_that_the_generator_stopped_is_withheld() -> None:
+    stages = ramp(10, 20, 1320)
+    stages[2].gauges["cpu"] = 0.99
+    verdict = judge(made_run(stages, plan=FIND, events=[found(2000, 4000)]))
+    assert verdict.outcome == "withheld"
+    assert "up to 2000 leases" in verdict.sentence
+    assert "a worker used 0.99 of its core" in verdict.sentence
