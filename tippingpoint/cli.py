@@ -7,6 +7,7 @@ import asyncio
 import json
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -126,8 +127,7 @@ def _run(options: argparse.Namespace) -> int:
     directory = uvloop.run(_run_plan(plan, options.out, console))
     run = load_run(directory)
     verdict, tipping = judge(run), find_tipping(run)
-    page = directory / "report.html"
-    written = _write(page, write_report(run, "html"))
+    page = _keep_report(run, write_report(run, "html"))
     if options.json:
         sys.stdout.write(write_report(run, "json") + "\n")
     else:
@@ -144,7 +144,9 @@ def _run(options: argparse.Namespace) -> int:
                 escape(f"{run.manifest.status}: {run.manifest.reason}"), highlight=False, soft_wrap=True
             )
         out.print(
-            f"report: {page}" if written else f"report: no room for {page}; tippingpoint report {directory}",
+            f"report: {page}"
+            if page
+            else f"report: no room for it; make one with tippingpoint report {directory}",
             highlight=False,
             markup=False,
             soft_wrap=True,
@@ -164,13 +166,16 @@ async def _run_plan(plan: Plan, out: Path, console: Console) -> Path:
         progress.close()
 
 
-def _write(path: Path, text: str) -> bool:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError:
-        path.unlink(missing_ok=True)
-        return False
-    return True
+def _keep_report(run: RunData, page: str) -> Path | None:
+    """Write the report beside the run's journals, else where there is room; None when there is none."""
+    for path in (run.directory / "report.html", Path(tempfile.gettempdir()) / f"{run.manifest.id}.html"):
+        try:
+            path.write_text(page, encoding="utf-8")
+        except OSError:
+            path.unlink(missing_ok=True)
+        else:
+            return path
+    return None
 
 
 def _report(options: argparse.Namespace) -> int:

@@ -120,7 +120,7 @@ def find_knee(stages: Iterable[StageResult], operation: str) -> Knee | NoKnee:
     confidence = float(replicates.is_knee.mean())
     if not fit.is_knee[0] or confidence < CONFIDENT:
         return _why_none(fit, confidence, loads)
-    at = float(np.exp(fit.bend[0]))
+    at = max(float(np.exp(fit.bend[0])), float(loads[0].size))
     found = np.exp(replicates.bend[replicates.is_knee])
     after = max((load for load in loads if load.size <= at), key=lambda load: load.size)
     before = min((load for load in loads if load.size > at), key=lambda load: load.size)

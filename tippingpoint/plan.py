@@ -141,7 +141,7 @@ class Find(_Part):
 
 
 class Threshold(_Part):
-    """What is good enough, for one operation, in every stage (or only in those up to `up_to` leases)."""
+    """What is good enough, for one operation, in every stage."""
 
     operation: Literal["claim", "extend"]
     p50: Seconds | None = None

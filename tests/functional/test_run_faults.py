@@ -56,7 +56,7 @@ def test_a_killed_member_costs_no_lease(etcd_private: EtcdLab, tmp_path: Path, a
     faults = [(event["do"]) for event in measured.events if event["event"] == "fault"]
     assert faults == ["kill", "start"]
     assert measured.stages[0].count("extend", "lost") == 0
-    assert measured.stages[0].count("extend") > 150
+    assert measured.stages[0].count("extend") > 100
     assert len(etcd_private.pids) == 3
     assert leases(etcd_private.endpoints[0]) == []
 
@@ -192,7 +192,7 @@ def test_a_full_disk_loses_nothing(etcd: EtcdLab, tmp_path: Path) -> None:
     plan = write_plan(tmp_path, stages=[{"leases": 20, "over": 0, "hold": "8s"}])
     rescue = tmp_path / "elsewhere"
     rescue.mkdir()
-    mount = f'mount -t tmpfs -o size=36k tippingpoint-test {disk} && exec "$@"'
+    mount = f'mount -t tmpfs -o size=28k tippingpoint-test {disk} && exec "$@"'
     user = [] if os.geteuid() == 0 else ["-U", "-r"]
     # when the run writes its journal there (in a mount namespace of its own, which ends with it)
     done = subprocess.run(
@@ -203,7 +203,7 @@ def test_a_full_disk_loses_nothing(etcd: EtcdLab, tmp_path: Path) -> None:
     # then the run goes on to its end, and the whole of it is where there is room
     assert done.returncode == 0, done.stdout + done.stderr
     assert no_traceback(done.stdout, done.stderr)
-    assert "full" in done.stderr
+    assert "disk is full" in done.stderr
     assert "no room left" in done.stdout
     measured = only_run(rescue)
     assert measured.stages[0].count("claim") == 20

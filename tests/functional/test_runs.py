@@ -75,10 +75,10 @@ def test_json_goes_to_standard_output_alone(etcd: EtcdLab, tmp_path: Path) -> No
 
 
 def test_a_missed_threshold_exits_with_1(etcd: EtcdLab, tmp_path: Path) -> None:
-    plan = write_plan(tmp_path, thresholds=[{"operation": "extend", "p50": "1us"}])
+    plan = write_plan(tmp_path, thresholds=[{"operation": "claim", "throughput": 1000}])
     done = run("run", plan, *settings(etcd), "--out", tmp_path / "runs")
     assert done.returncode == 1
-    assert "extend p50" in done.stdout
+    assert "claim throughput" in done.stdout
 
 
 def test_a_smaller_stage_releases_the_surplus(etcd: EtcdLab, tmp_path: Path) -> None:
@@ -166,6 +166,6 @@ def test_a_stalled_target_is_not_flattered(etcd_private: EtcdLab, tmp_path: Path
     response, service = stage.response("extend"), stage.service("extend")
     assert response.percentile(99) > 4_000_000
     assert response.percentile(75) > 1_000_000
-    # while a generator that waits for its answers would have seen one slow call for each of 20 leases
+    # while a generator that waits for its answers would have seen one slow call for each of 20 leases, and 7 s of quick ones
     assert service.percentile(90) < 1_000_000
-    assert sum(stage.count("extend", outcome) for outcome in ("ok", "error")) >= 20 * 4 * 11
+    assert sum(stage.count("extend", outcome) for outcome in ("ok", "error")) >= 20 * 4 * 9

@@ -92,5 +92,5 @@ def test_chunks_that_never_found_room_are_rescued(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="--out.*expected a directory that can be written"):
+    with pytest.raises(UserError, match=r"--out.*expected a directory that can be written"):
         Journal(tmp_path / "missing", "0", 0.0)

@@ -51,11 +51,12 @@ faults = st.builds(
     at=seconds,
     undo_after=st.none() | seconds,
 )
+targets = st.builds(EtcdTarget, api=st.sampled_from(["v2", "v3"]), ca=st.just(Path("/etc/ca.pem")))
 plans = st.one_of(
     st.builds(Plan, name=names, description=st.text(), workload=workloads, thresholds=st.lists(thresholds, max_size=3),
               stages=st.lists(stages, min_size=1, max_size=5), faults=st.lists(faults, max_size=2)),
     st.builds(Plan, name=names, workload=workloads, thresholds=st.lists(thresholds, min_size=1, max_size=3),
-              find=finds, target=st.builds(EtcdTarget, api=st.sampled_from(["v2", "v3"]), ca=st.just(Path("/etc/ca.pem")))),
+              find=finds, target=targets),
 )  # fmt: skip
 
 

@@ -1,1 +1,34 @@
-"""Reports: a run's document (document.py) and its views as HTML, Markdown, JSON and JUnit."""
+"""Reports: a run's document (document.py), and its views as HTML, Markdown, JSON and JUnit."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import orjson
+
+from tippingpoint.compare import Comparison
+from tippingpoint.report.comparison import build_comparison
+from tippingpoint.report.document import build_document
+from tippingpoint.report.html import render_html
+from tippingpoint.report.junit import render_junit
+from tippingpoint.report.markdown import render_comparison, render_run
+from tippingpoint.results import RunData
+from tippingpoint.tipping import find_tipping
+from tippingpoint.verdict import judge
+
+RunFormat = Literal["html", "md", "json", "junit"]
+ComparisonFormat = Literal["html", "md", "json"]
+
+
+def write_report(run: RunData, format: RunFormat) -> str:
+    """The report of a run: a whole HTML page, Markdown, the document itself as JSON, or JUnit XML."""
+    document = build_document(run, judge(run), find_tipping(run))
+    match format:
+        case "html":
+            return render_html(document)
+        case "md":
+            return render_run(document)
+        case "json":
+            return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
+        case "junit":
+            return render_junit(document)

@@ -30,7 +30,7 @@ from tippingpoint.verdict import Check, Verdict
 
 FORMAT = 1
 _CURVE_POINTS = 80
-_SINGLE_EVENTS = 20
+_SINGLE_EVENTS = 10
 _ON_CHARTS = ("fault", "fault-failed", "worker-cut", "interrupted")
 _NOTES = ("note", "left-behind", "left-to-expire", "journal-lost", "fault-failed")
 _TOLD_ELSEWHERE = ("lost", "error", "timeout", "probe", "found", *_NOTES)

@@ -38,11 +38,18 @@ def share(value: float | None) -> str:
     if value is None:
         return "–"
     percent = value * 100
+    if percent in (0.0, 100.0):
+        return f"{percent:.0f} %"
     for digits in range(1, 6):
         text = f"{percent:.{digits}f}"
-        if float(text) not in (0.0, 100.0) or percent in (0.0, 100.0):
+        if float(text) not in (0.0, 100.0):
             return f"{text} %"
     return "< 0.00001 %" if percent < 50 else "> 99.99999 %"
+
+
+def confidence(value: float) -> str:
+    """A confidence in 0..1; beyond 99.9 % the digits say nothing any more."""
+    return "> 99.9 %" if value > 0.999 else f"{value * 100:.3g} %"
 
 
 def rate(value: float | None) -> str:
@@ -92,3 +99,10 @@ def listed(values: Iterable[str]) -> str:
     """Several words as one list: a, b and c."""
     words = list(values)
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
+
+
+def times(ratio: float | None) -> str:
+    """A ratio with two decimals where it is near 1: 1.25x, 12x."""
+    if ratio is None:
+        return "–"
+    return f"{ratio:.2f}x" if ratio < 9.995 else f"{ratio:,.0f}x"

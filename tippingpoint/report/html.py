@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -20,13 +21,18 @@ _MOST_SIZES = 12
 
 def render_html(document: dict[str, Any]) -> str:
     """The page of a run's or a comparison's document."""
-    template = "comparison.html.j2" if document["kind"] == "comparison" else "run.html.j2"
+    comparison = document["kind"] == "comparison"
     style = _asset("uPlot.min.css") + _asset("report.css")
     script = _asset("uPlot.iife.min.js") + _asset("charts.js")
     operations: list[str] = document["operations"]
+    sizes: list[int] = [] if comparison else document["run"]["sizes"]
+
+    def op_class(name: str) -> str:
+        return _operation_class(name, operations)
+
     return (
         _environment()
-        .get_template(template)
+        .get_template("comparison.html.j2" if comparison else "run.html.j2")
         .render(
             doc=document,
             data=_embedded(document),
@@ -35,8 +41,9 @@ def render_html(document: dict[str, Any]) -> str:
             # Only these very texts may run or style: markup that slipped into the page could do nothing.
             style_hash=_hash(style),
             script_hash=_hash(script),
-            op_class=lambda name: _operation_class(name, operations),  # pyright: ignore[reportUnknownLambdaType]
-            sizes_text=_sizes(document["run"]["sizes"]) if document["kind"] == "run" else "",
+            op_class=op_class,
+            sizes_text=_sizes(sizes),
+            log_load=bool(sizes) and max(sizes) > 10 * min(sizes),
         )
     )
 
@@ -50,19 +57,20 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(
-        number=figures.number,
-        two_digits=figures.two_digits,
-        latency=figures.latency,
-        milliseconds=figures.milliseconds,
-        share=figures.share,
-        rate=figures.rate,
-        seconds=figures.seconds,
-        clock=figures.clock,
-        measured=figures.measured,
-        limit_name=figures.limit_name,
-    )
+    for name in (
+        "number two_digits latency milliseconds share confidence rate seconds clock measured limit_name times"
+    ).split():
+        environment.filters[name] = _unbroken(getattr(figures, name))
     return environment
+
+
+def _unbroken(shown: Callable[..., str]) -> Callable[..., str]:
+    """A figure and its unit stay on one line."""
+
+    def filtered(*values: Any) -> str:
+        return shown(*values).replace(" ", "\u00a0")
+
+    return filtered
 
 
 @cache
@@ -76,7 +84,7 @@ def _hash(text: str) -> str:
 
 def _embedded(document: dict[str, Any]) -> Markup:
     """JSON that cannot end the script element it stands in, whatever its strings hold."""
-    text = orjson.dumps(document, option=orjson.OPT_NON_STR_KEYS).decode()
+    text = orjson.dumps(document).decode()
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)

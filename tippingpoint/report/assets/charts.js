@@ -43,14 +43,15 @@
       }
     return ticks;
   }
-  function logRange(min, max) {
+  function logRange(min, max, least = 1) {
     if (min == null || !(max > 0)) return [1000, 100000];
-    const low = Math.max(min, 1), top = Math.max(max, low) * 1.15, bottom = low / 1.15;
+    const low = Math.max(min, least), top = Math.max(max, low) * 1.15, bottom = low / 1.15;
     const down = 10 ** Math.floor(Math.log10(bottom)), up = 10 ** Math.floor(Math.log10(top));
     return [[5, 2, 1].map(n => n * down).find(n => n <= bottom),
             [1, 2, 5, 10].map(n => n * up).find(n => n >= top)];
   }
   const latencyScale = { distr: 3, log: 10, range: (u, min, max) => logRange(min, max) };
+  const rateScale = { distr: 3, log: 10, range: (u, min, max) => max > 0 ? logRange(min, max, 0.001) : [1, 10] };
   const fromZero = { range: (u, min, max) => [0, max > 0 ? max * 1.12 : 1] };
 
   function axis(options) {
@@ -61,8 +62,12 @@
   }
   const narrow = box => box.clientWidth < 520;
   const latencyAxis = () => axis({
-    size: 56, splits: (u, i, min, max) => logTicks(min, max), filter: (u, ticks) => ticks,
+    size: 56, label: "response time", splits: (u, i, min, max) => logTicks(min, max), filter: (u, ticks) => ticks,
     values: (u, ticks) => ticks.map(latency),
+  });
+  const rateAxis = () => axis({
+    size: 56, label: "per second", splits: (u, i, min, max) => logTicks(min, max), filter: (u, ticks) => ticks,
+    values: (u, ticks) => ticks.map(count),
   });
   const plainAxis = (label, format) => axis({ size: 56, label, values: (u, ticks) => ticks.map(format) });
   const timeAxis = () => axis({
@@ -93,7 +98,7 @@
   }
 
   // ---- what stands behind and on top of the lines ---------------------------------------------
-  // bands: {from, to, fill, label}; lines: {x, label, stroke, dash, upright}
+  // bands: {from, to, fill or hatch, label}; lines: {x, label, stroke, dash, upright}
   function marks(bands, lines) {
     const shade = u => {
       const { left, top, width, height } = u.bbox, ctx = u.ctx;
@@ -101,7 +106,9 @@
       for (const band of bands) {
         const from = Math.max(left, u.valToPos(band.from, "x", true));
         const to = Math.min(left + width, u.valToPos(band.to, "x", true));
-        if (to > from) { ctx.fillStyle = band.fill; ctx.fillRect(from, top, to - from, height); }
+        if (to <= from) continue;
+        ctx.fillStyle = band.hatch ? hatch(ctx, band.hatch) : band.fill;
+        ctx.fillRect(from, top, to - from, height);
       }
       ctx.restore();
     };
@@ -146,6 +153,16 @@
     return { hooks: { drawClear: [shade], draw: [label] } };
   }
 
+  function hatch(ctx, colour) {
+    const side = 8 * uPlot.pxRatio, tile = document.createElement("canvas");
+    tile.width = tile.height = side;
+    const pen = tile.getContext("2d");
+    pen.strokeStyle = alpha(colour, 0.35); pen.lineWidth = uPlot.pxRatio;
+    pen.beginPath();
+    for (const shift of [-side, 0, side]) { pen.moveTo(shift, side); pen.lineTo(shift + side, 0); }
+    pen.stroke();
+    return ctx.createPattern(tile, "repeat");
+  }
   function alpha(colour, share) {
     const n = parseInt(colour.slice(1), 16);
     return `rgba(${n >> 16}, ${(n >> 8) & 255}, ${n & 255}, ${share})`;
@@ -169,7 +186,8 @@
     plan.series[0].value = (u, v) => plan.xFormat(v);
     const plot = new uPlot({
       width: Math.max(240, width()), height, series: plan.series, axes: plan.axes, scales: plan.scales,
-      plugins: [marks(plan.bands || [], plan.lines || [])], padding: [8, 8, 0, 0],
+      plugins: [marks(plan.bands || [], plan.lines || [])], padding: [8, 20, 0, 0],
+      legend: { markers: { dash: (u, i) => ({ 2: "dashed", 1: "dotted" })[plan.series[i].dash?.length && (plan.series[i].dash[0] > 1 ? 2 : 1)] ?? "solid" } },
       cursor: { sync: plan.sync ? { key: plan.sync } : undefined, y: false, points: { size: 8 },
         drag: { x: Boolean(plan.sync), y: false } },
     }, plan.data, box);
@@ -186,12 +204,12 @@
     const bands = [], lines = [], tipping = doc.tipping;
     for (const knee of Object.values(tipping.knees)) {
       const colour = operationColour(knee.operation);
-      bands.push({ from: knee.low, to: knee.high, fill: alpha(colour, 0.12) });
+      bands.push({ from: knee.low, to: knee.high, fill: alpha(colour, 0.1) });
       lines.push({ x: knee.at, stroke: colour, dash: [3, 3], label: `knee of ${knee.operation} ≈ ${count(Number(knee.at.toPrecision(2)))}` });
     }
     if (tipping.cliff) {
       const cliff = tipping.cliff, colour = css("--cliff");
-      if (cliff.last_held != null) bands.push({ from: cliff.last_held, to: cliff.first_broken, fill: alpha(colour, 0.1) });
+      if (cliff.last_held != null) bands.push({ from: cliff.last_held, to: cliff.first_broken, hatch: colour });
       lines.push({ x: cliff.first_broken, stroke: colour, label: `cliff at ${count(cliff.first_broken)}` });
     }
     return { bands, lines };
@@ -261,7 +279,7 @@
   }
   // A value without neighbours is no line: it gets a dot.
   const alone = (u, i) => u.data[i].map((v, n, all) => v != null && all[n - 1] == null && all[n + 1] == null ? n : -1).filter(n => n >= 0);
-  const dotsIfAlone = { points: { show: true, size: 4, filter: alone } };
+  const dotsIfAlone = { points: { show: true, size: 5, filter: alone } };
 
   function drawRun() {
     draw("chart-load", 380, latencyAgainstLoad);
@@ -285,12 +303,11 @@
       draw("chart-lag", 190, () => overTime([gauge("loop_lag", "event-loop lag, longest", css("--health"), P50, v => v == null ? "–" : digits(v, 3) + " ms")],
         plainAxis("milliseconds", v => count(v) + " ms"), fromZero));
     }
-    draw("chart-ok", 210, () => overTime(Object.entries(timeline.ok).map(([operation, values]) => ({ values,
-      series: line(`${operation}s that succeeded`, operationColour(operation), P50, perSecond) })), plainAxis("per second", count), fromZero));
-    const stepped = uPlot.paths.stepped({ align: 1 });
-    draw("chart-outcomes", 210, () => overTime(Object.entries(timeline.per_second).map(([outcome, values]) => ({ values,
-      series: line(outcome, css("--" + outcome), outcome === "denied" ? MAX : P50, perSecond, { paths: stepped }) })),
-      plainAxis("per second", count), fromZero));
+    const some = values => values.map(value => value > 0 ? value : null);  // a logarithm has no zero
+    draw("chart-ok", 210, () => overTime(Object.entries(timeline.ok).map(([operation, values]) => ({ values: some(values),
+      series: line(`${operation}s that succeeded`, operationColour(operation), P50, perSecond, dotsIfAlone) })), rateAxis(), rateScale));
+    draw("chart-outcomes", 210, () => overTime(Object.entries(timeline.per_second).map(([outcome, values]) => ({ values: some(values),
+      series: line(outcome, css("--" + outcome), outcome === "denied" ? P99 : P50, perSecond, dotsIfAlone) })), rateAxis(), rateScale));
   }
 
   // ---- the charts of a comparison --------------------------------------------------------------
