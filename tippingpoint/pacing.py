@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 
 _CLOCK_MONOTONIC = 1
 _TFD_NONBLOCK_CLOEXEC = os.O_NONBLOCK | os.O_CLOEXEC
-_TFD_TIMER_ABSTIME = 1
 _ITIMERSPEC = struct.Struct("qqqq")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -34,9 +33,9 @@ class Timer:
 
     def set(self, when: float) -> None:
         """Wake at a moment on the monotonic clock, in seconds; at once when it has passed."""
-        nanoseconds = max(1, round(when * 1e9))
+        nanoseconds = max(1, round((when - time.monotonic()) * 1e9))
         value = _ITIMERSPEC.pack(0, 0, nanoseconds // 1_000_000_000, nanoseconds % 1_000_000_000)
-        if _libc.timerfd_settime(self._fd, _TFD_TIMER_ABSTIME, value, None) < 0:
+        if _libc.timerfd_settime(self._fd, 0, value, None) < 0:
             raise OSError(ctypes.get_errno(), "timerfd_settime")
 
     def _expired(self) -> None:

@@ -220,6 +220,12 @@ class Plan(_Part):
             raise ValueError(f"stages: {len(self.stages)} listed: expected 1 to {MAX_STAGES} stages, or find")
         if self.find is not None and not self.thresholds:
             raise ValueError("thresholds: none: expected at least one, or find has nothing to look for")
+        renews = any(threshold.operation == "extend" for threshold in self.thresholds)
+        if self.find is not None and renews and self.find.hold < self.workload.renew_time:
+            raise ValueError(
+                f"find.hold: {format_duration(self.find.hold)}: expected at least workload.renew_time "
+                f"({format_duration(self.workload.renew_time)}), or no extension is measured"
+            )
         for number, fault in enumerate(self.faults):
             if fault.stage is not None and (self.find is not None or fault.stage > len(self.stages)):
                 raise ValueError(

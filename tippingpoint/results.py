@@ -167,8 +167,7 @@ def load_run(directory: Path) -> RunData:
         f"worker {w.name} was cut: its journal ends early" for w in manifest.workers if w.status == "cut"
     ]
     gauges = _gauges(workers, bin_seconds)
-    for stage in stages:
-        _stage_gauges(stage, gauges)
+    _set_stage_gauges(stages, workers)
     return RunData(
         directory, manifest, stages, _curves(workers, bin_seconds), gauges, bin_seconds, events, notes
     )
@@ -202,7 +201,11 @@ def _read_worker(directory: Path, name: str, bin_seconds: float) -> _WorkerData:
         (stages if kind == "stage" else ticks if kind == "tick" else events).append(event)
     for event in events:
         event.setdefault("worker", name)
-    notes = [f"worker {name}: {log.damaged} damaged lines left out"] if log.damaged else []
+    notes = (
+        [f"worker {name}: {log.damaged} damaged line{'s' * (log.damaged != 1)} left out"]
+        if log.damaged
+        else []
+    )
     batch = decode_batch(log.encoded)
     begins = np.asarray(log.begins, dtype=np.float64)
     marks = np.asarray([event["t"] for event in stages], dtype=np.float64)
@@ -299,33 +302,51 @@ def _curve(parts: list[tuple[IntArray, IntArray]], bin_seconds: float) -> Curve:
     return Curve(bins[first].astype(np.float64) * bin_seconds, totals, at(0.5), at(0.99), values[last])
 
 
+_SUMMED = ("held", "waiting", "in_flight", "rss")
+_WORST = ("cpu", "loop_lag")
+
+
 def _gauges(workers: Iterable[_WorkerData], bin_seconds: float) -> Gauges:
-    """Per worker the last tick of a bin counts; bins a worker has no tick in contribute nothing."""
+    """Per worker the last tick of a bin counts, and stands for bins without one until its next; none after its last."""
     sums: dict[int, dict[str, float]] = {}
     for worker in workers:
         latest: dict[int, dict[str, Any]] = {}
-        worst: dict[int, float] = {}
+        lag: dict[int, float] = {}
         for tick in worker.ticks:
             number = int(tick["t"] / bin_seconds)
             latest[number] = tick
-            worst[number] = max(worst.get(number, 0.0), float(tick["loop_lag"]))
-        for number, tick in latest.items():
-            into = sums.setdefault(number, dict.fromkeys(_GAUGE_NAMES, 0.0))
-            for name in ("held", "waiting", "in_flight", "rss"):
+            lag[number] = max(lag.get(number, 0.0), float(tick["loop_lag"]))
+        tick = {}
+        for number in range(min(latest, default=0), max(latest, default=-1) + 1):
+            tick = latest.get(number, tick)
+            into = sums.setdefault(number, dict.fromkeys((*_SUMMED, *_WORST), 0.0))
+            for name in _SUMMED:
                 into[name] += float(tick[name])
             into["cpu"] = max(into["cpu"], float(tick["cpu"]))
-            into["loop_lag"] = max(into["loop_lag"], worst[number])
+            into["loop_lag"] = max(into["loop_lag"], lag.get(number, 0.0))
     bins = sorted(sums)
-    columns = {name: np.asarray([sums[b][name] for b in bins], dtype=np.float64) for name in _GAUGE_NAMES}
+    columns = {
+        name: np.asarray([sums[b][name] for b in bins], dtype=np.float64) for name in (*_SUMMED, *_WORST)
+    }
     return Gauges(t=np.asarray([b * bin_seconds for b in bins], dtype=np.float64), **columns)
 
 
-_GAUGE_NAMES = ("held", "waiting", "in_flight", "cpu", "loop_lag", "rss")
-
-
-def _stage_gauges(stage: StageResult, gauges: Gauges) -> None:
-    begin = stage.hold_begin if stage.hold_begin is not None else stage.begin
-    inside = (gauges.t >= begin) & (gauges.t < (stage.end if stage.end is not None else np.inf))
-    if inside.any():
-        for name in _GAUGE_NAMES:
-            stage.gauges[name] = float(np.median(getattr(gauges, name)[inside]))
+def _set_stage_gauges(stages: Iterable[StageResult], workers: Iterable[_WorkerData]) -> None:
+    """Per worker the median of its ticks while it held the stage (or brought it up, when it never held it)."""
+    by_number = {stage.number: stage for stage in stages}
+    for worker in workers:
+        times = np.asarray([tick["t"] for tick in worker.ticks], dtype=np.float64)
+        marks = [*worker.stages, {"t": np.inf}]
+        held = {int(mark["stage"]) for mark in worker.stages if mark["phase"] == "hold"}
+        for mark, following in zip(marks, marks[1:], strict=False):
+            if mark["phase"] == "end" or (mark["phase"] == "begin" and int(mark["stage"]) in held):
+                continue
+            # A tick tells of the interval that it closes: the one at the mark itself belongs to the phase before.
+            inside = np.flatnonzero((times > mark["t"]) & (times <= following["t"]))
+            if not inside.size:
+                continue
+            gauges = by_number[int(mark["stage"])].gauges
+            for name in (*_SUMMED, *_WORST):
+                median = float(np.median([float(worker.ticks[index][name]) for index in inside]))
+                before = gauges.get(name, 0.0)
+                gauges[name] = before + median if name in _SUMMED else max(before, median)

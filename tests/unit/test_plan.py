@@ -36,7 +36,9 @@ thresholds = st.builds(
     throughput=st.none() | st.floats(0.001, 1e6),
 )
 finds = st.integers(1, 1000).flatmap(
-    lambda start: st.builds(Find, start=st.just(start), limit=st.integers(start, 10**7), hold=seconds)
+    lambda start: st.builds(
+        Find, start=st.just(start), limit=st.integers(start, 10**7), hold=st.integers(2, 600).map(float)
+    )
 )
 workloads = st.floats(1.5, 600).flatmap(
     lambda claim: st.builds(
@@ -103,6 +105,7 @@ OK = "name: x\nstages: [{leases: 10}]"
         (f"name: x\nstages: [{', '.join(['{leases: 1}'] * 1001)}]", [], r"stages: .*1000"),
         ("name: x\nstages: [{leases: 100000000}]", [], r"stages\.0\.leases: 100000000: .*10000000"),
         ("name: x\nfind: {}", [], r"thresholds: none: expected at least one"),
+        ("name: x\nfind: {hold: 5s}\nthresholds: [{operation: extend, p99: 1s}]", [], r"find\.hold: 5s: expected at least workload\.renew_time \(30s\)"),
         (OK, ["find={}"], r"stages: 1 listed: expected"),
         ("stages: [{leases: 10}]", [], "name: missing"),
         ("- 1", [], "plan: list: expected a mapping"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import orjson
 
+from tippingpoint.baselines import Baseline
 from tippingpoint.compare import Comparison
 from tippingpoint.report.comparison import build_comparison
 from tippingpoint.report.document import build_document
@@ -32,3 +34,23 @@ def write_report(run: RunData, format: RunFormat) -> str:
             return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
         case "junit":
             return render_junit(document)
+
+
+def write_comparison(
+    comparison: Comparison,
+    format: ComparisonFormat,
+    beside: Sequence[Baseline] = (),
+    runs: Sequence[RunData] = (),
+) -> str:
+    """The comparison as a whole HTML page, Markdown or JSON, with the figures of published baselines `beside` it.
+
+    With the compared `runs`, in the same order, the charts show every load of each; without, only those they share.
+    """
+    document = build_comparison(comparison, beside, runs)
+    match format:
+        case "html":
+            return render_html(document)
+        case "md":
+            return render_comparison(document)
+        case "json":
+            return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"

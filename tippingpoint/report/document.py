@@ -52,7 +52,7 @@ def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str
             "checks": [asdict(check) for check in verdict.checks],
         },
         "thresholds": _thresholds(_binding(run, verdict.checks), run.manifest.load_unit),
-        "tipping": _tipping(tipping),
+        "tipping": tipping_entry(tipping),
         "operations": operations,
         "stages": [_stage(stage, operations) for stage in run.stages],
         "by_load": _by_load(run.stages, operations),
@@ -166,7 +166,7 @@ def _threshold_sentence(worst: Check, missed: int, stages: int, load_unit: str) 
     return f"{sentence}; missed in {missed} of {stages} stages" if missed else sentence
 
 
-def _tipping(tipping: Tipping) -> dict[str, Any]:
+def tipping_entry(tipping: Tipping) -> dict[str, Any]:
     """What find_tipping found; `forecast.curve` is the fitted law as [load, per second], past what was measured."""
     found = asdict(tipping)
     if tipping.forecast is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 LIMIT_NAMES = {"p999": "p99.9", "error_rate": "error rate", "lost_rate": "lost rate"}
 RATES = ("error_rate", "lost_rate")
@@ -106,3 +107,29 @@ def times(ratio: float | None) -> str:
     if ratio is None:
         return "–"
     return f"{ratio:.2f}x" if ratio < 9.995 else f"{ratio:,.0f}x"
+
+
+def change(value: float | None, measure: str) -> str:
+    """A comparison's change: a ratio for percentiles, a difference in percentage points for rates."""
+    if value is None:
+        return "–"
+    return f"{value * 100:+.3g} points" if measure in RATES else times(value)
+
+
+def interval(low: float | None, high: float | None, measure: str) -> str:
+    """The interval of a change; an open end where a sample is too small for a bound."""
+    if low is None and high is None:
+        return "–"
+    ends = (change(bound, measure) if bound is not None else "no bound" for bound in (low, high))
+    return " to ".join(ends)
+
+
+def published(figure: dict[str, Any]) -> str:
+    """A published number as its source has it: about 30 to 40 ms."""
+    value = f"{figure['value']:,.6g}" + (f" to {figure['to']:,.6g}" if figure["to"] is not None else "")
+    return " ".join(word for word in (figure["qualifier"], value, figure["unit"]) if word)
+
+
+def load(at: dict[str, int]) -> str:
+    """The load something was seen under: 50 members, 5,000 containers."""
+    return ", ".join(f"{value:,} {what.replace('_', ' ')}" for what, value in at.items()) or "–"

@@ -17,6 +17,10 @@ from tippingpoint.report import figures
 
 _KNOWN_OPERATIONS = {"claim": 1, "extend": 2}
 _MOST_SIZES = 12
+_FILTERS = (
+    *("number", "two_digits", "latency", "milliseconds", "share", "confidence", "rate", "seconds", "clock"),
+    *("measured", "limit_name", "change", "interval", "published", "load"),
+)
 
 
 def render_html(document: dict[str, Any]) -> str:
@@ -57,9 +61,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in (
-        "number two_digits latency milliseconds share confidence rate seconds clock measured limit_name times"
-    ).split():
+    for name in _FILTERS:
         environment.filters[name] = _unbroken(getattr(figures, name))
     return environment
 

@@ -1,0 +1,131 @@
+"""Results: what several workers journalled, joined stage by stage and second by second."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tippingpoint.errors import UserError
+from tippingpoint.hdr import Histogram
+from tippingpoint.journal import Events, Journal
+from tippingpoint.manifest import Manifest, TargetEntry, WorkerEntry
+from tippingpoint.results import load_run
+
+
+def begin_run(directory: Path, *workers: str) -> None:
+    Manifest(
+        id="r", title="r", target=TargetEntry(kind="etcd"), started=1.7e9, status="complete",
+        workers=[WorkerEntry(name=name, status="complete") for name in workers],
+    ).save(directory)  # fmt: skip
+
+
+def mark(journal: Journal, t: float, stage: int, phase: str, size: int = 100) -> None:
+    journal.events.write(t, "stage", stage=stage, size=size, kind="ramp", phase=phase)
+
+
+def tick(journal: Journal, t: float, held: int, cpu: float = 0.1) -> None:
+    journal.events.write(t, "tick", held=held, waiting=0, in_flight=0, cpu=cpu, loop_lag=1.0, rss=50.0)
+
+
+def one_worker(directory: Path, name: str, latency_us: int, shift: float = 0.0) -> None:
+    """Two stages of three and two seconds: ten claims while the first is brought up, ten extensions a second held."""
+    journal = Journal(directory, name, 1.7e9)
+    mark(journal, 1.0 + shift, 1, "begin")
+    journal.interval(1.0 + shift, 2.0 + shift, {"claim.ok": Histogram.of([latency_us * 10] * 10)})
+    tick(journal, 2.0 + shift, 10)
+    mark(journal, 2.0 + shift, 1, "hold")
+    for second in (2.0, 3.0):
+        journal.interval(second + shift, second + 1 + shift, {"extend.ok": Histogram.of([latency_us] * 10)})
+        tick(journal, second + 1 + shift, 50, cpu=0.2)
+    mark(journal, 4.0 + shift, 2, "begin", size=200)
+    mark(journal, 4.5 + shift, 2, "hold", size=200)
+    journal.interval(4.5 + shift, 5.5 + shift, {"extend.ok": Histogram.of([latency_us * 2] * 20)})
+    tick(journal, 5.5 + shift, 100)
+    mark(journal, 5.5 + shift, 2, "end", size=200)
+    journal.interval(5.5 + shift, 6.0 + shift, {"extend.ok": Histogram.of([1] * 7)})
+    journal.close(directory)
+
+
+def test_workers_add_up_stage_by_stage(tmp_path: Path) -> None:
+    # given two workers, the second a fifth of a second behind
+    begin_run(tmp_path, "0", "1")
+    one_worker(tmp_path, "0", 100)
+    one_worker(tmp_path, "1", 200, shift=0.2)
+    # when the run is read
+    run = load_run(tmp_path)
+    # then stages join, and what came after the end of the last belongs to none
+    assert [(stage.number, stage.size) for stage in run.stages] == [(1, 100), (2, 200)]
+    first, second = run.stages
+    assert (first.begin, first.hold_begin) == (1.0, 2.2)
+    assert second.end == pytest.approx(5.7)
+    assert first.count("claim") == 20
+    assert first.count("extend") == 40
+    assert second.count("extend") == 40
+    assert first.response("extend").percentiles([50, 100]) == [100, 200]
+    assert first.held.keys() == {"extend.ok"}
+    # and gauges of the hold add up over workers, health being the worst of them
+    assert first.gauges["held"] == 100
+    assert first.gauges["cpu"] == 0.2
+    assert second.gauges["held"] == 200
+    # and rates count what was held
+    assert second.throughput("extend") == pytest.approx(40 / (5.7 - 4.7))
+
+
+def test_curves_and_gauges_over_time_keep_every_sample(tmp_path: Path) -> None:
+    begin_run(tmp_path, "0", "1")
+    one_worker(tmp_path, "0", 100)
+    one_worker(tmp_path, "1", 200, shift=0.2)
+    run = load_run(tmp_path)
+    extend = run.curves["extend.ok"]
+    assert extend.t.tolist() == [2.0, 3.0, 4.0, 5.0]
+    assert extend.count.sum() == 80 + 14
+    assert extend.max[0] == pytest.approx(200, rel=0.02)
+    assert run.gauges.held.tolist()[2:4] == [60, 100]
+
+
+def test_a_cut_worker_leaves_its_stage_open_and_a_note(tmp_path: Path) -> None:
+    # given a worker whose journal ends in mid-stage, and in mid-line
+    begin_run(tmp_path, "0")
+    manifest = Manifest.load(tmp_path)
+    manifest.workers[0].status = "cut"
+    manifest.save(tmp_path)
+    journal = Journal(tmp_path, "0", 1.7e9)
+    mark(journal, 1.0, 1, "begin")
+    mark(journal, 2.0, 1, "hold")
+    journal.interval(2.0, 3.0, {"extend.ok": Histogram.of([5] * 3)})
+    journal.close(tmp_path)
+    with open(tmp_path / "worker-0.hlog", "a") as log:
+        log.write("Tag=extend.ok,3.000,1.0")
+    # when the run is read
+    run = load_run(tmp_path)
+    # then what was written counts, and the reader is told
+    assert run.stages[0].count("extend") == 3
+    assert run.stages[0].end is None
+    assert run.stages[0].throughput("extend") is None
+    assert any("1 damaged line" in note for note in run.notes)
+    assert any("worker 0 was cut" in note for note in run.notes)
+
+
+def test_a_run_that_measured_nothing_is_empty(tmp_path: Path) -> None:
+    begin_run(tmp_path)
+    Events(tmp_path / "events.jsonl").close(tmp_path)
+    run = load_run(tmp_path)
+    assert (run.stages, run.curves, run.events) == ([], {}, [])
+
+
+@pytest.mark.parametrize("content", [None, "", "{", '{"format": 9}'])
+def test_what_is_no_run_is_refused_in_one_line(tmp_path: Path, content: str | None) -> None:
+    if content is not None:
+        (tmp_path / "manifest.json").write_text(content)
+    with pytest.raises(UserError, match="run: ") as refused:
+        load_run(tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_run_whose_process_is_gone_was_cut(tmp_path: Path) -> None:
+    begin_run(tmp_path, "0")
+    manifest = Manifest.load(tmp_path)
+    manifest.status, manifest.pid = "running", 2**22 + 1  # beyond the largest pid there can be
+    manifest.save(tmp_path)
+    assert load_run(tmp_path).manifest.status == "cut"
