@@ -80,7 +80,7 @@ def test_curves_and_gauges_over_time_keep_every_sample(tmp_path: Path) -> None:
     extend = run.curves["extend.ok"]
     assert extend.t.tolist() == [2.0, 3.0, 4.0, 5.0]
     assert extend.count.sum() == 80 + 14
-    assert extend.max[0] == pytest.approx(200, rel=0.02)
+    assert extend.max[0] == pytest.approx(200, abs=16)
     assert run.gauges.held.tolist()[2:4] == [60, 100]
 
 
