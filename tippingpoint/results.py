@@ -1,4 +1,4 @@
-"""What a run measured, read back from its journals: per stage exact histograms, over time curves to 1.6 % (16 us below 1 ms)."""
+"""What a run measured, read back from its journals: stages exactly, curves over time to 1.6 % (16 us below 1 ms)."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_curves_and_gauges_over_time_keep_every_sample(tmp_path: Path) -> None:
     assert extend.t.tolist() == [2.0, 3.0, 4.0, 5.0]
     assert extend.count.sum() == 80 + 14
     assert extend.max[0] == pytest.approx(200, abs=16)
-    assert run.gauges.held.tolist()[2:4] == [60, 100]
+    assert run.gauges.held.tolist() == [20, 100, 100, 200]
 
 
 def test_a_cut_worker_leaves_its_stage_open_and_a_note(tmp_path: Path) -> None:

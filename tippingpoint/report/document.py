@@ -39,6 +39,7 @@ _TOLD_ELSEWHERE = ("lost", "error", "timeout", "probe", "found", *_NOTES)
 def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str, Any]:
     """Everything a report says of a run. `verdict` and `tipping` are this run's."""
     operations = _operations(run)
+    stages = [_stage(stage, operations) for stage in run.stages]
     return {
         "format": FORMAT,
         "kind": "run",
@@ -54,7 +55,8 @@ def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str
         "thresholds": _thresholds(_binding(run, verdict.checks), run.manifest.load_unit),
         "tipping": tipping_entry(tipping),
         "operations": operations,
-        "stages": [_stage(stage, operations) for stage in run.stages],
+        "stages": stages,
+        "has_service_times": any(o["service"] for stage in stages for o in stage["operations"].values()),
         "by_load": _by_load(run.stages, operations),
         "timeline": build_timeline(run, operations),
         "no_timeline": _why_no_timeline(run),
@@ -398,8 +400,6 @@ def _notes(run: RunData) -> list[str]:
     expiring = 0
     for event in run.events:
         match event["event"]:
-            case "note":
-                notes.append(str(event.get("text", "")))
             case "left-to-expire":
                 expiring += int(event.get("leases", 0))
             case "left-behind":

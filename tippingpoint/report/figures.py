@@ -103,9 +103,11 @@ def listed(values: Iterable[str]) -> str:
 
 
 def times(ratio: float | None) -> str:
-    """A ratio with two decimals where it is near 1: 1.25x, 12x."""
+    """A ratio, with two decimals where it is near 1: 0.004x, 1.25x, 12x."""
     if ratio is None:
         return "–"
+    if ratio < 0.0995:
+        return f"{ratio:.1g}x" if ratio >= 0.001 else "< 0.001x"
     return f"{ratio:.2f}x" if ratio < 9.995 else f"{ratio:,.0f}x"
 
 

@@ -26,7 +26,7 @@ def render_run(document: dict[str, Any]) -> str:
     what += [run["started"]] if run["source"] == "run" else [_plain(run["origin"])]
     what += [run["status"] + (f": {_plain(run['reason'])}" if run["reason"] else "")]
     blocks = [
-        f"# {_plain(run['title'])}: {_BADGES[verdict['outcome']]}",
+        f"# {_plain(run['title'])}: {_badge(document)}",
         f"**{_plain(verdict['sentence'])}**",
         _plain(document["tipping"]["sentence"]),
         _bullets(verdict["reasons"]),
@@ -37,6 +37,11 @@ def render_run(document: dict[str, Any]) -> str:
         _section("Notes", _bullets(document["notes"])),
     ]
     return _joined(blocks)
+
+
+def _badge(document: dict[str, Any]) -> str:
+    outcome = document["verdict"]["outcome"]
+    return "no thresholds" if outcome == "met" and not document["thresholds"] else _BADGES[outcome]
 
 
 def _thresholds(entries: Sequence[dict[str, Any]], unit: str) -> str:

@@ -234,7 +234,7 @@
       const storms = column(true, operation, "p99"), colour = operationColour(operation);
       if (storms.every(value => value == null)) continue;
       data.push(storms);
-      series.push(line(`${operation} p99 in a storm`, colour, P99, latency,
+      series.push(line(`${operation} p99 in a storm (●)`, colour, P50, latency,
         { paths: () => null, points: { show: true, size: 11, width: 2, stroke: colour, fill: colour } }));
     }
     return { data, series, axes: [loadAxis(sizes, doc.run.load_unit), latencyAxis()],
