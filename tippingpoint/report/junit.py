@@ -51,8 +51,6 @@ def render_junit(document: dict[str, Any]) -> str:
     suite.set("tests", str(1 + len(document["thresholds"])))
     for name, count in counts.items():
         suite.set(name, str(count))
-    if run["host"]:
-        suite.set("hostname", _text(run["host"]["system"]))
     ElementTree.indent(suite)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 

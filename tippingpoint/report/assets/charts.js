@@ -125,7 +125,7 @@
         ctx.fillStyle = css("--soft"); ctx.textAlign = "left";
         ctx.fillText(band.label, from + 4 * px, top + 3 * px);
       }
-      let row = 0;
+      let row = bands.some(band => band.label) ? 1 : 0;
       for (const line of lines) {
         const x = u.valToPos(line.x, "x", true);
         if (x < left - 1 || x > right + 1) continue;
@@ -279,7 +279,7 @@
   }
   // A value without neighbours is no line: it gets a dot.
   const alone = (u, i) => u.data[i].map((v, n, all) => v != null && all[n - 1] == null && all[n + 1] == null ? n : -1).filter(n => n >= 0);
-  const dotsIfAlone = { points: { show: true, size: 5, filter: alone } };
+  const lone = stroke => ({ points: { show: true, size: 6, stroke, fill: stroke, filter: alone } });
 
   function drawRun() {
     draw("chart-load", 380, latencyAgainstLoad);
@@ -291,7 +291,7 @@
       if (!found) continue;
       draw("chart-time-" + operation, 230, () => overTime(
         [["p50", P50], ["p99", P99], ["max", MAX]].map(([name, dash]) => ({ values: found[name],
-          series: line(`${operation} ${name}`, colour, dash, latency, dotsIfAlone) })), latencyAxis(), latencyScale));
+          series: line(`${operation} ${name}`, colour, dash, latency, lone(colour)) })), latencyAxis(), latencyScale));
     }
     const gauge = (name, label, stroke, dash, format) => ({ values: timeline.gauges[name], series: line(label, stroke, dash, format) });
     if (timeline.gauges.held) {
@@ -305,9 +305,9 @@
     }
     const some = values => values.map(value => value > 0 ? value : null);  // a logarithm has no zero
     draw("chart-ok", 210, () => overTime(Object.entries(timeline.ok).map(([operation, values]) => ({ values: some(values),
-      series: line(`${operation}s that succeeded`, operationColour(operation), P50, perSecond, dotsIfAlone) })), rateAxis(), rateScale));
+      series: line(`${operation}s that succeeded`, operationColour(operation), P50, perSecond, lone(operationColour(operation))) })), rateAxis(), rateScale));
     draw("chart-outcomes", 210, () => overTime(Object.entries(timeline.per_second).map(([outcome, values]) => ({ values: some(values),
-      series: line(outcome, css("--" + outcome), outcome === "denied" ? P99 : P50, perSecond, dotsIfAlone) })), rateAxis(), rateScale));
+      series: line(outcome, css("--" + outcome), outcome === "denied" ? P99 : P50, perSecond, lone(css("--" + outcome))) })), rateAxis(), rateScale));
   }
 
   // ---- the charts of a comparison --------------------------------------------------------------

@@ -1,0 +1,524 @@
+"""Reports of made-up runs: what the document holds, and that every view says it, safely and whole."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.synthetic import MadeStage, write_run
+from tippingpoint.baselines import list_baselines, load_baseline
+from tippingpoint.compare import compare
+from tippingpoint.plan import parse_plan
+from tippingpoint.report import figures, write_comparison, write_report
+from tippingpoint.report.markdown import LIMIT
+from tippingpoint.results import RunData, load_run
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> `|* & \u2028 \x00 \x1b[31m"
+FORMATS = ("html", "md", "json", "junit")
+
+PLAN: dict[str, Any] = {
+    "name": "etcd-leases",
+    "description": "A ramp of leases.",
+    "stages": [{"leases": size, "hold": "8s", "over": "2s"} for size in (500, 1000, 2000, 4000)],
+    "thresholds": [
+        {"operation": "claim", "p99": "100ms", "error_rate": 0.001},
+        {"operation": "extend", "p50": "50ms"},
+    ],
+}
+STEADY = [MadeStage(size) for size in (500, 1000, 2000, 4000)]
+BROKEN = [
+    *STEADY[:3],
+    MadeStage(4000, claim_ms=400, failures={"claim.error": 40}, errors=["etcdserver: request timed out"]),
+]
+
+
+def made(path: Path, stages: Sequence[MadeStage], **options: Any) -> RunData:
+    return load_run(write_run(path / "run", stages, **options))
+
+
+def document(run: RunData) -> dict[str, Any]:
+    return json.loads(write_report(run, "json"))
+
+
+class Page(HTMLParser):
+    """The elements and the text of a page, as a browser's parser sees them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.inside: list[str] = []
+        self.texts: dict[str, list[str]] = {}
+        self.sections: dict[str, str] = {}
+        self._section = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        self.elements.append((tag, attributes))
+        self.inside.append(tag)
+        if tag == "section":
+            self._section = attributes.get("id") or ""
+        if tag in ("br", "dt", "dd", "td", "th", "p", "li") and self._section:
+            self.sections[self._section] = self.sections.get(self._section, "") + " "
+        if tag in ("script", "style", "title"):
+            self.texts.setdefault(tag, []).append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.inside and self.inside.pop() != tag:
+            pass
+        if tag == "section":
+            self._section = ""
+
+    def handle_data(self, data: str) -> None:
+        if self.inside and self.inside[-1] in ("script", "style", "title"):
+            self.texts[self.inside[-1]][-1] += data
+        elif self._section:
+            self.sections[self._section] = self.sections.get(self._section, "") + data
+
+    def attributes(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def said(page: Page, section: str) -> str:
+    return " ".join(page.sections[section].replace("\u00a0", " ").split())
+
+
+def assert_loads_nothing(text: str) -> Page:
+    page = Page(text)
+    for tag, attributes in page.elements:
+        for name in ("src", "href", "srcset", "action", "data", "poster", "background", "style"):
+            assert name not in attributes, f"<{tag} {name}>"
+        assert not [name for name in attributes if name.startswith("on")], tag
+        assert tag not in ("link", "iframe", "object", "embed", "base", "form", "img")
+    assert len(page.attributes("script")) == 2
+    assert page.attributes("script")[0]["type"] == "application/json"
+    (style,) = page.texts["style"]
+    assert "@import" not in style
+    assert "url(" not in style
+    _, script = page.texts["script"]
+    assert not re.search(r"\b(fetch|XMLHttpRequest|WebSocket|EventSource|import)\s*\(", script)
+    policy = next(m["content"] for m in page.attributes("meta") if "http-equiv" in m) or ""
+    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
+    assert rules["default-src"] == "'none'"
+    for name, text_of in (("script-src", script), ("style-src", style)):
+        digest = base64.b64encode(hashlib.sha256(text_of.encode()).digest()).decode()
+        assert rules[name] == f"'sha256-{digest}'"
+    return page
+
+
+# ---- the document ------------------------------------------------------------------------------
+
+
+def test_a_stage_has_the_figures_of_its_histogram(tmp_path: Path) -> None:
+    run = made(tmp_path, STEADY, plan=PLAN)
+    stage = document(run)["stages"][2]
+    measured = run.stage(3).response("extend")
+    response = stage["operations"]["extend"]["response"]
+    assert stage["size"] == 2000
+    assert response["p99"] == measured.percentile(99)
+    assert response["min"] == measured.min
+    assert response["max"] == measured.max
+    assert response["mean"] == pytest.approx(measured.mean, rel=1e-5)
+    assert stage["operations"]["extend"]["ok"] == stage["operations"]["extend"]["attempts"] == measured.total
+    assert stage["operations"]["extend"]["success"] == 1.0
+    assert stage["operations"]["claim"]["service"]["p50"] < stage["operations"]["claim"]["response"]["p50"]
+
+
+def test_a_threshold_names_its_worst_stage(tmp_path: Path) -> None:
+    claim_p99, claim_errors, extend_p50 = document(made(tmp_path, BROKEN, plan=PLAN))["thresholds"]
+    assert (claim_p99["met"], claim_p99["stage"], claim_p99["size"]) == (False, 4, 4000)
+    assert (claim_p99["stages_missed"], claim_p99["stages"]) == (1, 4)
+    assert claim_p99["worst"] > claim_p99["allowed"] == 100_000
+    assert claim_errors["met"] is False
+    assert claim_errors["worst"] == pytest.approx(40 / 2040)
+    assert extend_p50["met"] is True
+    assert extend_p50["stages_missed"] == 0
+
+
+def test_a_throughput_threshold_has_its_worst_stage_where_it_is_lowest(tmp_path: Path) -> None:
+    plan = {**PLAN, "thresholds": [{"operation": "extend", "throughput": 5}]}
+    (entry,) = document(made(tmp_path, STEADY, plan=plan))["thresholds"]
+    assert (entry["stage"], entry["met"]) == (1, True)
+    assert "at least 5/s is allowed" in entry["sentence"]
+
+
+def test_a_search_is_held_to_its_answer_only(tmp_path: Path) -> None:
+    found = {"held": 2000, "broken": 4000, "confirmed": True, "agreeing": 2, "repeats": 2}
+    probes = [
+        {
+            "t": 10.0 * n,
+            "event": "probe",
+            "stage": n,
+            "size": s,
+            "held": s < 4000,
+            "broken": [],
+            "saturated": None,
+        }
+        for n, s in enumerate((500, 1000, 2000, 4000), start=1)
+    ]
+    plan = {**PLAN, "stages": [], "find": {"start": 500, "limit": 4000}}
+    stages = [MadeStage(**{**vars(stage), "kind": "find"}) for stage in BROKEN]
+    run = made(tmp_path, stages, plan=plan, events=[*probes, {"t": 41.0, "event": "found", **found}])
+    told = document(run)
+    assert told["search"]["found"]["held"] == 2000
+    assert [probe["size"] for probe in told["search"]["probes"]] == [500, 1000, 2000, 4000]
+    assert all(entry["met"] for entry in told["thresholds"])
+    assert "2,000 leases held, 4,000 broke" in said(Page(write_report(run, "html")), "tipping")
+
+
+def test_all_columns_over_time_have_one_grid(tmp_path: Path) -> None:
+    timeline = document(made(tmp_path, BROKEN, plan=PLAN, workers=2))["timeline"]
+    bins = len(timeline["t"])
+    assert bins == 41  # 40 s of stages; the last tick falls on their end
+    columns = [c for group in timeline["latency"].values() for c in group.values()]
+    columns += [*timeline["gauges"].values(), *timeline["per_second"].values(), *timeline["ok"].values()]
+    assert {len(column) for column in columns} == {bins}
+    assert sum(timeline["per_second"]["error"]) * timeline["bin_seconds"] == pytest.approx(80)
+    assert timeline["latency"]["claim"]["p50"][9] is None  # nothing was claimed while the stage was held
+
+
+def test_errors_are_grouped_by_message_and_lost_leases_counted(tmp_path: Path) -> None:
+    stages = [
+        MadeStage(100, failures={"claim.error": 3}, errors=["first", "second"]),
+        MadeStage(200, failures={"claim.error": 3, "extend.lost": 9}, errors=["first", "second"]),
+    ]
+    events = document(made(tmp_path, stages))["events"]
+    assert [(e["message"], e["count"], e["first"], e["last"]) for e in events["errors"]] == [
+        ("second", 4, 2.5, 12.5),
+        ("first", 2, 2.5, 12.5),
+    ]
+    assert events["lost"]["count"] == 9
+    assert (events["lost"]["first"], events["lost"]["last"]) == (12.5, 12.6)
+
+
+def test_faults_and_lost_workers_stand_on_the_charts(tmp_path: Path) -> None:
+    events = [
+        {"t": 3.0, "event": "fault", "do": "kill", "member": "m2"},
+        {"t": 5.0, "event": "worker-cut", "worker": "h-1", "exit_code": -9},
+        {"t": 6.0, "event": "fault-failed", "do": "kill", "member": "m9", "problem": "no such member"},
+        {"t": 9.0, "event": "left-behind", "problem": "unreachable", "remedy": "tippingpoint clean runs/x"},
+    ]
+    told = document(made(tmp_path, STEADY, events=events))
+    marks = [(mark["t"], mark["text"]) for mark in told["events"]["marks"]]
+    assert marks[0] == (3.0, "kill m2")
+    assert marks[1] == (5.0, "worker-cut worker h-1 exit_code -9")
+    assert any("no such member" in note for note in told["notes"])
+    assert any("tippingpoint clean runs/x" in note for note in told["notes"])
+
+
+def test_the_plan_is_told_so_that_it_can_be_run_again(tmp_path: Path) -> None:
+    repeat = document(made(tmp_path, STEADY, plan=PLAN))["repeat"]
+    assert parse_plan(repeat["plan"]).model_dump() == parse_plan(json.dumps(PLAN)).model_dump()
+    assert repeat["command"] == "tippingpoint run etcd-leases.yaml"
+    assert repeat["shipped"] is False
+
+
+def test_loads_of_one_size_are_joined_and_storms_kept_apart(tmp_path: Path) -> None:
+    stages = [MadeStage(100), MadeStage(100, kind="confirm"), MadeStage(100, kind="storm"), MadeStage(50)]
+    points = document(made(tmp_path, stages))["by_load"]
+    assert [(p["size"], p["storm"], p["stages"]) for p in points] == [
+        (50, False, [4]),
+        (100, False, [1, 2]),
+        (100, True, [3]),
+    ]
+
+
+# ---- the page ----------------------------------------------------------------------------------
+
+
+def test_the_page_says_what_the_document_says(tmp_path: Path) -> None:
+    run = made(tmp_path, BROKEN, plan=PLAN)
+    told = document(run)
+    page = assert_loads_nothing(write_report(run, "html"))
+    assert told["verdict"]["sentence"] in said(page, "verdict")
+    assert told["tipping"]["sentence"] in said(page, "verdict")
+    assert "✕ thresholds missed" in said(page, "verdict")
+    assert "etcd 3.5.16 3 members: m1, m2, m3" in said(page, "what")
+    p99 = told["stages"][3]["operations"]["claim"]["response"]["p99"]
+    assert figures.milliseconds(p99) in said(page, "operations")
+    assert "etcdserver: request timed out" in said(page, "events")
+    assert "tippingpoint run etcd-leases.yaml" in said(page, "repeat")
+    assert json.loads(page.texts["script"][0]) == told
+    charts = {a["id"] for a in page.attributes("div") if "chart" in (a.get("class") or "").split()}
+    assert {"chart-load", "chart-time-claim", "chart-time-extend", "chart-held", "chart-outcomes"} <= charts
+
+
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
+    stages = [MadeStage(100, failures={"claim.error": 5}, errors=[HOSTILE])]
+    plan = {**PLAN, "description": HOSTILE}
+    events = [
+        {"t": 1.0, "event": "fault", "do": HOSTILE, "member": HOSTILE},
+        {"t": 2.0, "event": HOSTILE, HOSTILE: HOSTILE},
+        {"t": 2.0, "event": "left-behind", "problem": HOSTILE},
+    ]
+    run = made(tmp_path, stages, plan=plan, events=events, reason=HOSTILE, status="interrupted")
+    run.manifest.title = run.manifest.id = run.manifest.origin = HOSTILE
+    run.manifest.target.version = HOSTILE
+    text = write_report(run, "html")
+    page = assert_loads_nothing(text)
+    assert json.loads(page.texts["script"][0])["run"]["title"] == HOSTILE
+    assert "onerror=alert(2)" in said(page, "events")  # as text, not as an attribute
+    assert text.count("</script>") == 2
+    markdown = write_report(run, "md")
+    assert not re.search(r"(?<!\\)<(script|img)", markdown)
+    suite = ElementTree.fromstring(write_report(run, "junit"))
+    assert "alert(1)" in (suite.get("name") or "")
+
+
+@pytest.fixture(scope="module")
+def empty_run(tmp_path_factory: pytest.TempPathFactory) -> RunData:
+    return load_run(write_run(tmp_path_factory.mktemp("empty") / "run", []))
+
+
+@settings(deadline=None)
+@given(st.text(max_size=60))
+def test_no_text_ends_the_data_it_stands_in(empty_run: RunData, text: str) -> None:
+    empty_run.manifest.title = text
+    page = assert_loads_nothing(write_report(empty_run, "html"))
+    assert json.loads(page.texts["script"][0])["run"]["title"] == text
+    ElementTree.fromstring(write_report(empty_run, "junit"))
+    write_report(empty_run, "md")
+
+
+def test_an_hour_of_run_is_a_small_page(tmp_path: Path) -> None:
+    stages = [MadeStage(100 * 2**n, over=20, hold=430) for n in range(8)]
+    assert len(write_report(made(tmp_path, stages, plan=None), "html").encode()) < 1_000_000
+
+
+# ---- runs that are not as they should be ---------------------------------------------------------
+
+ODD: dict[str, tuple[list[MadeStage], dict[str, Any]]] = {
+    "empty": ([], {"status": "interrupted", "reason": "ended early on request"}),
+    "first second": ([MadeStage(100, over=0, hold=0, finished=False)], {"status": "interrupted"}),
+    "unfinished": ([MadeStage(100), MadeStage(200, over=2, hold=2, finished=False)], {"status": "cut"}),
+    "no success": ([MadeStage(100, over=0, extends_per_second=0, failures={"claim.error": 9})], {}),
+    "one stage": ([MadeStage(100)], {}),
+    "one lease": ([MadeStage(1)], {}),
+    "refused": ([], {"status": "failed", "reason": "m1: connection refused"}),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+@pytest.mark.parametrize("plan", [None, PLAN], ids=["no plan", "plan"])
+def test_an_odd_run_reports_in_every_format(tmp_path: Path, name: str, plan: dict[str, Any] | None) -> None:
+    stages, options = ODD[name]
+    run = made(tmp_path, stages, plan=plan, **options)
+    reports = {format: write_report(run, format) for format in FORMATS}
+    page = assert_loads_nothing(reports["html"])
+    told = json.loads(reports["json"])
+    assert told["verdict"]["sentence"] in said(page, "verdict")
+    assert html.escape(told["verdict"]["sentence"], quote=False)[:40] in reports["md"].replace("\\", "")
+    ElementTree.fromstring(reports["junit"])
+
+
+def test_an_empty_run_says_what_is_missing(tmp_path: Path) -> None:
+    page = Page(write_report(made(tmp_path, [], plan=PLAN, status="interrupted"), "html"))
+    assert "none was begun" in said(page, "what")
+    assert "nothing to draw" in said(page, "load")
+    assert "nothing was measured" in said(page, "time")
+    assert "no stage was begun" in said(page, "notes")
+
+
+def test_a_run_without_a_clock_has_no_charts_over_time_and_says_why(tmp_path: Path) -> None:
+    run = made(tmp_path, STEADY, timeline="order", source="import", origin="claims.log", host=None)
+    told = document(run)
+    assert told["timeline"] is None
+    page = assert_loads_nothing(write_report(run, "html"))
+    assert "no clock" in said(page, "time")
+    assert "claims.log" in said(page, "what")
+    assert "there is no plan to run again" in said(page, "repeat")
+    assert "first" not in said(page, "events").split()
+
+
+@pytest.mark.parametrize("baseline", [b for b in list_baselines() if b.transcript], ids=lambda b: b.name)
+def test_a_published_transcript_reports_like_any_run(baseline: Any) -> None:
+    run = baseline.run()
+    page = assert_loads_nothing(write_report(run, "html"))
+    assert "– no thresholds" in said(page, "verdict")
+    assert document(run)["tipping"]["sentence"] in said(page, "verdict")
+    assert len(write_report(run, "md").encode()) < LIMIT
+
+
+# ---- Markdown and JUnit --------------------------------------------------------------------------
+
+
+def test_markdown_has_the_verdict_and_the_table(tmp_path: Path) -> None:
+    run = made(tmp_path, BROKEN, plan=PLAN)
+    told, text = document(run), write_report(run, "md")
+    assert text.startswith("# etcd-leases: ❌ missed\n")
+    assert f"**{told['verdict']['sentence']}**" in text
+    claim = told["stages"][3]["operations"]["claim"]["response"]
+    row = next(line for line in text.split("## claim")[1].splitlines() if line.startswith("| 4,000 |"))
+    assert f"| {figures.milliseconds(claim['p99'])} |" in row
+    assert row.endswith("| 98.0 % | 2,040 |")
+
+
+def test_markdown_stays_short_whatever_the_run(tmp_path: Path) -> None:
+    stages = [
+        MadeStage(
+            10 + n,
+            over=1,
+            hold=1,
+            failures={"claim.error": 1},
+            errors=[f"{n} " + "\N{COLLISION SYMBOL}" * 2000],
+        )
+        for n in range(120)
+    ]
+    text = write_report(made(tmp_path, stages), "md")
+    assert len(text.encode()) < LIMIT
+    assert "96 more rows are in the JSON report" in text
+    assert "| 10 |" in text
+    assert "| 129 |" in text
+
+
+def test_junit_fails_the_threshold_that_was_missed(tmp_path: Path) -> None:
+    run = made(tmp_path, BROKEN, plan=PLAN)
+    suite = ElementTree.fromstring(write_report(run, "junit"))
+    cases = {case.get("name"): case for case in suite.iter("testcase")}
+    assert list(cases) == ["run", "claim p99 <= 100 ms", "claim error rate <= 0.1 %", "extend p50 <= 50 ms"]
+    failure = cases["claim p99 <= 100 ms"].find("failure")
+    assert failure is not None
+    assert failure.text == document(run)["thresholds"][0]["sentence"]
+    assert "in stage 4 (4,000 leases); at most 100 ms is allowed" in (failure.text or "")
+    assert cases["extend p50 <= 50 ms"].find("failure") is None
+    assert cases["run"].find("error") is None
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "2", "0")
+
+
+def test_junit_of_a_run_that_met_everything_is_green(tmp_path: Path) -> None:
+    suite = ElementTree.fromstring(write_report(made(tmp_path, STEADY, plan=PLAN), "junit"))
+    assert [suite.get(name) for name in ("failures", "errors", "skipped")] == ["0", "0", "0"]
+
+
+def test_junit_is_an_error_when_the_verdict_is_withheld(tmp_path: Path) -> None:
+    stages = [MadeStage(500), MadeStage(1000, claim_ms=400, cpu=1.2)]
+    run = made(tmp_path, stages, plan={**PLAN, "stages": PLAN["stages"][:2]})
+    suite = ElementTree.fromstring(write_report(run, "junit"))
+    error = suite.find("testcase[@name='run']/error")
+    assert error is not None
+    assert error.get("type") == "withheld"
+    assert error.get("message") == document(run)["verdict"]["sentence"]
+    assert suite.get("errors") == "1"
+    assert suite.get("failures") == "0"
+
+
+def test_junit_is_an_error_when_the_run_ended_early(tmp_path: Path) -> None:
+    run = made(tmp_path, STEADY[:2], plan=PLAN, status="interrupted", reason="ended early on request")
+    suite = ElementTree.fromstring(write_report(run, "junit"))
+    assert suite.find("testcase[@name='run']/error") is not None
+
+
+# ---- the comparison ------------------------------------------------------------------------------
+
+
+def test_a_comparison_leads_with_what_got_worse(tmp_path: Path) -> None:
+    before = made(tmp_path / "a", STEADY, title="before")
+    after = made(tmp_path / "b", [MadeStage(s.size, claim_ms=30) for s in STEADY], title="after", seed=2)
+    comparison = compare([before, after])
+    told = json.loads(write_comparison(comparison, "json", runs=[before, after]))
+    assert told["regressed"] is True
+    assert [run["letter"] for run in told["runs"]] == ["A", "B"]
+    point = next(p for p in told["by_load"] if (p["operation"], p["size"]) == ("claim", 2000))
+    assert point["p50"][1] / point["p50"][0] == pytest.approx(3, rel=0.1)
+    page = assert_loads_nothing(write_comparison(comparison, "html", runs=[before, after]))
+    assert "✕ got worse" in said(page, "verdict")
+    assert comparison.sentence in said(page, "verdict")
+    assert comparison.worse[0] in said(page, "changes")
+    ids = {attributes.get("id") for attributes in page.attributes("div")}
+    assert {"chart-load-claim", "chart-load-extend"} <= ids
+    markdown = write_comparison(comparison, "md", runs=[before, after])
+    assert "❌ got worse" in markdown
+    assert "| claim | 2,000 | p50 |" in markdown
+    assert len(markdown.encode()) < LIMIT
+
+
+def test_the_charts_show_loads_that_only_one_run_has_when_the_runs_are_given(tmp_path: Path) -> None:
+    small, large = made(tmp_path / "a", STEADY[:2]), made(tmp_path / "b", STEADY, seed=2)
+    comparison = compare([small, large])
+
+    def sizes(**options: Any) -> list[int]:
+        told = json.loads(write_comparison(comparison, "json", **options))
+        return [point["size"] for point in told["by_load"] if point["operation"] == "extend"]
+
+    assert sizes() == [500, 1000]
+    assert sizes(runs=[small, large]) == [500, 1000, 2000, 4000]
+
+
+def test_published_figures_stand_beside_a_comparison(tmp_path: Path) -> None:
+    runs = [made(tmp_path / name, STEADY, seed=seed) for seed, name in enumerate("ab", start=1)]
+    baseline = load_baseline("openstack-rally-one-broker")
+    text = write_comparison(compare(runs), "html", [baseline], runs)
+    assert_loads_nothing(text)
+    assert "nova.boot_server" in text
+    assert html.escape(baseline.title) in text
+    assert baseline.title in write_comparison(compare(runs), "md", [baseline], runs).replace("\\", "")
+
+
+# ---- figures -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        (figures.latency(412), "412 µs"),
+        (figures.latency(999.6), "1 ms"),
+        (figures.latency(3070), "3.07 ms"),
+        (figures.latency(512_000), "512 ms"),
+        (figures.latency(999_600), "1 s"),
+        (figures.latency(93_000_000), "93 s"),
+        (figures.latency(None), "–"),
+        (figures.milliseconds(410), "0.41"),
+        (figures.milliseconds(12_340), "12.3"),
+        (figures.milliseconds(91_040_000), "91,040"),
+        (figures.share(1.0), "100 %"),
+        (figures.share(0.99996), "99.996 %"),
+        (figures.share(0.0), "0 %"),
+        (figures.share(0.00001), "0.001 %"),
+        (figures.rate(0.274), "0.274/s"),
+        (figures.rate(1333.3), "1,333/s"),
+        (figures.seconds(200), "3 min 20 s"),
+        (figures.seconds(3725), "1 h 02 min"),
+        (figures.clock(3725), "1:02:05"),
+        (figures.clock(65.4), "1:05"),
+        (figures.two_digits(4237), "4,200"),
+        (figures.change(0.0123, "error_rate"), "+1.23 points"),
+        (figures.change(1.25, "p99"), "1.25x"),
+        (figures.interval(1.1, None, "p99"), "1.10x to no bound"),
+    ],
+)
+def test_figures_read_as_people_write_them(shown: str, expected: str) -> None:
+    assert shown == expected
+
+
+@given(st.floats(min_value=0, max_value=1))
+def test_a_share_is_all_or_nothing_only_when_it_is(value: float) -> None:
+    text = figures.share(value)
+    assert (text == "100 %") == (value == 1.0 or value * 100 == 100.0)
+    assert (text == "0 %") == (value == 0.0)
+
+
+@given(st.floats(min_value=1, max_value=3.6e9))
+def test_a_latency_reads_back_to_three_digits(value: float) -> None:
+    number, unit = figures.latency(value).split(" ")
+    scale = {"µs": 1, "ms": 1e3, "s": 1e6}[unit]
+    assert float(number.replace(",", "")) * scale == pytest.approx(value, rel=0.006, abs=0.5)
+
+
+def test_a_page_has_every_asset_with_its_licence() -> None:
+    assets = Path(figures.__file__).parent / "assets"
+    assert "MIT License" in (assets / "LICENSE.uPlot").read_text()
+    assert np.all([(assets / name).stat().st_size for name in ("uPlot.iife.min.js", "uPlot.min.css")])
