@@ -129,7 +129,7 @@ def _run(options: argparse.Namespace) -> int:
     verdict, tipping = judge(run), find_tipping(run)
     page = _keep_report(run, write_report(run, "html"))
     if options.json:
-        sys.stdout.write(write_report(run, "json") + "\n")
+        sys.stdout.write(write_report(run, "json"))
     else:
         out = Console()
         colour = _COLOURS[verdict.outcome]
@@ -191,7 +191,7 @@ def _compare(options: argparse.Namespace) -> int:
     if len(loaded) < 2:
         raise UserError("compare", options.runs[0], "two runs or more")
     comparison = compare([run for run, _ in loaded], options.tolerance)
-    sys.stdout.write(write_comparison(comparison, options.format, beside))
+    sys.stdout.write(write_comparison(comparison, options.format, beside, [run for run, _ in loaded]))
     sys.stdout.flush()
     return MISSED if comparison.regressed else MET
 

@@ -83,13 +83,13 @@ def loads_of(run: RunData) -> list[Load]:
 
     Where a size was tried with and without a fault, only what happened without one is kept.
     """
-    faults = _fault_times(run.events)
+    faults = fault_times(run.events)
     cuts = [float(event["t"]) for event in run.events if event["event"] == "worker-cut"]
     found: dict[int, dict[bool, list[StageResult]]] = {}
     for stage in run.stages:
         if stage.kind != "storm":
             end = stage.end if stage.end is not None else np.inf
-            faulted = any(begin < end and until > stage.begin for begin, until in faults)
+            faulted = any(begin < end and until > stage.begin for begin, until, _ in faults)
             found.setdefault(stage.size, {}).setdefault(faulted, []).append(stage)
     loads: list[Load] = []
     for size in sorted(found):
@@ -210,10 +210,10 @@ def _fault_words(load: Load) -> str:
     return " during a fault made on purpose" if load.faulted else ""
 
 
-def _fault_times(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
-    """From when to when a member was killed or stopped on purpose; a storm is a stage of its own."""
+def fault_times(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, float, str]]:
+    """From when to when which member was killed or stopped on purpose; a storm is a stage of its own."""
     began: dict[str, float] = {}
-    times: list[tuple[float, float]] = []
+    times: list[tuple[float, float, str]] = []
     for event in events:
         if event["event"] != "fault":
             continue
@@ -221,5 +221,5 @@ def _fault_times(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, float
         if event.get("do") in ("kill", "stop"):
             began.setdefault(member, t)
         elif event.get("do") in ("start", "continue") and member in began:
-            times.append((began.pop(member), t))
-    return times + [(t, float("inf")) for t in began.values()]
+            times.append((began.pop(member), t, member))
+    return times + [(t, float("inf"), member) for member, t in began.items()]

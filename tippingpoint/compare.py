@@ -256,9 +256,9 @@ def _change_words(row: Row, number: int, titles: Sequence[str], unit: str) -> st
     who = f"{titles[number]}: " if len(titles) > 2 else ""
     if row.measure in RATES:
         name = row.measure.replace("_", " ")
-        return f"{who}{row.operation} {name} {where}: {show_share(before)} -> {show_share(after)}"
+        return f"{who}{row.operation} {name} {where}: {show_share(before)} to {show_share(after)}"
     return (
-        f"{who}{row.operation} {row.measure} {where}: {show_us(before)} -> {show_us(after)} "
+        f"{who}{row.operation} {row.measure} {where}: {show_us(before)} to {show_us(after)} "
         f"({_times(against.change)}, 95 % interval {_times(against.low)} to {_times(against.high)})"
     )
 

@@ -156,9 +156,9 @@ def load_run(directory: Path) -> RunData:
         and sum((directory / f"worker-{name}.hlog").stat().st_size for name in names) > 20_000_000
     ):
         with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            workers = list(pool.map(_read_worker, *zip(*jobs, strict=True)))
+            workers, charts = _folded(pool.map(_read_worker, *zip(*jobs, strict=True)))
     else:
-        workers = [_read_worker(*job) for job in jobs]
+        workers, charts = _folded(_read_worker(*job) for job in jobs)
     runner_events = read_events(directory / "events.jsonl")
     stages = _stages(workers)
     events = sorted([*runner_events, *(event for worker in workers for event in worker.events)], key=_time_of)
@@ -170,7 +170,7 @@ def load_run(directory: Path) -> RunData:
     gauges = _gauges(workers, bin_seconds)
     _set_stage_gauges(stages, workers)
     return RunData(
-        directory, manifest, stages, _curves(workers, bin_seconds), gauges, bin_seconds, events, notes
+        directory, manifest, stages, _curves(charts, bin_seconds), gauges, bin_seconds, events, notes
     )
 
 
@@ -275,19 +275,29 @@ def _stages(workers: Iterable[_WorkerData]) -> list[StageResult]:
     return [found[number] for number in sorted(found)]
 
 
-def _curves(workers: Iterable[_WorkerData], bin_seconds: float) -> dict[str, Curve]:
-    cells: dict[str, list[tuple[IntArray, IntArray]]] = {}
+def _folded(workers: Iterable[_WorkerData]) -> tuple[list[_WorkerData], dict[str, IntArray]]:
+    """The workers, and their charts' counts added up as they come: a hundred workers' would fill the memory."""
+    kept: list[_WorkerData] = []
+    charts: dict[str, IntArray] = {}
     for worker in workers:
-        for tag_name, part in worker.chart_counts.items():
-            cells.setdefault(tag_name, []).append(part)
-    return {tag_name: _curve(parts, bin_seconds) for tag_name, parts in sorted(cells.items())}
+        for tag_name, (cells, counts) in worker.chart_counts.items():
+            known = charts.get(tag_name, np.zeros(0, dtype=np.int64))
+            if cells.size and cells[-1] >= known.size:
+                known = np.concatenate((known, np.zeros(int(cells[-1]) + 1 - known.size, dtype=np.int64)))
+            known[cells] += counts
+            charts[tag_name] = known
+        worker.chart_counts.clear()
+        kept.append(worker)
+    return kept, charts
 
 
-def _curve(parts: list[tuple[IntArray, IntArray]], bin_seconds: float) -> Curve:
-    joined = np.concatenate([part[0] for part in parts])
-    summed = np.bincount(joined, weights=np.concatenate([part[1] for part in parts]))
+def _curves(charts: Mapping[str, IntArray], bin_seconds: float) -> dict[str, Curve]:
+    return {tag_name: _curve(summed, bin_seconds) for tag_name, summed in sorted(charts.items())}
+
+
+def _curve(summed: IntArray, bin_seconds: float) -> Curve:
     cells = np.flatnonzero(summed)
-    counts = summed[cells].astype(np.int64)
+    counts = summed[cells]
     bins = cells // _CHART_SLOTS
     values = highest_values(((cells % _CHART_SLOTS) << _CHART_SHIFT) + (1 << _CHART_SHIFT) - 1)
     first = np.flatnonzero(np.concatenate(([True], bins[1:] != bins[:-1])))

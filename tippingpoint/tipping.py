@@ -146,7 +146,7 @@ def _bends(unit: str, knees: dict[str, Knee], without: dict[str, NoKnee]) -> str
                 where = f"already before {show_size(knee.before_size)} {unit}"
             else:
                 where = f"between {show_size(knee.after_size)} and {show_size(knee.before_size)} {unit}"
-            grows = f"{show_us(knee.plateau_us)} -> {show_us(knee.beyond_us)}"
+            grows = f"{show_us(knee.plateau_us)} to {show_us(knee.beyond_us)}"
             words.append(f"{operation} bends {where} ({grows})")
         elif without[operation].on_plateau:
             words.append(f"{operation} stays on its plateau")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from tippingpoint.cliff import fault_times
 from tippingpoint.durations import show_us
 from tippingpoint.latency import costs
 from tippingpoint.plan import Plan, Threshold
@@ -365,8 +366,20 @@ def _saw(run: RunData, check: Check) -> str:
         return f"{check.operation} {name} was not measured {where}"
     return (
         f"{check.operation} {name} was {_show(check.limit, check.observed)} {where} "
-        f"(limit {_show(check.limit, check.allowed)})"
+        f"(limit {_show(check.limit, check.allowed)}{_on_purpose(run, check)})"
     )
+
+
+def _on_purpose(run: RunData, check: Check) -> str:
+    """Which members a fault had taken away while that was measured."""
+    if check.stage is None:
+        return ""
+    stage = run.stage(check.stage)
+    end = stage.end if stage.end is not None else float("inf")
+    gone = sorted(
+        {member for begin, until, member in fault_times(run.events) if begin < end and until > stage.begin}
+    )
+    return f"; {show_list(gone)} {'was' if len(gone) == 1 else 'were'} down on purpose" if gone else ""
 
 
 def _show(limit: str, value: float) -> str:

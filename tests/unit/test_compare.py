@@ -115,7 +115,7 @@ def test_leases_lost_in_one_run_only_are_worse() -> None:
     held = made_run([made_stage(1, 1000, {"extend.ok": [20.0] * 2000})])
     lost = made_run([made_stage(1, 1000, {"extend.ok": [20.0] * 1900, "extend.lost": [20.0] * 100})])
     comparison = compare([held, lost])
-    assert comparison.worse == ["extend lost rate at 1000 leases: 0 % -> 5 %"]
+    assert comparison.worse == ["extend lost rate at 1000 leases: 0 % to 5 %"]
 
 
 def test_stages_that_only_one_run_has_are_named_and_not_compared() -> None:
