@@ -25,6 +25,7 @@ from tippingpoint.errors import TargetError, UserError
 from tippingpoint.fleet import Refused
 from tippingpoint.importer import import_log
 from tippingpoint.ledger import clean_run
+from tippingpoint.manifest import Manifest
 from tippingpoint.plan import Plan, load_plan, parse_plan, shipped_plans
 from tippingpoint.progress import ConsoleProgress
 from tippingpoint.report import write_comparison, write_report
@@ -36,6 +37,7 @@ from tippingpoint.verdict import judge
 MET, MISSED, BAD_INPUT, TARGET_FAILED, WITHHELD = range(5)
 _COLOURS = {"met": "green", "missed": "red", "withheld": "yellow", "failed": "red"}
 _RUNS = Path("runs")
+_SEED = "seed:"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -179,32 +181,34 @@ def _keep_report(run: RunData, page: str) -> Path | None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    run, _ = _load(options.run)
+    run = _load(options.run)
+    if run is None:
+        raise UserError(
+            "run", options.run, "a run: this baseline is figures only (tippingpoint baselines NAME)"
+        )
     sys.stdout.write(write_report(run, options.format))
     sys.stdout.flush()
     return MET
 
 
 def _compare(options: argparse.Namespace) -> int:
-    loaded = [_load(name) for name in options.runs]
-    beside = [baseline for _, baseline in loaded if baseline is not None]
-    if len(loaded) < 2:
-        raise UserError("compare", options.runs[0], "two runs or more")
-    comparison = compare([run for run, _ in loaded], options.tolerance)
-    sys.stdout.write(write_comparison(comparison, options.format, beside, [run for run, _ in loaded]))
+    if len(options.runs) < 2:
+        raise UserError("compare", options.runs[0], "two runs or more, or a run and a baseline")
+    beside = [load_baseline(name) for name in options.runs if name.startswith(_SEED)]
+    runs = [run for run in map(_load, options.runs) if run is not None]
+    if not runs:
+        raise UserError(
+            "compare", ", ".join(options.runs), "at least one run, as these baselines are figures only"
+        )
+    comparison = compare(runs, options.tolerance)
+    sys.stdout.write(write_comparison(comparison, options.format, beside, runs))
     sys.stdout.flush()
     return MISSED if comparison.regressed else MET
 
 
-def _load(name: str) -> tuple[RunData, Baseline | None]:
-    """The run in a directory, or the one a baseline's published transcript makes."""
-    if not name.startswith("seed:"):
-        return load_run(Path(name)), None
-    baseline = load_baseline(name)
-    run = baseline.run()
-    if run is None:
-        raise UserError("run", name, "a run, or a baseline with a transcript; see tippingpoint baselines")
-    return run, baseline
+def _load(name: str) -> RunData | None:
+    """The run in a directory, or the one a baseline's published transcript makes; None when it has none."""
+    return load_baseline(name).run() if name.startswith(_SEED) else load_run(Path(name))
 
 
 def _plans(options: argparse.Namespace) -> int:
@@ -252,7 +256,7 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _clean(options: argparse.Namespace) -> int:
-    load_run(options.run)
+    Manifest.load(options.run)  # refuses what is no run
     removed = asyncio.run(clean_run(options.run))
     print(f"removed {removed}")
     return MET

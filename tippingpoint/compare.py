@@ -60,7 +60,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two or more runs against the first of them."""
+    """Runs against the first of them."""
 
     titles: list[str]
     versions: list[str]
@@ -98,17 +98,17 @@ _Key = tuple[bool, int, str]
 
 
 def compare(runs: Sequence[RunData], tolerance: float = 0.10) -> Comparison:
-    """Every run against the first one, at the stage sizes they share.
+    """Every run against the first one, at the stage sizes they share; one alone stands beside published figures.
 
     A percentile is worse when its ratio to the baseline is certain to be above 1 + `tolerance`, better when it
     is certain to be below 1 / (1 + `tolerance`), the same when certain to be between; unsure otherwise.
     A rate is worse when it is certain to have risen by more than `tolerance` of the baseline's.
     Samples are taken as independent; what makes two runs of the same target differ as a whole is not in the
-    histograms of one run, and that is what `tolerance` is for. UserError for fewer than two runs, runs that
+    histograms of one run, and that is what `tolerance` is for. UserError for no run, runs that
     count different things, or a tolerance that is negative or not finite.
     """
-    if len(runs) < 2:
-        raise UserError("compare", f"{len(runs)} run", "two or more runs")
+    if not runs:
+        raise UserError("compare", f"{len(runs)} run", "one run or more")
     if not (np.isfinite(tolerance) and tolerance >= 0):
         raise UserError("--tolerance", tolerance, "a share from 0 up, such as 0.1")
     units = {run.manifest.load_unit for run in runs}
@@ -142,7 +142,11 @@ def compare(runs: Sequence[RunData], tolerance: float = 0.10) -> Comparison:
         not_comparable=_not_comparable(keys, tables, titles, unit),
         tippings=tippings,
         tipped_first=tipped_first,
-        sentence=f"{_summary(rows, worse, better, titles[0])} {tipped_first}",
+        sentence=(
+            f"{_summary(rows, worse, better, titles[0])} {tipped_first}"
+            if len(runs) > 1
+            else f"There is one run, and nothing to hold against it. {tippings[0].sentence}"
+        ),
     )
 
 

@@ -1,0 +1,122 @@
+"""The command line's reading commands, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from tippingpoint.cli import main
+
+LOG = """\
+  3.058s claimed  a1601/0 in 1.652s
+ 93.596s extended a0702/0 held for 1m30s in 47ms
+169.662s extended a3105/1 held for 2m41s in 10.928s
+703.082s lost     a2801/1 after 11m39s in 1m31.99s
+"""
+
+
+def call(*arguments: str | Path) -> int:
+    """The exit code of a command."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+@pytest.fixture
+def imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    """A run imported from a log of four lines at two stages."""
+    log = tmp_path / "claims.log"
+    log.write_text(LOG)
+    assert call("import", log, "--stage", "1000@1", "--stage", "2000@3", "--out", tmp_path / "runs") == 0
+    return Path(capsys.readouterr().out.strip())
+
+
+def test_an_imported_log_reports_in_every_format(imported: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("report", imported, "--format", "json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [stage["size"] for stage in document["stages"]] == [1000, 2000]
+    assert call("report", imported, "--format", "md") == 0
+    assert "| 1,000 |" in capsys.readouterr().out
+    assert call("report", imported, "--format", "html") == 0
+    assert capsys.readouterr().out.lower().startswith("<!doctype html>")
+    assert call("report", imported, "--format", "junit") == 0
+    assert ET.fromstring(capsys.readouterr().out).tag == "testsuites"
+
+
+def test_a_published_transcript_compares_with_a_run(
+    imported: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("compare", imported, "seed:juju-2.5.1", "--format", "json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert {row["size"] for row in said["rows"]} == {1000, 2000}
+
+
+def test_published_figures_stand_beside_a_run(imported: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("compare", imported, "seed:lxd-50-members") == 0
+    assert "0.27" in capsys.readouterr().out
+
+
+def test_a_regression_exits_with_1_unless_it_is_tolerated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # given the same ramp before and after, every extension twice as slow after
+    runs: list[str] = []
+    for name, latency in (("before", 20), ("after", 40)):
+        log = tmp_path / f"{name}.log"
+        log.write_text(
+            "".join(f" 9.0s extended a{n:04}/0 held for 30s in {latency + n % 7}ms\n" for n in range(900))
+        )
+        assert call("import", log, "--stage", "100@1", "--out", tmp_path, "--title", name) == 0
+        runs.append(capsys.readouterr().out.strip())
+    # when they are compared
+    assert call("compare", *runs) == 1
+    assert "extend p50 at 100 leases" in capsys.readouterr().out
+    # then only a tolerance beyond the change lets it pass
+    assert call("compare", *runs, "--tolerance", "1.5") == 0
+    assert call("compare", *reversed(runs)) == 0
+
+
+def test_plans_are_listed_printed_and_described(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("plans") == 0
+    assert "etcd-leases-small" in capsys.readouterr().out
+    assert call("plans", "etcd-find") == 0
+    plan = yaml.safe_load(capsys.readouterr().out)
+    assert call("plans", "--schema") == 0
+    jsonschema.validate(plan, json.loads(capsys.readouterr().out))
+
+
+def test_baselines_are_listed_with_their_sources(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("baselines") == 0
+    assert "seed:juju-2.5.1" in capsys.readouterr().out
+    assert call("baselines", "lxd-50-members") == 0
+    figures = json.loads(capsys.readouterr().out)["figures"]
+    assert any(figure["value"] == 0.27 for figure in figures)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["report", "nowhere"],
+        ["report", "seed:lxd-50-members"],
+        ["report", "seed:nothing"],
+        ["compare", "seed:etcd2", "seed:etcd3"],
+        ["compare", "seed:juju-2.5.0"],
+        ["compare", "a", "b", "--tolerance", "-1"],
+        ["compare", "a", "b", "--tolerance", "lots"],
+        ["import", "nowhere.log"],
+        ["clean", "nowhere"],
+        ["plans", "nothing"],
+        ["baselines", "nothing"],
+        ["nonsense"],
+        [],
+    ],
+)
+def test_bad_input_is_one_line_and_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(*arguments) == 2
+    assert capsys.readouterr().err.count("\n") == 1
