@@ -164,13 +164,23 @@ def _blamed(stage: StageResult, check: Check) -> Check:
     """The check, its miss taken back where the generator may have caused it.
 
     A latency beyond the limit by more than the generator's own delay is the target's even while the
-    generator was late; of a worker without a free core nothing is known.
+    generator was late; so is an error, which is an answer, and a lease lost after a multiple of that delay.
+    Of a worker without a free core nothing is known.
     """
     if check.met is not False or check.observed is None:
         return check
     reason = stage_saturated(stage)
-    if check.limit in _PERCENTILES and stage.gauges.get("cpu", 0.0) <= BUSY_CORES:
-        delay = _p99(stage, SCHEDULE_LAG) + _p99(stage, LOOP_LAG)
+    delay = _p99(stage, SCHEDULE_LAG) + _p99(stage, LOOP_LAG)
+    free_core = stage.gauges.get("cpu", 0.0) <= BUSY_CORES
+    if free_core and check.limit == "error_rate":
+        return check
+    if (
+        free_core
+        and check.limit == "lost_rate"
+        and stage.response("extend", "lost").percentile(50) > 4 * delay
+    ):
+        return check
+    if free_core and check.limit in _PERCENTILES:
         if check.observed > check.allowed + delay:
             return check
         reason = reason or f"the miss is within the generator's own delay ({show_us(delay)})"

@@ -46,7 +46,7 @@ def test_an_imported_log_reports_in_every_format(imported: Path, capsys: pytest.
     assert call("report", imported, "--format", "html") == 0
     assert capsys.readouterr().out.lower().startswith("<!doctype html>")
     assert call("report", imported, "--format", "junit") == 0
-    assert ET.fromstring(capsys.readouterr().out).tag == "testsuites"
+    assert ET.fromstring(capsys.readouterr().out).tag == "testsuite"
 
 
 def test_a_published_transcript_compares_with_a_run(

@@ -146,9 +146,12 @@ def _thresholds(checks: Iterable[Check], load_unit: str) -> list[dict[str, Any]]
 
 
 def _worst(group: Sequence[Check]) -> Check:
-    """The check that decides: the farthest off among the missed, else the closest to its limit."""
-    by_met = ([check for check in group if check.met is met] for met in (False, True, None))
-    deciding = next(checks for checks in by_met if checks)
+    """The check that decides: the farthest off among the missed, else among those beyond the limit that the
+    generator may have caused, else the closest to its limit."""
+    missed = [check for check in group if check.met is False]
+    doubted = [check for check in group if check.met is None and check.observed is not None]
+    met = [check for check in group if check.met is True]
+    deciding = missed or doubted or met or list(group)
     sign = -1 if deciding[0].limit == "throughput" else 1
     return max(deciding, key=lambda c: -math.inf if c.observed is None else sign * c.observed)
 
