@@ -146,7 +146,7 @@ def _by_failures(loads: Sequence[Load], operation: str, by: Breakage, notes: lis
     for position, load in enumerate(loads):
         failed, attempts = load.failed(operation, by), load.attempts(operation)
         chance = improbability(failed, attempts, failed_before, attempts_before)
-        evidence = f"{failed} of {attempts} {operation}s {word}"
+        evidence = f"{show_size(failed)} of {show_size(attempts)} {operation}s {word}"
         where = f"{evidence} at {show_size(load.size)}"
         if failed and chance >= SIGNIFICANT:
             notes.append(f"{where}: no more than chance explains")

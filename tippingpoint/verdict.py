@@ -211,7 +211,7 @@ def _ended_early(run: RunData) -> list[str]:
 
 def _bottlenecks(stages: Iterable[StageResult], unit: str) -> list[str]:
     return [
-        f"stage {stage.number} ({show_size(stage.size)} {unit}): the generator was the bottleneck: {why}"
+        f"stage {stage.number} ({show_size(stage.size)} {unit}): the generator itself was strained: {why}"
         for stage in stages
         if (why := stage_saturated(stage))
     ]

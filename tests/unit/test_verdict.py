@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.unit.made_runs import made_run, made_stage
 from tippingpoint.plan import Threshold
+from tippingpoint.results import RunData
 from tippingpoint.verdict import judge, stage_checks, stage_saturated
 
 SIZES = (1000, 2000, 4000)
@@ -253,3 +254,32 @@ def test_a_search_that_the_generator_stopped_is_withheld() -> None:
     assert verdict.outcome == "withheld"
     assert "up to 2000 leases" in verdict.sentence
     assert "a worker used 0.99 of its core" in verdict.sentence
+
+
+def late_generator(outcomes: dict[str, list[float]], cpu: float) -> RunData:
+    """A stage whose operations were sent 300 ms late, with limits on rates."""
+    plan = (
+        "name: x\nstages: [{leases: 1000}]\n"
+        "thresholds: [{operation: extend, error_rate: 0.01, lost_rate: 0}]"
+    )
+    samples = {**outcomes, "generator.schedule-lag": [300.0] * 1000}
+    return made_run([made_stage(1, 1000, samples, cpu=cpu)], plan=plan)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "cpu", "expected"),
+    [
+        # an error is an answer of the target, however late the question was
+        ({"extend.ok": [5.0] * 900, "extend.error": [400.0] * 100}, 0.2, "missed"),
+        # a lease lost after ten seconds is not lost by a third of one
+        ({"extend.ok": [5.0] * 900, "extend.lost": [10_000.0] * 100}, 0.2, "missed"),
+        # one lost within the generator's own delay may be
+        ({"extend.ok": [5.0] * 900, "extend.lost": [350.0] * 100}, 0.2, "withheld"),
+        # and without a free core nothing is known
+        ({"extend.ok": [5.0] * 900, "extend.lost": [10_000.0] * 100}, 0.97, "withheld"),
+    ],
+)
+def test_a_late_generator_is_blamed_only_for_what_its_lateness_explains(
+    outcomes: dict[str, list[float]], cpu: float, expected: str
+) -> None:
+    assert judge(late_generator(outcomes, cpu)).outcome == expected
