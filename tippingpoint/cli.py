@@ -19,7 +19,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from tippingpoint import __version__
-from tippingpoint.baselines import Baseline, list_baselines, load_baseline
+from tippingpoint.baselines import PREFIX, Baseline, list_baselines, load_baseline
 from tippingpoint.compare import compare
 from tippingpoint.errors import TargetError, UserError
 from tippingpoint.fleet import Refused
@@ -37,7 +37,6 @@ from tippingpoint.verdict import judge
 MET, MISSED, BAD_INPUT, TARGET_FAILED, WITHHELD = range(5)
 _COLOURS = {"met": "green", "missed": "red", "withheld": "yellow", "failed": "red"}
 _RUNS = Path("runs")
-_SEED = "seed:"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -117,16 +116,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _tolerance(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
     if not 0 <= value <= 100:
-        raise argparse.ArgumentTypeError(f"{text}: expected a share such as 0.10")
+        raise argparse.ArgumentTypeError(f"{text}: expected a share from 0 to 100, such as 0.10")
     return value
 
 
 def _run(options: argparse.Namespace) -> int:
     plan = load_plan(options.plan, options.overrides)
-    console = Console(stderr=True)
-    directory = uvloop.run(_run_plan(plan, options.out, console))
+    directory = uvloop.run(_run_plan(plan, options.out))
     run = load_run(directory)
     verdict, tipping = judge(run), find_tipping(run)
     page = _keep_report(run, write_report(run, "html"))
@@ -156,8 +157,8 @@ def _run(options: argparse.Namespace) -> int:
     return verdict.exit_code
 
 
-async def _run_plan(plan: Plan, out: Path, console: Console) -> Path:
-    progress = ConsoleProgress(console)
+async def _run_plan(plan: Plan, out: Path) -> Path:
+    progress = ConsoleProgress()
     runner = Runner(plan, out, progress)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -194,7 +195,7 @@ def _report(options: argparse.Namespace) -> int:
 def _compare(options: argparse.Namespace) -> int:
     if len(options.runs) < 2:
         raise UserError("compare", options.runs[0], "two runs or more, or a run and a baseline")
-    beside = [load_baseline(name) for name in options.runs if name.startswith(_SEED)]
+    beside = [load_baseline(name) for name in options.runs if name.startswith(PREFIX)]
     runs = [run for run in map(_load, options.runs) if run is not None]
     if not runs:
         raise UserError(
@@ -208,7 +209,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 def _load(name: str) -> RunData | None:
     """The run in a directory, or the one a baseline's published transcript makes; None when it has none."""
-    return load_baseline(name).run() if name.startswith(_SEED) else load_run(Path(name))
+    return load_baseline(name).run() if name.startswith(PREFIX) else load_run(Path(name))
 
 
 def _plans(options: argparse.Namespace) -> int:
@@ -256,7 +257,13 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _clean(options: argparse.Namespace) -> int:
-    Manifest.load(options.run)  # refuses what is no run
+    manifest = Manifest.load(options.run)
+    if manifest.status == "running":
+        raise UserError(
+            "run",
+            str(options.run),
+            f"one that has ended: it is still running (process {manifest.pid}); end it first",
+        )
     removed = asyncio.run(clean_run(options.run))
     print(f"removed {removed}")
     return MET

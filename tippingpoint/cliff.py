@@ -57,6 +57,9 @@ class Load:
     stages: list[StageResult]
     faulted: bool
     load_missing: bool
+    """A worker was cut before the end of a stage."""
+    was_held: bool
+    """A stage was held to its end, with all of its load."""
 
     def failed(self, operation: str, by: Breakage) -> int:
         """How often an operation was lost, or ended in an error or timeout."""
@@ -96,7 +99,9 @@ def loads_of(run: RunData) -> list[Load]:
         faulted = False not in found[size]
         stages = found[size][faulted]
         missing = any(stage.end is None or stage.end > min(cuts) for stage in stages) if cuts else False
-        loads.append(Load(size, stages, faulted, missing))
+        order_only = run.manifest.timeline == "order"
+        held = order_only or any(stage.hold_begin is not None and stage.end is not None for stage in stages)
+        loads.append(Load(size, stages, faulted, missing, held and not missing))
     return loads
 
 

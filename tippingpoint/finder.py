@@ -29,23 +29,22 @@ class Found:
 async def find_load(find: Find, probe: Probe) -> Found:
     """Search between `start` and `limit`; a bound that its repeats contradict is moved and the search goes on."""
     held, broken = await _double(find, probe)
-    agreeing = repeats = 0
-    for _ in range(_MOST_RESTARTS):
+    for restarts_left in reversed(range(_MOST_RESTARTS)):
         held, broken = await _bisect(find, probe, held, broken)
         held_again = await _repeat(find, probe, held)
         broken_again = find.repeats - await _repeat(find, probe, broken) if broken is not None else 0
         repeats = find.repeats * ((held is not None) + (broken is not None))
-        agreeing = held_again + broken_again
         held_stands = held is None or 2 * held_again > find.repeats
         broken_stands = broken is None or 2 * broken_again > find.repeats
-        if held_stands and broken_stands:
-            return Found(held, broken, True, agreeing, repeats)
+        confirmed = held_stands and broken_stands
+        if confirmed or not restarts_left:
+            return Found(held, broken, confirmed, held_again + broken_again, repeats)
         if not held_stands:
             # What held once was luck: it is the new upper bound, and the search resumes well below it.
             held, broken = await _below(find, probe, held)
         else:
             held, broken = await _double(find, probe, start=broken)
-    return Found(held, broken, False, agreeing, repeats)
+    raise AssertionError("the last round returns")
 
 
 async def _double(find: Find, probe: Probe, start: int | None = None) -> tuple[int | None, int | None]:

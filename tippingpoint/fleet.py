@@ -77,23 +77,28 @@ class WorkerProcess:
     async def _read(self) -> None:
         stdout = self.process.stdout
         assert stdout is not None
-        while line := await stdout.readline():
-            try:
-                message: dict[str, Any] = orjson.loads(line)
-            except orjson.JSONDecodeError:
-                continue  # cut in the middle of a line: killed
-            kind = message.pop("say")
-            if kind == "tick":
-                self.tick = message
-            elif kind == "done":
-                self.done = message
-            future = self._replies.pop(kind, None)
-            if future is not None and not future.done():
-                future.set_result({"say": kind, **message})
-            self._listener(self, {"say": kind, **message})
-        if not self._ended.done():
-            self._ended.set_result(None)
-        self._listener(self, {"say": "ended"})
+        try:
+            while line := await stdout.readline():
+                self._hear(line)
+        finally:
+            if not self._ended.done():
+                self._ended.set_result(None)
+            self._listener(self, {"say": "ended"})
+
+    def _hear(self, line: bytes) -> None:
+        try:
+            message: dict[str, Any] = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            return  # cut in the middle of a line: killed
+        kind = message.pop("say")
+        if kind == "tick":
+            self.tick = message
+        elif kind == "done":
+            self.done = message
+        future = self._replies.pop(kind, None)
+        if future is not None and not future.done():
+            future.set_result({"say": kind, **message})
+        self._listener(self, {"say": kind, **message})
 
 
 async def start_worker(job: Job, listener: Listener) -> WorkerProcess:
@@ -120,7 +125,7 @@ async def opened(worker: WorkerProcess) -> dict[str, Any]:
     """The target's facts as a worker found them; Refused when it could not begin."""
     reply = await worker.reply("ready", "refused")
     if reply is None:
-        raise Refused(f"worker {worker.name}: ended before it was ready", 4)
+        raise Refused(f"worker {worker.name}: ended before it was ready (see worker-{worker.name}.stderr)", 4)
     if reply["say"] == "refused":
         raise Refused(reply["problem"], reply["exit_code"])
     return reply

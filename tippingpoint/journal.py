@@ -9,13 +9,13 @@ All times are seconds since the run's start on the monotonic clock, so a step of
 
 from __future__ import annotations
 
-import errno
+import math
 import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import orjson
 
@@ -23,16 +23,18 @@ from tippingpoint.errors import UserError
 from tippingpoint.hdr import Histogram
 
 RESCUE_PREFIX = "tippingpoint-rescue-"
-_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+_LONGEST = 1e9
+"""Seconds that no run lasts (32 years): a time beyond is damaged."""
 
 
 class AppendFile:
-    """A file that only grows by whole chunks. A chunk that finds no room waits in memory, in order."""
+    """A file that only grows by whole chunks. A chunk that cannot be written waits in memory, in order."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._fd = os.open(path, _APPEND, 0o644)
         except OSError as problem:
             raise UserError(
                 "--out", str(path), f"a directory that can be written ({problem.strerror})"
@@ -51,38 +53,54 @@ class AppendFile:
         return self._flush()
 
     def _flush(self) -> bool:
-        while self._waiting:
-            if not self._write(self._waiting[0]):
-                return False
-            self._waiting.pop(0)
+        try:
+            self._write_waiting()
+        except OSError:
+            return False
         return True
 
-    def _write(self, chunk: bytes) -> bool:
+    def _write_waiting(self) -> None:
+        while self._waiting:
+            self._write(self._waiting[0])
+            self._waiting.pop(0)
+
+    def _write(self, chunk: bytes) -> None:
         written = 0
         try:
             while written < len(chunk):
                 written += os.write(self._fd, chunk[written:])
-        except OSError as problem:
-            if problem.errno not in _NO_ROOM:
-                raise
-            os.ftruncate(self._fd, self._size)  # no half line stays behind
-            return False
+        except OSError:
+            try:
+                os.ftruncate(self._fd, self._size)  # no half line stays behind
+            except OSError:
+                # It stays: whatever is written next has to be the rest of it.
+                self._size += written
+                self._waiting[0] = chunk[written:]
+            raise
         self._size += written
-        return True
 
     def close(self, rescue: Path) -> int:
-        """Close the file; chunks that still found no room go to a file of the same name in `rescue`.
+        """Close the file; chunks that could not be written go to a file of the same name in `rescue`.
 
-        Returns how many chunks had to go there. OSError when that has no room either.
+        Returns how many chunks had to go there. OSError when they cannot all be written there either: the
+        file is closed all the same, and `rescue` holds whole chunks only.
         """
-        rescued = 0
-        if not self._flush():
-            rescue.mkdir(parents=True, exist_ok=True)
-            with open(rescue / self.path.name, "ab") as file:
-                file.write(b"".join(self._waiting))
-            rescued = len(self._waiting)
-            self._waiting.clear()
-        os.close(self._fd)
+        try:
+            if self._flush():
+                return 0
+        finally:
+            os.close(self._fd)
+        rescue.mkdir(parents=True, exist_ok=True)
+        rescued_to = rescue / self.path.name
+        self._fd = os.open(rescued_to, _APPEND, 0o644)
+        self._size = os.fstat(self._fd).st_size
+        rescued = len(self._waiting)
+        try:
+            self._write_waiting()
+        finally:
+            os.close(self._fd)
+            if not self._size:
+                rescued_to.unlink()
         return rescued
 
 
@@ -93,7 +111,7 @@ class Events:
         self._file = AppendFile(path)
 
     def write(self, t: float, event: str, **fields: object) -> bool:
-        """Append an event; False when it waits for room on the disk."""
+        """Append an event; False when it waits because it cannot be written."""
         return self._file.append(orjson.dumps({"t": round(t, 3), "event": event, **fields}) + b"\n")
 
     def close(self, rescue: Path) -> int:
@@ -137,13 +155,20 @@ class Journal:
         return lines
 
     def close(self, rescue: Path) -> int:
-        """Close both logs; returns how many lines had to go to `rescue` because the disk was full."""
-        return self._log.close(rescue) + self.events.close(rescue)
+        """Close both logs, whatever happens; returns how many chunks went to `rescue`. See AppendFile.close."""
+        try:
+            rescued = self._log.close(rescue)
+        finally:
+            of_events = self.events.close(rescue)
+        return rescued + of_events
 
 
 @dataclass(frozen=True)
 class IntervalLog:
-    """The lines of an interval log as columns; damaged lines (a cut last one) are counted and left out."""
+    """The lines of an interval log as columns; damaged lines (a cut last one) are counted and left out.
+
+    Payloads are as they were read: one may still turn out to be no histogram.
+    """
 
     tags: list[str]
     begins: list[float]
@@ -167,33 +192,84 @@ def read_interval_log(path: Path) -> IntervalLog:
         if line.startswith((b"#", b'"')):
             continue
         try:
-            tag, begin, length, _, payload = line.split(b",")
-            if not tag.startswith(b"Tag="):
-                raise ValueError
-            begins.append(float(begin))
-            lengths.append(float(length))
+            tag, begin, length, payload = _columns(line)
         except ValueError:
             damaged += 1
-            del begins[len(tags) :], lengths[len(tags) :]
             continue
         name = names.get(tag)
         if name is None:
             name = names[tag] = tag[4:].decode(errors="replace")
         tags.append(name)
+        begins.append(begin)
+        lengths.append(length)
         encoded.append(payload)
     return IntervalLog(tags, begins, lengths, encoded, damaged)
 
 
-def read_events(path: Path) -> list[dict[str, Any]]:
-    """The events of a log in the order they were written; a cut last line is left out."""
+def last_begin(path: Path) -> float:
+    """When the last interval of a log began; 0.0 when there is none among its last lines."""
+    with open(path, "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 65536))
+        lines = file.read().split(b"\n")
+    for line in reversed(lines[:-1]):
+        try:
+            return _columns(line)[1]
+        except ValueError:
+            continue
+    return 0.0
+
+
+def _columns(line: bytes) -> tuple[bytes, float, float, bytes]:
+    """Tag, begin, length and payload of a line; ValueError when it is damaged."""
+    tag, begin, length, _, payload = line.split(b",")
+    since, seconds = float(begin), float(length)
+    if not (tag.startswith(b"Tag=") and 0 <= since < _LONGEST and 0 <= seconds < _LONGEST):
+        raise ValueError("no interval")
+    return tag, since, seconds, payload
+
+
+@dataclass(frozen=True)
+class EventLog:
+    """The events of a log in the order they were written; damaged lines are counted and left out.
+
+    Each has a time `t` (a number of seconds) and a kind `event` (a string); the rest is as it was read.
+    """
+
+    events: list[dict[str, Any]]
+    damaged: int
+
+
+def read_events(path: Path) -> EventLog:
+    """The events of a log; none when there is no such file."""
     events: list[dict[str, Any]] = []
-    if not path.exists():
-        return events
-    for line in path.read_bytes().split(b"\n"):
+    damaged = 0
+    for line in path.read_bytes().split(b"\n") if path.exists() else ():
+        if not line:
+            continue
         try:
             event = orjson.loads(line)
         except orjson.JSONDecodeError:
+            damaged += 1
             continue
-        if isinstance(event, dict) and "t" in event and "event" in event:
-            events.append(cast(dict[str, Any], event))
-    return events
+        if _is_event(event):
+            events.append(event)
+        else:
+            damaged += 1
+    return EventLog(events, damaged)
+
+
+def _is_event(value: object) -> TypeGuard[dict[str, Any]]:
+    if not isinstance(value, dict):
+        return False
+    fields = cast(dict[str, Any], value)
+    return is_seconds(fields.get("t")) and isinstance(fields.get("event"), str)
+
+
+def is_seconds(value: object) -> bool:
+    """Whether a value read from an event can be a time in a run."""
+    return is_number(value) and 0 <= cast(float, value) < _LONGEST
+
+
+def is_number(value: object) -> bool:
+    """Whether a value read from an event is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -24,7 +25,11 @@ class EtcdEntry(BaseModel):
 
 
 def remember(directory: Path, entry: EtcdEntry) -> None:
-    """Add an entry to a run's ledger and see it on the disk before anything is made."""
+    """Add an entry to a run's ledger and see it on the disk before anything is made.
+
+    Files that the target names are remembered by their absolute paths, so that it can be cleaned from anywhere.
+    """
+    entry = entry.model_copy(update={"target": _anchored(entry.target)})
     with open(directory / FILE, "a", encoding="utf-8") as file:
         file.write(entry.model_dump_json() + "\n")
         file.flush()
@@ -32,19 +37,31 @@ def remember(directory: Path, entry: EtcdEntry) -> None:
 
 
 def entries(directory: Path) -> list[EtcdEntry]:
-    """The ledger of a run; empty when it never made anything."""
+    """The ledger of a run; empty when it never made anything. UserError when it cannot be read."""
     path = directory / FILE
-    if not path.exists():
+    try:
+        *lines, rest = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
         return []
+    except OSError as problem:
+        raise UserError("ledger", str(path), f"a readable file ({problem.strerror})") from None
     found: list[EtcdEntry] = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(lines, start=1):
         try:
             found.append(EtcdEntry.model_validate_json(line))
         except ValidationError:
-            # A crash in the middle of the write: nothing was made yet under that entry.
-            if number == 1 or line.endswith("}"):
-                raise UserError("ledger", f"{path}:{number}", "a ledger entry") from None
+            raise UserError("ledger", f"{path}:{number}", "a ledger entry") from None
+    # A crash in the middle of the write: nothing was made yet under that entry.
+    with contextlib.suppress(ValidationError):
+        found.append(EtcdEntry.model_validate_json(rest))
     return found
+
+
+def _anchored(target: EtcdTarget) -> EtcdTarget:
+    files = {"ca": target.ca, "cert": target.cert, "key": target.key, "credentials": target.credentials}
+    return target.model_copy(
+        update={name: path.absolute() for name, path in files.items() if path is not None}
+    )
 
 
 async def clean_run(directory: Path) -> int:

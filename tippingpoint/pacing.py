@@ -83,14 +83,16 @@ class Schedule:
     def _run_due(self) -> None:
         self._armed = float("inf")
         # At most what was there when we woke, so that calls which schedule further ones cannot starve the loop.
-        for _ in range(len(self._heap)):
-            if not self._heap or self._heap[0][0] > time.monotonic():
-                break
-            when, _, call = heapq.heappop(self._heap)
-            call(when)
-        if self._heap and self._heap[0][0] < self._armed:
-            self._armed = self._heap[0][0]
-            self._timer.set(self._armed)
+        try:
+            for _ in range(len(self._heap)):
+                if not self._heap or self._heap[0][0] > time.monotonic():
+                    break
+                when, _, call = heapq.heappop(self._heap)
+                call(when)
+        finally:  # a call that raises must not keep the others from being made
+            if self._heap and self._heap[0][0] < self._armed:
+                self._armed = self._heap[0][0]
+                self._timer.set(self._armed)
 
 
 def spread(count: int, begin: float, over: float) -> Iterator[float]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import re
+import reprlib
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
+from urllib.parse import urlsplit
 
 import yaml
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -25,6 +29,12 @@ from tippingpoint.errors import UserError
 
 MAX_STAGES = 1000
 MAX_LEASES = 10_000_000
+MAX_TEXT = 1 << 20
+"""Characters (bytes of a file) of a plan."""
+
+_ENDPOINT = r"^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?\])(:[0-9]{1,5})?$"
+# What YAML's own constructors raise on values that only look like theirs, such as the date 2001-99-99.
+_NO_YAML = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def _duration(value: object) -> object:
@@ -49,6 +59,21 @@ Seconds = Annotated[
         }
     ),
 ]
+
+
+def _endpoint(url: str) -> str:
+    """A URL as etcd's clients write it; no credentials, which would end up in journals and reports."""
+    if "@" in url:
+        raise ValueError("http(s)://host:port, and the user in target.credentials")
+    try:
+        if not re.fullmatch(_ENDPOINT, url) or urlsplit(url).port == 0:
+            raise ValueError
+    except ValueError:
+        raise ValueError("http(s)://host:port") from None
+    return url
+
+
+Endpoint = Annotated[str, AfterValidator(_endpoint), WithJsonSchema({"type": "string", "pattern": _ENDPOINT})]
 Leases = Annotated[int, Field(ge=1, le=MAX_LEASES, strict=True)]
 Rate = Annotated[float, Field(ge=0, le=1)]
 
@@ -61,7 +86,7 @@ class EtcdTarget(_Part):
     """A real etcd cluster. Secrets stay in files; TLS is verified against `ca` or the system's authorities."""
 
     kind: Literal["etcd"] = "etcd"
-    endpoints: list[Annotated[str, Field(pattern=r"^https?://[^/\s]+$")]] = Field(
+    endpoints: list[Endpoint] = Field(
         default=["http://127.0.0.1:2379"],
         min_length=1,
         description="client URLs; connections are spread over them",
@@ -176,7 +201,8 @@ class Fault(_Part):
     )
     member: str | None = Field(default=None, description="a lab member's name; not for drop-claims")
     stage: Annotated[int, Field(ge=1, le=MAX_STAGES)] | None = Field(
-        default=None, description="count `at` from the beginning of this stage's hold"
+        default=None,
+        description="count `at` from the beginning of this stage's hold, and be less; drop-claims needs it",
     )
     at: Seconds = 0.0
     undo_after: Seconds | None = Field(
@@ -191,6 +217,8 @@ class Fault(_Part):
                 if self.member is None
                 else f"member: {self.member!r}: expected none for drop-claims"
             )
+        if self.do == "drop-claims" and self.stage is None:
+            raise ValueError("stage: missing: expected the number of the listed stage that drop-claims is in")
         if self.undo_after is not None and self.do not in ("kill", "stop"):
             raise ValueError(f"undo_after: expected only with kill or stop, not {self.do}")
         return self
@@ -227,26 +255,38 @@ class Plan(_Part):
                 f"({format_duration(self.workload.renew_time)}), or no extension is measured"
             )
         for number, fault in enumerate(self.faults):
-            if fault.stage is not None and (self.find is not None or fault.stage > len(self.stages)):
+            if fault.stage is None:
+                continue
+            place = f"faults.{number}"
+            if self.find is not None:
+                raise ValueError(f"{place}.stage: {fault.stage}: expected none, as find lists no stages")
+            if fault.stage > len(self.stages):
                 raise ValueError(
-                    f"faults.{number}.stage: {fault.stage}: expected one of the {len(self.stages)} listed stages"
+                    f"{place}.stage: {fault.stage}: expected one of the {len(self.stages)} listed stages"
+                )
+            hold = self.stages[fault.stage - 1].hold
+            if fault.at >= hold:
+                raise ValueError(
+                    f"{place}.at: {format_duration(fault.at)}: expected less than the hold of stage "
+                    f"{fault.stage} ({format_duration(hold)})"
                 )
         return self
 
     def to_yaml(self) -> str:
         """The plan as YAML that `parse_plan` reads back to an equal plan."""
         document = self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-        return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+        return yaml.safe_dump(document, sort_keys=False)
 
 
 def parse_plan(text: str, overrides: Sequence[str] = (), source: str = "plan") -> Plan:
     """The plan in a YAML text with `key=value` overrides applied; UserError says which field is wrong and why."""
     try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as problem:
-        raise UserError(source, str(problem), "YAML") from None
+        document = _read_yaml(text)
+    except ValueError as problem:
+        raise UserError(source, _hidden(str(problem)), "a plan in YAML") from None
     if not isinstance(document, dict):
-        raise UserError(source, type(document).__name__, "a mapping of plan fields")
+        found = "empty" if document is None else "a list" if isinstance(document, list) else "a single value"
+        raise UserError(source, found, "a mapping of plan fields")
     fields = cast(dict[str, Any], document)
     for override in overrides:
         _override(fields, override)
@@ -256,6 +296,29 @@ def parse_plan(text: str, overrides: Sequence[str] = (), source: str = "plan") -
         raise _explained(problem) from None
     except RecursionError:
         raise UserError(source, "nested too deeply", "a plan") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without merge keys: a few lines of them can stand for more than fits into the memory."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        if any(key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value):
+            raise ValueError("a merge key (<<)")
+        super().flatten_mapping(node)
+
+
+def _read_yaml(text: str) -> object:
+    """The value in a text; ValueError says in one line why there is none."""
+    if len(text) > MAX_TEXT:
+        raise ValueError(f"{len(text)} characters, more than {MAX_TEXT}")
+    try:
+        return yaml.load(text, _Loader)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except _NO_YAML as problem:
+        raise ValueError(
+            " ".join(str(problem).split()) or "a value that is not what its tag says"
+        ) from problem
 
 
 def shipped_plans() -> dict[str, str]:
@@ -271,11 +334,14 @@ def shipped_plans() -> dict[str, str]:
 def load_plan(name: str, overrides: Sequence[str] = ()) -> Plan:
     """The plan in the file of that name, or the shipped plan of that name."""
     path = Path(name)
-    if path.is_file():
-        try:
+    try:
+        if path.is_file():
+            if path.stat().st_size > MAX_TEXT:
+                raise UserError("plan", name, "a file of at most 1 MiB")
             return parse_plan(path.read_text(encoding="utf-8"), overrides, name)
-        except (OSError, UnicodeDecodeError) as problem:
-            raise UserError("plan", name, f"a readable text file ({problem})") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else problem
+        raise UserError("plan", name, f"a readable text file ({reason})") from None
     plans = shipped_plans()
     if name in plans:
         return parse_plan(plans[name], overrides, name)
@@ -286,11 +352,13 @@ def _override(fields: dict[str, Any], override: str) -> None:
     """Apply `workload.renew_time=10s` or `stages.0.leases=50`; the value is read as YAML."""
     key, equals, text = override.partition("=")
     if not equals or not key:
-        raise UserError("--set", override, "key=value, such as workload.renew_time=10s")
+        raise UserError("--set", _hidden(override), "key=value, such as workload.renew_time=10s")
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        value = text
+        value = _read_yaml(text)
+    except ValueError as problem:
+        if not isinstance(problem.__cause__, yaml.YAMLError):
+            raise UserError("--set", _hidden(override), f"a value in YAML ({problem})") from None
+        value = text  # no YAML at all, such as a description with a colon
     *parents, last = key.split(".")
     place: Any = fields
     for parent in parents:
@@ -307,10 +375,14 @@ def _override(fields: dict[str, Any], override: str) -> None:
 
 def _item(place: Any, index: str, override: str) -> Any:
     if not isinstance(place, list):
-        raise UserError("--set", override, f"a key of the plan ({index} is inside a value)")
+        raise UserError("--set", _hidden(override), f"a key of the plan ({index} is inside a value)")
     items = cast(list[Any], place)
-    if not index.isdigit() or int(index) >= len(items):
-        raise UserError("--set", override, f"a position from 0 to {len(items) - 1}")
+    if not items:
+        raise UserError(
+            "--set", _hidden(override), f"another key, as the list has no position {index}: it is empty"
+        )
+    if not re.fullmatch("[0-9]{1,9}", index) or int(index) >= len(items):
+        raise UserError("--set", _hidden(override), f"a position from 0 to {len(items) - 1}")
     return items[int(index)]
 
 
@@ -320,8 +392,8 @@ def _explained(problem: ValidationError) -> UserError:
     # A misspelt key also makes the right one missing: what was written wrongly is the better explanation.
     error = next((error for error in errors if error["type"] == "extra_forbidden"), errors[0])
     path = list(error["loc"])
-    field = ".".join(str(part) for part in path) or "plan"
-    value = error["input"]
+    field = _hidden(" ".join(".".join(str(part) for part in path).split()))[:120] or "plan"
+    value = _shown(error["input"])
     if error["type"] == "extra_forbidden":
         known = _fields_at(path[:-1])
         return UserError(field, value, f"one of {', '.join(known)}{_nearest(str(path[-1]), known)}")
@@ -335,6 +407,23 @@ def _explained(problem: ValidationError) -> UserError:
             return UserError(".".join([*map(str, path), name]), shown or "given", accepted)
         return UserError(field, value, message)
     return UserError(field, value, str(error["msg"]).removeprefix("Input should be ").lower())
+
+
+def _shown(value: object) -> str:
+    """A value for an error: short whatever aliases make of it, and without what may be a password."""
+    brief = reprlib.Repr()
+    brief.maxlevel = 3
+    brief.maxstring = brief.maxother = 120
+    try:
+        return _hidden(value if isinstance(value, str) else brief.repr(value))
+    except ValueError:  # Python prints no number of more than some thousand digits
+        return "a number too long to show"
+
+
+def _hidden(text: str) -> str:
+    """A text with the user and password of a URL in it left out."""
+    begin, end = text.find("://"), text.rfind("@")
+    return f"{text[:begin]}://...{text[end:]}" if 0 <= begin < end else text
 
 
 def _fields_at(path: Iterable[int | str]) -> list[str]:

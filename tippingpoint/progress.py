@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from rich.console import Console
 from rich.live import Live
@@ -21,11 +24,20 @@ from tippingpoint.runner import Progress, RunnerEvents
 _PLAIN_EVERY = 5.0
 
 
-class ConsoleProgress(RunnerEvents):
-    """Shows a run on a console (standard error, so that standard output stays for results)."""
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Fail like any other file: rich would end the program and close standard output."""
+        raise BrokenPipeError
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+
+class ConsoleProgress(RunnerEvents):
+    """Shows a run on a text file, standard error by default: standard output stays for results.
+
+    A file that fails (whoever read it has gone) is written to no more; the run goes on.
+    """
+
+    def __init__(self, file: IO[str] | None = None) -> None:
+        self._console = console = _Console(file=file, stderr=file is None)
         self._live = (
             Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
         )
@@ -38,14 +50,13 @@ class ConsoleProgress(RunnerEvents):
     def began(self, manifest: Manifest, directory: Path) -> None:
         """Say what is run on what, and where it is written."""
         members = f", {len(manifest.target.members)} members" if manifest.target.members else ""
-        self._console.print(
+        self._say(
             f"{manifest.title} on {manifest.target.kind} {manifest.target.version}{members}; "
-            f"{len(manifest.workers)} workers; {directory}",
-            highlight=False,
-            soft_wrap=True,
+            f"{len(manifest.workers)} workers; {directory}"
         )
         if self._live is not None:
-            self._live.start()
+            with self._surviving():
+                self._live.start()
 
     def progress(self, progress: Progress, worker: str, tick: dict[str, Any]) -> None:
         """Show a worker's tick among the others' latest."""
@@ -59,23 +70,40 @@ class ConsoleProgress(RunnerEvents):
             self._unwritten = True
             self._say("the journal's disk is full: what is measured waits in memory")
         if self._live is not None:
-            self._live.update(self._table(progress))
+            with self._surviving():
+                self._live.update(self._table(progress))
         elif time.monotonic() >= self._next_plain:
             self._next_plain = time.monotonic() + _PLAIN_EVERY
-            self._console.print(self._line(progress), highlight=False, soft_wrap=True)
+            self._say(self._line(progress))
 
     def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
-        """Print what happened above the live line."""
+        """Print what happened above the live line; a worker that is gone holds nothing any more."""
+        if event == "worker-cut":
+            self._last.pop(fields["worker"], None)
+            self._recent.pop(fields["worker"], None)
         shown = " ".join(f"{key}={value}" for key, value in fields.items() if value not in (None, []))
         self._say(f"{t:7.1f}s {event} {shown}")
 
     def close(self) -> None:
         """Take the live line away."""
         if self._live is not None:
-            self._live.stop()
+            with self._surviving():
+                self._live.stop()
 
     def _say(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+        with self._surviving():
+            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    @contextlib.contextmanager
+    def _surviving(self) -> Generator[None]:
+        try:
+            yield
+        except OSError:
+            # From here on all that is written to it goes nowhere, what is still in its buffer at exit too.
+            with contextlib.suppress(OSError, ValueError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self._console.file.fileno())
+                os.close(nowhere)
 
     def _merged(self, name: str) -> Histogram:
         return Histogram.merged(found[name] for found in self._recent.values() if name in found)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from tippingpoint.hdr import SLOTS, FloatArray, Histogram, IntArray, decode_batch, highest_values
-from tippingpoint.journal import read_events, read_interval_log
+from tippingpoint.hdr import SLOTS, Batch, FloatArray, Histogram, IntArray, decode_batch, highest_values
+from tippingpoint.journal import IntervalLog, is_number, last_begin, read_events, read_interval_log
 from tippingpoint.manifest import Manifest
 
 OPERATIONS = ("claim", "extend")
@@ -131,8 +132,8 @@ class RunData:
     """What the reader should know of the data itself: damaged lines, missing workers, waiting intervals."""
 
     def stage(self, number: int) -> StageResult:
-        """The stage with that number."""
-        return self.stages[number - 1]
+        """The stage with that number; KeyError when the journals have none."""
+        return {stage.number: stage for stage in self.stages}[number]
 
 
 @dataclass
@@ -159,10 +160,12 @@ def load_run(directory: Path) -> RunData:
             workers, charts = _folded(pool.map(_read_worker, *zip(*jobs, strict=True)))
     else:
         workers, charts = _folded(_read_worker(*job) for job in jobs)
-    runner_events = read_events(directory / "events.jsonl")
+    runner_log = read_events(directory / "events.jsonl")
+    runner_events = runner_log.events
     stages = _stages(workers)
     events = sorted([*runner_events, *(event for worker in workers for event in worker.events)], key=_time_of)
-    notes = [str(event["text"]) for event in runner_events if event["event"] == "note"]
+    notes = [str(event.get("text", "")) for event in runner_events if event["event"] == "note"]
+    notes += _left_out("events.jsonl", runner_log.damaged)
     notes += [note for worker in workers for note in worker.notes]
     notes += [
         f"worker {w.name} was cut: its journal ends early" for w in manifest.workers if w.status == "cut"
@@ -180,34 +183,28 @@ def _time_of(event: Mapping[str, Any]) -> float:
 
 def _bin_seconds(directory: Path, names: Iterable[str]) -> float:
     """Whole seconds per chart bin, so that no run has more than _CHART_BINS of them."""
-    longest = 0.0
-    for name in names:
-        with open(directory / f"worker-{name}.hlog", "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - 65536))
-            for line in reversed(file.read().split(b"\n")[:-1]):
-                parts = line.split(b",", 2)
-                if len(parts) == 3 and line.startswith(b"Tag="):
-                    longest = max(longest, float(parts[1]))
-                    break
+    longest = max((last_begin(directory / f"worker-{name}.hlog") for name in names), default=0.0)
     return float(max(1, int(np.ceil(longest / _CHART_BINS))))
 
 
 def _read_worker(directory: Path, name: str, bin_seconds: float) -> _WorkerData:
-    log = read_interval_log(directory / f"worker-{name}.hlog")
+    log, batch = _decoded(read_interval_log(directory / f"worker-{name}.hlog"), bin_seconds)
+    event_log = read_events(directory / f"worker-{name}.jsonl")
+    damaged = log.damaged + event_log.damaged
     stages: list[dict[str, Any]] = []
     ticks: list[dict[str, Any]] = []
     events: list[dict[str, Any]] = []
-    for event in read_events(directory / f"worker-{name}.jsonl"):
+    for event in event_log.events:
         kind = event["event"]
-        (stages if kind == "stage" else ticks if kind == "tick" else events).append(event)
-    for event in events:
-        event.setdefault("worker", name)
-    notes = (
-        [f"worker {name}: {log.damaged} damaged line{'s' * (log.damaged != 1)} left out"]
-        if log.damaged
-        else []
-    )
-    batch = decode_batch(log.encoded)
+        if kind == "stage" and _is_mark(event):
+            stages.append(event)
+        elif kind == "tick" and _is_tick(event, bin_seconds):
+            ticks.append(event)
+        elif kind in ("stage", "tick"):
+            damaged += 1
+        else:
+            events.append({"worker": name, **event})
+    notes = _left_out(f"worker {name}", damaged)
     begins = np.asarray(log.begins, dtype=np.float64)
     marks = np.asarray([event["t"] for event in stages], dtype=np.float64)
     mark_of_row = np.searchsorted(marks, begins + 0.0005, side="right") - 1
@@ -245,33 +242,103 @@ def _read_worker(directory: Path, name: str, bin_seconds: float) -> _WorkerData:
     return _WorkerData(stage_counts, chart_counts, stages, ticks, events, notes)
 
 
-def _stages(workers: Iterable[_WorkerData]) -> list[StageResult]:
-    """Join the workers' marks: a stage begins when the first worker begins it and is held when all hold it."""
+def _left_out(where: str, damaged: int) -> list[str]:
+    """What the reader is told of damaged lines: nothing when there are none."""
+    return [f"{where}: {damaged} damaged line{'s' * (damaged != 1)} left out"] if damaged else []
+
+
+def _is_mark(event: Mapping[str, Any]) -> bool:
+    number, size = event.get("stage"), event.get("size")
+    return (
+        all(isinstance(value, int) and not isinstance(value, bool) and value > 0 for value in (number, size))
+        and event.get("kind") in get_args(StageKind)
+        and event.get("phase") in ("begin", "hold", "drain", "end")
+    )
+
+
+def _is_tick(event: Mapping[str, Any], bin_seconds: float) -> bool:
+    return _charted(event["t"], bin_seconds) and all(
+        is_number(event.get(name)) for name in (*_SUMMED, *_WORST)
+    )
+
+
+def _charted(t: float, bin_seconds: float) -> bool:
+    """Whether a time can be in a run of this many seconds a bin, even in one that has grown meanwhile."""
+    return t < 2 * _CHART_BINS * bin_seconds
+
+
+def _decoded(log: IntervalLog, bin_seconds: float) -> tuple[IntervalLog, Batch]:
+    """The log without what turns out to be damaged, and its histograms."""
+    if all(_charted(begin, bin_seconds) for begin in log.begins):
+        with contextlib.suppress(ValueError):
+            return log, _decode(log.encoded)
+    good: list[int] = []
+    for row, (begin, encoded) in enumerate(zip(log.begins, log.encoded, strict=True)):
+        with contextlib.suppress(ValueError):
+            _decode([encoded])
+            if _charted(begin, bin_seconds):
+                good.append(row)
+    kept = IntervalLog(
+        tags=[log.tags[row] for row in good],
+        begins=[log.begins[row] for row in good],
+        lengths=[log.lengths[row] for row in good],
+        encoded=[log.encoded[row] for row in good],
+        damaged=log.damaged + len(log.tags) - len(good),
+    )
+    return kept, _decode(kept.encoded)
+
+
+def _decode(encoded: list[bytes]) -> Batch:
+    batch = decode_batch(encoded)
+    if batch.slots.size and not 0 <= batch.slots.min() <= batch.slots.max() < SLOTS:
+        raise ValueError("a histogram with more slots than there are")
+    return batch
+
+
+def _stages(workers: Sequence[_WorkerData]) -> list[StageResult]:
+    """Join the workers' marks: a stage begins when the first worker begins it and is held when all hold it.
+
+    A stage whose begin no worker has on record (its line was damaged) is left out.
+    """
     found: dict[int, StageResult] = {}
-    open_in: dict[int, int] = {}
     for worker in workers:
-        current: StageResult | None = None
         for mark in worker.stages:
-            number, t, phase = int(mark["stage"]), float(mark["t"]), mark["phase"]
-            if phase == "begin":
-                current = found.setdefault(
+            if mark["phase"] == "begin":
+                number, t = int(mark["stage"]), float(mark["t"])
+                stage = found.setdefault(
                     number, StageResult(number, int(mark["size"]), mark["kind"], begin=t)
                 )
-                current.begin = min(current.begin, t)
-                open_in[number] = open_in.get(number, 0) + 1
-            elif current is not None and phase == "hold":
-                current.hold_begin = max(current.hold_begin or 0.0, t)
-            elif current is not None and phase == "end":
-                current.end = max(current.end or 0.0, t)
-                open_in[number] -= 1
+                stage.begin = min(stage.begin, t)
+    never_ended: set[int] = set()
+    for worker in workers:
+        still_open: set[int] = set()
+        drained: set[int] = set()
+        for mark in worker.stages:
+            number, t, phase = int(mark["stage"]), float(mark["t"]), mark["phase"]
+            stage = found.get(number)
+            if stage is None:
+                continue
+            if phase == "begin":
+                still_open.add(number)
+            elif phase == "hold":
+                stage.hold_begin = max(stage.hold_begin or 0.0, t)
+            else:
+                if number not in drained:
+                    stage.end = max(stage.end or 0.0, t)
+                if phase == "drain":
+                    drained.add(number)
+                else:
+                    still_open.discard(number)
+        never_ended |= still_open
         for (number, holding, tag_name), parts in worker.stage_counts.items():
-            stage = found[number]
+            stage = found.get(number)
+            if stage is None:
+                continue
             for into in (stage.histograms, stage.held) if holding else (stage.histograms,):
                 for slots, counts in parts:
                     into.setdefault(tag_name, Histogram()).counts[slots] += counts
-    for number, still_open in open_in.items():
-        if still_open and found[number].end is not None:
-            found[number].end = None  # one of the workers never ended it
+    for number in never_ended:
+        found[number].end = None  # one of the workers never ended it
     return [found[number] for number in sorted(found)]
 
 
@@ -350,13 +417,16 @@ def _set_stage_gauges(stages: Iterable[StageResult], workers: Iterable[_WorkerDa
         marks = [*worker.stages, {"t": np.inf}]
         held = {int(mark["stage"]) for mark in worker.stages if mark["phase"] == "hold"}
         for mark, following in itertools.pairwise(marks):
-            if mark["phase"] == "end" or (mark["phase"] == "begin" and int(mark["stage"]) in held):
+            if mark["phase"] in ("drain", "end") or (mark["phase"] == "begin" and int(mark["stage"]) in held):
                 continue
             # A tick tells of the interval that it closes: the one at the mark itself belongs to the phase before.
             inside = np.flatnonzero((times > mark["t"]) & (times <= following["t"]))
             if not inside.size:
                 continue
-            gauges = by_number[int(mark["stage"])].gauges
+            stage = by_number.get(int(mark["stage"]))
+            if stage is None:
+                continue
+            gauges = stage.gauges
             for name in (*_SUMMED, *_WORST):
                 median = float(np.median([float(worker.ticks[index][name]) for index in inside]))
                 before = gauges.get(name, 0.0)

@@ -20,13 +20,15 @@ from tippingpoint.finder import Found, find_load
 from tippingpoint.fleet import Refused, WorkerProcess, opened, start_worker, tidy_stderr
 from tippingpoint.journal import RESCUE_PREFIX, Events
 from tippingpoint.ledger import EtcdEntry, clean_run, remember
-from tippingpoint.manifest import Host, Manifest, TargetEntry, WorkerEntry, new_run_id
+from tippingpoint.manifest import Host, Manifest, RunStatus, TargetEntry, WorkerEntry, new_run_id
 from tippingpoint.plan import Fault, Plan
 from tippingpoint.results import StageKind, load_run
 from tippingpoint.verdict import stage_checks, stage_saturated
-from tippingpoint.worker import RELEASE_WITHIN, Job, StageOrder
+from tippingpoint.worker import DRAIN_WITHIN, RELEASE_WITHIN, Job, StageOrder
 
 _CLEAN_WITHIN = 20.0
+_ANSWER_WITHIN = DRAIN_WITHIN + RELEASE_WITHIN + 10.0
+BAD_INPUT = 2
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,6 @@ class Progress:
     """How many stages are listed; None in a search."""
     size: int
     kind: StageKind
-    phase: Literal["begin", "hold", "end"]
     remaining: float | None
     """Seconds of hold left; None while the load is brought up."""
 
@@ -57,8 +58,12 @@ class RunnerEvents:
         """Something single happened: a fault, a worker that is gone, a stage's end in a search."""
 
 
-class _Interrupted(Exception):
+class _EndedEarly(Exception):
     """The run is to end now, with what it has."""
+
+    def __init__(self, status: RunStatus, reason: str) -> None:
+        self.status: RunStatus = status
+        super().__init__(reason)
 
 
 class Runner:
@@ -78,7 +83,6 @@ class Runner:
         self._release = True
         self._stage: StageOrder | None = None
         self._stage_count = 0
-        self._phase: Literal["begin", "hold", "end"] = "begin"
         self._hold_ends: float | None = None
         self._hold_began = 0.0
         self._fault_tasks: set[asyncio.Task[None]] = set()
@@ -90,6 +94,8 @@ class Runner:
         """End the run in order; a second call gives leases up to expire instead of releasing them."""
         if self._interrupt.is_set():
             self._release = False
+            for worker in self._workers:
+                worker.tell(do="end", release=False)
         self._interrupt.set()
 
     async def run(self) -> Path:
@@ -121,18 +127,27 @@ class Runner:
             raise UserError(
                 "--out", str(self.directory), f"a directory with room in it ({problem.strerror})"
             ) from None
+        status: RunStatus = "complete"
+        reason = ""
         try:
-            try:
-                await self._open()
-            except (UserError, Refused) as refused:
-                await self._close()
-                if isinstance(refused, UserError) or refused.exit_code == 2:
-                    shutil.rmtree(self.directory, ignore_errors=True)
-                    raise
-                self._finish("failed", str(refused))
-                raise
+            await self._open()
             self._watcher.began(self._manifest, self.directory)
-            status, reason = await self._load_target()
+            await self._load_target()
+        except _EndedEarly as early:
+            status, reason = early.status, str(early)
+            if status == "interrupted":
+                self._event(status)
+        except UserError:
+            await self._close()
+            shutil.rmtree(self.directory, ignore_errors=True)
+            raise
+        except Refused as refused:
+            await self._close()
+            if refused.exit_code == BAD_INPUT:
+                shutil.rmtree(self.directory, ignore_errors=True)
+            else:
+                self._finish("failed", str(refused))
+            raise
         except BaseException:
             await self._close()
             raise
@@ -140,10 +155,8 @@ class Runner:
         await self._clean()
         cut = [worker.name for worker in self._workers if worker.done is None]
         if cut and status == "complete":
-            status, reason = (
-                "cut",
-                f"worker {', '.join(cut)} of {len(self._workers)} ended before it was told to",
-            )
+            status = "cut"
+            reason = f"worker {', '.join(cut)} of {len(self._workers)} ended before it was told to"
         return self._finish(status, reason)
 
     # -- opening and closing ---------------------------------------------------------------------
@@ -165,15 +178,15 @@ class Runner:
         count = self._plan.workers or len(os.sched_getaffinity(0))
         prefix = f"/tippingpoint/{self._id}/"
         first_id = (1 + secrets.randbelow(2**22)) << 40
-        remember(
-            self.directory,
-            EtcdEntry(
-                prefix=prefix,
-                first_lease_id=first_id,
-                lease_ids=count * LEASE_IDS,
-                target=self._plan.target,
-            ),
+        entry = EtcdEntry(
+            prefix=prefix, first_lease_id=first_id, lease_ids=count * LEASE_IDS, target=self._plan.target
         )
+        try:
+            remember(self.directory, entry)
+        except OSError as problem:
+            raise UserError(
+                "--out", str(self.directory), f"a directory with room in it ({problem.strerror})"
+            ) from None
         self._manifest.workers = [WorkerEntry(name=str(index)) for index in range(count)]
         for index in range(count):
             job = Job(
@@ -186,36 +199,52 @@ class Runner:
                 started_wall=self._started_wall,
                 started=self._started,
             )
-            self._workers.append(await start_worker(job, self._heard))
-        facts = await asyncio.gather(*(opened(worker) for worker in self._workers))
-        self._manifest.target = TargetEntry.model_validate(facts[0])
+            try:
+                self._workers.append(await start_worker(job, self._heard))
+            except OSError as problem:
+                raise Refused(f"worker {index}: cannot be started: {problem.strerror}", 4) from None
+        opening = asyncio.gather(*(opened(worker) for worker in self._workers))
+        interrupted = asyncio.create_task(self._interrupt.wait())
+        await asyncio.wait([opening, interrupted], return_when=asyncio.FIRST_COMPLETED)
+        interrupted.cancel()
+        if not opening.done():
+            opening.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await opening
+            self._check_alive()
+        self._manifest.target = TargetEntry.model_validate(opening.result()[0])
         self._save_manifest()
 
     async def _close(self) -> None:
-        """End the workers, in order where they listen; undo what faults left undone."""
+        """End the workers, in order where they listen, and meanwhile undo what faults left undone."""
         self._ending = True
         for task in self._fault_tasks:
             task.cancel()
-        for fault in self._undone:
-            await self._undo(fault)
-        self._undone.clear()
         for worker in self._workers:
             worker.tell(do="end", release=self._release)
-        # Each worker may spend its drain and its releases, and a little for its files.
-        await asyncio.gather(*(worker.ended(RELEASE_WITHIN + 10.0) for worker in self._workers))
+        # Each worker may spend its drain and its releases, and a little for its connections and files.
+        within = DRAIN_WITHIN + RELEASE_WITHIN + 10.0
+        await asyncio.gather(
+            *(worker.ended(within) for worker in self._workers),
+            *(self._undo(fault) for fault in [*self._undone]),
+        )
 
     async def _clean(self) -> None:
         """Remove what no worker could give back: those that were cut, or refused their releases."""
+        remedy = f"tippingpoint clean {self.directory}"
+        if not self._release:
+            self._event("left-behind", problem="leases are left to expire, as asked", remedy=remedy)
+            return
         try:
             removed = await asyncio.wait_for(clean_run(self.directory), _CLEAN_WITHIN)
-        except (TargetError, TimeoutError) as problem:
+        except (TargetError, UserError, TimeoutError) as problem:
             text = str(problem) or f"not done within {_CLEAN_WITHIN:g} s"
-            self._event("left-behind", problem=text, remedy=f"tippingpoint clean {self.directory}")
+            self._event("left-behind", problem=text, remedy=remedy)
             return
         if removed:
             self._event("cleaned", removed=removed)
 
-    def _finish(self, status: Literal["complete", "interrupted", "cut", "failed"], reason: str) -> Path:
+    def _finish(self, status: RunStatus, reason: str) -> Path:
         """Close the run's own files; when the disk is full the whole run moves to where there is room."""
         self._manifest.status = status
         self._manifest.reason = reason
@@ -223,29 +252,49 @@ class Runner:
         self._manifest.pid = None
         for worker, entry in zip(self._workers, self._manifest.workers, strict=False):
             entry.status = "complete" if worker.done is not None else "cut"
+        if not self.directory.is_dir():
+            raise UserError(
+                "--out",
+                str(self.directory),
+                "the run's directory to stay there while it is written (it is gone)",
+            )
         tidy_stderr(self.directory)
         lost = [
             worker.done["problem"] for worker in self._workers if worker.done and "problem" in worker.done
         ]
         if lost:
             self._event("journal-lost", problem="; ".join(lost))
-        self._events.close(self._rescue)
-        saved = self._save_manifest()
-        if saved and not self._rescue.exists():
+        try:
+            self._events.close(self._rescue)
+            if self._save_manifest() and not self._rescue.exists():
+                return self.directory
+            return self._move_to_rescue()
+        except OSError as problem:
+            # No room here and none there: what is on the disk is what there is.
+            self._manifest.reason = f"no room left, here or in {self._rescue}: {problem.strerror}"
+            self._save_manifest()
             return self.directory
-        return self._move_to_rescue()
 
     def _move_to_rescue(self) -> Path:
-        self._rescue.mkdir(parents=True, exist_ok=True)
+        """Put the run's files together where there is room; the tails of what did not fit are there already."""
+        gathered = self._rescue.with_name(self._rescue.name + ".part")
+        gathered.mkdir()
+        tails = self._rescue if self._rescue.exists() else gathered
         for path in self.directory.iterdir():
-            tail = self._rescue / path.name
-            rest = tail.read_bytes() if tail.exists() else b""
-            tail.write_bytes(path.read_bytes() + rest)
+            with open(gathered / path.name, "wb") as whole:
+                for part in (path, tails / path.name):
+                    if part.exists() and part.parent != gathered:
+                        with open(part, "rb") as source:
+                            shutil.copyfileobj(source, whole)
         self._manifest.reason = (
             self._manifest.reason
             or f"no room left in {self.directory.parent}: the whole run is in {self._rescue}"
         )
-        self._manifest.save(self._rescue)
+        self._manifest.save(gathered)
+        if tails is not gathered:
+            shutil.rmtree(tails)
+        gathered.rename(self._rescue)
+        shutil.rmtree(self.directory, ignore_errors=True)
         self.directory = self._rescue
         return self._rescue
 
@@ -259,23 +308,13 @@ class Runner:
 
     # -- the load --------------------------------------------------------------------------------
 
-    async def _load_target(self) -> tuple[Literal["complete", "interrupted", "cut", "failed"], str]:
+    async def _load_target(self) -> None:
         self._start_faults(stage=None)
-        try:
-            if self._plan.find is not None:
-                found = await find_load(self._plan.find, self._probe)
-                self._say_found(found)
-            else:
-                for number, stage in enumerate(self._plan.stages, start=1):
-                    await self._run_stage(
-                        "ramp", stage.leases, stage.over, stage.hold, fresh=False, listed=number
-                    )
-        except _Interrupted:
-            if not any(worker.alive for worker in self._workers):
-                return "cut", "every worker ended before it was told to"
-            self._event("interrupted")
-            return "interrupted", "ended early on request"
-        return "complete", ""
+        if self._plan.find is not None:
+            self._say_found(await find_load(self._plan.find, self._probe))
+            return
+        for number, stage in enumerate(self._plan.stages, start=1):
+            await self._run_stage("ramp", stage.leases, stage.over, stage.hold, fresh=False, listed=number)
 
     async def _run_stage(
         self, kind: StageKind, size: int, over: float, hold: float, *, fresh: bool, listed: int | None
@@ -286,9 +325,9 @@ class Runner:
         self._begin_hold(hold)
         if listed is not None:
             self._start_faults(stage=listed)
+        held_since = self._hold_began
         for fault in sorted(self._storms(listed), key=lambda fault: fault.at):
-            due = fault.at - (time.monotonic() - self._hold_began)
-            await self._wait(due)
+            await self._wait(held_since + fault.at - time.monotonic())
             self._event("fault", do=fault.do)
             await self._begin("storm", size, 0.0, fresh=False)
             await self._brought_up(size, 0.0)
@@ -298,7 +337,7 @@ class Runner:
 
     async def _begin(self, kind: StageKind, size: int, over: float, *, fresh: bool) -> int:
         self._stage_count += 1
-        self._phase, self._hold_ends = "begin", None
+        self._hold_ends = None
         orders = {
             worker: StageOrder(
                 number=self._stage_count,
@@ -311,23 +350,34 @@ class Runner:
             for index, worker in enumerate(self._workers)
         }
         self._stage = next(iter(orders.values()))
-        replies = [asyncio.create_task(worker.reply("begun")) for worker in orders if worker.alive]
-        for worker, order in orders.items():
-            worker.tell(**order.model_dump(mode="json"))
-        await asyncio.gather(*replies)
-        self._check_alive()
+        await self._ask("begun", {worker: order.model_dump(mode="json") for worker, order in orders.items()})
         return self._stage_count
 
-    async def _ask_all(self, answer: str, **command: object) -> None:
-        """Send every worker a command and wait until each has answered, or is gone."""
-        replies = [asyncio.create_task(worker.reply(answer)) for worker in self._workers if worker.alive]
-        for worker in self._workers:
-            worker.tell(**command)
-        await asyncio.gather(*replies)
+    async def _ask(self, answer: str, commands: dict[WorkerProcess, dict[str, Any]]) -> None:
+        """Send every worker its command and wait for its answer; one that stays silent is taken for cut."""
+        replies: dict[WorkerProcess, asyncio.Task[object]] = {}
+        for worker in commands:
+            if worker.alive:
+                replies[worker] = asyncio.create_task(worker.reply(answer))
+        await asyncio.sleep(0)  # the replies are waited for before they are asked for
+        for worker in replies:
+            worker.tell(**commands[worker])
+        interrupted = asyncio.create_task(self._interrupt.wait())
+        everyone = asyncio.gather(*replies.values())
+        await asyncio.wait(
+            [everyone, interrupted], timeout=_ANSWER_WITHIN, return_when=asyncio.FIRST_COMPLETED
+        )
+        interrupted.cancel()
+        for worker, reply in replies.items():
+            if not reply.done():
+                reply.cancel()
+                if not self._interrupt.is_set():
+                    worker.process.kill()
+        with contextlib.suppress(asyncio.CancelledError):
+            await everyone
         self._check_alive()
 
     def _begin_hold(self, hold: float) -> None:
-        self._phase = "hold"
         self._hold_began = time.monotonic()
         self._hold_ends = self._hold_began + hold
         for worker in self._workers:
@@ -351,7 +401,9 @@ class Runner:
         number = await self._run_stage(
             kind, size, self._plan.find.over, self._plan.find.hold, fresh=True, listed=None
         )
-        await self._ask_all("paused", do="pause")
+        await self._ask("paused", {worker: {"do": "pause"} for worker in self._workers})
+        if any(worker.tick.get("unwritten") for worker in self._workers):
+            raise _EndedEarly("cut", "no room left for the journal, which the search goes by")
         measured = (await asyncio.to_thread(load_run, self.directory)).stage(number)
         checks = stage_checks(measured, self._plan.thresholds)
         broken = [check for check in checks if not check.met]
@@ -394,14 +446,17 @@ class Runner:
         await asyncio.sleep(fault.at)
         if fault.do in ("kill", "stop"):
             self._undone.append(fault)
+        else:
+            self._undone = [undone for undone in self._undone if undone.member != fault.member]
         if fault.do != "drop-claims":
             await self._act(fault.do, fault.member)
         if fault.undo_after is not None:
             await asyncio.sleep(fault.undo_after)
-            self._undone.remove(fault)
             await self._undo(fault)
 
     async def _undo(self, fault: Fault) -> None:
+        if fault in self._undone:
+            self._undone.remove(fault)
         await self._act("start" if fault.do == "kill" else "continue", fault.member)
 
     async def _act(self, do: Action, member: str | None) -> None:
@@ -427,7 +482,6 @@ class Runner:
                     stages=len(self._plan.stages) or None,
                     size=self._stage.size,
                     kind=self._stage.kind,
-                    phase=self._phase,
                     remaining=left,
                 ),
                 worker.name,
@@ -445,8 +499,10 @@ class Runner:
         self._watcher.event(t, event, fields)
 
     def _check_alive(self) -> None:
-        if self._interrupt.is_set() or not any(worker.alive for worker in self._workers):
-            raise _Interrupted
+        if self._interrupt.is_set():
+            raise _EndedEarly("interrupted", "ended early on request")
+        if not any(worker.alive for worker in self._workers):
+            raise _EndedEarly("cut", "every worker ended before it was told to")
 
     async def _wait(self, seconds: float) -> None:
         """Wait, unless the run is interrupted or its last worker is gone."""

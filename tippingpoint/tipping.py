@@ -127,8 +127,13 @@ def _sentence(
 
 def _cliff_words(unit: str, loads: Sequence[Load], cliff: Cliff | None) -> str:
     if cliff is None:
+        stood = [load.size for load in loads if load.was_held]
+        if not stood:
+            return f"No load was held to its end, so nothing is known of {show_size(loads[-1].size)} {unit}"
         tried = "the largest tried" if len(loads) > 1 else "the only load tried"
-        return f"Holds through {show_size(loads[-1].size)} {unit} ({tried})"
+        if stood[-1] != loads[-1].size:
+            tried = "the largest held to its end"
+        return f"No cliff through {show_size(stood[-1])} {unit} ({tried})"
     broken = show_size(cliff.first_broken)
     if cliff.last_held is None:
         return f"Breaks at {broken} {unit}, the smallest load tried: {cliff.evidence}"

@@ -125,9 +125,12 @@ def judge(run: RunData) -> Verdict:
     nothing_succeeded = _nothing_succeeded(run.stages)
     if nothing_succeeded:
         return Verdict("failed", nothing_succeeded, checks)
-    if not thresholds:
-        return Verdict("met", "No thresholds were set, so there is nothing to miss.")
     unit = manifest.load_unit
+    if not thresholds:
+        reasons = _ended_early(run)
+        if reasons:
+            return Verdict("withheld", f"Withheld: {reasons[0]}.", reasons=reasons)
+        return Verdict("met", "No thresholds were set, so there is nothing to miss.")
     if not run.stages:
         checks = [replace(check, stage=None, size=None) for check in stage_checks(_NO_STAGE, thresholds)]
         return Verdict("withheld", "Withheld: no stage was run.", checks, _ended_early(run))
@@ -330,9 +333,11 @@ def _held_through(run: RunData, checks: list[Check]) -> str:
     """Up to which load every check of every stage was met; storms are no step of that ladder."""
     storms = {stage.number for stage in run.stages if stage.kind == "storm"}
     ladder: dict[int, bool] = {}
+    missing = {stage.number for stage in run.stages if _load_missing(run, stage)}
     for check in checks:
         if check.stage not in storms and check.size is not None:
-            ladder[check.size] = ladder.get(check.size, True) and check.met is True
+            whole = check.met is True and check.stage not in missing
+            ladder[check.size] = ladder.get(check.size, True) and whole
     held: int | None = None
     for size in sorted(ladder):
         if not ladder[size]:

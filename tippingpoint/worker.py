@@ -2,13 +2,13 @@
 
 Its parent, the runner, writes one JSON command a line to its standard input (`Job` first, then `stage`,
 `hold`, `pause`, `end`) and reads one JSON message a line from its standard output: `ready` or `refused`,
-each second a `tick`, and `done`. When the parent is gone the worker releases what it holds and ends.
+`begun` and `paused` in answer to `stage` and `pause`, each second a `tick`, and `done`. When the parent is
+gone the worker releases what it holds and ends.
 """
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -32,10 +32,13 @@ from tippingpoint.results import LOOP_LAG, StageKind
 INTERVAL = 1.0
 """Seconds an interval of the journal covers: what a worker killed at any instant may lose."""
 _BEAT = 0.05
-_DRAIN = 5.0
+DRAIN_WITHIN = 5.0
+"""Seconds that operations under way at the end of a stage are waited for."""
 RELEASE_WITHIN = 20.0
 """Seconds a worker spends on giving its leases back before it leaves them to expire."""
 _LOST_SINGLY = 100
+_MOST_UNHEARD = 2**20
+_HEARD_WITHIN = 20.0
 
 
 class Job(BaseModel):
@@ -68,8 +71,9 @@ class StageOrder(BaseModel):
 
 
 class _Worker:
-    def __init__(self, job: Job, journal: Journal) -> None:
+    def __init__(self, job: Job, journal: Journal, voice: Voice) -> None:
         self._job = job
+        self._voice = voice
         self._journal = journal
         self._recorder = Recorder()
         self._loop_lag = self._recorder.appender(LOOP_LAG)
@@ -78,7 +82,7 @@ class _Worker:
         # Beats have a schedule of their own: the load's is cleared when a stage's load is dropped.
         self._beats = Schedule(asyncio.get_running_loop())
         self._load = ClaimLoad(job.plan.workload, self._target, self._recorder, self._schedule)
-        self._opened = self._interval_end = 0.0
+        self._opened = 0.0
         self._worst_lag = 0.0
         self._cpu = time.process_time()
         self._stage: StageOrder | None = None
@@ -104,8 +108,8 @@ class _Worker:
         self._beats.at(when, self._interval_over)
 
     def _interval_over(self, intended: float) -> None:
-        self._close_interval()
         self._next_interval(max(intended + INTERVAL, time.monotonic()))
+        self._close_interval()
 
     def _close_interval(self) -> None:
         """Write what was recorded since the last close, and say so to the runner."""
@@ -144,7 +148,9 @@ class _Worker:
         if len(self._load.lost) > _LOST_SINGLY:
             events.write(until, "lost", count=len(self._load.lost) - _LOST_SINGLY)
         self._load.lost.clear()
-        _say("tick", t=until, seconds=end - begin, lines=lines, unwritten=self._journal.waiting, **tick)
+        self._voice.say(
+            "tick", t=until, seconds=end - begin, lines=lines, unwritten=self._journal.waiting, **tick
+        )
 
     def _mark(self, phase: str) -> None:
         """Close the interval, so that every interval belongs to one phase of one stage."""
@@ -172,27 +178,34 @@ class _Worker:
             return
         first, step = stage.leases
         self._load.set_leases(set(range(first, stage.size, step)), stage.over)
-        # The units live as long as the stage: out of the collector's sight, so that it never stops the loop.
-        gc.collect()
-        gc.freeze()
 
     def hold(self) -> None:
         self._mark("hold")
 
-    def pause(self) -> None:
-        """Close the stage's figures; its load goes on until the next stage."""
-        self._mark("end")
-        self._stage = None
+    async def stop_load(self, within: float) -> None:
+        """Send nothing further, and close the stage's figures with what is answered within some seconds.
+
+        What has no answer then counts as timed out: a target that hangs is not flattered by the end of a stage.
+        """
+        self._load.stop()
+        if self._stage is None:
+            return
+        self._mark("drain")
+        try:
+            await self._load.drain(within)
+        finally:
+            self._mark("end")
+            self._stage = None
 
     async def end(self, release: bool) -> None:
-        self._load.stop()
-        if release:
-            await self._load.drain(_DRAIN)
-        if self._stage is not None:
-            self._mark("end")
+        """Close the last stage and give everything back; cancelled, leases that are left will expire."""
+        await self.stop_load(DRAIN_WITHIN if release else 0.0)
         left = await self._load.release_all(RELEASE_WITHIN if release else 0.0)
         if left:
             self._journal.events.write(self._now(), "left-to-expire", leases=left)
+
+    async def close(self) -> None:
+        """Close the connections and the last interval."""
         await self._target.close()
         self._close_interval()
         self._schedule.close()
@@ -204,13 +217,33 @@ def _resident_mib() -> float:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
 
 
-def _say(message: str, **fields: object) -> None:
-    """One message to the runner; when it is gone there is nobody to tell, and its end of input ends us."""
-    try:
-        sys.stdout.buffer.write(orjson.dumps({"say": message, **fields}) + b"\n")
-        sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        pass
+class Voice:
+    """Messages to the runner, which never wait for it: a runner that is stopped must not stop the load."""
+
+    def __init__(self, transport: asyncio.WriteTransport) -> None:
+        self._transport = transport
+
+    @classmethod
+    async def of_standard_output(cls) -> Voice:
+        """The voice of this process."""
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, sys.stdout)
+        return cls(transport)
+
+    def say(self, message: str, **fields: object) -> None:
+        """One message; ticks are dropped while the runner does not listen, as the journal has what they say."""
+        unheard = self._transport.get_write_buffer_size()
+        if not self._transport.is_closing() and (message != "tick" or unheard < _MOST_UNHEARD):
+            self._transport.write(orjson.dumps({"say": message, **fields}) + b"\n")
+
+    async def close(self) -> None:
+        """Wait until the runner has heard everything, or is gone, or does not listen."""
+        deadline = time.monotonic() + _HEARD_WITHIN
+        while self._transport.get_write_buffer_size() and not self._transport.is_closing():
+            if time.monotonic() > deadline:
+                break
+            await asyncio.sleep(0.01)
+        self._transport.close()
 
 
 async def _commands() -> asyncio.StreamReader:
@@ -226,40 +259,59 @@ async def _work() -> None:
     first = await commands.readline()
     if not first:
         return
+    voice = await Voice.of_standard_output()
     job = Job.model_validate_json(first)
     try:
         journal = Journal(job.directory, job.name, job.started_wall)
-        worker = _Worker(job, journal)
+        worker = _Worker(job, journal, voice)
         facts = await worker.open()
-    except UserError as refusal:
-        _say("refused", exit_code=2, problem=str(refusal))
+    except (UserError, TargetError) as refusal:
+        voice.say("refused", exit_code=2 if isinstance(refusal, UserError) else 3, problem=str(refusal))
+        await voice.close()
         return
-    except TargetError as refusal:
-        _say("refused", exit_code=3, problem=str(refusal))
-        return
-    _say("ready", **facts)
-    release = True
+    voice.say("ready", **facts)
+    release = await _obey(worker, commands, voice)
+    await _end(worker, commands, release)
+    try:
+        voice.say("done", rescued=journal.close(job.rescue))
+    except OSError as problem:
+        voice.say("done", rescued=0, problem=f"{job.rescue}: {problem.strerror}")
+    await voice.close()
+
+
+async def _obey(worker: _Worker, commands: asyncio.StreamReader, voice: Voice) -> bool:
+    """Do as told until told to end, or the runner is gone; returns whether to give leases back."""
     while line := await commands.readline():
         command: dict[str, Any] = orjson.loads(line)
         match command["do"]:
             case "stage":
                 await worker.begin_stage(StageOrder.model_validate(command))
-                _say("begun", stage=command["number"])
+                voice.say("begun", stage=command["number"])
             case "hold":
                 worker.hold()
             case "pause":
-                worker.pause()
-                _say("paused")
+                await worker.stop_load(DRAIN_WITHIN)
+                voice.say("paused")
             case _:
-                release = bool(command.get("release", True))
-                break
-    await worker.end(release)
-    try:
-        rescued = journal.close(job.rescue)
-    except OSError as problem:
-        _say("done", rescued=0, problem=f"{job.rescue}: {problem.strerror}")
-        return
-    _say("done", rescued=rescued)
+                return bool(command["release"])
+    return True
+
+
+async def _end(worker: _Worker, commands: asyncio.StreamReader, release: bool) -> None:
+    """End in order, unless a second command says that there is no time to give leases back."""
+    ending = asyncio.create_task(worker.end(release))
+
+    async def hurry() -> None:
+        while line := await commands.readline():
+            if not orjson.loads(line).get("release", True):
+                ending.cancel()
+
+    hurrying = asyncio.create_task(hurry())
+    await asyncio.wait([ending])
+    hurrying.cancel()
+    if not ending.cancelled():
+        ending.result()
+    await worker.close()
 
 
 def main() -> None:

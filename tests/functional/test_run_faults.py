@@ -147,6 +147,64 @@ def test_ctrl_c_in_a_stage_keeps_what_was_measured(etcd: EtcdLab, tmp_path: Path
     assert "report.html" in said
 
 
+def test_a_second_ctrl_c_leaves_the_leases_to_expire(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given a run of leases that last, on a target that has stopped answering
+    process = start("run", write_plan(tmp_path, stages=LONG), *settings(etcd), "--out", tmp_path / "runs")
+    directory = wait_for_hold(tmp_path / "runs")
+    for member in etcd.names:
+        etcd.stop(member)
+    try:
+        # when the user is in a hurry
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        said, err = process.communicate(timeout=15)
+    finally:
+        for member in etcd.names:
+            etcd.resume(member)
+    # then it ends without waiting for the target, and says what is left and how to remove it
+    assert no_traceback(said, err)
+    assert f"tippingpoint clean {directory}" in err
+    assert load_run(directory).manifest.status == "interrupted"
+    assert run("clean", directory).returncode == 0
+    assert leases(etcd.endpoints[0]) == []
+
+
+def test_a_worker_that_is_stopped_does_not_hang_the_run(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given a worker that will never answer again
+    process = start("run", write_plan(tmp_path, stages=LONG), *settings(etcd), "--out", tmp_path / "runs")
+    directory = wait_for_hold(tmp_path / "runs")
+    victim = workers_of(process.pid)[0]
+    os.kill(victim, signal.SIGSTOP)
+    # when the user ends the run
+    process.send_signal(signal.SIGINT)
+    said, err = process.communicate(timeout=60)
+    # then the worker is ended too, and what it held is given back
+    assert no_traceback(said, err)
+    assert not Path(f"/proc/{victim}").exists()
+    assert load_run(directory).manifest.status == "interrupted"
+    assert leases(etcd.endpoints[0]) == []
+
+
+def test_a_full_disk_everywhere_still_ends_with_what_fitted(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given a disk that is full after a few seconds, temporary files included
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    plan = write_plan(tmp_path, stages=[{"leases": 20, "over": 0, "hold": "8s"}])
+    kept = tmp_path / "kept"
+    script = f'mount -t tmpfs -o size=28k tippingpoint-test {disk} && "$@"; code=$?; cp -r {disk} {kept}; exit $code'
+    user = [] if os.geteuid() == 0 else ["-U", "-r"]
+    # when a run writes there
+    done = subprocess.run(
+        ["unshare", "-m", *user, "sh", "-c", script, "sh", *command("run", plan, *settings(etcd), "--out", disk)],
+        capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "TMPDIR": str(disk)},
+    )  # fmt: skip
+    # then it ends in order, and says so
+    assert no_traceback(done.stdout, done.stderr), done.stderr
+    assert "no room" in done.stdout
+    assert only_run(kept).stages[0].count("claim") == 20
+
+
 def test_after_a_crash_clean_removes_exactly_what_was_made(etcd: EtcdLab, tmp_path: Path) -> None:
     # given other people's keys, and a run killed with its workers while it holds leases
     etcd_call(etcd.endpoints[0], "/v3/kv/put", {"key": "L3RpcHBpbmdwb2ludC9vdGhlcg==", "value": "eA=="})

@@ -168,4 +168,3 @@ def test_a_stalled_target_is_not_flattered(etcd_private: EtcdLab, tmp_path: Path
     assert response.percentile(75) > 1_000_000
     # while a generator that waits for its answers would have seen one slow call for each lease
     assert service.percentile(90) < 1_000_000
-    assert sum(stage.count("extend", outcome) for outcome in ("ok", "error")) >= 20 * 4 * 9

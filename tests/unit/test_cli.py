@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from tippingpoint.cli import main
+from tippingpoint.manifest import Manifest
 
 LOG = """\
   3.058s claimed  a1601/0 in 1.652s
@@ -120,3 +122,28 @@ def test_baselines_are_listed_with_their_sources(capsys: pytest.CaptureFixture[s
 def test_bad_input_is_one_line_and_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert call(*arguments) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_tolerance_that_is_no_number_names_what_is_accepted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("compare", "a", "b", "--tolerance", "x") == 2
+    assert "x: expected a share from 0 to 100, such as 0.10" in capsys.readouterr().err
+
+
+def test_a_run_that_goes_on_is_not_cleaned(imported: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # given a run whose process, this one, is there
+    manifest = Manifest.load(imported)
+    manifest.status, manifest.pid = "running", os.getpid()
+    manifest.save(imported)
+    # when it is to be cleaned
+    assert call("clean", imported) == 2
+    # then it is refused in one line
+    said = capsys.readouterr().err
+    assert "still running" in said
+    assert said.count("\n") == 1
+
+
+def test_clean_needs_no_readable_journal(imported: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for journal in imported.glob("worker-*"):
+        journal.write_bytes(b"\xff\x00")
+    assert call("clean", imported) == 0
+    assert capsys.readouterr().out == "removed 0\n"

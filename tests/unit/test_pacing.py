@@ -53,6 +53,27 @@ def test_a_call_may_schedule_another_in_the_past_without_starving_the_loop() -> 
     assert asyncio.run(main()) > 1
 
 
+def test_a_call_that_raises_keeps_no_other_from_being_made() -> None:
+    async def main() -> list[str]:
+        loop = asyncio.get_running_loop()
+        told: list[str] = []
+        loop.set_exception_handler(lambda _, context: told.append(str(context["exception"])))
+        schedule = Schedule(loop)
+        done = asyncio.Event()
+
+        def fail(when: float) -> None:
+            raise RuntimeError("no")
+
+        now = time.monotonic()
+        schedule.at(now + 0.01, fail)
+        schedule.at(now + 0.01, lambda _: done.set())
+        await asyncio.wait_for(done.wait(), 5)
+        schedule.close()
+        return told
+
+    assert asyncio.run(main()) == ["no"]
+
+
 def test_cleared_calls_are_not_made() -> None:
     async def main() -> list[float]:
         schedule = Schedule(asyncio.get_running_loop())

@@ -109,21 +109,102 @@ OK = "name: x\nstages: [{leases: 10}]"
          r"find\.hold: 5s: expected at least workload\.renew_time \(30s\)"),
         (OK, ["find={}"], r"stages: 1 listed: expected"),
         ("stages: [{leases: 10}]", [], "name: missing"),
-        ("- 1", [], "plan: list: expected a mapping"),
-        ("a: [", [], "plan: .*expected YAML"),
+        ("- 1", [], "plan: a list: expected a mapping"),
+        ("", [], "plan: empty: expected a mapping"),
+        ("text", [], "plan: a single value: expected a mapping"),
+        ("a: [", [], "plan: .*expected a plan in YAML"),
         (OK, ["stages.3.leases=1"], "--set: .*expected a position from 0 to 0"),
         (OK, ["nonsense"], "--set: nonsense: expected key=value"),
         (OK, ["faults=[{do: kill}]"], r"faults\.0\.member: .*expected a lab member's name"),
         (OK, ["thresholds=[{operation: extend}]"], r"thresholds\.0\.no limit: .*expected one of p50"),
         (OK, ["thresholds=[{operation: claim, p99: soon}]"], r"thresholds\.0\.p99: soon: expected a duration"),
         (OK, ["stages.0.hold=.nan"], r"stages\.0\.hold"),
-        (OK, ["target.endpoints=[ftp://x]"], r"target\.endpoints\.0: ftp://x"),
+        (OK, ["stages.²=2"], "--set: .*expected a position from 0 to 0"),
+        (OK, ["stages." + "0" * 5000 + "=2"], "--set: .*expected a position from 0 to 0"),
+        ("name: x\nstages: []", ["stages.0.leases=1"], "--set: .*the list has no position 0: it is empty"),
+        (OK + "\ndescription: 2001-99-99", [], "plan: month must be in .*: expected a plan in YAML"),
+        (OK, ["description=2001-99-99"], "--set: description=2001-99-99: expected a value in YAML"),
+        (OK + "\ndescription: !!timestamp x", [], "plan: .*expected a plan in YAML"),
+        (OK + "\ndescription: !!bool x", [], "plan: .*expected a plan in YAML"),
+        (OK + "\ndescription: 0x" + "f" * 9999, [], "description: a number too long to show: "),
+        (OK + '\n"two\\nlines": 1', [], "two lines: 1: expected one of"),
+        ("[" * 100_000, [], "plan: nested too deeply: "),
+        ("#" * 1_048_577, [], "plan: 1048577 characters, more than 1048576: "),
+        (OK, ["target.endpoints=[ftp://x]"], r"target\.endpoints\.0: ftp://x: expected http\(s\)://host:port"),
+        (OK, ["target.endpoints=[http://x:1/v2]"], r"target\.endpoints\.0: "),
+        (OK, ["target.endpoints=[http://x:65536]"], r"target\.endpoints\.0: "),
+        (OK, ["target.endpoints=[http://bücher:2379]"], r"target\.endpoints\.0: http://bücher:2379: "),
+        (OK, ["faults=[{do: drop-claims}]"], r"faults\.0\.stage: missing: expected .*drop-claims"),
+        (OK, ["faults=[{do: drop-claims, stage: 2}]"], r"faults\.0\.stage: 2: expected one of the 1 listed"),
+        (OK, ["faults=[{do: kill, member: m1, stage: 1, at: 30s}]"],
+         r"faults\.0\.at: 30s: expected less than the hold of stage 1 \(30s\)"),
+        ("name: x\nfind: {}\nthresholds: [{operation: claim, p99: 1s}]",
+         ["faults=[{do: drop-claims, stage: 1}]"], r"faults\.0\.stage: 1: expected none, as find lists no stages"),
         (OK, ["target.cert=/a"], "target.cert and key go together"),
     ],
 )  # fmt: skip
 def test_mistakes_are_one_line(plan: str, overrides: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message) as refused:
         parse_plan(plan, overrides)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("plan", "overrides"),
+    [
+        (OK, ["target.endpoints=[http://user:secret@h]"]),
+        (OK, ["target.endpoints=http://user:secret@h"]),
+        (OK, ["target.endpoints=[https://user:sec/secret ret@h]"]),
+        (OK, ["target=http://user:secret@h"]),
+        (OK, ["target.endpoint=http://user:secret@h"]),
+        (OK, ["http://user:secret@h"]),
+        (OK + "\ntarget: {endpoints: [http://user:secret@h", []),
+        ("http://user:secret@h", []),
+    ],
+)
+def test_a_password_in_a_url_is_refused_and_not_shown(plan: str, overrides: list[str]) -> None:
+    with pytest.raises(UserError) as refused:
+        parse_plan(plan, overrides)
+    assert "\n" not in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_user_in_an_endpoint_belongs_into_credentials() -> None:
+    with pytest.raises(UserError, match=r"target\.endpoints\.0: .*the user in target\.credentials"):
+        parse_plan(OK, ["target.endpoints=[http://root@h:2379]"])
+
+
+@pytest.mark.parametrize("url", ["http://h", "https://etcd-1.example.org:2379", "http://[::1]:2379"])
+def test_endpoints_people_write(url: str) -> None:
+    assert parse_plan(OK, [f"target.endpoints=['{url}']"]).target.endpoints == [url]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["b{n}: &b{n} [{uses}]", "b{n}: &b{n} {{<<: [{uses}]}}"],
+)
+def test_a_few_lines_that_stand_for_very_many_are_refused_at_once(line: str) -> None:
+    # given lists (or merged mappings) of ten of the one before, thirty levels deep
+    first = "b0: &b0 {x: 1}"
+    lines = [line.format(n=n, uses=", ".join([f"*b{n - 1}"] * 10)) for n in range(1, 30)]
+    # when they are read, also in place of a field
+    with pytest.raises(UserError) as refused:
+        parse_plan("\n".join([OK, first, *lines, "description: *b29"]))
+    # then they are refused in one short line
+    assert len(str(refused.value)) < 400
+
+
+def test_a_file_too_large_for_a_plan_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(OK + "\n#" + "x" * 1_048_576)
+    with pytest.raises(UserError, match="expected a file of at most 1 MiB"):
+        load_plan(str(path))
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "x/" * 3000, "a\0b"])
+def test_a_name_that_no_file_can_have_is_refused_in_one_line(name: str) -> None:
+    with pytest.raises(UserError, match=r"^plan: ") as refused:
+        load_plan(name)
     assert "\n" not in str(refused.value)
 
 

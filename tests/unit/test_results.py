@@ -129,3 +129,98 @@ def test_a_run_whose_process_is_gone_was_cut(tmp_path: Path) -> None:
     manifest.status, manifest.pid = "running", 2**22 + 1  # beyond the largest pid there can be
     manifest.save(tmp_path)
     assert load_run(tmp_path).manifest.status == "cut"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Tag=extend.ok,5.000,1.0,1.0,AAAA",
+        "Tag=extend.ok,5.000,1.0,1.0,",
+        "Tag=extend.ok,half,1.0,1.0,{payload}",
+        "Tag=extend.ok,nan,1.0,1.0,{payload}",
+        "Tag=extend.ok,-1.0,1.0,1.0,{payload}",
+        "Tag=extend.ok,1e300,1.0,1.0,{payload}",
+        "Tag=extend.ok,5.000,1.0,1.0,{payload},more",
+    ],
+)
+def test_a_damaged_line_is_counted_and_left_out_wherever_it_is(tmp_path: Path, line: str) -> None:
+    # given a journal with a damaged line in its middle, and the same line as its last
+    begin_run(tmp_path, "0")
+    one_worker(tmp_path, "0", 100)
+    damaged = line.format(payload=Histogram.of([5] * 99).encode())
+    path = tmp_path / "worker-0.hlog"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:6], damaged, *lines[6:], damaged]) + "\n")
+    # when the run is read
+    run = load_run(tmp_path)
+    # then all else counts, and the reader is told
+    assert [stage.count("extend") for stage in run.stages] == [20, 20]
+    assert run.curves["extend.ok"].count.sum() == 47
+    assert "worker 0: 2 damaged lines left out" in run.notes
+    assert run.bin_seconds == 1.0
+
+
+def test_a_line_from_far_beyond_the_run_is_damaged(tmp_path: Path) -> None:
+    begin_run(tmp_path, "0")
+    one_worker(tmp_path, "0", 100)
+    path = tmp_path / "worker-0.hlog"
+    lines = path.read_text().splitlines()
+    far = lines[-1].replace("5.500", "900000000.000", 1)
+    path.write_text("\n".join([*lines[:-1], far, lines[-1]]) + "\n")
+    run = load_run(tmp_path)
+    assert run.curves["extend.ok"].count.sum() == 47
+    assert "worker 0: 1 damaged line left out" in run.notes
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        '{"t":4.0,"event":"stage"}',
+        '{"t":4.0,"event":"stage","stage":"two","size":1,"kind":"ramp","phase":"begin"}',
+        '{"t":4.0,"event":"stage","stage":2,"size":200,"kind":"slope","phase":"begin"}',
+        '{"t":"4.0","event":"stage","stage":2,"size":200,"kind":"ramp","phase":"begin"}',
+        '{"t":4.0,"event":"tick","held":50}',
+        '{"t":4.0,"event":"tick","held":null,"waiting":0,"in_flight":0,"cpu":0,"loop_lag":0,"rss":0}',
+        '{"t":4e8,"event":"tick","held":50,"waiting":0,"in_flight":0,"cpu":0,"loop_lag":0,"rss":0}',
+        '{"t":4.0,"event":["lost"]}',
+        '{"t":true,"event":"lost"}',
+        '{"t":4.0,"event":"lo',
+        "4.0",
+    ],
+)
+def test_a_damaged_event_is_counted_and_left_out(tmp_path: Path, event: str) -> None:
+    begin_run(tmp_path, "0")
+    one_worker(tmp_path, "0", 100)
+    path = tmp_path / "worker-0.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:5], event, *lines[5:]]) + "\n")
+    (tmp_path / "events.jsonl").write_text(event + '\n{"t":1.0,"event":"note"}\n')
+    run = load_run(tmp_path)
+    assert [(stage.size, stage.count("extend")) for stage in run.stages] == [(100, 20), (200, 20)]
+    assert run.gauges.held.tolist() == [10, 50, 50, 100]
+    assert "worker 0: 1 damaged line left out" in run.notes
+
+
+def test_a_stage_whose_begin_was_damaged_is_left_out(tmp_path: Path) -> None:
+    # given a journal in which a line is damaged: the begin of the first of two stages
+    begin_run(tmp_path, "0")
+    one_worker(tmp_path, "0", 100)
+    path = tmp_path / "worker-0.jsonl"
+    path.write_text(path.read_text().replace("begin", "b\x00gin", 1))
+    # when the run is read
+    run = load_run(tmp_path)
+    # then the other stage is there under its number, with its own figures
+    assert [(stage.number, stage.count("extend")) for stage in run.stages] == [(2, 20)]
+    assert run.stage(2).hold_begin == 4.5
+    assert run.curves["extend.ok"].count.sum() == 47
+
+
+def test_a_worker_whose_begin_was_damaged_still_adds_to_the_stage(tmp_path: Path) -> None:
+    begin_run(tmp_path, "0", "1")
+    one_worker(tmp_path, "0", 100)
+    one_worker(tmp_path, "1", 200, shift=0.2)
+    path = tmp_path / "worker-0.jsonl"
+    path.write_text(path.read_text().replace("begin", "b\x00gin", 1))
+    first, second = load_run(tmp_path).stages
+    assert (first.count("extend"), second.count("extend")) == (40, 40)
+    assert (first.begin, second.end) == (pytest.approx(1.2), pytest.approx(5.7))

@@ -234,7 +234,7 @@ def test_leases_lost_at_the_largest_loads_are_the_cliff() -> None:
 def test_nothing_lost_holds_through_the_largest_load() -> None:
     tipping = find_tipping(made_run(breaking([1000, 2000, 4000, 16_000], {})))
     assert tipping.cliff is None
-    assert tipping.sentence.startswith("Holds through 16,000 leases (the largest tried)")
+    assert tipping.sentence.startswith("No cliff through 16,000 leases (the largest tried)")
 
 
 @pytest.mark.parametrize(("lost", "broke"), [(0, False), (2, True)])

@@ -259,8 +259,7 @@ def test_a_search_that_the_generator_stopped_is_withheld() -> None:
 def late_generator(outcomes: dict[str, list[float]], cpu: float) -> RunData:
     """A stage whose operations were sent 300 ms late, with limits on rates."""
     plan = (
-        "name: x\nstages: [{leases: 1000}]\n"
-        "thresholds: [{operation: extend, error_rate: 0.01, lost_rate: 0}]"
+        "name: x\nstages: [{leases: 1000}]\nthresholds: [{operation: extend, error_rate: 0.01, lost_rate: 0}]"
     )
     samples = {**outcomes, "generator.schedule-lag": [300.0] * 1000}
     return made_run([made_stage(1, 1000, samples, cpu=cpu)], plan=plan)

@@ -75,7 +75,7 @@ class Access:
 
 def access(target: EtcdTarget, alpn: str | None = None) -> Access:
     """Read the files a target names; UserError says which of them is unusable or open to others."""
-    endpoints = [_endpoint(number, url) for number, url in enumerate(target.endpoints)]
+    endpoints = [_endpoint(url) for url in target.endpoints]
     tls = _tls(target, alpn) if any(endpoint.tls for endpoint in endpoints) else None
     return Access(target, endpoints, tls, _credentials(target.credentials))
 
@@ -120,17 +120,10 @@ def unreachable(access: Access, problems: dict[str, str]) -> TargetError:
     return TargetError("target.endpoints", shown, "at least one etcd server that answers")
 
 
-def _endpoint(number: int, url: str) -> Endpoint:
-    place = f"target.endpoints.{number}"
-    try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port or 2379
-    except ValueError:
-        raise UserError(place, "not shown", "http(s)://host:port") from None
-    if parts.username is not None or parts.password is not None:
-        raise UserError(place, "a URL with a user", "http(s)://host:port, and the user in target.credentials")
-    if not host or parts.path not in ("", "/") or parts.query or parts.fragment:
-        raise UserError(place, url, "http(s)://host:port")
+def _endpoint(url: str) -> Endpoint:
+    parts = urlsplit(url)
+    host, port = parts.hostname, parts.port or 2379
+    assert host is not None  # the plan accepts no other
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return Endpoint(f"{parts.scheme}://{name}", host, port, parts.scheme == "https", name)
 

@@ -41,8 +41,9 @@ CONNECTION_WINDOW = 1 << 22
 MAX_HEADER_BLOCK = 1 << 16
 MAX_WINDOW = MAX_STREAM_ID = (1 << 31) - 1
 HEARTBEAT = 10.0
-"""Seconds of silence after which a peer is pinged, and again after which it is given up: longer than any
-stall a plan measures, and twice what etcd asks of clients (--grpc-keepalive-min-time 5s)."""
+"""Seconds between looks at a peer: one that was silent from one look to the next while streams are open is
+pinged, and given up at the look after. So a stall of up to 20 s is waited for, and one beyond 30 s always
+costs the connection and ends its streams. Twice what etcd asks of clients (--grpc-keepalive-min-time 5s)."""
 DRAIN = 10.0
 """Seconds that streams under way get to finish after the server said it goes away."""
 

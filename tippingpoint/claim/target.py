@@ -5,10 +5,7 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
-
-ClaimOutcome = Literal["ok", "denied", "error"]
-ExtendOutcome = Literal["ok", "lost", "error"]
+from typing import Protocol
 
 
 class OperationFailed(Exception):

@@ -4,16 +4,18 @@ A unit's life is the published lease test's: claim; when granted, extend on sche
 the release and claim again; when a lease could not be extended in time it is lost, and claimed again.
 
 Load is open: an extension is due at fixed moments after its claim, and response time counts from them, also
-when the unit's previous operation is late. Nothing here knows a target.
+when the unit's previous operation is late. After a failure it is tried again sooner, and the schedule begins anew
+from there. Nothing here knows a target.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import time
 from asyncio import Future
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +24,7 @@ from typing import Any
 from tippingpoint.claim.target import ClaimTarget, Holding, OperationFailed
 from tippingpoint.hdr import Recorder
 from tippingpoint.pacing import Schedule, spread
-from tippingpoint.plan import ClaimWorkload
+from tippingpoint.plan import MAX_LEASES, ClaimWorkload
 from tippingpoint.results import OPERATIONS, OUTCOMES, SCHEDULE_LAG, tag
 
 FIRST_RETRY = 1.0
@@ -42,12 +44,15 @@ class Unit:
         "holder",
         "holding",
         "lease",
+        "number",
         "ready",
         "waiting",
     )
 
     def __init__(self, lease: int, holder: int, generation: int) -> None:
         self.lease = lease
+        self.number = generation * MAX_LEASES + lease
+        """The lease's number at the target: those of an abandoned generation are never used again."""
         self.holder = holder
         self.generation = generation
         self.holding: Holding | None = None
@@ -70,7 +75,6 @@ class _Call:
     intended: float
     sent: float
     future: Future[Any]
-    timed_out: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,9 +108,7 @@ class ClaimLoad:
         self._generation = 0
         self._held = 0
         self._waiting = 0
-        self._in_flight: set[int] = set()
         self._calls: dict[int, _Call] = {}
-        self._sent_order: deque[tuple[float, int]] = deque()
         self._call_number = 0
         self._stopped = False
         self.errors: Counter[tuple[str, str, str]] = Counter()
@@ -119,16 +121,11 @@ class ClaimLoad:
         """Leases held, units waiting for a release, operations under way."""
         return Load(self._held, self._waiting, len(self._calls))
 
-    def set_leases(self, wanted: set[int], over: float) -> list[Future[None]]:
-        """Have exactly these leases: claim new ones spread over `over` seconds, release those not wanted.
-
-        Returns the releases under way.
-        """
-        releases = [
-            release
-            for lease in [lease for lease in self._leases if lease not in wanted]
-            for release in self._give_up(self._leases.pop(lease))
-        ]
+    def set_leases(self, wanted: set[int], over: float) -> None:
+        """Have exactly these leases: claim new ones spread over `over` seconds, release those not wanted."""
+        self._stopped = False
+        for lease in [lease for lease in self._leases if lease not in wanted]:
+            self._give_up(self._leases.pop(lease))
         fresh = sorted(wanted - self._leases.keys())
         units: list[Unit] = []
         for lease in fresh:
@@ -137,23 +134,32 @@ class ClaimLoad:
             units += contenders
         # Shuffled, as the seed does it, so that no unit is always the first to ask.
         random.Random(len(units)).shuffle(units)
+        # The units live as long as the stage: out of the collector's sight, so that it never stops the loop.
+        gc.collect()
+        gc.freeze()
         now = time.monotonic()
         for unit, moment in zip(units, spread(len(units), now, over), strict=True):
             unit.ready = now
             self._schedule.at(moment, partial(self._claim, unit))
-        return releases
 
-    def _give_up(self, units: list[Unit]) -> list[Future[None]]:
-        releases: list[Future[None]] = []
+    def _give_up(self, units: list[Unit]) -> None:
         for unit in units:
             unit.generation = -1
             if unit.waiting:
                 self._set_waiting(unit, False)
-                self._target.unwatch(unit.lease, unit.holder)
+                self._target.unwatch(unit.number, unit.holder)
             if unit.holding is not None:
-                releases.append(self._target.release(unit.holding))
+                self._release(unit.holding)
                 self._drop_holding(unit)
-        return releases
+
+    def _release(self, holding: Holding) -> None:
+        """Give a lease back that is not measured any more; a failure is an event of the run."""
+
+        def ended(future: Future[None]) -> None:
+            if not future.cancelled() and (problem := future.exception()) is not None:
+                self._note("release", "error", str(problem))
+
+        self._target.release(holding).add_done_callback(ended)
 
     async def release_all(self, within: float) -> int:
         """Give every lease back; returns how many could not be given back in time and will expire by themselves."""
@@ -167,7 +173,7 @@ class ClaimLoad:
         for units in self._leases.values():
             for unit in units:
                 if unit.waiting:
-                    self._target.unwatch(unit.lease, unit.holder)
+                    self._target.unwatch(unit.number, unit.holder)
         self._leases.clear()
         self._held = self._waiting = 0
         left = 0
@@ -184,7 +190,11 @@ class ClaimLoad:
         return left
 
     async def drop_claims(self) -> None:
-        """The restart storm: abandon every claim and connection, then claim as many new leases all at once."""
+        """The restart storm: abandon every claim and connection, then claim as many new leases all at once.
+
+        Operations that a second has not answered count as timeouts: the target owes them, storm or not.
+        """
+        self._count_unanswered(older_than=1.0)
         self._abandon_calls()
         self._schedule.clear()
         self._generation += 1
@@ -194,10 +204,6 @@ class ClaimLoad:
         self._leases.clear()
         self.set_leases(leases, 0.0)
 
-    def lease_number(self, lease: int) -> int:
-        """The lease's number at the target: those of an abandoned generation are never used again."""
-        return self._generation * 10_000_000 + lease
-
     def stop(self) -> None:
         """Begin nothing further; what is under way may still end."""
         self._stopped = True
@@ -206,30 +212,35 @@ class ClaimLoad:
     async def drain(self, within: float) -> None:
         """Wait for what is under way; what has no answer after `within` seconds counts as timed out."""
         futures = [call.future for call in self._calls.values()]
-        if futures:
-            await asyncio.wait(futures, timeout=within)
-        for call in list(self._calls.values()):
-            self._time_out(call)
+        try:
+            if futures:
+                await asyncio.wait(futures, timeout=within)
+                await asyncio.sleep(0)  # so that the last answers are counted before the rest is given up
+        finally:
+            self._count_unanswered()
 
     def expire_calls(self) -> None:
         """Count operations older than the workload's timeout as timed out; to be called a few times a second."""
         limit = time.monotonic() - self._workload.timeout
-        while self._sent_order and self._sent_order[0][0] <= limit:
-            _, number = self._sent_order.popleft()
-            call = self._calls.get(number)
-            if call is not None:
-                self._time_out(call)
-        while self._sent_order and self._sent_order[0][1] not in self._calls:
-            self._sent_order.popleft()
+        for call in self._calls.values():  # in the order they were sent
+            if call.sent > limit:
+                break
+            call.future.cancel()
 
-    def _time_out(self, call: _Call) -> None:
-        call.timed_out = True
-        call.future.cancel()
+    def _count_unanswered(self, older_than: float = 0.0) -> None:
+        """Count what is under way as timed out at its age, and forget it."""
+        now = time.monotonic()
+        for number, call in list(self._calls.items()):
+            if call.future.done() or now - call.intended <= older_than:
+                continue
+            del self._calls[number]
+            if call.unit.generation == self._generation:
+                self._count(call, now, "timeout", "no answer when the load ended")
+            call.future.cancel()
 
     def _abandon_calls(self) -> None:
         calls = list(self._calls.values())
         self._calls.clear()
-        self._sent_order.clear()
         for call in calls:
             call.future.cancel()
 
@@ -238,7 +249,7 @@ class ClaimLoad:
     def _claim(self, unit: Unit, intended: float) -> None:
         if unit.generation != self._generation or self._stopped:
             return
-        future = self._target.claim(self.lease_number(unit.lease), unit.holder)
+        future = self._target.claim(unit.number, unit.holder)
         self._begin(unit, "claim", intended, future, self._claimed)
 
     def _extend(self, unit: Unit, intended: float) -> None:
@@ -259,7 +270,6 @@ class ClaimLoad:
         self._call_number = number = self._call_number + 1
         call = _Call(unit, operation, intended, sent, future)
         self._calls[number] = call
-        self._sent_order.append((sent, number))
         future.add_done_callback(partial(self._answered, number, done))
 
     def _answered(self, number: int, done: Callable[[_Call, float], None], _: Future[Any]) -> None:
@@ -278,7 +288,7 @@ class ClaimLoad:
         if call.operation == "claim" and not call.future.cancelled() and call.future.exception() is None:
             holding = call.future.result()
             if holding is not None:
-                self._target.release(holding)
+                self._release(holding)
 
     def _claimed(self, call: _Call, now: float) -> None:
         unit = call.unit
@@ -293,7 +303,7 @@ class ClaimLoad:
             self._count(call, now, "denied")
             self._set_waiting(unit, True)
             self._target.watch_release(
-                self.lease_number(unit.lease), unit.holder, partial(self._released, unit, self._generation)
+                unit.number, unit.holder, partial(self._released, unit, self._generation)
             )
             return
         self._count(call, now, "ok")
@@ -351,7 +361,7 @@ class ClaimLoad:
         return min(longest, FIRST_RETRY * 2.0 ** min(unit.failures - 1, 20)) * random.uniform(0.75, 1.0)
 
     def _failure(self, call: _Call) -> tuple[str, str] | None:
-        if call.timed_out or call.future.cancelled():
+        if call.future.cancelled():
             return "timeout", f"no answer within {self._workload.timeout:g} s"
         problem = call.future.exception()
         if problem is None:
@@ -365,7 +375,10 @@ class ClaimLoad:
         if outcome == "ok":
             self._record[tag(call.operation, service=True)](max(1, int((now - call.sent) * 1e6)))
         elif message:
-            key = (call.operation, outcome, message)
-            if key not in self.errors and len(self.errors) >= _DISTINCT_MESSAGES:
-                key = (call.operation, outcome, "other errors")
-            self.errors[key] += 1
+            self._note(call.operation, outcome, message)
+
+    def _note(self, operation: str, outcome: str, message: str) -> None:
+        key = (operation, outcome, message)
+        if key not in self.errors and len(self.errors) >= _DISTINCT_MESSAGES:
+            key = (operation, outcome, "other errors")
+        self.errors[key] += 1

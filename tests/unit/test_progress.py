@@ -1,0 +1,58 @@
+"""Progress: what a person sees while a run goes on, and what happens when nobody can see it."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tippingpoint.hdr import Histogram
+from tippingpoint.journal import interval_lines
+from tippingpoint.manifest import Manifest, TargetEntry
+from tippingpoint.progress import ConsoleProgress
+from tippingpoint.runner import Progress
+
+STAGE = Progress(elapsed=4.0, stage=1, stages=2, size=100, kind="ramp", remaining=5.0)
+
+
+def tick(held: int, latency_us: int) -> dict[str, object]:
+    lines = interval_lines(3.0, 4.0, {"extend.ok": Histogram.of([latency_us] * held)})
+    return {"held": held, "seconds": 1.0, "lines": lines, "unwritten": 0}
+
+
+def manifest() -> Manifest:
+    return Manifest(id="r", title="quick", target=TargetEntry(kind="etcd", version="3.5"), started=0.0)
+
+
+def test_a_worker_that_was_cut_is_counted_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    # given a worker that holds fifty leases
+    shown = io.StringIO()
+    progress = ConsoleProgress(shown)
+    progress.progress(STAGE, "0", tick(50, 1000))
+    # when one of them is gone, and the next line is due
+    progress.event(4.0, "worker-cut", {"worker": "0", "exit_code": -9})
+    later = time.monotonic() + 60
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    progress.progress(STAGE, "1", tick(50, 2000))
+    progress.close()
+    # then what is shown is what the other holds
+    first, event, second = shown.getvalue().splitlines()
+    assert "50/100 leases" in first
+    assert "worker-cut worker=0 exit_code=-9" in event
+    assert "50/100 leases  50/s  extend p50 2 ms p99 2 ms" in second
+
+
+def test_a_console_whose_reader_has_gone_does_not_end_the_run(tmp_path: Path) -> None:
+    # given a console that nobody reads any more
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w", buffering=1) as file:
+        progress = ConsoleProgress(file)
+        # when a run is shown on it, then nothing is raised, not even when its file is closed
+        progress.began(manifest(), tmp_path)
+        progress.progress(STAGE, "0", tick(50, 1000))
+        progress.event(4.0, "fault", {"do": "kill"})
+        progress.close()

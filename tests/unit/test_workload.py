@@ -1,0 +1,256 @@
+"""The claim workload against a target that does what a real one will not do on demand: hang, answer late, deny."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tippingpoint.claim.target import Holding, OperationFailed, TargetFacts
+from tippingpoint.claim.workload import ClaimLoad
+from tippingpoint.hdr import Histogram, Recorder
+from tippingpoint.pacing import Schedule
+from tippingpoint.plan import ClaimWorkload
+
+
+class HandTarget:
+    """A lease service operated by the test: every call stays open until the test answers it."""
+
+    def __init__(self) -> None:
+        self.claims: list[tuple[int, int, Future[Holding | None]]] = []
+        self.extends: list[tuple[Holding, Future[bool]]] = []
+        self.watches: dict[tuple[int, int], Callable[[], None]] = {}
+        self.released: list[int] = []
+        self.called = asyncio.Event()
+
+    async def open(self) -> TargetFacts:
+        return TargetFacts("hand", "1", [])
+
+    def claim(self, lease: int, holder: int) -> Future[Holding | None]:
+        future: Future[Holding | None] = asyncio.get_running_loop().create_future()
+        self.claims.append((lease, holder, future))
+        self.called.set()
+        return future
+
+    def extend(self, holding: Holding) -> Future[bool]:
+        future: Future[bool] = asyncio.get_running_loop().create_future()
+        self.extends.append((holding, future))
+        self.called.set()
+        return future
+
+    def watch_release(self, lease: int, holder: int, released: Callable[[], None]) -> None:
+        self.watches[lease, holder] = released
+
+    def unwatch(self, lease: int, holder: int) -> None:
+        self.watches.pop((lease, holder), None)
+
+    def release(self, holding: Holding) -> Future[None]:
+        self.released.append(holding.lease)
+        future: Future[None] = asyncio.get_running_loop().create_future()
+        future.set_result(None)
+        return future
+
+    async def drop(self) -> None:
+        self.watches.clear()
+
+    async def close(self) -> None:
+        pass
+
+    async def calls(self, claims: int = 0, extends: int = 0) -> None:
+        """Wait until so many calls were made in all."""
+        async with asyncio.timeout(5):
+            while len(self.claims) < claims or len(self.extends) < extends:
+                self.called.clear()
+                await self.called.wait()
+
+    def grant(self, number: int) -> None:
+        """Answer a claim with the lease."""
+        lease, holder, future = self.claims[number]
+        future.set_result(Holding(lease, holder))
+
+
+class Rig:
+    """A load on a HandTarget, and what it recorded."""
+
+    def __init__(self, units: int = 1, renew_time: float = 0.05, timeout: float = 60.0) -> None:
+        self.target = HandTarget()
+        self.recorder = Recorder()
+        self.schedule = Schedule(asyncio.get_running_loop())
+        workload = ClaimWorkload(units=units, claim_time=10.0, renew_time=renew_time, timeout=timeout)
+        self.load = ClaimLoad(workload, self.target, self.recorder, self.schedule)
+
+    def recorded(self) -> dict[str, Histogram]:
+        found = self.recorder.drain()
+        return {tag: histogram for tag, histogram in found.items() if not tag.startswith("generator.")}
+
+    def counts(self) -> dict[str, int]:
+        return {
+            tag: histogram.total for tag, histogram in self.recorded().items() if not tag.endswith(".service")
+        }
+
+
+def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(scene(), 20))
+
+
+def test_operations_without_an_answer_at_the_end_count_as_timeouts() -> None:
+    async def scene() -> None:
+        # given four claims that hang
+        rig = Rig()
+        rig.load.set_leases({0, 1, 2, 3}, 0.0)
+        await rig.target.calls(claims=4)
+        # when one is answered while the load is drained
+        rig.load.stop()
+        asyncio.get_running_loop().call_later(0.01, rig.target.grant, 0)
+        await rig.load.drain(0.1)
+        # then it counts, and the others count as timed out at their age
+        recorded = rig.recorded()
+        assert recorded["claim.ok"].total == 1
+        assert recorded["claim.timeout"].total == 3
+        assert recorded["claim.timeout"].min >= 90_000
+
+    play(scene)
+
+
+def test_an_answer_that_is_there_when_time_runs_out_counts_as_an_answer() -> None:
+    async def scene() -> None:
+        rig = Rig(timeout=0.02)
+        rig.load.set_leases({0}, 0.0)
+        await rig.target.calls(claims=1)
+        await asyncio.sleep(0.03)
+        rig.target.grant(0)
+        rig.load.expire_calls()
+        await asyncio.sleep(0)
+        assert rig.counts() == {"claim.ok": 1}
+        assert rig.load.load.held == 1
+
+    play(scene)
+
+
+def test_a_call_older_than_the_timeout_is_given_up_and_tried_again() -> None:
+    async def scene() -> None:
+        rig = Rig(timeout=0.02, renew_time=0.05)
+        rig.load.set_leases({0}, 0.0)
+        await rig.target.calls(claims=1)
+        await asyncio.sleep(0.03)
+        rig.load.expire_calls()
+        await rig.target.calls(claims=2)
+        assert rig.counts() == {"claim.timeout": 1}
+
+    play(scene)
+
+
+def test_extensions_stay_due_at_fixed_moments_while_the_target_stalls() -> None:
+    async def scene() -> None:
+        # given a lease renewed each 50 ms
+        rig = Rig(renew_time=0.05)
+        rig.load.set_leases({0}, 0.0)
+        await rig.target.calls(claims=1)
+        rig.target.grant(0)
+        await rig.target.calls(extends=1)
+        # when its first extension is answered after 250 ms, and what became due meanwhile at once
+        await asyncio.sleep(0.25)
+        for number in range(5):
+            await rig.target.calls(extends=number + 1)
+            rig.target.extends[number][1].set_result(True)
+            await asyncio.sleep(0)
+        # then response time shows the whole stall, for each of the moments in it
+        recorded = rig.recorded()
+        assert recorded["extend.ok"].total == 5
+        assert recorded["extend.ok"].max >= 240_000
+        assert recorded["extend.ok"].percentile(50) >= 130_000
+        # while only the first was sent before it
+        assert recorded["extend.ok.service"].percentile(75) < 100_000
+
+    play(scene)
+
+
+def test_a_denied_unit_waits_and_claims_when_the_lease_is_released() -> None:
+    async def scene() -> None:
+        rig = Rig(units=2, renew_time=5.0)
+        rig.load.set_leases({7}, 0.0)
+        await rig.target.calls(claims=2)
+        rig.target.grant(0)
+        rig.target.claims[1][2].set_result(None)
+        await asyncio.sleep(0)
+        assert (rig.load.load.held, rig.load.load.waiting) == (1, 1)
+        (released,) = rig.target.watches.values()
+        released()
+        await rig.target.calls(claims=3)
+        assert rig.target.claims[2][:2] == rig.target.claims[1][:2]
+        assert rig.counts() == {"claim.ok": 1, "claim.denied": 1}
+
+    play(scene)
+
+
+def test_a_lease_that_is_not_ours_any_more_is_lost_once_and_claimed_again() -> None:
+    async def scene() -> None:
+        rig = Rig(renew_time=0.02)
+        rig.load.set_leases({0}, 0.0)
+        await rig.target.calls(claims=1)
+        rig.target.grant(0)
+        await rig.target.calls(extends=1)
+        rig.target.extends[0][1].set_result(False)
+        await rig.target.calls(claims=2)
+        assert rig.counts() == {"claim.ok": 1, "extend.lost": 1}
+        assert [(lease, unit) for _, lease, unit, _ in rig.load.lost] == [(0, 0)]
+        assert rig.load.load.held == 0
+
+    play(scene)
+
+
+def test_an_error_is_counted_with_its_message_and_tried_again() -> None:
+    async def scene() -> None:
+        rig = Rig(renew_time=0.05)
+        rig.load.set_leases({0}, 0.0)
+        await rig.target.calls(claims=1)
+        rig.target.claims[0][2].set_exception(OperationFailed("m1: connection refused"))
+        await rig.target.calls(claims=2)
+        assert rig.counts() == {"claim.error": 1}
+        assert rig.load.errors == {("claim", "error", "m1: connection refused"): 1}
+
+    play(scene)
+
+
+def test_a_storm_claims_new_leases_and_leaves_no_watch_of_the_old() -> None:
+    async def scene() -> None:
+        # given a lease held and waited for
+        rig = Rig(units=2, renew_time=5.0)
+        rig.load.set_leases({3}, 0.0)
+        await rig.target.calls(claims=2)
+        rig.target.grant(0)
+        rig.target.claims[1][2].set_result(None)
+        await asyncio.sleep(0)
+        # when everything is dropped, claimed anew, and given up again
+        await rig.load.drop_claims()
+        await rig.target.calls(claims=4)
+        old, new = rig.target.claims[0][0], rig.target.claims[2][0]
+        rig.target.grant(2)
+        rig.target.claims[3][2].set_result(None)
+        await asyncio.sleep(0)
+        assert list(rig.target.watches) == [(new, rig.target.claims[3][1])]
+        left = await rig.load.release_all(1.0)
+        # then the new lease is another one, is given back, and nobody waits for it
+        assert new != old
+        assert left == 0
+        assert rig.target.released == [new]
+        assert rig.target.watches == {}
+
+    play(scene)
+
+
+def test_a_claim_granted_after_it_was_given_up_is_given_back() -> None:
+    async def scene() -> None:
+        rig = Rig()
+        rig.load.set_leases({0, 1}, 0.0)
+        await rig.target.calls(claims=2)
+        rig.load.set_leases({0}, 0.0)
+        for number, (lease, _, _) in enumerate(rig.target.claims):
+            if lease == 1:
+                rig.target.grant(number)
+        await asyncio.sleep(0)
+        assert rig.target.released == [1]
+        assert rig.counts() == {}
+
+    play(scene)
