@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import io
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -31,8 +34,8 @@ from tippingpoint.progress import ConsoleProgress
 from tippingpoint.report import write_comparison, write_report
 from tippingpoint.results import RunData, load_run
 from tippingpoint.runner import Runner
-from tippingpoint.tipping import find_tipping
-from tippingpoint.verdict import judge
+from tippingpoint.tipping import Tipping, find_tipping
+from tippingpoint.verdict import Verdict, judge
 
 MET, MISSED, BAD_INPUT, TARGET_FAILED, WITHHELD = range(5)
 _COLOURS = {"met": "green", "missed": "red", "withheld": "yellow", "failed": "red"}
@@ -47,10 +50,12 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 met, 1 missed, 2 bad input, 3 target failed, 4 verdict withheld."""
+    _survive_narrow_encodings()
     options = _parser().parse_args(arguments)
     code: int
     try:
         code = options.command(options)
+        sys.stdout.flush()
     except (UserError, TargetError, Refused) as refused:
         print(f"tippingpoint: {refused}", file=sys.stderr)
         if isinstance(refused, Refused):
@@ -60,9 +65,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has gone: nobody is left to tell
-        code = 0
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read our output has gone
+        code = MET
+    except OSError as problem:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"tippingpoint: {problem.filename or 'standard output'}: {problem.strerror}", file=sys.stderr)
+        code = BAD_INPUT
     sys.exit(code)
+
+
+def _survive_narrow_encodings() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -131,30 +146,27 @@ def _run(options: argparse.Namespace) -> int:
     run = load_run(directory)
     verdict, tipping = judge(run), find_tipping(run)
     page = _keep_report(run, write_report(run, "html"))
-    if options.json:
-        sys.stdout.write(write_report(run, "json"))
-    else:
-        out = Console()
-        colour = _COLOURS[verdict.outcome]
-        out.print(
-            f"[bold {colour}]{verdict.outcome}[/]  {escape(verdict.sentence)}",
-            highlight=False,
-            soft_wrap=True,
-        )
-        out.print(escape(tipping.sentence), highlight=False, soft_wrap=True)
-        if run.manifest.reason:
-            out.print(
-                escape(f"{run.manifest.status}: {run.manifest.reason}"), highlight=False, soft_wrap=True
-            )
-        out.print(
-            f"report: {page}"
-            if page
-            else f"report: no room for it; make one with tippingpoint report {directory}",
-            highlight=False,
-            markup=False,
-            soft_wrap=True,
-        )
+    said = write_report(run, "json") if options.json else _said(run, verdict, tipping, page)
+    with contextlib.suppress(OSError):  # whatever became of our output, the exit code is the run's
+        sys.stdout.write(said)
+        sys.stdout.flush()
     return verdict.exit_code
+
+
+def _said(run: RunData, verdict: Verdict, tipping: Tipping, page: Path | None) -> str:
+    """What a run came to, in the lines a person reads; coloured on a terminal."""
+    colour = _COLOURS[verdict.outcome]
+    where = page or f"no room for it; make one with tippingpoint report {run.directory}"
+    lines = [
+        f"[bold {colour}]{verdict.outcome}[/]  {escape(verdict.sentence)}",
+        escape(tipping.sentence),
+        *([escape(f"{run.manifest.status}: {run.manifest.reason}")] if run.manifest.reason else []),
+        escape(f"report: {where}"),
+    ]
+    console = Console()
+    with console.capture() as captured:
+        console.print("\n".join(lines), highlight=False, soft_wrap=True)
+    return captured.get()
 
 
 async def _run_plan(plan: Plan, out: Path) -> Path:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
 from tippingpoint.claim.etcd import clean
 from tippingpoint.errors import UserError
+from tippingpoint.manifest import Manifest
 from tippingpoint.plan import EtcdTarget
 
 FILE = "ledger.jsonl"
+RUN_LEASE_IDS = 2**40
+"""Each run has a block of so many v3 lease ids, which begins at a multiple of it."""
 
 
 class EtcdEntry(BaseModel):
@@ -69,8 +73,25 @@ async def clean_run(directory: Path) -> int:
 
     Raises TargetError when the target cannot be reached.
     """
+    manifest = Manifest.load(directory)
+    made = entries(directory)
+    if not made and manifest.source == "run":
+        raise UserError("ledger", str(directory / FILE), "the run's ledger, or nobody knows what it made")
+    return await clean_entries(made, manifest.id)
+
+
+async def clean_entries(made: Iterable[EtcdEntry], run_id: str) -> int:
+    """Remove what these entries of that run name; UserError for an entry that names more than a run can make."""
     removed = 0
-    for entry in entries(directory):
+    for entry in made:
+        own = entry.prefix == key_prefix(run_id)
         ids = range(entry.first_lease_id, entry.first_lease_id + entry.lease_ids)
+        if not own or ids.start % RUN_LEASE_IDS or not 0 < len(ids) <= RUN_LEASE_IDS or ids.start <= 0:
+            raise UserError("ledger", entry.prefix, f"what this run made, below {key_prefix(run_id)}")
         removed += await clean(entry.target, entry.prefix, ids)
     return removed
+
+
+def key_prefix(run_id: str) -> str:
+    """Where all keys of a run are."""
+    return f"/tippingpoint/{run_id}/"

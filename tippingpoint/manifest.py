@@ -75,6 +75,8 @@ class Manifest(BaseModel):
     started: float
     ended: float | None = None
     pid: int | None = None
+    pid_started: int | None = None
+    """When that process began: a pid is used again, a pid with its beginning is not."""
     host: Host | None = None
     workers: list[WorkerEntry] = []
 
@@ -99,7 +101,8 @@ class Manifest(BaseModel):
         except (OSError, ValidationError) as problem:
             line = str(problem).splitlines()[0]
             raise UserError("run", str(directory), f"a readable {FILE} ({line})") from None
-        if manifest.status == "running" and not (manifest.pid and _alive(manifest.pid)):
+        alive = process_started(manifest.pid) if manifest.pid is not None else None
+        if manifest.status == "running" and (alive is None or alive != manifest.pid_started):
             manifest.status = "cut"
             manifest.reason = "the run's process is gone without having ended it"
             for worker in manifest.workers:
@@ -108,14 +111,13 @@ class Manifest(BaseModel):
         return manifest
 
 
-def _alive(pid: int) -> bool:
+def process_started(pid: int) -> int | None:
+    """When a process began, in clock ticks since boot (proc(5)); None when it is gone, or only a zombie of it."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if state in "ZX" else int(fields[18])
 
 
 def new_run_id(name: str, started: float) -> str:

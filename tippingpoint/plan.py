@@ -177,7 +177,7 @@ class Threshold(_Part):
     max: Seconds | None = None
     error_rate: Rate | None = Field(default=None, description="errors and timeouts over all attempts")
     lost_rate: Rate | None = Field(default=None, description="leases lost over all attempts to extend")
-    throughput: Annotated[float, Field(gt=0)] | None = Field(
+    throughput: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
         default=None, description="at least this many succeed per second while a stage is held"
     )
 

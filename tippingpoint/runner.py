@@ -19,8 +19,16 @@ from tippingpoint.faults import Action, LabControl
 from tippingpoint.finder import Found, find_load
 from tippingpoint.fleet import Refused, WorkerProcess, opened, start_worker, tidy_stderr
 from tippingpoint.journal import RESCUE_PREFIX, Events
-from tippingpoint.ledger import EtcdEntry, clean_run, remember
-from tippingpoint.manifest import Host, Manifest, RunStatus, TargetEntry, WorkerEntry, new_run_id
+from tippingpoint.ledger import RUN_LEASE_IDS, EtcdEntry, clean_entries, key_prefix, remember
+from tippingpoint.manifest import (
+    Host,
+    Manifest,
+    RunStatus,
+    TargetEntry,
+    WorkerEntry,
+    new_run_id,
+    process_started,
+)
 from tippingpoint.plan import Fault, Plan
 from tippingpoint.results import StageKind, load_run
 from tippingpoint.verdict import stage_checks, stage_saturated
@@ -77,7 +85,9 @@ class Runner:
         self._id = new_run_id(plan.name, self._started_wall)
         self.directory = out / self._id
         self._rescue = Path(tempfile.gettempdir()) / f"{RESCUE_PREFIX}{self._id}"
+        self._part = self._rescue.with_name(self._rescue.name + ".part")
         self._workers: list[WorkerProcess] = []
+        self._made: list[EtcdEntry] = []
         self._interrupt = asyncio.Event()
         self._changed = asyncio.Event()
         self._release = True
@@ -118,6 +128,7 @@ class Runner:
             plan=self._plan.model_dump(mode="json", exclude_none=True),
             started=self._started_wall,
             pid=os.getpid(),
+            pid_started=process_started(os.getpid()),
             host=Host.here(),
         )
         try:
@@ -176,13 +187,14 @@ class Runner:
 
     async def _open(self) -> None:
         count = self._plan.workers or len(os.sched_getaffinity(0))
-        prefix = f"/tippingpoint/{self._id}/"
-        first_id = (1 + secrets.randbelow(2**22)) << 40
+        prefix = key_prefix(self._id)
+        first_id = (1 + secrets.randbelow(2**22)) * RUN_LEASE_IDS
         entry = EtcdEntry(
             prefix=prefix, first_lease_id=first_id, lease_ids=count * LEASE_IDS, target=self._plan.target
         )
         try:
             remember(self.directory, entry)
+            self._made.append(entry)
         except OSError as problem:
             raise UserError(
                 "--out", str(self.directory), f"a directory with room in it ({problem.strerror})"
@@ -236,7 +248,7 @@ class Runner:
             self._event("left-behind", problem="leases are left to expire, as asked", remedy=remedy)
             return
         try:
-            removed = await asyncio.wait_for(clean_run(self.directory), _CLEAN_WITHIN)
+            removed = await asyncio.wait_for(clean_entries(self._made, self._id), _CLEAN_WITHIN)
         except (TargetError, UserError, TimeoutError) as problem:
             text = str(problem) or f"not done within {_CLEAN_WITHIN:g} s"
             self._event("left-behind", problem=text, remedy=remedy)
@@ -271,13 +283,16 @@ class Runner:
             return self._move_to_rescue()
         except OSError as problem:
             # No room here and none there: what is on the disk is what there is.
+            shutil.rmtree(self._part, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                self._rescue.rmdir()  # unless tails are in it
             self._manifest.reason = f"no room left, here or in {self._rescue}: {problem.strerror}"
             self._save_manifest()
             return self.directory
 
     def _move_to_rescue(self) -> Path:
         """Put the run's files together where there is room; the tails of what did not fit are there already."""
-        gathered = self._rescue.with_name(self._rescue.name + ".part")
+        gathered = self._part
         gathered.mkdir()
         tails = self._rescue if self._rescue.exists() else gathered
         for path in self.directory.iterdir():

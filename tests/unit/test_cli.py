@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tippingpoint.cli import main
-from tippingpoint.manifest import Manifest
+from tippingpoint.manifest import Manifest, process_started
 
 LOG = """\
   3.058s claimed  a1601/0 in 1.652s
@@ -133,6 +133,7 @@ def test_a_run_that_goes_on_is_not_cleaned(imported: Path, capsys: pytest.Captur
     # given a run whose process, this one, is there
     manifest = Manifest.load(imported)
     manifest.status, manifest.pid = "running", os.getpid()
+    manifest.pid_started = process_started(os.getpid())
     manifest.save(imported)
     # when it is to be cleaned
     assert call("clean", imported) == 2

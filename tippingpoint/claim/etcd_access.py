@@ -155,7 +155,7 @@ def _credentials(path: Path | None) -> Credentials | None:
     accepted = "a YAML file with `username` and `password`"
     try:
         content: object = yaml.safe_load(_read("target.credentials", path, accepted, private=True))
-    except yaml.YAMLError:  # whose message would quote the file
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):  # whose messages would quote the file
         raise UserError("target.credentials", str(path), accepted) from None
     known = cast(dict[object, object], content) if isinstance(content, dict) else {}
     username, password = known.get("username"), known.get("password")
@@ -170,5 +170,5 @@ def _read(place: str, path: Path, accepted: str, private: bool) -> str:
             if private and stat.S_IMODE(path.stat().st_mode) & 0o077:
                 raise UserError(place, str(path), "a file that only its owner can read (mode 0600)")
             return file.read()
-    except (OSError, UnicodeDecodeError) as problem:
+    except (OSError, ValueError) as problem:
         raise UserError(place, str(path), f"{accepted} ({told(problem)})") from None

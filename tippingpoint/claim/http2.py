@@ -618,7 +618,7 @@ def told(error: BaseException) -> str:
         return "connection refused"
     if isinstance(error, ConnectionResetError | BrokenPipeError):
         return CLOSED
-    if isinstance(error, TimeoutError):
+    if isinstance(error, TimeoutError | asyncio.CancelledError):
         return "no answer in time"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror[:1].lower() + error.strerror[1:]
