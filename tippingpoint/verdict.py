@@ -6,8 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from pydantic import ValidationError
+
 from tippingpoint.cliff import fault_times
 from tippingpoint.durations import show_us
+from tippingpoint.errors import UserError
 from tippingpoint.latency import costs
 from tippingpoint.plan import Plan, Threshold
 from tippingpoint.results import LOOP_LAG, OPERATIONS, SCHEDULE_LAG, RunData, StageResult
@@ -110,11 +113,14 @@ def stage_saturated(stage: StageResult) -> str | None:
 
 
 def judge(run: RunData) -> Verdict:
-    """The verdict on a run, as far as it went."""
+    """The verdict on a run, as far as it went; UserError when its manifest holds a plan that is none."""
     manifest = run.manifest
     if manifest.status == "failed":
         return Verdict("failed", f"Failed: {manifest.reason or 'the target failed'}.")
-    plan = Plan.model_validate(manifest.plan) if manifest.plan is not None else None
+    try:
+        plan = Plan.model_validate(manifest.plan) if manifest.plan is not None else None
+    except ValidationError:
+        raise UserError("run", str(run.directory), "a manifest with a plan that this version reads") from None
     thresholds = plan.thresholds if plan is not None else []
     clock_known = manifest.timeline == "seconds"
     checks = [

@@ -148,3 +148,13 @@ def test_clean_needs_no_readable_journal(imported: Path, capsys: pytest.CaptureF
         journal.write_bytes(b"\xff\x00")
     assert call("clean", imported) == 0
     assert capsys.readouterr().out == "removed 0\n"
+
+
+def test_a_run_with_a_plan_that_is_none_is_refused_in_one_line(
+    imported: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifest = Manifest.load(imported)
+    manifest.plan = {"bogus": 1}
+    manifest.save(imported)
+    assert call("report", imported) == 2
+    assert capsys.readouterr().err.count("\n") == 1
