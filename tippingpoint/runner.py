@@ -453,26 +453,24 @@ class Runner:
                 task.add_done_callback(self._fault_tasks.discard)
 
     def _storms(self, listed: int | None) -> list[Fault]:
-        return [
-            fault for fault in self._plan.faults if fault.do == "drop-claims" and (fault.stage or 1) == listed
-        ]
+        return [fault for fault in self._plan.faults if fault.do == "drop-claims" and fault.stage == listed]
 
     async def _inject(self, fault: Fault) -> None:
+        assert fault.do != "drop-claims"  # that is a stage of its own, see _run_stage
         await asyncio.sleep(fault.at)
         if fault.do in ("kill", "stop"):
             self._undone.append(fault)
         else:
             self._undone = [undone for undone in self._undone if undone.member != fault.member]
-        if fault.do != "drop-claims":
-            await self._act(fault.do, fault.member)
+        await self._act(fault.do, fault.member)
         if fault.undo_after is not None:
             await asyncio.sleep(fault.undo_after)
             await self._undo(fault)
 
     async def _undo(self, fault: Fault) -> None:
-        if fault in self._undone:
-            self._undone.remove(fault)
         await self._act("start" if fault.do == "kill" else "continue", fault.member)
+        if fault in self._undone:
+            self._undone.remove(fault)  # only now: cut off in between, it is still to be done
 
     async def _act(self, do: Action, member: str | None) -> None:
         assert self._lab is not None
