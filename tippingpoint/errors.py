@@ -1,4 +1,4 @@
-"""The two ways a run can be refused; everything else that goes wrong is a recorded outcome of the run."""
+"""The two ways a run can be refused, and the failure of one operation, which is a recorded outcome of the run."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ class TargetError(Exception):
         self.problem = problem
         self.accepted = accepted
         super().__init__(f"{where}: {_one_line(problem)}: expected {accepted}")
+
+
+class OperationFailed(Exception):
+    """One operation that the target or the way to it failed; the message is one line, without secrets."""
 
 
 def _one_line(text: str) -> str:

@@ -23,8 +23,8 @@ from tests.lab.certificates import make_certificates
 from tests.lab.etcd import EtcdLab, find_etcd
 from tests.lab.ports import free_ports
 from tippingpoint.claim.etcd import LEASE_IDS, Scope, clean, connect
-from tippingpoint.claim.target import ClaimTarget, Holding, OperationFailed
-from tippingpoint.errors import TargetError, UserError
+from tippingpoint.claim.target import ClaimTarget, Holding
+from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.plan import ClaimWorkload, EtcdTarget
 
 pytestmark = pytest.mark.timeout(90)

@@ -7,8 +7,9 @@ from asyncio import Future
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from tippingpoint.claim.target import Holding, OperationFailed, TargetFacts
+from tippingpoint.claim.target import Holding, TargetFacts
 from tippingpoint.claim.workload import ClaimLoad
+from tippingpoint.errors import OperationFailed
 from tippingpoint.hdr import Histogram, Recorder
 from tippingpoint.pacing import Schedule
 from tippingpoint.plan import ClaimWorkload

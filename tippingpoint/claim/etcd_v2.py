@@ -30,8 +30,8 @@ from tippingpoint.claim.etcd_access import (
     unreachable,
 )
 from tippingpoint.claim.http2 import CLOSED, told
-from tippingpoint.claim.target import Holding, OperationFailed, TargetFacts
-from tippingpoint.errors import TargetError
+from tippingpoint.claim.target import Holding, TargetFacts
+from tippingpoint.errors import OperationFailed, TargetError
 from tippingpoint.plan import ClaimWorkload, EtcdTarget
 
 SOCKETS = 32

@@ -44,8 +44,8 @@ from tippingpoint.claim.grpc_calls import (
     request_headers,
 )
 from tippingpoint.claim.http2 import Connection, ProtocolError, told
-from tippingpoint.claim.target import Holding, OperationFailed, TargetFacts
-from tippingpoint.errors import TargetError
+from tippingpoint.claim.target import Holding, TargetFacts
+from tippingpoint.errors import OperationFailed, TargetError
 from tippingpoint.plan import ClaimWorkload, EtcdTarget
 
 _API = "/etcdserverpb."

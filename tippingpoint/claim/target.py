@@ -8,10 +8,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 
-class OperationFailed(Exception):
-    """One operation that the target or the way to it failed; the message is one line, without secrets."""
-
-
 @dataclass(slots=True)
 class Holding:
     """A claim that was granted: the lease's number, who holds it, and what the target needs to extend it."""

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tippingpoint.claim.target import ClaimTarget, Holding, OperationFailed
+from tippingpoint.claim.target import ClaimTarget, Holding
+from tippingpoint.errors import OperationFailed
 from tippingpoint.hdr import Recorder
 from tippingpoint.pacing import Schedule, spread
 from tippingpoint.plan import MAX_LEASES, ClaimWorkload
