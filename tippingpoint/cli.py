@@ -26,10 +26,10 @@ from tippingpoint.baselines import PREFIX, Baseline, list_baselines, load_baseli
 from tippingpoint.compare import compare
 from tippingpoint.errors import TargetError, UserError
 from tippingpoint.fleet import Refused
+from tippingpoint.grounds import clean_run
 from tippingpoint.importer import import_log
-from tippingpoint.ledger import clean_run
 from tippingpoint.manifest import Manifest
-from tippingpoint.plan import Plan, load_plan, parse_plan, shipped_plans
+from tippingpoint.plan import Plan, load_plan, parse_plan, plan_schema, shipped_plans
 from tippingpoint.progress import ConsoleProgress
 from tippingpoint.report import write_comparison, write_report
 from tippingpoint.results import RunData, load_run
@@ -93,6 +93,9 @@ def _parser() -> argparse.ArgumentParser:
     run = command("run", _run, "Run a plan: a file, or the name of a shipped plan.")
     run.add_argument("plan", metavar="PLAN")
     run.add_argument("--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
+    run.add_argument(
+        "--controller", metavar="NAME", help="a controller in the juju client's store, as target.controller"
+    )
     run.add_argument("--out", type=Path, default=_RUNS, metavar="DIR", help="where runs are kept (./runs)")
     run.add_argument("--json", action="store_true", help="print the report as JSON on standard output")
 
@@ -141,7 +144,10 @@ def _tolerance(text: str) -> float:
 
 
 def _run(options: argparse.Namespace) -> int:
-    plan = load_plan(options.plan, options.overrides)
+    overrides = [*options.overrides]
+    if options.controller is not None:
+        overrides.append(f"target.controller={json.dumps(options.controller)}")
+    plan = load_plan(options.plan, overrides)
     directory = uvloop.run(_run_plan(plan, options.out))
     run = load_run(directory)
     verdict, tipping = judge(run), find_tipping(run)
@@ -226,7 +232,7 @@ def _load(name: str) -> RunData | None:
 
 def _plans(options: argparse.Namespace) -> int:
     if options.schema:
-        print(json.dumps(Plan.model_json_schema(), indent=2))
+        print(json.dumps(plan_schema(), indent=2))
         return MET
     plans = shipped_plans()
     if options.name is not None:

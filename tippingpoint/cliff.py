@@ -10,8 +10,9 @@ from typing import Any, Literal
 import numpy as np
 
 from tippingpoint.hdr import Histogram
-from tippingpoint.results import OPERATIONS, RunData, StageResult, tag
-from tippingpoint.wording import show_size
+from tippingpoint.lateness import own_losses
+from tippingpoint.results import RunData, StageResult, tag
+from tippingpoint.wording import show_calls, show_size
 
 SIGNIFICANT = 0.01
 """How unlikely failures must be, given the smaller loads, to count as breaking."""
@@ -47,6 +48,8 @@ class Cliff:
     """1 minus the probability of seeing this by chance if nothing had changed since the smaller stages."""
     during_fault: bool = False
     """A fault was injected on purpose while the stage ran, so this says little about the load."""
+    doubt: str = ""
+    """Why the generator itself may have lost the leases, so that this says little about the target."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,10 @@ class Load:
     """A worker was cut before the end of a stage."""
     was_held: bool
     """A stage was held to its end, with all of its load."""
+    own_load: tuple[str, ...]
+    """The operations whose throughput counts: those of the workload's own load."""
+    doubt: str
+    """Why the generator itself may have lost the leases that were lost; empty when it cannot have."""
 
     def failed(self, operation: str, by: Breakage) -> int:
         """How often an operation was lost, or ended in an error or timeout."""
@@ -71,18 +78,18 @@ class Load:
         return sum(stage.attempts(operation) for stage in self.stages)
 
     def held(self) -> tuple[int, float]:
-        """Successes of all operations while the stages were held, and for how many seconds that was."""
+        """Successes of the load's own operations while the stages were held, and for how many seconds that was."""
         seconds = 0.0
         successes = 0
         for stage in self.stages:
             if stage.hold_begin is not None and stage.end is not None:
                 seconds += stage.end - stage.hold_begin
-                successes += sum(stage.held.get(tag(op), Histogram()).total for op in OPERATIONS)
+                successes += sum(stage.held.get(tag(op), Histogram()).total for op in self.own_load)
         return successes, seconds
 
 
 def loads_of(run: RunData) -> list[Load]:
-    """The loads of a run in ascending order, storms left out.
+    """The loads of a run in ascending order, storms and removals left out.
 
     Where a size was tried with and without a fault, only what happened without one is kept.
     """
@@ -90,7 +97,7 @@ def loads_of(run: RunData) -> list[Load]:
     cuts = [float(event["t"]) for event in run.events if event["event"] == "worker-cut"]
     found: dict[int, dict[bool, list[StageResult]]] = {}
     for stage in run.stages:
-        if stage.kind != "storm":
+        if stage.is_step:
             end = stage.end if stage.end is not None else np.inf
             faulted = any(begin < end and until > stage.begin for begin, until, _ in faults)
             found.setdefault(stage.size, {}).setdefault(faulted, []).append(stage)
@@ -101,23 +108,26 @@ def loads_of(run: RunData) -> list[Load]:
         missing = any(stage.end is None or stage.end > min(cuts) for stage in stages) if cuts else False
         order_only = run.manifest.timeline == "order"
         held = order_only or any(stage.hold_begin is not None and stage.end is not None for stage in stages)
-        loads.append(Load(size, stages, faulted, missing, held and not missing))
+        doubt = next((own.why for stage in stages if (own := own_losses(run, stage))), "")
+        loads.append(Load(size, stages, faulted, missing, held and not missing, run.own_load, doubt))
     return loads
 
 
-def find_cliff(loads: Sequence[Load], *, clock_known: bool) -> tuple[Cliff | None, list[str]]:
+def find_cliff(
+    loads: Sequence[Load], operations: Sequence[str], *, rates_known: bool
+) -> tuple[Cliff | None, list[str]]:
     """The cliff, and one line for each failure that was seen and does not count as one.
 
     A load breaks when its failures are improbable (SIGNIFICANT) given those of all smaller loads without a
-    fault; it is the cliff unless a larger load shows that the target recovered. `clock_known` is False
-    when there are no rates, so that throughput says nothing.
+    fault; it is the cliff unless a larger load shows that the target recovered. `rates_known` is False
+    when throughput says nothing of the target: there is no clock, or the plan alone decides how much is asked for.
     """
     notes: list[str] = []
     cliffs: list[Cliff] = []
-    for operation in OPERATIONS:
+    for operation in operations:
         for by in ("lost", "error"):
             cliffs += _by_failures(loads, operation, by, notes)
-    if clock_known:
+    if rates_known:
         cliffs += _by_throughput(loads, notes)
     order: dict[Breakage, int] = {"lost": 0, "error": 1, "throughput": 2}
     # A break without a fault says more than one with: it is preferred whatever its load.
@@ -151,7 +161,7 @@ def _by_failures(loads: Sequence[Load], operation: str, by: Breakage, notes: lis
     for position, load in enumerate(loads):
         failed, attempts = load.failed(operation, by), load.attempts(operation)
         chance = improbability(failed, attempts, failed_before, attempts_before)
-        evidence = f"{show_size(failed)} of {show_size(attempts)} {operation}s {word}"
+        evidence = f"{show_size(failed)} of {show_size(attempts)} {show_calls(operation)} {word}"
         where = f"{evidence} at {show_size(load.size)}"
         if failed and chance >= SIGNIFICANT:
             notes.append(f"{where}: no more than chance explains")
@@ -208,6 +218,7 @@ def _cliff(loads: Sequence[Load], position: int, by: Breakage, evidence: str, ch
         stage=load.stages[0].number,
         confidence=1.0 - chance,
         during_fault=load.faulted,
+        doubt=load.doubt if by == "lost" else "",
     )
 
 

@@ -13,9 +13,9 @@ from tippingpoint.errors import UserError
 from tippingpoint.hdr import Histogram
 from tippingpoint.intervals import Interval, difference_of_shares, ratio_of_percentiles
 from tippingpoint.latency import costs
-from tippingpoint.results import OPERATIONS, RunData, StageResult
+from tippingpoint.results import OPERATIONS, RunData, StageKind, StageResult
 from tippingpoint.tipping import Tipping, find_tipping
-from tippingpoint.wording import show_list, show_share, show_size
+from tippingpoint.wording import show_list, show_load, show_share, show_size
 
 Judgement = Literal["worse", "better", "same", "unsure"]
 
@@ -47,7 +47,7 @@ class Row:
     operation: str
     size: int
     storm: bool
-    """Of stages of kind storm, which are compared with storms only."""
+    """Of stages of kind storm, which are compared with storms only (and removals with removals)."""
     measure: str
     """p50 p90 p95 p99 (microseconds), error_rate or lost_rate (shares in 0..1)."""
     values: list[float | None]
@@ -56,6 +56,8 @@ class Row:
     """How many operations each value rests on."""
     against: list[Against]
     """One per run after the first."""
+    destroy: bool = False
+    """Of stages of kind destroy, in which things were removed."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,8 @@ class _Cell:
     failures: dict[str, int]
 
 
-_Key = tuple[bool, int, str]
+_Key = tuple[StageKind, int, str]
+"""Kind (ramp stands for every step of the ladder), size, operation."""
 
 
 def compare(runs: Sequence[RunData], tolerance: float = 0.10) -> Comparison:
@@ -118,7 +121,7 @@ def compare(runs: Sequence[RunData], tolerance: float = 0.10) -> Comparison:
         )
     unit = runs[0].manifest.load_unit
     tables = [_table(run) for run in runs]
-    keys = sorted({key for table in tables for key in table})
+    keys = sorted({key for table in tables for key in table}, key=_place)
     shared = [key for key in keys if sum(key in table for table in tables) > 1 and key in tables[0]]
     tests = sum(
         sum(key in table for table in tables[1:]) * (len(PERCENTILES) + len(_rates(key[2]))) for key in shared
@@ -155,18 +158,24 @@ def _titles(runs: Sequence[RunData]) -> list[str]:
     return titles if len(set(titles)) == len(titles) else [run.manifest.id for run in runs]
 
 
+def _place(key: _Key) -> tuple[bool, bool, int, int, str]:
+    kind, size, operation = key
+    known = OPERATIONS.index(operation) if operation in OPERATIONS else len(OPERATIONS)
+    return kind == "destroy", kind == "storm", size, known, operation
+
+
 def _rates(operation: str) -> list[str]:
     return ["error_rate", "lost_rate"] if operation == "extend" else ["error_rate"]
 
 
 def _table(run: RunData) -> dict[_Key, _Cell]:
-    """Stages of the same size taken together; storms apart."""
-    stages: dict[tuple[bool, int], list[StageResult]] = {}
+    """Stages of the same size taken together; storms and removals apart."""
+    stages: dict[tuple[StageKind, int], list[StageResult]] = {}
     for stage in run.stages:
-        stages.setdefault((stage.kind == "storm", stage.size), []).append(stage)
+        stages.setdefault(("ramp" if stage.is_step else stage.kind, stage.size), []).append(stage)
     table: dict[_Key, _Cell] = {}
-    for (storm, size), same in stages.items():
-        for operation in OPERATIONS:
+    for (kind, size), same in stages.items():
+        for operation in run.operations:
             attempts = sum(stage.attempts(operation) for stage in same)
             if attempts:
                 failures = {
@@ -174,12 +183,13 @@ def _table(run: RunData) -> dict[_Key, _Cell]:
                     for rate, outcomes in RATES.items()
                 }
                 latencies = Histogram.merged(costs(stage, operation) for stage in same)
-                table[storm, size, operation] = _Cell(latencies, attempts, failures)
+                table[kind, size, operation] = _Cell(latencies, attempts, failures)
     return table
 
 
 def _rows(key: _Key, cells: Sequence[_Cell | None], level: float, tolerance: float) -> list[Row]:
-    storm, size, operation = key
+    kind, size, operation = key
+    storm, destroy = kind == "storm", kind == "destroy"
     rows: list[Row] = []
     for measure, percentile in PERCENTILES.items():
         totals = [cell.latencies.total if cell else 0 for cell in cells]
@@ -188,12 +198,12 @@ def _rows(key: _Key, cells: Sequence[_Cell | None], level: float, tolerance: flo
             for cell, total in zip(cells, totals, strict=True)
         ]
         against = [_percentile_against(cells[0], cell, percentile, level, tolerance) for cell in cells[1:]]
-        rows.append(Row(operation, size, storm, measure, values, totals, against))
+        rows.append(Row(operation, size, storm, measure, values, totals, against, destroy))
     for measure in _rates(operation):
         values = [cell.failures[measure] / cell.attempts if cell else None for cell in cells]
         counts = [cell.attempts if cell else 0 for cell in cells]
         against = [_rate_against(cells[0], cell, measure, level, tolerance) for cell in cells[1:]]
-        rows.append(Row(operation, size, storm, measure, values, counts, against))
+        rows.append(Row(operation, size, storm, measure, values, counts, against, destroy))
     return rows
 
 
@@ -256,7 +266,7 @@ def _weight(row: Row, number: int) -> float:
 
 def _change_words(row: Row, number: int, titles: Sequence[str], unit: str) -> str:
     before, after, against = row.values[0] or 0.0, row.values[number] or 0.0, row.against[number - 1]
-    where = f"{'in the storm of' if row.storm else 'at'} {show_size(row.size)} {unit}"
+    where = show_load(row.size, unit, "storm" if row.storm else "destroy" if row.destroy else "ramp")
     who = f"{titles[number]}: " if len(titles) > 2 else ""
     if row.measure in RATES:
         name = row.measure.replace("_", " ")
@@ -275,13 +285,10 @@ def _not_comparable(
     keys: Sequence[_Key], tables: Sequence[dict[_Key, _Cell]], titles: Sequence[str], unit: str
 ) -> list[str]:
     lines: list[str] = []
-    for storm, size, operation in keys:
-        has = [
-            title for title, table in zip(titles, tables, strict=True) if (storm, size, operation) in table
-        ]
+    for kind, size, operation in keys:
+        has = [title for title, table in zip(titles, tables, strict=True) if (kind, size, operation) in table]
         if len(has) < len(titles):
-            load = f"{'in the storm of' if storm else 'at'} {show_size(size)} {unit}"
-            lines.append(f"{operation} {load}: only in {show_list(has)}")
+            lines.append(f"{operation} {show_load(size, unit, kind)}: only in {show_list(has)}")
     return lines
 
 
@@ -299,7 +306,7 @@ def _tipped_first(
     first = [title for size, title in tipped if size == least]
     later = [f"{title} at {show_size(size)}" for size, title in sorted(tipped) if size != least]
     loads = {
-        title: max((stage.size for stage in run.stages if stage.kind != "storm"), default=0)
+        title: max((stage.size for stage in run.stages if stage.is_step), default=0)
         for title, run in zip(titles, runs, strict=True)
     }
     stood = [

@@ -30,6 +30,10 @@ class OperationFailed(Exception):
     """One operation that the target or the way to it failed; the message is one line, without secrets."""
 
 
+class Limited(OperationFailed):
+    """One operation that a rate limit of the target refused: to be tried again, and no failure of the target."""
+
+
 def _one_line(text: str) -> str:
     return " ".join(text.split())
 

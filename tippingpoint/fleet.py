@@ -35,6 +35,8 @@ class WorkerProcess:
         self.process = process
         self.tick: dict[str, Any] = {}
         """The last tick it sent."""
+        self.said = 0.0
+        """When it last said what it is doing (see Runner._ask), on the monotonic clock."""
         self.done: dict[str, Any] | None = None
         """Its last message, when it ended as told."""
         self._listener = listener

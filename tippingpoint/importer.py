@@ -28,7 +28,7 @@ from tippingpoint.hdr import Histogram
 from tippingpoint.journal import RESCUE_PREFIX, Events, Journal
 from tippingpoint.manifest import Manifest, TargetEntry, WorkerEntry, new_run_id
 from tippingpoint.plan import MAX_LEASES, MAX_STAGES
-from tippingpoint.results import tag
+from tippingpoint.results import CONNECT, tag
 
 SIDECAR_SUFFIX = ".stages.yaml"
 WORKER = "log"
@@ -234,9 +234,11 @@ class _Reading:
             found.append(f"{counts['twins']} timeouts stand twice (stdout and stderr) and were counted once")
         if counts["connected"] or counts["refused"]:
             found.append(
-                f"{counts['connected']} connections made and {counts['refused']} refused, which are no "
-                "operations on leases and were not measured"
+                f"{counts['connected']} connections made and {counts['refused']} refused; the log does not say "
+                "how long a refusal took"
             )
+        if counts["early"]:
+            found.append(f"{counts['early']} connections were made before the first stage and not measured")
         if self._empty_stages:
             numbers = ", ".join(str(number) for number in self._empty_stages)
             found.append(f"no sample in stage {numbers}")
@@ -272,9 +274,15 @@ class _Reading:
         if line.action == "connected":
             self._counts["connected"] += 1
             self._holding.pop(line.holder, None)
+            if self._open:
+                self._record(tag(CONNECT), line)
+                self._record(tag(CONNECT, service=True), line)
+            else:
+                self._counts["early"] += 1
         elif line.action == "refused":
             self._counts["refused"] += 1
-            self._event(number, line, "error", operation="connect", outcome="error", error=line.error)
+            outcome = "limited" if "try again" in line.error else "error"
+            self._event(number, line, "error", operation=CONNECT, outcome=outcome, error=line.error)
         elif line.action == "blocking":
             self._counts["blocking"] += 1
             self._holding.pop(line.holder, None)

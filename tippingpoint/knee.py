@@ -24,7 +24,7 @@ import numpy as np
 from tippingpoint.hdr import FloatArray, Histogram
 from tippingpoint.latency import costs, resampled
 from tippingpoint.results import StageResult
-from tippingpoint.wording import show_size
+from tippingpoint.wording import show_calls, show_size
 
 LEAST_STAGES = 4
 LEAST_SAMPLES = 3
@@ -92,7 +92,8 @@ class _Load:
 def find_knee(stages: Iterable[StageResult], operation: str) -> Knee | NoKnee:
     """The knee of one operation over stages of any order, or why there is none.
 
-    Stages of the same size are taken together; the caller leaves out storms. Deterministic.
+    Stages of the same size are taken together, one of size 0 is no load; the caller leaves out storms and
+    removals. Deterministic.
     """
     loads = _loads(stages, operation)
     if not loads:
@@ -103,7 +104,7 @@ def find_knee(stages: Iterable[StageResult], operation: str) -> Knee | NoKnee:
         return already
     if len(loads) < LEAST_STAGES:
         return NoKnee(
-            f"too few loads: {len(loads)} with at least {LEAST_SAMPLES} {operation}s each, "
+            f"too few loads: {len(loads)} with at least {LEAST_SAMPLES} {show_calls(operation)} each, "
             f"{LEAST_STAGES} are needed"
         )
     log_load = np.log([load.size for load in loads])
@@ -149,7 +150,8 @@ def _loads(stages: Iterable[StageResult], operation: str) -> list[_Load]:
             known.latencies.add(latencies)
         else:
             found[stage.size] = _Load(stage.size, stage.number, latencies)
-    return [found[size] for size in sorted(found) if found[size].latencies.total >= LEAST_SAMPLES]
+    enough = [found[size] for size in sorted(found) if found[size].latencies.total >= LEAST_SAMPLES]
+    return [load for load in enough if load.size > 0]
 
 
 def _typical(quartiles: FloatArray) -> FloatArray:

@@ -17,8 +17,11 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     PlainSerializer,
+    Tag,
+    TypeAdapter,
     ValidationError,
     WithJsonSchema,
     model_validator,
@@ -29,6 +32,22 @@ from tippingpoint.errors import UserError
 
 MAX_STAGES = 1000
 MAX_LEASES = 10_000_000
+CLAIM_OPERATIONS = ("connect", "claim", "extend")
+"""What the claim workload times; `connect` only where every unit has a connection of its own."""
+SPAWN_OPERATIONS = (
+    "add-machine",
+    "deploy",
+    "add-unit",
+    "relate",
+    "connect",
+    "status",
+    "full-status",
+    "remove-relation",
+    "remove-unit",
+    "remove-application",
+    "remove-machine",
+)
+"""What the spawn workload times on Juju."""
 MAX_TEXT = 1 << 20
 """Characters (bytes of a file) of a plan."""
 
@@ -109,6 +128,46 @@ class EtcdTarget(_Part):
         return self
 
 
+class JujuTarget(_Part):
+    """A Juju controller, stock or patched. TLS is verified against the controller's own authority, always."""
+
+    kind: Literal["juju"]
+    controller: str | None = Field(
+        default=None, description="name in the juju client's store; its current controller when left out"
+    )
+    credentials: Path | None = Field(
+        default=None,
+        description="YAML file, mode 0600, with `addresses`, `ca`, `user` and `password`, instead of the store",
+    )
+    model: str | None = Field(
+        default=None,
+        description="name or UUID of a model to make hollow units in; one is made, and removed, when left out",
+    )
+    identity: Literal["hollow", "agent"] = Field(
+        default="hollow",
+        description="hollow: every unit logs in as itself; agent: all as one unit, which needs a patched controller",
+    )
+    agent: Path | None = Field(
+        default=None, description="the unit's agent.conf, with identity agent; it is read, not copied"
+    )
+
+    @model_validator(mode="after")
+    def _who(self) -> JujuTarget:
+        if self.controller is not None and self.credentials is not None:
+            raise ValueError(
+                f"credentials: {self.credentials}: expected either controller or credentials, not both"
+            )
+        if (self.identity == "agent") != (self.agent is not None):
+            raise ValueError(
+                f"agent: {self.agent or 'missing'}: expected an agent.conf with identity agent, and only then"
+            )
+        if self.identity == "agent" and (self.controller or self.credentials or self.model):
+            raise ValueError(
+                "identity: agent: expected no controller, credentials or model, as the agent.conf names them"
+            )
+        return self
+
+
 class ClaimWorkload(_Part):
     """Leases that are claimed, renewed and fought over."""
 
@@ -144,6 +203,69 @@ class Stage(_Part):
     over: Seconds = Field(default=5.0, description="new claims are spread over this; 0s claims all at once")
 
 
+class SpawnWorkload(_Part):
+    """Machines, applications, units and relations that are made, listed and removed, each call timed."""
+
+    kind: Literal["spawn"]
+    batch: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        default=1, description="units asked for in one call, as add-unit -n"
+    )
+    concurrency: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+        default=None,
+        description="closed loop: at most so many calls at once, however late that makes them; "
+        "without it every call is sent at its time",
+    )
+    agents: bool = Field(
+        default=False,
+        description="units log in and answer as agents do: they watch, set their status, enter relation scopes",
+    )
+    observe_every: Seconds = Field(
+        default=5.0, description="how often status and full-status are asked for; 0s never"
+    )
+    timeout: Seconds = Field(default=300.0, description="after this an operation counts as a timeout")
+
+    @model_validator(mode="after")
+    def _times(self) -> SpawnWorkload:
+        if self.timeout < 0.01:
+            raise ValueError(f"timeout: {format_duration(self.timeout)}: expected at least 10ms")
+        return self
+
+
+Things = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
+
+
+class SpawnStage(_Part):
+    """One step of a model's growth: what there is in all when it is reached; less than before is removed."""
+
+    machines: Things = Field(default=1, description="hollow machines, which units are spread over")
+    applications: Things = 0
+    units: Things = Field(default=1, description="units of each application")
+    relations: Things = Field(
+        default=0, description="relations between applications, each with its next ones"
+    )
+    hold: Seconds = Field(default=30.0, description="how long the model is observed once it is there")
+    over: Seconds = Field(
+        default=10.0, description="the calls are spread over this; 0s sends them all at once"
+    )
+
+    @property
+    def size(self) -> int:
+        """What the stage's load is counted in: units."""
+        return self.applications * self.units
+
+    @model_validator(mode="after")
+    def _possible(self) -> SpawnStage:
+        if self.applications and self.units and not self.machines:
+            raise ValueError("machines: 0: expected at least 1, as units need a machine")
+        most = self.applications * (self.applications - 1) // 2
+        if self.relations > most:
+            raise ValueError(
+                f"relations: {self.relations}: expected at most {most}, one for each pair of {self.applications} "
+                "applications"
+            )
+        return self
+
+
 class Find(_Part):
     """Search for the largest load that meets the thresholds: double, bisect, confirm."""
 
@@ -168,7 +290,7 @@ class Find(_Part):
 class Threshold(_Part):
     """What is good enough, for one operation, in every stage."""
 
-    operation: Literal["claim", "extend"]
+    operation: Annotated[str, Field(max_length=40)]
     p50: Seconds | None = None
     p90: Seconds | None = None
     p95: Seconds | None = None
@@ -224,15 +346,11 @@ class Fault(_Part):
         return self
 
 
-class Plan(_Part):
-    """A validated plan. `Plan.model_json_schema()` is what `tippingpoint plans --schema` prints."""
+class _Plan(_Part):
+    """What every plan has."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
     description: str = ""
-    target: EtcdTarget = EtcdTarget()
-    workload: ClaimWorkload = ClaimWorkload()
-    stages: Annotated[list[Stage], Field(max_length=MAX_STAGES)] = []
-    find: Find | None = None
     thresholds: list[Threshold] = []
     faults: list[Fault] = []
     workers: Annotated[int, Field(ge=1, le=256)] | None = Field(
@@ -242,40 +360,140 @@ class Plan(_Part):
         default=None, description="control socket of the lab whose members faults act on"
     )
 
+    def to_yaml(self) -> str:
+        """The plan as YAML that `parse_plan` reads back to an equal plan."""
+        document = self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+        return yaml.safe_dump(document, sort_keys=False)
+
+
+def _check_operations(thresholds: Sequence[Threshold], operations: Sequence[str]) -> None:
+    for number, threshold in enumerate(thresholds):
+        if threshold.operation not in operations:
+            raise ValueError(
+                f"thresholds.{number}.operation: {threshold.operation}: expected one of "
+                f"{', '.join(operations)}{_nearest(threshold.operation, operations)}"
+            )
+
+
+def _check_fault_times(faults: Sequence[Fault], holds: Sequence[float]) -> None:
+    for number, fault in enumerate(faults):
+        if fault.stage is None:
+            continue
+        place = f"faults.{number}"
+        if fault.stage > len(holds):
+            raise ValueError(f"{place}.stage: {fault.stage}: expected one of the {len(holds)} listed stages")
+        hold = holds[fault.stage - 1]
+        if fault.at >= hold:
+            raise ValueError(
+                f"{place}.at: {format_duration(fault.at)}: expected less than the hold of stage "
+                f"{fault.stage} ({format_duration(hold)})"
+            )
+
+
+def _target_kind(value: Any) -> str:
+    kind = (
+        cast(dict[str, Any], value).get("kind", "etcd")
+        if isinstance(value, dict)
+        else getattr(value, "kind", "")
+    )
+    return kind if isinstance(kind, str) else repr(kind)
+
+
+ClaimTargets = Annotated[
+    Annotated[EtcdTarget, Tag("etcd")] | Annotated[JujuTarget, Tag("juju")], Discriminator(_target_kind)
+]
+
+
+_TARGETS: dict[str, type[BaseModel]] = {"etcd": EtcdTarget, "juju": JujuTarget}
+
+
+class ClaimPlan(_Plan):
+    """A plan of the claim workload."""
+
+    target: ClaimTargets = EtcdTarget()
+    workload: ClaimWorkload = ClaimWorkload()
+    stages: Annotated[list[Stage], Field(max_length=MAX_STAGES)] = []
+    find: Find | None = None
+
     @model_validator(mode="after")
-    def _whole(self) -> Plan:
+    def _whole(self) -> ClaimPlan:
         if bool(self.stages) == (self.find is not None):
             raise ValueError(f"stages: {len(self.stages)} listed: expected 1 to {MAX_STAGES} stages, or find")
         if self.find is not None and not self.thresholds:
             raise ValueError("thresholds: none: expected at least one, or find has nothing to look for")
+        own_connections = self.target.kind == "juju"
+        _check_operations(
+            self.thresholds,
+            CLAIM_OPERATIONS if own_connections else [op for op in CLAIM_OPERATIONS if op != "connect"],
+        )
         renews = any(threshold.operation == "extend" for threshold in self.thresholds)
         if self.find is not None and renews and self.find.hold < self.workload.renew_time:
             raise ValueError(
                 f"find.hold: {format_duration(self.find.hold)}: expected at least workload.renew_time "
                 f"({format_duration(self.workload.renew_time)}), or no extension is measured"
             )
-        for number, fault in enumerate(self.faults):
-            if fault.stage is None:
-                continue
-            place = f"faults.{number}"
-            if self.find is not None:
-                raise ValueError(f"{place}.stage: {fault.stage}: expected none, as find lists no stages")
-            if fault.stage > len(self.stages):
-                raise ValueError(
-                    f"{place}.stage: {fault.stage}: expected one of the {len(self.stages)} listed stages"
-                )
-            hold = self.stages[fault.stage - 1].hold
-            if fault.at >= hold:
-                raise ValueError(
-                    f"{place}.at: {format_duration(fault.at)}: expected less than the hold of stage "
-                    f"{fault.stage} ({format_duration(hold)})"
-                )
+        staged = next((n for n, fault in enumerate(self.faults) if fault.stage is not None), None)
+        if self.find is not None and staged is not None:
+            raise ValueError(
+                f"faults.{staged}.stage: {self.faults[staged].stage}: expected none, as find lists no stages"
+            )
+        _check_fault_times(self.faults, [stage.hold for stage in self.stages])
+        if self.target.kind == "juju" and not 5 <= self.workload.claim_time <= 300:
+            raise ValueError(
+                f"workload.claim_time: {format_duration(self.workload.claim_time)}: expected 5s to 5m, "
+                "which is what a Juju controller grants"
+            )
         return self
 
-    def to_yaml(self) -> str:
-        """The plan as YAML that `parse_plan` reads back to an equal plan."""
-        document = self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-        return yaml.safe_dump(document, sort_keys=False)
+
+class SpawnPlan(_Plan):
+    """A plan of the spawn workload."""
+
+    target: JujuTarget
+    workload: SpawnWorkload
+    stages: Annotated[list[SpawnStage], Field(min_length=1, max_length=MAX_STAGES)]
+
+    @model_validator(mode="after")
+    def _whole(self) -> SpawnPlan:
+        if self.target.identity != "hollow":
+            raise ValueError(f"target.identity: {self.target.identity}: expected hollow, for spawn")
+        _check_operations(self.thresholds, SPAWN_OPERATIONS)
+        for number, fault in enumerate(self.faults):
+            if fault.do == "drop-claims":
+                raise ValueError(
+                    f"faults.{number}.do: drop-claims: expected kill, stop, continue or start, for spawn"
+                )
+        _check_fault_times(self.faults, [stage.hold for stage in self.stages])
+        return self
+
+
+Plan = ClaimPlan | SpawnPlan
+"""A validated plan: `workload.kind` says which."""
+
+
+def _workload_kind(value: Any) -> str:
+    if isinstance(value, _Plan):
+        return "spawn" if isinstance(value, SpawnPlan) else "claim"
+    workload = cast(dict[str, Any], value).get("workload") if isinstance(value, dict) else None
+    kind = cast(dict[str, Any], workload).get("kind", "claim") if isinstance(workload, dict) else "claim"
+    return kind if isinstance(kind, str) else repr(kind)
+
+
+AnyPlan = Annotated[
+    Annotated[ClaimPlan, Tag("claim")] | Annotated[SpawnPlan, Tag("spawn")], Discriminator(_workload_kind)
+]
+"""A plan as a field of a pydantic model."""
+_PLANS: TypeAdapter[Plan] = TypeAdapter(AnyPlan)
+
+
+def validate_plan(fields: object) -> Plan:
+    """The plan of these fields, such as a manifest has; ValidationError when they are none."""
+    return _PLANS.validate_python(fields)
+
+
+def plan_schema() -> dict[str, Any]:
+    """The JSON schema of plans."""
+    return _PLANS.json_schema()
 
 
 def parse_plan(text: str, overrides: Sequence[str] = (), source: str = "plan") -> Plan:
@@ -291,7 +509,7 @@ def parse_plan(text: str, overrides: Sequence[str] = (), source: str = "plan") -
     for override in overrides:
         _override(fields, override)
     try:
-        return Plan.model_validate(fields)
+        return validate_plan(fields)
     except ValidationError as problem:
         raise _explained(problem) from None
     except RecursionError:
@@ -391,11 +609,18 @@ def _explained(problem: ValidationError) -> UserError:
     errors = problem.errors(include_url=False)
     # A misspelt key also makes the right one missing: what was written wrongly is the better explanation.
     error = next((error for error in errors if error["type"] == "extra_forbidden"), errors[0])
-    path = list(error["loc"])
+    path = _without_tags(error["loc"])
     field = _hidden(" ".join(".".join(str(part) for part in path).split()))[:120] or "plan"
     value = _shown(error["input"])
+    if error["type"] == "union_tag_invalid":
+        found = error.get("ctx", {})
+        # What chose between alternatives: the kind of the workload for a whole plan, else the field's own.
+        place = ".".join([*map(str, path), "kind"]) if path else "workload.kind"
+        return UserError(
+            place, found.get("tag", ""), f"one of {found.get('expected_tags', '')}".replace("'", "")
+        )
     if error["type"] == "extra_forbidden":
-        known = _fields_at(path[:-1])
+        known = _fields_at(error["loc"][:-1])
         return UserError(field, value, f"one of {', '.join(known)}{_nearest(str(path[-1]), known)}")
     if error["type"] == "missing":
         return UserError(field, "missing", f"a value; {field} is required")
@@ -407,6 +632,12 @@ def _explained(problem: ValidationError) -> UserError:
             return UserError(".".join([*map(str, path), name]), shown or "given", accepted)
         return UserError(field, value, message)
     return UserError(field, value, str(error["msg"]).removeprefix("Input should be ").lower())
+
+
+def _without_tags(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """A field's path without the names of the alternatives that were chosen on the way to it."""
+    rest = loc[1:] if loc[:1] in (("claim",), ("spawn",)) else loc
+    return rest[:1] + rest[2:] if rest[:1] == ("target",) and rest[1:2] and rest[1] in _TARGETS else rest
 
 
 def _shown(value: object) -> str:
@@ -426,12 +657,14 @@ def _hidden(text: str) -> str:
     return f"{text[:begin]}://...{text[end:]}" if 0 <= begin < end else text
 
 
-def _fields_at(path: Iterable[int | str]) -> list[str]:
-    model: Any = Plan
-    for part in path:
-        if isinstance(part, int) or model is None:
-            continue
-        model = _model_in(model.model_fields[part].annotation) if part in model.model_fields else None
+def _fields_at(path: Sequence[int | str]) -> list[str]:
+    """The fields that a plan has at a place, which is named with the alternatives chosen on the way to it."""
+    model: Any = SpawnPlan if path[:1] == ("spawn",) else ClaimPlan
+    for part in path[1:]:
+        if part in _TARGETS:
+            model = _TARGETS[str(part)]
+        elif not isinstance(part, int) and model is not None:
+            model = _model_in(model.model_fields[part].annotation) if part in model.model_fields else None
     return list(model.model_fields) if model is not None else []
 
 

@@ -18,7 +18,7 @@ from rich.text import Text
 from tippingpoint.durations import show_us
 from tippingpoint.hdr import Histogram
 from tippingpoint.manifest import Manifest
-from tippingpoint.results import FAILURES, OPERATIONS, tag
+from tippingpoint.results import FAILURES, OPERATIONS, OWN_LOAD, tag
 from tippingpoint.runner import Progress, RunnerEvents
 
 _PLAIN_EVERY = 5.0
@@ -43,12 +43,17 @@ class ConsoleProgress(RunnerEvents):
         )
         self._last: dict[str, dict[str, Any]] = {}
         self._recent: dict[str, dict[str, Histogram]] = {}
-        self._totals = dict.fromkeys(("errors", "lost"), 0)
+        self._totals: dict[str, int] = dict.fromkeys(("errors", "lost", "limited"), 0)
+        self._workload = "claim"
+        self._unit = "leases"
+        self._growth: dict[str, float] = {}
+        self._prepared: set[str] = set()
         self._next_plain = 0.0
         self._unwritten = False
 
     def began(self, manifest: Manifest, directory: Path) -> None:
         """Say what is run on what, and where it is written."""
+        self._workload, self._unit = manifest.workload, manifest.load_unit
         members = f", {len(manifest.target.members)} members" if manifest.target.members else ""
         self._say(
             f"{manifest.title} on {manifest.target.kind} {manifest.target.version}{members}; "
@@ -58,14 +63,35 @@ class ConsoleProgress(RunnerEvents):
             with self._surviving():
                 self._live.start()
 
+    def preparing(self, what: str, done: int, goal: int) -> None:
+        """Show how far what has to be there before the first stage is: the hollow fleet, which takes a while."""
+        line = f"preparing {what}: {done} of {goal}"
+        if self._live is not None:
+            table = Table.grid(padding=(0, 1))
+            table.add_row(ProgressBar(total=max(1, goal), completed=min(done, goal), width=24), Text(line))
+            with self._surviving():
+                self._live.start()
+                self._live.update(table)
+            return
+        finished = done >= goal and what not in self._prepared
+        if finished:
+            self._prepared.add(what)
+        if finished or (done < goal and time.monotonic() >= self._next_plain):
+            self._next_plain = time.monotonic() + _PLAIN_EVERY
+            self._say(line)
+
     def progress(self, progress: Progress, worker: str, tick: dict[str, Any]) -> None:
         """Show a worker's tick among the others' latest."""
+        before = self._last.get(worker, tick)
+        self._growth[worker] = abs(int(tick["held"]) - int(before["held"])) / max(tick["seconds"], 0.001)
         self._last[worker] = tick
         self._recent[worker] = recent = _histograms(tick["lines"])
         for name, histogram in recent.items():
             operation, outcome, *_ = name.split(".")
             if operation in OPERATIONS and outcome in FAILURES:
                 self._totals["lost" if outcome == "lost" else "errors"] += histogram.total
+            elif outcome == "limited":
+                self._totals["limited"] += histogram.total
         if tick["unwritten"] and not self._unwritten:
             self._unwritten = True
             self._say("the journal's disk is full: what is measured waits in memory")
@@ -79,8 +105,8 @@ class ConsoleProgress(RunnerEvents):
     def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
         """Print what happened above the live line; a worker that is gone holds nothing any more."""
         if event == "worker-cut":
-            self._last.pop(fields["worker"], None)
-            self._recent.pop(fields["worker"], None)
+            for kept in (self._last, self._recent, self._growth):
+                kept.pop(fields["worker"], None)
         shown = " ".join(f"{key}={value}" for key, value in fields.items() if value not in (None, []))
         self._say(f"{t:7.1f}s {event} {shown}")
 
@@ -109,15 +135,27 @@ class ConsoleProgress(RunnerEvents):
         return Histogram.merged(found[name] for found in self._recent.values() if name in found)
 
     def _rate(self) -> float:
+        """Per second: things made or removed, or claims and extensions that succeeded."""
+        if self._workload == "spawn":
+            return sum(self._growth.values())
         seconds = max((tick["seconds"] for tick in self._last.values()), default=1.0)
-        return sum(self._merged(tag(operation)).total for operation in OPERATIONS) / max(seconds, 0.001)
+        own = OWN_LOAD[self._workload]
+        return sum(self._merged(tag(operation)).total for operation in own) / max(seconds, 0.001)
+
+    def _reached(self, progress: Progress) -> tuple[int, int, str]:
+        """How much of the stage's load is there, of how much, and what it is."""
+        held = sum(int(tick["held"]) for tick in self._last.values())
+        if self._workload == "claim":
+            return held, progress.size, self._unit
+        waiting = sum(int(tick["waiting"]) for tick in self._last.values())
+        return held, held + waiting, "things left" if progress.kind == "destroy" else "things made"
 
     def _line(self, progress: Progress) -> str:
-        held = sum(int(tick["held"]) for tick in self._last.values())
+        done, goal, what = self._reached(progress)
         parts = [
             f"{progress.elapsed:7.1f}s",
             f"stage {progress.stage}{f'/{progress.stages}' if progress.stages else ''} {progress.kind}",
-            f"{held}/{progress.size} leases",
+            f"{done}/{goal} {what}",
             f"{self._rate():.0f}/s",
         ]
         for operation in OPERATIONS:
@@ -125,12 +163,14 @@ class ConsoleProgress(RunnerEvents):
             if latest.total:
                 p50, p99 = latest.percentiles([50, 99])
                 parts.append(f"{operation} p50 {show_us(p50)} p99 {show_us(p99)}")
-        parts.append(f"errors {self._totals['errors']} lost {self._totals['lost']}")
+        counted = ["errors", *(["lost"] if self._workload == "claim" else [])]
+        counted += ["limited"] if self._totals["limited"] else []
+        parts.append(" ".join(f"{name} {self._totals[name]}" for name in counted))
         return "  ".join(parts)
 
     def _table(self, progress: Progress) -> Table:
-        held = sum(int(tick["held"]) for tick in self._last.values())
-        bar = ProgressBar(total=max(1, progress.size), completed=min(held, progress.size), width=24)
+        done, goal, _ = self._reached(progress)
+        bar = ProgressBar(total=max(1, goal), completed=min(done, goal), width=24)
         left = "" if progress.remaining is None else f"{progress.remaining:.0f} s left"
         table = Table.grid(padding=(0, 1))
         trouble = "red" if self._totals["errors"] or self._totals["lost"] else "dim"

@@ -16,22 +16,34 @@ import numpy as np
 from tippingpoint.hdr import SLOTS, Batch, FloatArray, Histogram, IntArray, decode_batch, highest_values
 from tippingpoint.journal import IntervalLog, is_number, last_begin, read_events, read_interval_log
 from tippingpoint.manifest import Manifest
+from tippingpoint.plan import CLAIM_OPERATIONS, SPAWN_OPERATIONS
 
-OPERATIONS = ("claim", "extend")
-OUTCOMES = ("ok", "denied", "lost", "timeout", "error")
+OPERATIONS = tuple(dict.fromkeys((*CLAIM_OPERATIONS, *SPAWN_OPERATIONS)))
+"""All that workloads time, in the order in which it is shown; a run has only some of it (`RunData.operations`)."""
+CONNECT = "connect"
+MAKING = ("add-machine", "deploy", "add-unit", "relate")
+REMOVING = ("remove-relation", "remove-unit", "remove-application", "remove-machine")
+OBSERVING = ("status", "full-status")
+BRINGING_UP = (CONNECT, *MAKING, *REMOVING)
+"""What is done while a stage is brought up, and only in stages that ask for it."""
+OWN_LOAD: dict[str, tuple[str, ...]] = {"claim": ("claim", "extend"), "spawn": MAKING}
+"""By workload, the operations that are its load; the others prepare, observe or undo it."""
+OUTCOMES = ("ok", "denied", "limited", "lost", "timeout", "error")
 FAILURES = ("lost", "timeout", "error")
-"""Outcomes that are nobody's plan; `denied` is how a contended lease is meant to work."""
+"""Outcomes that are nobody's plan; `denied` is how a contended lease is meant to work, `limited` a rate limit."""
 
 SCHEDULE_LAG = "generator.schedule-lag"
 """Tag: how late an operation was sent after its intended moment although nothing it depends on was late."""
 LOOP_LAG = "generator.loop-lag"
 """Tag: how late the worker's event loop woke from a timer."""
 
-StageKind = Literal["ramp", "find", "confirm", "storm"]
+StageKind = Literal["ramp", "find", "confirm", "storm", "destroy"]
 
 _CHART_BINS = 1200
 _CHART_SHIFT = 4  # 64 instead of 1024 slots per power of two
 _CHART_SLOTS = SLOTS >> _CHART_SHIFT
+_GROWTH_SECONDS = 5.0
+_GROWTH_PARTS = 8
 
 
 def tag(operation: str, outcome: str = "ok", *, service: bool = False) -> str:
@@ -43,6 +55,7 @@ def tag(operation: str, outcome: str = "ok", *, service: bool = False) -> str:
 class StageResult:
     """One stage as it was measured; `number` counts from 1 in the order stages were run.
 
+    `size` is the load that was to be there, of a stage of kind destroy the load that was there before it.
     `histograms` cover the stage from its begin, `held` only the part after it was brought up (`hold_begin`).
     """
 
@@ -56,6 +69,13 @@ class StageResult:
     held: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
     gauges: dict[str, float] = field(default_factory=dict[str, float])
     """Medians over the stage's hold: leases held in all; `cpu` (cores) of the busiest worker; see Gauges."""
+    growth: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    """Moments from the stage's begin to its hold, a few seconds apart, and what was held (was there) in all."""
+
+    @property
+    def is_step(self) -> bool:
+        """Whether it is a step of the ladder of loads, which storms and the removal of things are not."""
+        return self.kind not in ("storm", "destroy")
 
     def response(self, operation: str, outcome: str = "ok") -> Histogram:
         """Response times of one operation and outcome (empty when there were none)."""
@@ -71,7 +91,7 @@ class StageResult:
         return found.total if found else 0
 
     def attempts(self, operation: str) -> int:
-        """How often an operation ended, whatever the outcome, denied claims left out."""
+        """How often an operation ended; denied claims and what a rate limit refused left out."""
         return self.count(operation) + self.failures(operation)
 
     def failures(self, operation: str) -> int:
@@ -79,7 +99,17 @@ class StageResult:
         return sum(self.count(operation, outcome) for outcome in FAILURES)
 
     def throughput(self, operation: str) -> float | None:
-        """Successes per second while the stage was held; None when it was not, or the clock is unknown."""
+        """Successes per second while the stage was held; None when it was not, or the clock is unknown.
+
+        What connects, makes or removes things is done by then: its successes count per second until the
+        hold began, and None means that the stage asked for none.
+        """
+        if operation in BRINGING_UP:
+            if self.hold_begin is None or self.hold_begin <= self.begin or not self.attempts(operation):
+                return None
+            during_hold = self.held.get(tag(operation))
+            made = self.count(operation) - (during_hold.total if during_hold else 0)
+            return made / (self.hold_begin - self.begin)
         if self.hold_begin is None or self.end is None or self.end <= self.hold_begin:
             return None
         held = self.held.get(tag(operation))
@@ -103,9 +133,9 @@ class Gauges:
 
     t: FloatArray
     held: FloatArray
-    """Leases held."""
+    """Leases held, or things that are there."""
     waiting: FloatArray
-    """Units waiting for a release."""
+    """Units waiting for a release, or things still to be made or removed."""
     in_flight: FloatArray
     """Operations sent and not answered."""
     cpu: FloatArray
@@ -134,6 +164,22 @@ class RunData:
     def stage(self, number: int) -> StageResult:
         """The stage with that number; KeyError when the journals have none."""
         return {stage.number: stage for stage in self.stages}[number]
+
+    @property
+    def operations(self) -> list[str]:
+        """The operations that were tried in any stage, in the order of OPERATIONS, unknown ones last."""
+        tried = {
+            name.removesuffix(".service").rpartition(".")[0]
+            for stage in self.stages
+            for name in stage.histograms
+            if name not in (LOOP_LAG, SCHEDULE_LAG)
+        }
+        return [name for name in OPERATIONS if name in tried] + sorted(tried.difference(OPERATIONS))
+
+    @property
+    def own_load(self) -> tuple[str, ...]:
+        """The operations that are the load of the run's workload."""
+        return OWN_LOAD[self.manifest.workload]
 
 
 @dataclass
@@ -172,6 +218,7 @@ def load_run(directory: Path) -> RunData:
     ]
     gauges = _gauges(workers, bin_seconds)
     _set_stage_gauges(stages, workers)
+    _set_growth(stages, workers)
     return RunData(
         directory, manifest, stages, _curves(charts, bin_seconds), gauges, bin_seconds, events, notes
     )
@@ -248,9 +295,12 @@ def _left_out(where: str, damaged: int) -> list[str]:
 
 
 def _is_mark(event: Mapping[str, Any]) -> bool:
-    number, size = event.get("stage"), event.get("size")
+    number: Any = event.get("stage")
+    size: Any = event.get("size")
     return (
-        all(isinstance(value, int) and not isinstance(value, bool) and value > 0 for value in (number, size))
+        all(isinstance(value, int) and not isinstance(value, bool) for value in (number, size))
+        and number > 0
+        and size >= 0  # a spawn stage of machines alone has no units
         and event.get("kind") in get_args(StageKind)
         and event.get("phase") in ("begin", "hold", "drain", "end")
     )
@@ -431,3 +481,22 @@ def _set_stage_gauges(stages: Iterable[StageResult], workers: Iterable[_WorkerDa
                 median = float(np.median([float(worker.ticks[index][name]) for index in inside]))
                 before = gauges.get(name, 0.0)
                 gauges[name] = before + median if name in _SUMMED else max(before, median)
+
+
+def _set_growth(stages: Iterable[StageResult], workers: Sequence[_WorkerData]) -> None:
+    """What all workers held while a stage was brought up; workers tick at a stage's marks, so its ends are exact."""
+    ticks = [
+        (
+            np.asarray([tick["t"] for tick in worker.ticks], dtype=np.float64),
+            np.asarray([tick["held"] for tick in worker.ticks], dtype=np.float64),
+        )
+        for worker in workers
+        if worker.ticks
+    ]
+    for stage in stages:
+        if stage.hold_begin is None or stage.hold_begin <= stage.begin or not ticks:
+            continue
+        parts = int((stage.hold_begin - stage.begin) / _GROWTH_SECONDS)
+        moments = np.linspace(stage.begin, stage.hold_begin, 1 + min(max(parts, 1), _GROWTH_PARTS))
+        held = np.sum([np.interp(moments, times, values, left=0.0) for times, values in ticks], axis=0)
+        stage.growth = [(float(t), float(there)) for t, there in zip(moments, held, strict=True)]

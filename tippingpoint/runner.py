@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import shutil
 import tempfile
 import time
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from tippingpoint.claim.etcd import LEASE_IDS
+from tippingpoint.claim.workload import RELEASE_WITHIN
 from tippingpoint.errors import TargetError, UserError
 from tippingpoint.faults import Action, LabControl
 from tippingpoint.finder import Found, find_load
 from tippingpoint.fleet import Refused, WorkerProcess, opened, start_worker, tidy_stderr
+from tippingpoint.grounds import clean_entries, ledger_entry, take
 from tippingpoint.journal import RESCUE_PREFIX, Events
-from tippingpoint.ledger import RUN_LEASE_IDS, EtcdEntry, clean_entries, key_prefix, remember
+from tippingpoint.ledger import Entry, JujuEntry, remember
+from tippingpoint.limits import allow_connections
+from tippingpoint.load import PrepareOrder, StageOrder
 from tippingpoint.manifest import (
     Host,
     Manifest,
@@ -29,14 +32,19 @@ from tippingpoint.manifest import (
     new_run_id,
     process_started,
 )
-from tippingpoint.plan import Fault, Plan
+from tippingpoint.plan import ClaimPlan, Fault, Plan, SpawnPlan, SpawnStage, Stage
 from tippingpoint.results import StageKind, load_run
 from tippingpoint.verdict import stage_checks, stage_saturated
-from tippingpoint.worker import DRAIN_WITHIN, RELEASE_WITHIN, Job, StageOrder
+from tippingpoint.worker import DRAIN_WITHIN, Job
 
-_CLEAN_WITHIN = 20.0
+_CLEAN_WITHIN = {"etcd": 20.0, "juju": 900.0}
+"""Seconds: 19,000 hollow units of a Juju 4.0.15 went in 47 s with their model; a busy controller takes its time."""
+_PREPARE_SILENCE = 300.0
+"""Seconds without a word from a worker that makes what the stages need, after which it is taken for hung."""
 _ANSWER_WITHIN = DRAIN_WITHIN + RELEASE_WITHIN + 10.0
 BAD_INPUT = 2
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,9 @@ class RunnerEvents:
 
     def progress(self, progress: Progress, worker: str, tick: dict[str, Any]) -> None:
         """A worker's tick: its gauges, and the journal lines of its last interval."""
+
+    def preparing(self, what: str, done: int, goal: int) -> None:
+        """Something that the stages need is being made, by all workers together."""
 
     def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
         """Something single happened: a fault, a worker that is gone, a stage's end in a search."""
@@ -87,7 +98,8 @@ class Runner:
         self._rescue = Path(tempfile.gettempdir()) / f"{RESCUE_PREFIX}{self._id}"
         self._part = self._rescue.with_name(self._rescue.name + ".part")
         self._workers: list[WorkerProcess] = []
-        self._made: list[EtcdEntry] = []
+        self._made: list[Entry] = []
+        self._preparing: dict[str, dict[str, tuple[int, int]]] = {}
         self._interrupt = asyncio.Event()
         self._changed = asyncio.Event()
         self._release = True
@@ -124,6 +136,8 @@ class Runner:
         self._manifest = Manifest(
             id=self._id,
             title=self._plan.name,
+            workload=self._plan.workload.kind,
+            load_unit="units" if isinstance(self._plan, SpawnPlan) else "leases",
             target=TargetEntry(kind=self._plan.target.kind),
             plan=self._plan.model_dump(mode="json", exclude_none=True),
             started=self._started_wall,
@@ -148,13 +162,14 @@ class Runner:
             status, reason = early.status, str(early)
             if status == "interrupted":
                 self._event(status)
-        except UserError:
+        except (UserError, TargetError, Refused) as refused:
             await self._close()
-            shutil.rmtree(self.directory, ignore_errors=True)
-            raise
-        except Refused as refused:
-            await self._close()
-            if refused.exit_code == BAD_INPUT:
+            bad_input = isinstance(refused, UserError) or (
+                isinstance(refused, Refused) and refused.exit_code == BAD_INPUT
+            )
+            # What refused us at the first word has nothing of ours; a model may have been made before that.
+            clean = not any(isinstance(entry, JujuEntry) for entry in self._made) or await self._clean()
+            if bad_input and clean:
                 shutil.rmtree(self.directory, ignore_errors=True)
             else:
                 self._finish("failed", str(refused))
@@ -187,18 +202,11 @@ class Runner:
 
     async def _open(self) -> None:
         count = self._plan.workers or len(os.sched_getaffinity(0))
-        prefix = key_prefix(self._id)
-        first_id = (1 + secrets.randbelow(2**22)) * RUN_LEASE_IDS
-        entry = EtcdEntry(
-            prefix=prefix, first_lease_id=first_id, lease_ids=count * LEASE_IDS, target=self._plan.target
-        )
-        try:
-            remember(self.directory, entry)
-            self._made.append(entry)
-        except OSError as problem:
-            raise UserError(
-                "--out", str(self.directory), f"a directory with room in it ({problem.strerror})"
-            ) from None
+        self._check_size(count)
+        entry = ledger_entry(self._plan, self._id, count)
+        remember(self.directory, entry)
+        self._made.append(entry)
+        grounds = await self._unless_interrupted(take(entry))
         self._manifest.workers = [WorkerEntry(name=str(index)) for index in range(count)]
         for index in range(count):
             job = Job(
@@ -206,8 +214,7 @@ class Runner:
                 directory=self.directory.resolve(),
                 rescue=self._rescue,
                 name=str(index),
-                prefix=prefix,
-                lease_ids=first_id + index * LEASE_IDS,
+                grounds=grounds,
                 started_wall=self._started_wall,
                 started=self._started,
             )
@@ -215,17 +222,50 @@ class Runner:
                 self._workers.append(await start_worker(job, self._heard))
             except OSError as problem:
                 raise Refused(f"worker {index}: cannot be started: {problem.strerror}", 4) from None
-        opening = asyncio.gather(*(opened(worker) for worker in self._workers))
-        interrupted = asyncio.create_task(self._interrupt.wait())
-        await asyncio.wait([opening, interrupted], return_when=asyncio.FIRST_COMPLETED)
-        interrupted.cancel()
-        if not opening.done():
-            opening.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await opening
-            self._check_alive()
-        self._manifest.target = TargetEntry.model_validate(opening.result()[0])
+        facts = await self._unless_interrupted(asyncio.gather(*(opened(worker) for worker in self._workers)))
+        self._manifest.target = TargetEntry.model_validate(facts[0])
         self._save_manifest()
+
+    async def _unless_interrupted(self, work: Awaitable[T]) -> T:
+        """The result of some work, which is given up when the run is interrupted meanwhile."""
+        working = asyncio.ensure_future(work)
+        interrupted = asyncio.create_task(self._interrupt.wait())
+        await asyncio.wait([working, interrupted], return_when=asyncio.FIRST_COMPLETED)
+        interrupted.cancel()
+        if not working.done():
+            working.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await working
+            self._check_alive()
+        return working.result()
+
+    def _check_size(self, workers: int) -> None:
+        """Refuse a plan that needs more connections than a worker's process may open."""
+        plan = self._plan
+        if plan.target.kind == "etcd":
+            return
+        if isinstance(plan, SpawnPlan):
+            sizes = {
+                f"stages.{n}.units": (stage.size, 1)
+                for n, stage in enumerate(plan.stages)
+                if plan.workload.agents
+            }
+        elif plan.find is not None:
+            sizes = {"find.limit": (plan.find.limit, plan.workload.units)}
+        else:
+            sizes = {
+                f"stages.{n}.leases": (stage.leases, plan.workload.units)
+                for n, stage in enumerate(plan.stages)
+            }
+        for field, (size, connections) in sizes.items():
+            fits = allow_connections(-(-size // workers) * connections) // connections * workers
+            if fits < size:
+                raise UserError(
+                    field,
+                    size,
+                    f"at most {fits}, as each of {workers} workers has a connection for every unit and may open "
+                    f"no more files (ulimit -n)",
+                )
 
     async def _close(self) -> None:
         """End the workers, in order where they listen, and meanwhile undo what faults left undone."""
@@ -241,20 +281,22 @@ class Runner:
             *(self._undo(fault) for fault in [*self._undone]),
         )
 
-    async def _clean(self) -> None:
-        """Remove what no worker could give back: those that were cut, or refused their releases."""
+    async def _clean(self) -> bool:
+        """Remove what no worker could give back; whether nothing of ours is left, as far as we know."""
         remedy = f"tippingpoint clean {self.directory}"
         if not self._release:
-            self._event("left-behind", problem="leases are left to expire, as asked", remedy=remedy)
-            return
+            self._event("left-behind", problem="left as it is, as asked", remedy=remedy)
+            return False
+        within = _CLEAN_WITHIN[self._plan.target.kind]
         try:
-            removed = await asyncio.wait_for(clean_entries(self._made, self._id), _CLEAN_WITHIN)
+            removed = await asyncio.wait_for(clean_entries(self._made, self._id), within)
         except (TargetError, UserError, TimeoutError) as problem:
-            text = str(problem) or f"not done within {_CLEAN_WITHIN:g} s"
+            text = str(problem) or f"not done within {within:g} s"
             self._event("left-behind", problem=text, remedy=remedy)
-            return
+            return False
         if removed:
             self._event("cleaned", removed=removed)
+        return True
 
     def _finish(self, status: RunStatus, reason: str) -> Path:
         """Close the run's own files; when the disk is full the whole run moves to where there is room."""
@@ -324,19 +366,42 @@ class Runner:
     # -- the load --------------------------------------------------------------------------------
 
     async def _load_target(self) -> None:
-        self._start_faults(stage=None)
-        if self._plan.find is not None:
-            self._say_found(await find_load(self._plan.find, self._probe))
+        plan = self._plan
+        if isinstance(plan, ClaimPlan) and plan.find is not None:
+            self._start_faults(stage=None)
+            self._say_found(await find_load(plan.find, self._probe))
             return
-        for number, stage in enumerate(self._plan.stages, start=1):
-            await self._run_stage("ramp", stage.leases, stage.over, stage.hold, fresh=False, listed=number)
+        steps = [(stage.leases if isinstance(stage, Stage) else stage.size, stage) for stage in plan.stages]
+        await self._prepare(max(size for size, _ in steps), fresh=False)
+        self._start_faults(stage=None)
+        before = 0
+        for number, (size, stage) in enumerate(steps, start=1):
+            kind = "destroy" if isinstance(stage, SpawnStage) and size < before else "ramp"
+            # What is removed is what there was: a stage without a size would say nothing.
+            await self._run_stage(
+                kind, before if kind == "destroy" else size, stage.over, stage.hold, listed=number
+            )
+            before = size
+
+    async def _prepare(self, size: int, *, fresh: bool) -> None:
+        """Have the workers make what stages up to this size need; a failure ends the run with what it has."""
+        everyone = len(self._workers)
+        orders = {
+            worker: PrepareOrder(size=size, share=(index, everyone), fresh=fresh).model_dump()
+            for index, worker in enumerate(self._workers)
+        }
+        answers = await self._ask("prepared", orders, within=_PREPARE_SILENCE)
+        self._preparing.clear()
+        problems = [str(answer["problem"]) for answer in answers if answer["problem"]]
+        if problems:
+            raise _EndedEarly("failed", problems[0])
 
     async def _run_stage(
-        self, kind: StageKind, size: int, over: float, hold: float, *, fresh: bool, listed: int | None
+        self, kind: StageKind, size: int, over: float, hold: float, *, listed: int | None
     ) -> int:
         """Bring a load up and hold it; returns the number of the stage as the journals have it."""
-        number = await self._begin(kind, size, over, fresh=fresh)
-        await self._brought_up(size, over)
+        number = await self._begin(kind, size, over, listed)
+        await self._brought_up(over)
         self._begin_hold(hold)
         if listed is not None:
             self._start_faults(stage=listed)
@@ -344,13 +409,13 @@ class Runner:
         for fault in sorted(self._storms(listed), key=lambda fault: fault.at):
             await self._wait(held_since + fault.at - time.monotonic())
             self._event("fault", do=fault.do)
-            await self._begin("storm", size, 0.0, fresh=False)
-            await self._brought_up(size, 0.0)
+            await self._begin("storm", size, 0.0, listed)
+            await self._brought_up(0.0)
             self._begin_hold(hold)
         await self._wait(hold - (time.monotonic() - self._hold_began))
         return number
 
-    async def _begin(self, kind: StageKind, size: int, over: float, *, fresh: bool) -> int:
+    async def _begin(self, kind: StageKind, size: int, over: float, listed: int | None) -> int:
         self._stage_count += 1
         self._hold_ends = None
         orders = {
@@ -359,8 +424,8 @@ class Runner:
                 size=size,
                 kind=kind,
                 over=over,
-                leases=(index, len(self._workers)),
-                fresh=fresh,
+                share=(index, len(self._workers)),
+                listed=listed,
             )
             for index, worker in enumerate(self._workers)
         }
@@ -368,29 +433,38 @@ class Runner:
         await self._ask("begun", {worker: order.model_dump(mode="json") for worker, order in orders.items()})
         return self._stage_count
 
-    async def _ask(self, answer: str, commands: dict[WorkerProcess, dict[str, Any]]) -> None:
-        """Send every worker its command and wait for its answer; one that stays silent is taken for cut."""
-        replies: dict[WorkerProcess, asyncio.Task[object]] = {}
+    async def _ask(
+        self, answer: str, commands: dict[WorkerProcess, dict[str, Any]], within: float = _ANSWER_WITHIN
+    ) -> list[dict[str, Any]]:
+        """Send every worker its command and wait for its answer; one that stays silent is taken for cut.
+
+        Silent is who says nothing but ticks for `within` seconds. Returns the answers there are.
+        """
+        replies: dict[WorkerProcess, asyncio.Task[dict[str, Any] | None]] = {}
         for worker in commands:
             if worker.alive:
+                worker.said = time.monotonic()
                 replies[worker] = asyncio.create_task(worker.reply(answer))
         await asyncio.sleep(0)  # the replies are waited for before they are asked for
         for worker in replies:
             worker.tell(**commands[worker])
         interrupted = asyncio.create_task(self._interrupt.wait())
-        everyone = asyncio.gather(*replies.values())
-        await asyncio.wait(
-            [everyone, interrupted], timeout=_ANSWER_WITHIN, return_when=asyncio.FIRST_COMPLETED
-        )
+        pending: set[asyncio.Task[dict[str, Any] | None]] = set(replies.values())
+        while pending and not self._interrupt.is_set():
+            heard = max(worker.said for worker, reply in replies.items() if reply in pending)
+            left = heard + within - time.monotonic()
+            if left <= 0:
+                break
+            await asyncio.wait([*pending, interrupted], timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            pending = {reply for reply in pending if not reply.done()}
         interrupted.cancel()
         for worker, reply in replies.items():
             if not reply.done():
                 reply.cancel()
                 if not self._interrupt.is_set():
                     worker.process.kill()
-        with contextlib.suppress(asyncio.CancelledError):
-            await everyone
         self._check_alive()
+        return [found for reply in replies.values() if reply.done() and (found := reply.result()) is not None]
 
     def _begin_hold(self, hold: float) -> None:
         self._hold_began = time.monotonic()
@@ -398,24 +472,29 @@ class Runner:
         for worker in self._workers:
             worker.tell(do="hold")
 
-    async def _brought_up(self, size: int, over: float) -> None:
-        """Wait until every lease is held, at most until claims sent now would have timed out."""
-        deadline = time.monotonic() + over + self._plan.workload.timeout
-        wanted = sum(len(range(i, size, len(self._workers))) for i, w in enumerate(self._workers) if w.alive)
+    async def _brought_up(self, over: float) -> None:
+        """Wait until the stage's load is there, or for so long as an operation may take nothing more of it comes."""
+        patience = self._plan.workload.timeout
         begun = time.monotonic() - self._started
+        deadline = time.monotonic() + over + patience
+        most = -1
         while time.monotonic() < deadline:
             current = [worker for worker in self._workers if worker.alive]
             fresh = all(worker.tick.get("t", 0.0) > begun for worker in current)
-            if fresh and sum(int(worker.tick["held"]) for worker in current) >= wanted:
+            if fresh and all(worker.tick["up"] for worker in current):
                 return
+            there = sum(worker.tick.get("held", 0) + worker.tick.get("waiting", 0) for worker in current)
+            if there > most:
+                most = there
+                deadline = max(deadline, time.monotonic() + patience)
             self._changed.clear()
             await self._wait_for(self._changed, deadline - time.monotonic())
 
     async def _probe(self, size: int, kind: Literal["find", "confirm"]) -> bool:
+        assert isinstance(self._plan, ClaimPlan)
         assert self._plan.find is not None
-        number = await self._run_stage(
-            kind, size, self._plan.find.over, self._plan.find.hold, fresh=True, listed=None
-        )
+        await self._prepare(size, fresh=True)
+        number = await self._run_stage(kind, size, self._plan.find.over, self._plan.find.hold, listed=None)
         await self._ask("paused", {worker: {"do": "pause"} for worker in self._workers})
         if any(worker.tick.get("unwritten") for worker in self._workers):
             raise _EndedEarly("cut", "no room left for the journal, which the search goes by")
@@ -500,6 +579,12 @@ class Runner:
                 worker.name,
                 message,
             )
+        elif message["say"] == "preparing":
+            worker.said = time.monotonic()
+            parts = self._preparing.setdefault(message["what"], {})
+            parts[worker.name] = (message["done"], message["goal"])
+            done, goal = (sum(column) for column in zip(*parts.values(), strict=True))
+            self._watcher.preparing(message["what"], done, goal)
         elif message["say"] == "ended" and worker.done is None and not self._ending:
             entry = next(entry for entry in self._manifest.workers if entry.name == worker.name)
             entry.status = "cut"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tippingpoint.cliff import SIGNIFICANT, Cliff, Load, find_cliff, improbability, loads_of
 from tippingpoint.durations import show_us
 from tippingpoint.knee import Knee, NoKnee, find_knee
 from tippingpoint.latency import costs
-from tippingpoint.results import OPERATIONS, RunData
+from tippingpoint.results import REMOVING, RunData
 from tippingpoint.usl import Forecast, forecast
-from tippingpoint.wording import show_list, show_size
+from tippingpoint.wording import show_calls, show_list, show_size
 
 __all__ = ["Cliff", "Forecast", "Knee", "StormOutcome", "Tipping", "find_tipping"]
 
@@ -53,32 +53,32 @@ class Tipping:
 def find_tipping(run: RunData) -> Tipping:
     """The tipping point of a run; the same run gives the same answer every time.
 
-    Knees and forecast leave out storms and, like the cliff's idea of normal, loads with a fault on purpose.
+    Knees and forecast leave out storms, removals and, like the cliff's idea of normal, loads with a fault on purpose.
+    How much is made per second is the plan's decision: only leases, which are renewed for as long as they are
+    held, have a throughput that tells of the target.
     """
     loads = loads_of(run)
+    claims = run.manifest.workload == "claim"
     clock_known = run.manifest.timeline == "seconds"
     undisturbed = [stage for load in loads if not load.faulted for stage in load.stages]
-    knees: dict[str, Knee] = {}
-    without: dict[str, NoKnee] = {}
-    for operation in OPERATIONS:
-        found = find_knee(undisturbed, operation)
-        if isinstance(found, Knee):
-            knees[operation] = found
-        else:
-            without[operation] = found
-    cliff, notes = find_cliff(loads, clock_known=clock_known)
-    predicted = forecast(loads, clock_known=clock_known)
+    bends = {op: find_knee(undisturbed, op) for op in run.operations if op not in REMOVING}
+    cliff, notes = find_cliff(loads, run.operations, rates_known=clock_known and claims)
+    predicted = forecast(loads, clock_known=clock_known) if claims else _NO_THROUGHPUT
     storms = _storms(run, loads, cliff)
     return Tipping(
-        knees=knees,
-        no_knee={operation: found.reason for operation, found in without.items()},
+        knees={operation: bend for operation, bend in bends.items() if isinstance(bend, Knee)},
+        no_knee={operation: bend.reason for operation, bend in bends.items() if isinstance(bend, NoKnee)},
         cliff=cliff,
         storms=storms,
         forecast=predicted if isinstance(predicted, Forecast) else None,
         no_forecast=predicted if isinstance(predicted, str) else "",
         notes=notes,
-        sentence=_sentence(run.manifest.load_unit, loads, knees, without, cliff, storms),
+        sentence=_sentence(run.manifest.load_unit, loads, bends, cliff, storms),
     )
+
+
+_NAMED_SINGLY = 2
+_NO_THROUGHPUT = "the plan decides how much is made per second, so throughput says nothing of the target"
 
 
 def _storms(run: RunData, loads: Sequence[Load], cliff: Cliff | None) -> list[StormOutcome]:
@@ -87,7 +87,7 @@ def _storms(run: RunData, loads: Sequence[Load], cliff: Cliff | None) -> list[St
     for stage in run.stages:
         if stage.kind != "storm":
             continue
-        for operation in OPERATIONS:
+        for operation in run.operations:
             attempts, failed = stage.attempts(operation), stage.failures(operation)
             if not attempts:
                 continue
@@ -107,17 +107,18 @@ def _storms(run: RunData, loads: Sequence[Load], cliff: Cliff | None) -> list[St
 def _sentence(
     unit: str,
     loads: Sequence[Load],
-    knees: dict[str, Knee],
-    without: dict[str, NoKnee],
+    bends: Mapping[str, Knee | NoKnee],
     cliff: Cliff | None,
     storms: Sequence[StormOutcome],
 ) -> str:
     sentences: list[str] = []
-    bends = _bends(unit, knees, without)
+    told = _bends(unit, bends)
     if loads:
-        sentences.append("; ".join([_cliff_words(unit, loads, cliff), *([bends] if bends else [])]) + ".")
+        sentences.append("; ".join([_cliff_words(unit, loads, cliff), *([told] if told else [])]) + ".")
     if cliff is not None and cliff.during_fault:
         sentences.append("A fault was injected there on purpose, so this says little about the load.")
+    if cliff is not None and cliff.doubt:
+        sentences.append(f"This says little about the target: {cliff.doubt}.")
     sentences += [
         _storm_words(unit, [storm for storm in storms if storm.stage == stage])
         for stage in sorted({storm.stage for storm in storms})
@@ -142,24 +143,26 @@ def _cliff_words(unit: str, loads: Sequence[Load], cliff: Cliff | None) -> str:
     return f"{verb} {between}: {cliff.evidence} at {broken}"
 
 
-def _bends(unit: str, knees: dict[str, Knee], without: dict[str, NoKnee]) -> str:
+def _bends(unit: str, bends: Mapping[str, Knee | NoKnee]) -> str:
     words: list[str] = []
-    for operation in OPERATIONS:
-        knee = knees.get(operation)
-        if knee is not None:
-            if knee.after_size is None:
-                where = f"already before {show_size(knee.before_size)} {unit}"
+    flat = [operation for operation, bend in bends.items() if isinstance(bend, NoKnee) and bend.on_plateau]
+    for operation, bend in bends.items():
+        if isinstance(bend, Knee):
+            if bend.after_size is None:
+                where = f"already before {show_size(bend.before_size)} {unit}"
             else:
-                where = f"between {show_size(knee.after_size)} and {show_size(knee.before_size)} {unit}"
-            grows = f"{show_us(knee.plateau_us)} to {show_us(knee.beyond_us)}"
+                where = f"between {show_size(bend.after_size)} and {show_size(bend.before_size)} {unit}"
+            grows = f"{show_us(bend.plateau_us)} to {show_us(bend.beyond_us)}"
             words.append(f"{operation} bends {where} ({grows})")
-        elif without[operation].on_plateau:
+        elif operation in flat and len(flat) <= _NAMED_SINGLY:
             words.append(f"{operation} stays on its plateau")
+    if len(flat) > _NAMED_SINGLY:
+        words.append(f"{show_list(flat)} stay on their plateaus")
     return ", ".join(words)
 
 
 def _storm_words(unit: str, storms: Sequence[StormOutcome]) -> str:
-    failures = [f"{s.failed} of {s.attempts} {s.operation}s failed" for s in storms if s.failed]
-    stood = [f"all {s.attempts} {s.operation}s succeeded" for s in storms if not s.failed]
+    failures = [f"{s.failed} of {s.attempts} {show_calls(s.operation)} failed" for s in storms if s.failed]
+    stood = [f"all {s.attempts} {show_calls(s.operation)} succeeded" for s in storms if not s.failed]
     happened = show_list(failures + stood)
     return f"In the restart storm of {show_size(storms[0].size)} {unit} {happened}."

@@ -29,7 +29,7 @@ class Forecast:
     unit: float
     """The load that counts as N = 1: the smallest stage's size."""
     rate: float
-    """Throughput at N = 1, successes per second over all operations."""
+    """Throughput at N = 1, successes per second over all operations of the load."""
     sigma: float
     kappa: float
     peak_load: float | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -12,9 +12,18 @@ from tippingpoint.cliff import fault_times
 from tippingpoint.durations import show_us
 from tippingpoint.errors import UserError
 from tippingpoint.latency import costs
-from tippingpoint.plan import Plan, Threshold
-from tippingpoint.results import LOOP_LAG, OPERATIONS, SCHEDULE_LAG, RunData, StageResult
-from tippingpoint.wording import show_list, show_share, show_size
+from tippingpoint.lateness import (
+    OwnLosses,
+    has_free_core,
+    own_delay,
+    own_losses,
+    stage_saturated,
+)
+from tippingpoint.plan import ClaimPlan, Threshold, validate_plan
+from tippingpoint.results import BRINGING_UP, CONNECT, RunData, StageResult
+from tippingpoint.wording import show_calls, show_list, show_load, show_share, show_size
+
+__all__ = ["Check", "Outcome", "Verdict", "judge", "stage_checks", "stage_saturated"]
 
 Outcome = Literal["met", "missed", "withheld", "failed"]
 
@@ -22,11 +31,6 @@ _EXIT_CODES: dict[Outcome, int] = {"met": 0, "missed": 1, "failed": 3, "withheld
 _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
 _RATES = ("error_rate", "lost_rate")
 _LIMITS = (*_PERCENTILES, *_RATES, "throughput")
-
-BUSY_CORES = 0.9
-"""A worker is one process on one core: above this share of it, what it measures is also its own queue."""
-LATE_US = 100_000
-"""The generator must be on time to this at the 99th percentile, or its own delay is part of every latency."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ def stage_checks(
     """Every limit of every threshold against one stage.
 
     Latency limits use the response times of `latency.costs`; error rate is errors and timeouts over attempts,
-    lost rate leases lost over attempts to extend, throughput successes per second while the stage was held.
+    lost rate leases lost over attempts to extend, throughput successes per second (see StageResult.throughput).
     `clock_known` is False when the run's times are only an order, so that there are no rates.
     """
     checks: list[Check] = []
@@ -100,51 +104,46 @@ def stage_checks(
     return checks
 
 
-def stage_saturated(stage: StageResult) -> str | None:
-    """Why the generator, not the target, was the bottleneck in a stage, in one line; None when it was not."""
-    cpu = stage.gauges.get("cpu", 0.0)
-    if cpu > BUSY_CORES:
-        return f"a worker used {cpu:.2f} of its core (limit {BUSY_CORES})"
-    for tag, what in ((SCHEDULE_LAG, "operations were sent"), (LOOP_LAG, "the event loop ran")):
-        late = _p99(stage, tag)
-        if late > LATE_US:
-            return f"{what} {show_us(late)} late at the 99th percentile (limit {show_us(LATE_US)})"
-    return None
-
-
 def judge(run: RunData) -> Verdict:
     """The verdict on a run, as far as it went; UserError when its manifest holds a plan that is none."""
     manifest = run.manifest
     if manifest.status == "failed":
         return Verdict("failed", f"Failed: {manifest.reason or 'the target failed'}.")
     try:
-        plan = Plan.model_validate(manifest.plan) if manifest.plan is not None else None
+        plan = validate_plan(manifest.plan) if manifest.plan is not None else None
     except ValidationError:
         raise UserError("run", str(run.directory), "a manifest with a plan that this version reads") from None
     thresholds = plan.thresholds if plan is not None else []
     clock_known = manifest.timeline == "seconds"
-    checks = [
-        _blamed(stage, check)
-        for stage in run.stages
-        for check in stage_checks(stage, thresholds, clock_known=clock_known)
-    ]
-    nothing_succeeded = _nothing_succeeded(run.stages)
+    own = {stage.number: lost for stage in run.stages if (lost := own_losses(run, stage))}
+    checks = _asked_for(
+        run,
+        [
+            _blamed(stage, check, own.get(stage.number))
+            for stage in run.stages
+            for check in stage_checks(stage, thresholds, clock_known=clock_known)
+        ],
+    )
+    nothing_succeeded = _nothing_succeeded(run)
     if nothing_succeeded:
         return Verdict("failed", nothing_succeeded, checks)
     unit = manifest.load_unit
+    lost_by_us = [_own_words(run, run.stage(number), lost) for number, lost in own.items()]
     if not thresholds:
-        reasons = _ended_early(run)
+        reasons = _ended_early(run) + lost_by_us
         if reasons:
             return Verdict("withheld", f"Withheld: {reasons[0]}.", reasons=reasons)
         return Verdict("met", "No thresholds were set, so there is nothing to miss.")
     if not run.stages:
         checks = [replace(check, stage=None, size=None) for check in stage_checks(_NO_STAGE, thresholds)]
         return Verdict("withheld", "Withheld: no stage was run.", checks, _ended_early(run))
-    reasons = _ended_early(run) + _bottlenecks(run.stages, unit) + _gaps(checks, run.stages, unit)
-    if plan is not None and plan.find is not None:
-        outcome, sentence = _judge_find(run, checks)
+    reasons = (
+        _ended_early(run) + _bottlenecks(run.stages, unit) + lost_by_us + _gaps(checks, run.stages, unit)
+    )
+    if isinstance(plan, ClaimPlan) and plan.find is not None:
+        outcome, sentence = _judge_find(run, checks, own)
     else:
-        outcome, sentence = _judge_stages(run, checks)
+        outcome, sentence = _judge_stages(run, checks, own)
     return Verdict(outcome, sentence, checks, reasons)
 
 
@@ -164,46 +163,61 @@ def _observed(stage: StageResult, operation: str, limit: str, clock_known: bool)
     return float(latencies.percentile(_PERCENTILES[limit])) if latencies.total else None
 
 
-def _p99(stage: StageResult, tag: str) -> int:
-    found = stage.histograms.get(tag)
-    return found.percentile(99) if found is not None else 0
+def _asked_for(run: RunData, checks: Sequence[Check]) -> list[Check]:
+    """The checks without those of what a stage did not ask for (which is no gap), unless no stage did."""
+    measured = {(check.operation, check.limit) for check in checks if check.observed is not None}
+    tried = {stage.number: {op for op in BRINGING_UP if stage.attempts(op)} for stage in run.stages}
+    return [
+        check
+        for check in checks
+        if check.observed is not None
+        or check.operation not in BRINGING_UP
+        or check.operation in tried[check.stage or 0]
+        or (check.operation, check.limit) not in measured
+    ]
 
 
-def _blamed(stage: StageResult, check: Check) -> Check:
+def _blamed(stage: StageResult, check: Check, own: OwnLosses | None) -> Check:
     """The check, its miss taken back where the generator may have caused it.
 
     A latency beyond the limit by more than the generator's own delay is the target's even while the
-    generator was late; so is an error, which is an answer, and a lease lost after a multiple of that delay.
-    Of a worker without a free core nothing is known.
+    generator was late; so is an error, which is an answer, and so are leases lost beyond those that the
+    generator may have lost (lateness.own_losses). Of a worker without a free core nothing is known.
     """
     if check.met is not False or check.observed is None:
         return check
+    if check.limit == "lost_rate":
+        attempts = stage.attempts(check.operation)
+        if own is None or check.observed - own.count / attempts > check.allowed:
+            return check
+        return replace(check, met=None, why=own.why)
     reason = stage_saturated(stage)
-    delay = _p99(stage, SCHEDULE_LAG) + _p99(stage, LOOP_LAG)
-    free_core = stage.gauges.get("cpu", 0.0) <= BUSY_CORES
-    if free_core and check.limit == "error_rate":
+    delay = own_delay(stage)
+    if has_free_core(stage) and check.limit == "error_rate":
         return check
-    if (
-        free_core
-        and check.limit == "lost_rate"
-        and stage.response("extend", "lost").percentile(50) > 4 * delay
-    ):
-        return check
-    if free_core and check.limit in _PERCENTILES:
+    if has_free_core(stage) and check.limit in _PERCENTILES:
         if check.observed > check.allowed + delay:
             return check
         reason = reason or f"the miss is within the generator's own delay ({show_us(delay)})"
     return replace(check, met=None, why=reason) if reason else check
 
 
-def _nothing_succeeded(stages: Iterable[StageResult]) -> str | None:
-    """The sentence of a target that did not do a single thing it was asked for."""
-    stages = list(stages)
-    tried = {op: sum(stage.attempts(op) for stage in stages) for op in OPERATIONS}
-    succeeded = sum(stage.count(op) for op in OPERATIONS for stage in stages)
-    if succeeded or not any(tried.values()):
-        return None
-    return f"Failed: none of {show_list([f'{n} {op}s' for op, n in tried.items() if n])} succeeded."
+def _own_words(run: RunData, stage: StageResult, own: OwnLosses) -> str:
+    return (
+        f"{show_size(own.count)} of {show_size(own.of)} leases lost {_where(run, stage)} may be the generator's "
+        f"own loss: {own.why}"
+    )
+
+
+def _nothing_succeeded(run: RunData) -> str | None:
+    """The sentence of a target that did not do a single thing it was asked for, or let nobody in to ask."""
+    for operations in (run.own_load, (CONNECT,)):
+        tried = {op: sum(stage.attempts(op) for stage in run.stages) for op in operations}
+        if any(tried.values()):
+            if any(stage.count(op) for op in operations for stage in run.stages):
+                return None
+            return f"Failed: none of {show_list([f'{n} {show_calls(op)}' for op, n in tried.items() if n])} succeeded."
+    return None
 
 
 def _ended_early(run: RunData) -> list[str]:
@@ -240,7 +254,7 @@ def _gaps(checks: Iterable[Check], stages: Sequence[StageResult], unit: str) -> 
     ]
 
 
-def _judge_stages(run: RunData, checks: list[Check]) -> tuple[Outcome, str]:
+def _judge_stages(run: RunData, checks: list[Check], own: Mapping[int, OwnLosses]) -> tuple[Outcome, str]:
     unit = run.manifest.load_unit
     missed = [check for check in checks if check.met is False]
     if missed:
@@ -263,13 +277,15 @@ def _judge_stages(run: RunData, checks: list[Check]) -> tuple[Outcome, str]:
         return "withheld", f"Withheld: a worker was cut, so load is missing {where}{held}."
     if run.manifest.status in ("interrupted", "cut", "running"):
         return "withheld", f"Withheld: {_ended_early(run)[0]}{held}."
+    for number, lost in own.items():
+        return "withheld", f"Withheld: {_own_words(run, run.stage(number), lost)}{held}."
     largest = max(stage.size for stage in run.stages)
     limits = len({(check.operation, check.limit) for check in checks})
     every = "the threshold" if limits == 1 else f"all {limits} thresholds"
     return "met", f"Met: {every} held through {show_size(largest)} {unit}."
 
 
-def _judge_find(run: RunData, checks: list[Check]) -> tuple[Outcome, str]:
+def _judge_find(run: RunData, checks: list[Check], own: Mapping[int, OwnLosses]) -> tuple[Outcome, str]:
     """What the search came to. A load beyond the answer that misses a threshold is how the answer is found."""
     unit = run.manifest.load_unit
     found = next((event for event in reversed(run.events) if event["event"] == "found"), None)
@@ -303,6 +319,9 @@ def _judge_find(run: RunData, checks: list[Check]) -> tuple[Outcome, str]:
         )
     if any(_load_missing(run, stage) for stage in run.stages):
         return "withheld", f"Withheld: a worker was cut, so load is missing; {show_size(held)} {unit} held."
+    for stage in run.stages:
+        if stage.number in own and stage.size <= held:
+            return "withheld", f"Withheld: {_own_words(run, stage, own[stage.number])}{beyond}."
     limit = "; the search's limit" if broken is None else ""
     return "met", f"Met: the thresholds hold up to {show_size(held)} {unit} ({repeats}{limit}){beyond}."
 
@@ -314,14 +333,15 @@ def _load_missing(run: RunData, stage: StageResult) -> bool:
 
 def _unmeasured_at_the_top(run: RunData, checks: list[Check]) -> Check | None:
     """A limit without anything to measure at the largest load: then nobody knows whether that load holds."""
-    loads = {stage.number: stage.size for stage in run.stages if stage.kind != "storm"} or {
+    loads = {stage.number: stage.size for stage in run.stages if stage.is_step} or {
         stage.number: stage.size for stage in run.stages
     }
     largest = max(loads.values())
     measured = {
         (check.operation, check.limit)
         for check in checks
-        if check.stage in loads and check.size == largest and check.observed is not None
+        if check.observed is not None
+        and (check.operation in BRINGING_UP or (check.stage in loads and check.size == largest))
     }
     return next(
         (
@@ -336,12 +356,12 @@ def _unmeasured_at_the_top(run: RunData, checks: list[Check]) -> Check | None:
 
 
 def _held_through(run: RunData, checks: list[Check]) -> str:
-    """Up to which load every check of every stage was met; storms are no step of that ladder."""
-    storms = {stage.number for stage in run.stages if stage.kind == "storm"}
+    """Up to which load every check of every stage was met, by the stages that are steps of that ladder."""
+    steps = {stage.number for stage in run.stages if stage.is_step}
     ladder: dict[int, bool] = {}
     missing = {stage.number for stage in run.stages if _load_missing(run, stage)}
     for check in checks:
-        if check.stage not in storms and check.size is not None:
+        if check.stage in steps and check.size is not None:
             whole = check.met is True and check.stage not in missing
             ladder[check.size] = ladder.get(check.size, True) and whole
     held: int | None = None
@@ -360,11 +380,11 @@ def _first_miss(run: RunData, missed: list[Check]) -> str:
 
 
 def _first_of(run: RunData, checks: list[Check]) -> Check:
-    """The check to name: at the smallest load, storms last, and there the one furthest beyond its limit."""
+    """The check to name: at the smallest load, storms and removals last, there the furthest beyond its limit."""
 
     def rank(check: Check) -> tuple[bool, int, float]:
-        storm = check.stage is not None and run.stage(check.stage).kind == "storm"
-        return storm, check.size or 0, -_excess(check)
+        no_step = check.stage is not None and not run.stage(check.stage).is_step
+        return no_step, check.size or 0, -_excess(check)
 
     return min(checks, key=rank)
 
@@ -380,15 +400,21 @@ def _excess(check: Check) -> float:
 
 def _saw(run: RunData, check: Check) -> str:
     name = "p99.9" if check.limit == "p999" else check.limit.replace("_", " ")
-    storm = check.stage is not None and run.stage(check.stage).kind == "storm"
-    of = "in the storm of" if storm else "at"
-    where = f"{of} {show_size(check.size or 0)} {run.manifest.load_unit}"
+    where = (
+        f"at {show_size(check.size or 0)} {run.manifest.load_unit}"
+        if check.stage is None
+        else _where(run, run.stage(check.stage))
+    )
     if check.observed is None:
         return f"{check.operation} {name} was not measured {where}"
     return (
         f"{check.operation} {name} was {_show(check.limit, check.observed)} {where} "
         f"(limit {_show(check.limit, check.allowed)}{_on_purpose(run, check)})"
     )
+
+
+def _where(run: RunData, stage: StageResult) -> str:
+    return show_load(stage.size, run.manifest.load_unit, stage.kind)
 
 
 def _on_purpose(run: RunData, check: Check) -> str:

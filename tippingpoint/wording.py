@@ -19,3 +19,14 @@ def show_share(share: float) -> str:
 def show_list(words: Sequence[str]) -> str:
     """a, b and c."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def show_calls(operation: str) -> str:
+    """Several of an operation: claims, and add-unit calls where the name makes no plural."""
+    return f"{operation}s" if operation in ("connect", "claim", "extend") else f"{operation} calls"
+
+
+def show_load(size: float, unit: str, kind: str = "ramp") -> str:
+    """Where something was seen: at 4000 leases, in the storm of 4000 leases, while removing from 300 units."""
+    of = {"storm": "in the storm of", "destroy": "while removing from"}.get(kind, "at")
+    return f"{of} {show_size(size)} {unit}"

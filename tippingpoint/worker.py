@@ -1,9 +1,9 @@
 """One worker: a process that puts its share of a stage on the target and journals what happens.
 
-Its parent, the runner, writes one JSON command a line to its standard input (`Job` first, then `stage`,
-`hold`, `pause`, `end`) and reads one JSON message a line from its standard output: `ready` or `refused`,
-`begun` and `paused` in answer to `stage` and `pause`, each second a `tick`, and `done`. When the parent is
-gone the worker releases what it holds and ends.
+Its parent, the runner, writes one JSON command a line to its standard input (`Job` first, then `prepare`,
+`stage`, `hold`, `pause`, `end`) and reads one JSON message a line from its standard output: `ready` or `refused`,
+`prepared`, `begun` and `paused` in answer to `prepare`, `stage` and `pause`, `preparing` on the way, each second a
+`tick`, and `done`. When the parent is gone the worker gives back what it holds and ends.
 """
 
 from __future__ import annotations
@@ -14,28 +14,27 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import orjson
 import uvloop
 from pydantic import BaseModel
 
-from tippingpoint.claim.etcd import Scope, connect
-from tippingpoint.claim.workload import ClaimLoad
-from tippingpoint.errors import TargetError, UserError
+from tippingpoint.claim.workload import RELEASE_WITHIN
+from tippingpoint.errors import OperationFailed, TargetError, UserError
+from tippingpoint.grounds import Grounds, make_load
 from tippingpoint.hdr import Recorder
 from tippingpoint.journal import Journal
+from tippingpoint.load import PrepareOrder, StageOrder
 from tippingpoint.pacing import Schedule
-from tippingpoint.plan import Plan
-from tippingpoint.results import LOOP_LAG, StageKind
+from tippingpoint.plan import AnyPlan
+from tippingpoint.results import LOOP_LAG
 
 INTERVAL = 1.0
 """Seconds an interval of the journal covers: what a worker killed at any instant may lose."""
 _BEAT = 0.05
 DRAIN_WITHIN = 5.0
 """Seconds that operations under way at the end of a stage are waited for."""
-RELEASE_WITHIN = 20.0
-"""Seconds a worker spends on giving its leases back before it leaves them to expire."""
 _LOST_SINGLY = 100
 _MOST_UNHEARD = 2**20
 _HEARD_WITHIN = 20.0
@@ -44,30 +43,15 @@ _HEARD_WITHIN = 20.0
 class Job(BaseModel):
     """What a worker is told first. Credentials are named in the plan by file and read by the worker itself."""
 
-    plan: Plan
+    plan: AnyPlan
     directory: Path
     rescue: Path
     name: str
-    prefix: str
-    lease_ids: int
+    grounds: Grounds
     started_wall: float
     """The run's start, seconds since the epoch."""
     started: float
     """The run's start on the machine's monotonic clock, which all its processes share."""
-
-
-class StageOrder(BaseModel):
-    """A stage as a worker is told of it: `leases` are the numbers of its own share, begin and step."""
-
-    do: Literal["stage"] = "stage"
-    number: int
-    size: int
-    kind: StageKind
-    over: float
-    leases: tuple[int, int]
-    """First lease and step: a worker has every step-th lease below `size`."""
-    fresh: bool
-    """Release everything first, so that the stage begins from nothing."""
 
 
 class _Worker:
@@ -77,18 +61,17 @@ class _Worker:
         self._journal = journal
         self._recorder = Recorder()
         self._loop_lag = self._recorder.appender(LOOP_LAG)
-        self._target = connect(job.plan.target, job.plan.workload, Scope(job.prefix, job.lease_ids))
         self._schedule = Schedule(asyncio.get_running_loop())
         # Beats have a schedule of their own: the load's is cleared when a stage's load is dropped.
         self._beats = Schedule(asyncio.get_running_loop())
-        self._load = ClaimLoad(job.plan.workload, self._target, self._recorder, self._schedule)
+        self._load = make_load(job.plan, job.grounds, job.name, self._recorder, self._schedule)
         self._opened = 0.0
         self._worst_lag = 0.0
         self._cpu = time.process_time()
         self._stage: StageOrder | None = None
 
     async def open(self) -> dict[str, Any]:
-        facts = await self._target.open()
+        facts = await self._load.open()
         self._opened = time.monotonic()
         self._beat(self._opened)
         self._next_interval(self._opened + INTERVAL)
@@ -119,11 +102,12 @@ class _Worker:
         self._opened = end
         since, until = begin - self._job.started, end - self._job.started
         cpu = time.process_time()
-        load = self._load.load
+        load = self._load.gauge
         tick = {
             "held": load.held,
             "waiting": load.waiting,
             "in_flight": load.in_flight,
+            "up": load.up,
             "cpu": round((cpu - self._cpu) / (end - begin), 3),
             "loop_lag": round(self._worst_lag * 1000, 3),
             "rss": round(_resident_mib(), 1),
@@ -166,18 +150,31 @@ class _Worker:
             phase=phase,
         )
 
+    async def prepare(self, order: PrepareOrder) -> str:
+        """Have ready what the stages need; returns what went wrong, in one line, or nothing."""
+        begun = time.monotonic()
+        made: dict[str, int] = {}
+
+        def progress(what: str, done: int, goal: int) -> None:
+            made[what] = done
+            self._voice.say("preparing", what=what, done=done, goal=goal)
+
+        try:
+            await self._load.prepare(order, progress)
+        except (OperationFailed, TargetError, UserError) as problem:
+            return str(problem)
+        if made:
+            self._journal.events.write(
+                self._now(), "prepared", seconds=round(time.monotonic() - begun, 3), **made
+            )
+        return ""
+
     async def begin_stage(self, stage: StageOrder) -> None:
         if self._stage is not None:
             self._mark("end")
-        if stage.fresh:
-            await self._load.release_all(RELEASE_WITHIN)
         self._stage = stage
         self._mark("begin")
-        if stage.kind == "storm":
-            await self._load.drop_claims()
-            return
-        first, step = stage.leases
-        self._load.set_leases(set(range(first, stage.size, step)), stage.over)
+        await self._load.begin_stage(stage)
 
     def hold(self) -> None:
         self._mark("hold")
@@ -200,13 +197,13 @@ class _Worker:
     async def end(self, release: bool) -> None:
         """Close the last stage and give everything back; cancelled, leases that are left will expire."""
         await self.stop_load(DRAIN_WITHIN if release else 0.0)
-        left = await self._load.release_all(RELEASE_WITHIN if release else 0.0)
+        left = await self._load.give_back(RELEASE_WITHIN if release else 0.0)
         if left:
             self._journal.events.write(self._now(), "left-to-expire", leases=left)
 
     async def close(self) -> None:
         """Close the connections and the last interval."""
-        await self._target.close()
+        await self._load.close()
         self._close_interval()
         self._schedule.close()
         self._beats.close()
@@ -284,6 +281,9 @@ async def _obey(worker: _Worker, commands: asyncio.StreamReader, voice: Voice) -
     while line := await commands.readline():
         command: dict[str, Any] = orjson.loads(line)
         match command["do"]:
+            case "prepare":
+                problem = await worker.prepare(PrepareOrder.model_validate(command))
+                voice.say("prepared", problem=problem)
             case "stage":
                 await worker.begin_stage(StageOrder.model_validate(command))
                 voice.say("begun", stage=command["number"])

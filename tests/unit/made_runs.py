@@ -11,7 +11,7 @@ import numpy as np
 from tippingpoint.hdr import Histogram
 from tippingpoint.manifest import Manifest, RunStatus, TargetEntry, WorkerEntry
 from tippingpoint.plan import parse_plan
-from tippingpoint.results import Gauges, RunData, StageKind, StageResult
+from tippingpoint.results import Curve, Gauges, RunData, StageKind, StageResult
 
 STAGE_SECONDS = 30.0
 
@@ -43,6 +43,19 @@ def made_stage(
     )
 
 
+def made_curve(samples: Mapping[float, Sequence[float]]) -> Curve:
+    """A tag over time: for each second the samples in it, in milliseconds."""
+    at = sorted(samples)
+    seconds = [Histogram.of(np.round(np.asarray(samples[t]) * 1000).astype(np.int64)) for t in at]
+    return Curve(
+        t=np.asarray(at, dtype=np.float64),
+        count=np.asarray([found.total for found in seconds]),
+        p50=np.asarray([found.percentile(50) for found in seconds]),
+        p99=np.asarray([found.percentile(99) for found in seconds]),
+        max=np.asarray([found.max for found in seconds]),
+    )
+
+
 def made_run(
     stages: Iterable[StageResult],
     *,
@@ -53,13 +66,19 @@ def made_run(
     reason: str = "",
     cut: bool = False,
     timeline: Literal["seconds", "order"] = "seconds",
+    curves: Mapping[str, Curve] | None = None,
+    workload: Literal["claim", "spawn"] = "claim",
 ) -> RunData:
     """A run of these stages; `plan` is YAML."""
     parsed = parse_plan(plan).model_dump(mode="json") if plan is not None else None
     manifest = Manifest(
         id=title,
         title=title,
-        target=TargetEntry(kind="etcd", version="3.5.16"),
+        workload=workload,
+        load_unit="leases" if workload == "claim" else "units",
+        target=TargetEntry(kind="etcd", version="3.5.16")
+        if workload == "claim"
+        else TargetEntry(kind="juju", version="4.0.15"),
         plan=parsed,
         status=status,
         reason=reason,
@@ -72,7 +91,7 @@ def made_run(
         directory=Path("made"),
         manifest=manifest,
         stages=list(stages),
-        curves={},
+        curves=dict(curves or {}),
         gauges=Gauges(none, none, none, none, none, none, none),
         bin_seconds=1.0,
         events=list(events),

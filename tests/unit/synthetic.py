@@ -12,9 +12,10 @@ import numpy as np
 from tippingpoint.hdr import Histogram
 from tippingpoint.journal import Events, Journal
 from tippingpoint.manifest import Host, Manifest, RunStatus, TargetEntry, WorkerEntry
-from tippingpoint.results import LOOP_LAG, SCHEDULE_LAG, StageKind, tag
+from tippingpoint.results import LOOP_LAG, OBSERVING, SCHEDULE_LAG, StageKind, tag
 
 STARTED = 1_790_000_000.0
+JUJU = TargetEntry(kind="juju", version="4.0.15", members=["10.0.0.1:17070", "10.0.0.2:17070"])
 
 
 @dataclass
@@ -35,11 +36,33 @@ class MadeStage:
     finished: bool = True
     spread: float = 0.35
     """Sigma of the log-normal latencies."""
+    connect_ms: float | None = None
+    """On target juju three units of each lease connect, each in about this time."""
+    connections_lost: int = 0
+
+
+@dataclass
+class MadeGrowth:
+    """One stage of a made-up spawn run: `calls` has for each operation its typical milliseconds and how many there are.
+
+    What makes or removes things does so while the stage is brought up, at the end of which `things` are there;
+    status and full-status are asked for all the while.
+    """
+
+    size: int
+    things: int
+    calls: Mapping[str, tuple[float, int]]
+    failures: Mapping[str, int] = field(default_factory=dict)
+    kind: StageKind = "ramp"
+    over: int = 8
+    hold: int = 6
+    errors: Sequence[tuple[str, str, str, int]] = ()
+    """Operation, outcome, message and how often."""
 
 
 def write_run(
     directory: Path,
-    stages: Sequence[MadeStage],
+    stages: Sequence[MadeStage] | Sequence[MadeGrowth],
     *,
     workers: int = 1,
     plan: Mapping[str, Any] | None = None,
@@ -48,14 +71,19 @@ def write_run(
     reason: str = "",
     title: str = "etcd-leases",
     seed: int = 1,
+    prepared: Mapping[str, Any] | None = None,
     **manifest: Any,
 ) -> Path:
     """Write a run with those stages, one after the other; `events` are the runner's, as in events.jsonl."""
+    if stages and isinstance(stages[0], MadeGrowth):
+        manifest = {"workload": "spawn", "load_unit": "units", "target": JUJU, **manifest}
     directory.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(seed)
     ended = 0.0
     for number in range(workers):
         journal = Journal(directory, f"h-{number}", STARTED)
+        if prepared is not None:
+            journal.events.write(0.0, "prepared", **prepared)
         ended = _write_worker(journal, stages, workers, random)
         journal.close(directory / "rescue")
     log = Events(directory / "events.jsonl")
@@ -82,10 +110,17 @@ def write_run(
 
 
 def _write_worker(
-    journal: Journal, stages: Sequence[MadeStage], workers: int, random: np.random.Generator
+    journal: Journal,
+    stages: Sequence[MadeStage] | Sequence[MadeGrowth],
+    workers: int,
+    random: np.random.Generator,
 ) -> float:
     t, held = 0.0, 0
     for number, stage in enumerate(stages, start=1):
+        if isinstance(stage, MadeGrowth):
+            t = _write_growth(journal, t, number, stage, held, workers, random)
+            held = stage.things
+            continue
         mark = {"stage": number, "size": stage.size, "kind": stage.kind}
         fresh = stage.size if stage.kind == "storm" else max(0, stage.size - held)
         held = stage.size
@@ -114,6 +149,53 @@ def _write_worker(
     return t
 
 
+def _write_growth(
+    journal: Journal,
+    t: float,
+    number: int,
+    stage: MadeGrowth,
+    before: int,
+    workers: int,
+    random: np.random.Generator,
+) -> float:
+    mark = {"stage": number, "size": stage.size, "kind": stage.kind}
+    journal.events.write(t, "stage", **mark, phase="begin")
+    for second in range(stage.over + stage.hold):
+        if second == stage.over:
+            journal.events.write(t, "stage", **mark, phase="hold")
+        values: dict[str, np.ndarray] = {}
+        for operation, (typical, count) in stage.calls.items():
+            seconds = stage.over + (stage.hold if operation in OBSERVING else 0)
+            now = count // workers * (second + 1) // seconds - count // workers * second // seconds
+            if second < seconds and now:
+                values[tag(operation)] = random.lognormal(np.log(typical * 1000), 0.35, now)
+        if second == stage.over - 1:
+            for name, count in stage.failures.items():
+                values[name] = random.lognormal(np.log(500_000), 0.5, count)
+            for operation, outcome, message, count in stage.errors:
+                journal.events.write(
+                    t + 0.5, "error", operation=operation, outcome=outcome, error=message, count=count
+                )
+        values[SCHEDULE_LAG] = random.gamma(2, 150, 100)
+        values[LOOP_LAG] = random.gamma(2, 300, 20)
+        journal.interval(t, t + 1.0, {name: Histogram.of(np.rint(v)) for name, v in values.items()})
+        t += 1.0
+        share = min(1.0, (second + 1) / max(1, stage.over)) ** 0.8
+        there = before + (stage.things - before) * share
+        journal.events.write(
+            t,
+            "tick",
+            held=int(there / workers),
+            waiting=int(abs(stage.things - there) / workers),
+            in_flight=2,
+            cpu=0.1,
+            loop_lag=1.0,
+            rss=60.0,
+        )
+    journal.events.write(t, "stage", **mark, phase="end")
+    return t
+
+
 def _write_second(
     journal: Journal,
     t: float,
@@ -135,6 +217,15 @@ def _write_second(
             response = around(typical, count)
             values[tag(operation)] = response
             values[tag(operation, service=True)] = response * 0.9
+    if stage.connect_ms is not None and claims:
+        values[tag("connect")] = around(stage.connect_ms, 3 * claims)
+    if busy and stage.connections_lost:
+        count = stage.connections_lost
+        reason = "10.0.0.2:17070: connection reset by peer"
+        journal.events.write(
+            t + 0.5, "error", operation="connection", outcome="lost", error=reason, count=count
+        )
+        values[tag("connect")] = around(stage.connect_ms or 1.0, count)
     if busy:  # once in a stage, when its hold begins
         for name, count in stage.failures.items():
             values[name] = around(stage.claim_ms * 4, count)

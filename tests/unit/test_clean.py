@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from tippingpoint.errors import UserError
-from tippingpoint.ledger import RUN_LEASE_IDS, EtcdEntry, clean_entries
+from tippingpoint.grounds import RUN_LEASE_IDS, clean_entries
+from tippingpoint.ledger import EtcdEntry
 from tippingpoint.plan import EtcdTarget
 
 OWN: dict[str, Any] = {"prefix": "/tippingpoint/r1/", "first_lease_id": RUN_LEASE_IDS, "lease_ids": 2**31}

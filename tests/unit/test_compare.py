@@ -210,3 +210,31 @@ def test_an_interval_has_no_bound_where_the_samples_give_none() -> None:
     assert percentile_interval(few, 1, 0.95).low == 0.0
     middle = percentile_interval(few, 50, 0.95)  # the textbook's ranks for ten samples: 2 and 9
     assert (middle.low, middle.high) == (pytest.approx(2000, rel=0.001), pytest.approx(9000, rel=0.001))
+
+
+def test_the_operations_of_a_spawn_run_are_compared_and_removals_with_removals_only() -> None:
+    def run(title: str, slower: float, removes: bool) -> RunData:
+        random = np.random.default_rng(9)
+        made = {
+            "add-unit.ok": 20 * slower * np.exp(random.normal(0, 0.5, 4000)),
+            "status.ok": 5 * np.exp(random.normal(0, 0.5, 4000)),
+        }
+        stages = [made_stage(1, 1000, made)]
+        if removes:
+            stages.append(made_stage(2, 1000, {"remove-unit.ok": [9.0] * 900}, kind="destroy"))
+        return made_run(stages, title=title, workload="spawn")
+
+    comparison = compare([run("a", 1.0, True), run("b", 2.0, True)])
+    assert {row.operation for row in comparison.rows if not row.destroy} == {"add-unit", "status"}
+    assert {row.operation for row in comparison.rows if row.destroy} == {"remove-unit"}
+    assert all(line.startswith("add-unit p") and "at 1000 units" in line for line in comparison.worse)
+    assert len(comparison.worse) == 4
+    comparison = compare([run("a", 1.0, True), run("b", 1.0, False)])
+    assert comparison.not_comparable == ["remove-unit while removing from 1000 units: only in a"]
+
+
+def test_leases_and_units_are_not_compared() -> None:
+    leases = made_run([made_stage(1, 1000, {"claim.ok": [5.0]})])
+    units = made_run([made_stage(1, 1000, {"add-unit.ok": [5.0]})], workload="spawn")
+    with pytest.raises(UserError, match="stages in leases and units"):
+        compare([leases, units])

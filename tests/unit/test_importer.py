@@ -102,6 +102,7 @@ def test_every_line_of_the_long_form_is_understood(tmp_path: Path) -> None:
     stage = run.stages[0]
     counts = {name: h.total for name, h in stage.histograms.items() if not name.endswith(".service")}
     assert counts == {
+        "connect.ok": 2,
         "claim.ok": 1,
         "claim.denied": 1,
         "extend.ok": 1,
@@ -109,6 +110,7 @@ def test_every_line_of_the_long_form_is_understood(tmp_path: Path) -> None:
         "claim.timeout": 1,  # printed on stdout and stderr alike
         "claim.error": 1,
     }
+    assert stage.response("connect").max == pytest.approx(402_000, rel=0.001)
     assert any("2 connections made and 1 refused" in note for note in notes(run))
     assert any("1 timeouts stand twice" in note for note in notes(run))
     assert not any("no samples" in note or "cannot be read" in note for note in notes(run))
@@ -118,6 +120,14 @@ def test_every_line_of_the_long_form_is_understood(tmp_path: Path) -> None:
         "wait",
         "claim",
     ]
+
+
+def test_connections_before_the_first_stage_are_counted_and_not_measured(tmp_path: Path) -> None:
+    run = imported(LONG_FORM, tmp_path, "1@3")
+    assert "connect" not in run.operations
+    assert "2 connections were made before the first stage and not measured" in notes(run)
+    (refused,) = [event for event in run.events if event.get("operation") == "connect"]
+    assert (refused["outcome"], refused["error"]) == ("limited", "try again")
 
 
 def test_the_password_that_a_refused_connection_prints_goes_nowhere(tmp_path: Path) -> None:

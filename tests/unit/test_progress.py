@@ -56,3 +56,44 @@ def test_a_console_whose_reader_has_gone_does_not_end_the_run(tmp_path: Path) ->
         progress.progress(STAGE, "0", tick(50, 1000))
         progress.event(4.0, "fault", {"do": "kill"})
         progress.close()
+
+
+def test_a_spawn_run_shows_what_is_made_of_what_is_to_be_made(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # given a run of the spawn workload with two workers
+    shown = io.StringIO()
+    progress = ConsoleProgress(shown)
+    spawning = manifest().model_copy(update={"workload": "spawn", "load_unit": "units"})
+    progress.began(spawning, tmp_path)
+    lines = interval_lines(
+        3.0, 4.0, {"add-unit.ok": Histogram.of([200_000]), "connect.limited": Histogram.of([5])}
+    )
+    ticks = [
+        {"held": held, "waiting": 40 - held, "seconds": 2.0, "lines": lines, "unwritten": 0}
+        for held in (10, 20)
+    ]
+    # when each has made ten things more within two seconds
+    for number, tick in enumerate(ticks):
+        later = 1e6 + 60 * number
+        monkeypatch.setattr(time, "monotonic", lambda later=later: later)
+        for worker in ("0", "1"):
+            progress.progress(STAGE, worker, tick)
+    monkeypatch.setattr(time, "monotonic", lambda: 2e6)
+    progress.progress(STAGE, "1", ticks[1])
+    progress.close()
+    # then the line has both, and what a rate limit refused apart from errors
+    *_, last = shown.getvalue().splitlines()
+    assert "40/80 things made  5/s  add-unit p50 200 ms p99 200 ms  errors 0 limited 5" in last
+
+
+def test_the_making_of_the_fleet_is_shown_while_it_lasts_and_at_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = io.StringIO()
+    progress = ConsoleProgress(shown)
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    for done in (1, 50, 99, 100, 100):
+        progress.preparing("units", done, 100)
+    progress.close()
+    assert shown.getvalue().splitlines() == ["preparing units: 1 of 100", "preparing units: 100 of 100"]

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.synthetic import MadeStage, write_run
+from tests.unit.synthetic import JUJU, MadeGrowth, MadeStage, write_run
 from tippingpoint.baselines import list_baselines, load_baseline
 from tippingpoint.compare import compare
 from tippingpoint.plan import parse_plan
@@ -297,6 +297,187 @@ def test_no_text_ends_the_data_it_stands_in(empty_run: RunData, text: str) -> No
 def test_an_hour_of_run_is_a_small_page(tmp_path: Path) -> None:
     stages = [MadeStage(100 * 2**n, over=20, hold=430) for n in range(8)]
     assert len(write_report(made(tmp_path, stages, plan=None), "html").encode()) < 1_000_000
+
+
+# ---- runs on a Juju controller --------------------------------------------------------------------
+
+HOLLOW: dict[str, Any] = {
+    **PLAN,
+    "name": "juju-leases-small",
+    "target": {"kind": "juju", "controller": "staging"},
+    "thresholds": [{"operation": "connect", "p99": "2s"}],
+}
+LEASES = [
+    MadeStage(
+        size,
+        connect_ms=30,
+        connections_lost=8 if size == 400 else 0,
+        failures={"connect.limited": 5} if size == 400 else {},
+    )
+    for size in (100, 200, 400, 800)
+]
+
+
+def leases_on_juju(tmp_path: Path, version: str = "4.0.15", **options: Any) -> RunData:
+    """Two workers, each with the half of the leases and of the fleet."""
+    fleet = {"seconds": 12.5, "applications": 400, "units": 1200, "machines": 2}
+    target = JUJU.model_copy(update={"version": version})
+    return made(tmp_path, LEASES, plan=HOLLOW, target=target, workers=2, prepared=fleet, **options)
+
+
+def test_a_run_on_juju_says_who_logged_in_where_and_what_was_made_first(tmp_path: Path) -> None:
+    run = leases_on_juju(tmp_path)
+    told = document(run)
+    assert (told["run"]["identity"], told["run"]["controller"]) == ("hollow", "staging")
+    assert told["run"]["prepared"] == {
+        "seconds": 12.5,
+        "things": {"applications": 800, "units": 2400, "machines": 4},
+    }
+    what = said(assert_loads_nothing(write_report(run, "html")), "what")
+    assert "controller staging" in what
+    assert "hollow every unit logs in as itself" in what
+    assert "800 applications, 2,400 units, 4 machines in 12.5 s" in what
+    assert told["operations"] == ["connect", "claim", "extend"]
+    assert "controller staging" in write_report(run, "md")
+
+
+@pytest.mark.parametrize("identity", ["hollow", "agent"])
+def test_all_holders_as_one_unit_are_a_note_of_the_report(tmp_path: Path, identity: str) -> None:
+    target = {
+        "kind": "juju",
+        "identity": identity,
+        **({"agent": "agent.conf"} if identity == "agent" else {}),
+    }
+    run = made(tmp_path, LEASES, plan={**HOLLOW, "target": target}, target=JUJU)
+    assert any("as one unit" in note for note in document(run)["notes"]) == (identity == "agent")
+
+
+@pytest.mark.parametrize(("version", "simulated"), [("4.0.15", False), ("4.0-simulator15", True)])
+def test_a_simulator_is_known_at_a_glance(tmp_path: Path, version: str, simulated: bool) -> None:
+    run = leases_on_juju(tmp_path, version)
+    page = write_report(run, "html")
+    head = page[page.index("<header") : page.index("</header>")]
+    assert ("on a simulator, not on a real Juju controller" in head) == simulated
+    assert ("**On a simulator" in write_report(run, "md")) == simulated
+    assert document(run)["run"]["simulated"] is simulated
+
+
+def test_connections_that_were_lost_and_made_again_are_told_and_are_no_failed_operations(
+    tmp_path: Path,
+) -> None:
+    run = leases_on_juju(tmp_path)
+    told = document(run)
+    connections = told["events"]["connections"]
+    assert (connections["lost"], connections["again"]) == (16, 16)
+    assert [reason["message"] for reason in connections["reasons"]] == [
+        "10.0.0.2:17070: connection reset by peer"
+    ]
+    assert told["events"]["errors"] == []
+    timeline = told["timeline"]
+    assert sum(timeline["connections_lost"]) * timeline["bin_seconds"] == pytest.approx(16)
+    events = said(Page(write_report(run, "html")), "events")
+    assert "16 of those that were logged in; 16 were made again while a stage was held" in events
+    assert "16 connections lost, 16 made again" in write_report(run, "md")
+
+
+def test_what_a_rate_limit_refused_has_a_column_of_its_own_only_where_there_was_one(tmp_path: Path) -> None:
+    told = document(leases_on_juju(tmp_path / "juju"))
+    assert told["outcomes"] == ["ok", "denied", "limited", "lost", "timeout", "error"]
+    connect = told["stages"][2]["operations"]["connect"]
+    assert (connect["limited"], connect["success"]) == (10, 1.0)
+    assert document(made(tmp_path, STEADY))["outcomes"] == ["ok", "denied", "lost", "timeout", "error"]
+
+
+def spawn_stages(slower: float = 1.0) -> list[MadeGrowth]:
+    busy = "cannot add relation: state changing too quickly (excessive contention)"
+    growth = [
+        MadeGrowth(
+            size,
+            size + 10,
+            {
+                "add-machine": (40, 4),
+                "add-unit": (120 * slower, size),
+                "relate": (60, 20),
+                "status": (9, 14),
+                "full-status": (0.4 * size, 14),
+            },
+            over=12,
+            failures={"relate.error": 6, "connect.limited": 3} if size == 504 else {},
+            errors=[("relate", "error", busy, 6), ("connect", "limited", "slow down (try again)", 3)]
+            if size == 504
+            else (),
+        )
+        for size in (63, 126, 252, 504)
+    ]
+    removal = {"remove-unit": (50.0, 400), "remove-machine": (80.0, 4), "full-status": (90.0, 18)}
+    return [*growth, MadeGrowth(504, 14, removal, kind="destroy", over=12)]
+
+
+SPAWN: dict[str, Any] = {
+    "name": "juju-add-unit",
+    "target": {"kind": "juju"},
+    "workload": {"kind": "spawn"},
+    "stages": [{"applications": 1, "units": units} for units in (63, 126, 252, 504)] + [{"units": 0}],
+    "thresholds": [{"operation": "add-unit", "p99": "1s"}, {"operation": "remove-unit", "p99": "1s"}],
+}
+
+
+def test_a_spawn_run_tells_latency_and_growth_and_keeps_removals_to_their_own_rows(tmp_path: Path) -> None:
+    run = made(tmp_path, spawn_stages(), plan=SPAWN)
+    told = document(run)
+    assert told["operations"][-2:] == ["remove-unit", "remove-machine"]
+    assert told["outcomes"] == ["ok", "limited", "timeout", "error"]
+    assert told["observing"] == ["status", "full-status"]
+    assert [point["size"] for point in told["by_load"]] == [63, 126, 252, 504]
+    assert {point["throughput"] for point in told["by_load"]} == {None}
+    assert [entry["operation"] for entry in told["thresholds"]] == ["add-unit", "remove-unit"]
+    page = assert_loads_nothing(write_report(run, "html"))
+    charts = {a["id"] for a in page.attributes("div") if "chart" in (a.get("class") or "").split()}
+    assert {"chart-load", "chart-observe", "chart-growth", "chart-time-full-status"} <= charts
+    assert "5: 63, 126, 252, 504, 504 (removed) units" in said(page, "what")
+    assert "504destroy" in said(page, "operations")
+    assert "lost" not in said(page, "operations").split()
+    assert "Things there, and still to be made or removed" in said(page, "time")
+    ElementTree.fromstring(write_report(run, "junit"))
+
+
+def test_growth_is_told_part_by_part(tmp_path: Path) -> None:
+    parts = document(made(tmp_path, spawn_stages(), plan=SPAWN))["growth"]
+    first, second = (part for part in parts if part["stage"] == 1)
+    assert (first["from"], second["to"]) == (0, 73)
+    assert first["to"] == second["from"]
+    assert first["per_second"] == pytest.approx(first["to"] / first["seconds"], rel=1e-4)
+    assert [part["kind"] for part in parts[-2:]] == ["destroy", "destroy"]
+    assert parts[-1]["to"] == 14
+    assert document(made(tmp_path / "claims", STEADY))["growth"] == []
+
+
+def test_errors_and_retries_are_counted_by_the_targets_own_class(tmp_path: Path) -> None:
+    run = made(tmp_path, spawn_stages(), plan=SPAWN)
+    events = document(run)["events"]
+    assert events["classes"] == [
+        {"operation": "relate", "class": "excessive contention", "count": 6},
+        {"operation": "connect", "class": "try again", "count": 3},
+    ]
+    assert [error["operation"] for error in events["errors"]] == ["relate"]
+    assert [error["count"] for error in events["limited"]] == [3]
+    told = said(Page(write_report(run, "html")), "events")
+    assert "6 × relate: excessive contention" in told
+    assert "3 × connect: slow down (try again)" in told
+
+
+def test_a_comparison_of_spawn_runs_charts_what_has_a_load(tmp_path: Path) -> None:
+    runs = [
+        made(tmp_path / name, spawn_stages(slower), plan=SPAWN, title=name, seed=int(slower * 10))
+        for name, slower in (("a", 1.0), ("b", 2.0))
+    ]
+    comparison = compare(runs)
+    told = json.loads(write_comparison(comparison, "json", runs=runs))
+    assert told["charted"] == ["add-machine", "add-unit", "relate", "status", "full-status"]
+    assert told["operations"] == [*told["charted"], "remove-unit", "remove-machine"]
+    assert any("add-unit p50 at 504 units" in line for line in told["worse"])
+    page = assert_loads_nothing(write_comparison(comparison, "html", runs=runs))
+    assert "504destroy" in said(page, "figures")
 
 
 # ---- runs that are not as they should be ---------------------------------------------------------

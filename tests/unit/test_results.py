@@ -224,3 +224,87 @@ def test_a_worker_whose_begin_was_damaged_still_adds_to_the_stage(tmp_path: Path
     first, second = load_run(tmp_path).stages
     assert (first.count("extend"), second.count("extend")) == (40, 40)
     assert (first.begin, second.end) == (pytest.approx(1.2), pytest.approx(5.7))
+
+
+# ---- runs in which things are made -----------------------------------------------------------------
+
+
+def growing(directory: Path, name: str, units: int, shift: float = 0.0) -> None:
+    """Ten seconds in which things are made evenly, two of hold, and the removal of half of them within two."""
+    journal = Journal(directory, name, 1.7e9)
+
+    def at(t: float, phase: str, number: int, kind: str, size: int) -> None:
+        journal.events.write(t + shift, "stage", stage=number, size=size, kind=kind, phase=phase)
+
+    tick(journal, 1.0 + shift, 0)
+    at(1.0, "begin", 1, "ramp", 2 * units)
+    for second in range(10):
+        made = {"add-unit.ok": Histogram.of([5000] * (units // 10)), "status.ok": Histogram.of([900])}
+        journal.interval(1.0 + second + shift, 2.0 + second + shift, made)
+        tick(journal, 2.0 + second + shift, units * (second + 1) // 10)
+    at(11.0, "hold", 1, "ramp", 2 * units)
+    journal.interval(11.0 + shift, 13.0 + shift, {"status.ok": Histogram.of([900] * 4)})
+    tick(journal, 13.0 + shift, units)
+    at(13.0, "end", 1, "ramp", 2 * units)
+    at(13.0, "begin", 2, "destroy", 2 * units)
+    journal.interval(13.0 + shift, 15.0 + shift, {"remove-unit.ok": Histogram.of([700] * (units // 2))})
+    tick(journal, 15.0 + shift, units // 2)
+    at(15.0, "hold", 2, "destroy", 2 * units)
+    at(16.0, "end", 2, "destroy", 2 * units)
+    journal.close(directory)
+
+
+def test_growth_is_what_all_workers_had_from_one_moment_to_the_next(tmp_path: Path) -> None:
+    begin_run(tmp_path, "0", "1")
+    growing(tmp_path, "0", 100)
+    growing(tmp_path, "1", 100)
+    made, removed = load_run(tmp_path).stages
+    assert made.growth == [(1.0, 0.0), (6.0, 100.0), (11.0, 200.0)]
+    assert removed.growth == [(13.0, 200.0), (15.0, 100.0)]
+    assert (made.is_step, removed.is_step) == (True, False)
+
+
+def test_what_is_made_counts_per_second_until_the_hold_and_what_is_observed_while_it_lasts(
+    tmp_path: Path,
+) -> None:
+    begin_run(tmp_path, "0")
+    growing(tmp_path, "0", 100)
+    made, removed = load_run(tmp_path).stages
+    assert made.throughput("add-unit") == pytest.approx(10.0)
+    assert made.throughput("status") == pytest.approx(2.0)
+    assert made.throughput("remove-unit") is None
+    assert removed.throughput("remove-unit") == pytest.approx(25.0)
+
+
+def test_operations_are_those_that_occurred_in_the_order_of_all(tmp_path: Path) -> None:
+    begin_run(tmp_path, "0")
+    growing(tmp_path, "0", 100)
+    assert load_run(tmp_path).operations == ["add-unit", "status", "remove-unit"]
+
+
+def test_a_stage_of_machines_alone_has_no_units_and_counts(tmp_path: Path) -> None:
+    begin_run(tmp_path, "0")
+    journal = Journal(tmp_path, "0", 1.7e9)
+    mark(journal, 1.0, 1, "begin", size=0)
+    journal.interval(1.0, 2.0, {"add-machine.ok": Histogram.of([5])})
+    mark(journal, 2.0, 1, "end", size=0)
+    journal.close(tmp_path)
+    (stage,) = load_run(tmp_path).stages
+    assert (stage.size, stage.count("add-machine")) == (0, 1)
+
+
+def test_a_rate_limit_is_no_attempt_and_no_failure(tmp_path: Path) -> None:
+    begin_run(tmp_path, "0")
+    journal = Journal(tmp_path, "0", 1.7e9)
+    mark(journal, 1.0, 1, "begin")
+    journal.interval(
+        1.0, 2.0, {"connect.ok": Histogram.of([5] * 3), "connect.limited": Histogram.of([9] * 7)}
+    )
+    mark(journal, 2.0, 1, "end")
+    journal.close(tmp_path)
+    (stage,) = load_run(tmp_path).stages
+    assert (stage.attempts("connect"), stage.failures("connect"), stage.count("connect", "limited")) == (
+        3,
+        0,
+        7,
+    )

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.made_runs import STAGE_SECONDS, made_run, made_stage
+from tests.unit.made_runs import STAGE_SECONDS, made_curve, made_run, made_stage
 from tippingpoint.knee import Knee, NoKnee, find_knee
 from tippingpoint.results import StageResult
 from tippingpoint.tipping import find_tipping
@@ -404,3 +404,94 @@ def test_no_forecast_comes_with_its_reason(steps: int, timeline: Any, said: str)
     tipping = find_tipping(made_run(stages, timeline=timeline))
     assert tipping.forecast is None
     assert tipping.no_forecast.startswith(said)
+
+
+# -- connections, and runs in which things are made ------------------------------------------------
+
+
+def test_connections_that_fail_are_a_cliff_of_their_own() -> None:
+    stages = [
+        made_stage(
+            number,
+            size,
+            {"connect.ok": [30.0] * 3 * size, "connect.error": [10.0] * failed, "claim.ok": [5.0] * size},
+        )
+        for number, (size, failed) in enumerate([(1000, 0), (2000, 0), (4000, 600)], start=1)
+    ]
+    cliff = find_tipping(made_run(stages)).cliff
+    assert cliff is not None
+    assert (cliff.first_broken, cliff.evidence) == (4000, "600 of 12,600 connects failed")
+
+
+def test_connections_are_no_throughput_of_the_load() -> None:
+    connects = {1000: 30_000, 2000: 100, 4000: 100}
+    stages = [
+        made_stage(number, size, {"connect.ok": [5.0] * count, "extend.ok": [5.0] * size})
+        for number, (size, count) in enumerate(connects.items(), start=1)
+    ]
+    assert find_tipping(made_run(stages)).cliff is None
+
+
+def test_leases_lost_through_our_own_lateness_are_not_called_the_targets_cliff() -> None:
+    stages = [
+        made_stage(number, size, {"extend.ok": [5.0] * size})
+        for number, size in enumerate([1000, 2000], start=1)
+    ]
+    stages.append(made_stage(3, 4000, {"extend.ok": [5.0] * 4000, "extend.lost": [31_000.0] * 90}))
+    curves = {"extend.lost": made_curve({85.0: [31_000.0] * 90})}
+    late = {"generator.schedule-lag": made_curve({84.0: [31_000.0]})}
+    blamed, excused = (find_tipping(made_run(stages, curves=found)) for found in (curves, {**curves, **late}))
+    assert "says little" not in blamed.sentence
+    assert excused.cliff is not None
+    assert excused.sentence.endswith(
+        "This says little about the target: the generator itself was 31 s late before 90 of 90 losses."
+    )
+
+
+def spawned(sizes: list[int], relate_ms: Callable[[float], float], failing: int = 0) -> list[StageResult]:
+    random = np.random.default_rng(14)
+    made = [
+        made_stage(
+            number,
+            size,
+            {
+                "add-unit.ok": 20 * np.exp(random.normal(0, 0.3, max(10, 2000 // number))),
+                "relate.ok": relate_ms(size) * np.exp(random.normal(0, 0.3, 60)),
+                "relate.error": [50.0] * (failing if size == sizes[-1] else 0),
+                "full-status.ok": 0.2 * size * np.exp(random.normal(0, 0.3, 60)),
+            },
+        )
+        for number, size in enumerate(sizes, start=1)
+    ]
+    removal = {
+        "remove-unit.ok": [9000.0] * 50,
+        "remove-unit.error": [9000.0] * 50,
+        "full-status.ok": [9e4] * 9,
+    }
+    return [*made, made_stage(len(sizes) + 1, sizes[-1], removal, kind="destroy")]
+
+
+def test_a_spawn_run_has_the_knees_of_its_operations_and_removals_take_no_part() -> None:
+    tipping = find_tipping(made_run(spawned(DOUBLING, hockey_stick(800, 3)), workload="spawn"))
+    assert set(tipping.knees) == {"relate"}
+    assert tipping.knees["relate"].low <= 800 <= tipping.knees["relate"].high
+    assert set(tipping.no_knee) == {"add-unit", "full-status"}
+    assert tipping.cliff is None
+    assert tipping.sentence.startswith("No cliff through 12,800 units (the largest tried)")
+
+
+def test_how_much_is_made_per_second_is_the_plans_decision_and_neither_cliff_nor_forecast() -> None:
+    tipping = find_tipping(made_run(spawned(DOUBLING, lambda _: 20.0), workload="spawn"))
+    assert (tipping.cliff, tipping.forecast) == (None, None)
+    assert tipping.no_forecast.startswith("the plan decides how much is made")
+
+
+def test_calls_that_fail_while_a_model_grows_are_its_cliff() -> None:
+    tipping = find_tipping(made_run(spawned(DOUBLING, lambda _: 20.0, failing=40), workload="spawn"))
+    assert tipping.cliff is not None
+    assert tipping.cliff.evidence == "40 of 100 relate calls failed"
+
+
+def test_a_load_of_nothing_is_no_load_of_a_knee() -> None:
+    stages = curve([0, *DOUBLING], hockey_stick(800, 3), np.random.default_rng(15))
+    assert find_knee(stages, "claim") == find_knee(stages[1:], "claim")

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.made_runs import made_run, made_stage
+from tests.unit.made_runs import made_curve, made_run, made_stage
 from tippingpoint.plan import Threshold
-from tippingpoint.results import RunData
+from tippingpoint.results import RunData, tag
 from tippingpoint.verdict import judge, stage_checks, stage_saturated
 
 SIZES = (1000, 2000, 4000)
@@ -282,3 +282,165 @@ def test_a_late_generator_is_blamed_only_for_what_its_lateness_explains(
     outcomes: dict[str, list[float]], cpu: float, expected: str
 ) -> None:
     assert judge(late_generator(outcomes, cpu)).outcome == expected
+
+
+# ---- lost through our own lateness -----------------------------------------------------------------
+
+NONE_LOST = plan("operation: extend, lost_rate: 0")
+CLAIM_P99 = plan("operation: claim, p99: 100ms")
+
+
+def losing(late_at: float | None, late_ms: float, waited_ms: float, plan: str | None) -> RunData:
+    """Four leases lost at 85 s, in the third of three stages; the generator is late once, at `late_at`."""
+    samples = {"claim.ok": [5.0] * 100, "extend.ok": [5.0] * 2000, "generator.schedule-lag": [0.2] * 2000}
+    stages = [made_stage(n, size, dict(samples)) for n, size in enumerate(SIZES, start=1)]
+    lags = {float(t): [0.2] * 70 for t in range(90)}
+    if late_at is not None:
+        lags[late_at] = [*lags[late_at], late_ms, late_ms]
+        samples["generator.schedule-lag"] = [*samples["generator.schedule-lag"], late_ms, late_ms]
+    stages[2] = made_stage(3, 4000, {**samples, "extend.lost": [waited_ms] * 4})
+    curves = {
+        tag("extend", "lost"): made_curve({85.0: [waited_ms] * 4}),
+        "generator.schedule-lag": made_curve(lags),
+    }
+    return made_run(stages, plan=plan, curves=curves)
+
+
+def test_leases_lost_by_a_target_while_we_were_on_time_are_missed() -> None:
+    assert judge(losing(None, 0, 31_000, NONE_LOST)).outcome == "missed"
+
+
+def test_leases_lost_after_seconds_of_our_own_lateness_are_withheld_and_the_verdict_says_so() -> None:
+    # given a generator that stood still once, too shortly to show in a percentile of its stage
+    run = losing(84.0, 31_000, 31_010, NONE_LOST)
+    assert stage_saturated(run.stages[2]) is None
+    # when leases were lost right then
+    verdict = judge(run)
+    # then nobody else is blamed for it
+    assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
+    assert verdict.sentence == (
+        "Withheld: extend lost rate was 0.2 % at 4000 leases (limit 0 %), but the generator itself was 31 s late "
+        "before 4 of 4 losses; held through 2000 leases."
+    )
+
+
+@pytest.mark.parametrize("given_plan", [CLAIM_P99, plan(), None], ids=["claims", "no thresholds", "no plan"])
+def test_a_run_that_lost_leases_through_our_own_lateness_is_never_met(given_plan: str | None) -> None:
+    verdict = judge(losing(84.0, 31_000, 31_010, given_plan))
+    assert verdict.outcome == "withheld"
+    assert "4 of 4 leases lost at 4000 leases may be the generator's own loss" in verdict.sentence
+    assert judge(losing(None, 0, 31_000, given_plan)).outcome == "met"
+
+
+@pytest.mark.parametrize(
+    ("late_at", "late_ms", "waited_ms"),
+    [
+        (2.0, 31_000, 31_000),  # long before, a claim of a minute ago was renewed meanwhile
+        (88.0, 31_000, 31_000),  # afterwards
+        (84.0, 150, 31_000),  # a moment, of the half minute that a renewal has
+        (84.0, 150, 100),
+        (84.0, 5_000, 60_000),  # the loss took far longer than that
+    ],
+)
+def test_lateness_that_cannot_have_lost_the_lease_excuses_nothing(
+    late_at: float, late_ms: float, waited_ms: float
+) -> None:
+    assert judge(losing(late_at, late_ms, waited_ms, NONE_LOST)).outcome == "missed"
+
+
+def test_losses_that_would_be_too_many_without_our_own_are_missed() -> None:
+    run = losing(84.0, 31_000, 31_010, plan("operation: extend, lost_rate: 0.002"))
+    lost = {85.0: [31_010.0] * 4, 61.0: [31_000.0] * 20}
+    run.curves[tag("extend", "lost")] = made_curve(lost)
+    run.stages[2] = made_stage(3, 4000, {"extend.ok": [5.0] * 2000, "extend.lost": [31_000.0] * 24})
+    verdict = judge(run)
+    assert verdict.outcome == "missed"
+    assert any("4 of 24 leases lost" in reason for reason in verdict.reasons)
+
+
+def test_leases_lost_by_a_strained_generator_are_never_met_either() -> None:
+    stage = made_stage(
+        1, 1000, {"claim.ok": [5.0] * 100, "extend.ok": [5.0] * 90, "extend.lost": [9.0] * 2}, cpu=0.97
+    )
+    verdict = judge(
+        made_run([stage], plan=plan("operation: claim, p99: 100ms", head="stages: [{leases: 1000}]"))
+    )
+    assert verdict.outcome == "withheld"
+
+
+# ---- connections, and runs in which things are made -------------------------------------------------
+
+SPAWN = (
+    "target: {kind: juju}\nworkload: {kind: spawn}\n"
+    "stages: [{applications: 1, units: 100}, {applications: 1, units: 200}]"
+)
+
+
+def test_a_target_that_lets_nobody_in_failed() -> None:
+    stages = [made_stage(1, 1000, {"connect.error": [1.0] * 300, "connect.limited": [1.0] * 50})]
+    verdict = judge(made_run(stages))
+    assert (verdict.exit_code, verdict.sentence) == (3, "Failed: none of 300 connects succeeded.")
+
+
+def test_a_run_that_only_came_to_connect_did_not_fail() -> None:
+    stages = [made_stage(1, 1000, {"connect.ok": [1.0] * 300})]
+    assert judge(made_run(stages, status="interrupted")).outcome == "withheld"
+
+
+def test_a_controller_that_makes_nothing_failed_although_it_tells_its_status() -> None:
+    stages = [made_stage(1, 100, {"add-machine.error": [1.0] * 4, "status.ok": [1.0] * 9})]
+    verdict = judge(made_run(stages, workload="spawn"))
+    assert verdict.sentence == "Failed: none of 4 add-machine calls succeeded."
+
+
+def test_connections_have_thresholds_like_any_operation() -> None:
+    head = "target: {kind: juju}\nstages: [{leases: 1000}]"
+    connects = plan("operation: connect, p99: 100ms, error_rate: 0.01, throughput: 5", head=head)
+    stage = made_stage(
+        1, 1000, {"connect.ok": [50.0] * 200, "connect.error": [9.0] * 4, "claim.ok": [5.0] * 9}
+    )
+    stage.hold_begin, stage.held = 20.0, {}
+    verdict = judge(made_run([stage], plan=connects))
+    assert {(c.limit, c.met) for c in verdict.checks} == {
+        ("p99", True),
+        ("error_rate", False),
+        ("throughput", True),
+    }
+
+
+def test_what_a_stage_does_not_ask_for_is_no_gap() -> None:
+    # given a model whose machines are all made in its first stage, and removed in the last
+    stages = [
+        made_stage(1, 100, {"add-machine.ok": [5.0] * 10, "add-unit.ok": [5.0] * 100}),
+        made_stage(2, 200, {"add-unit.ok": [5.0] * 100}),
+        made_stage(3, 200, {"remove-unit.ok": [5.0] * 200}, kind="destroy"),
+    ]
+    limits = [f"operation: {op}, p99: 1s" for op in ("add-machine", "add-unit", "remove-unit")]
+    # when each has a threshold
+    verdict = judge(made_run(stages, plan=plan(*limits, head=SPAWN), workload="spawn"))
+    # then each is judged where it was asked for
+    assert verdict.sentence == "Met: all 3 thresholds held through 200 units."
+    assert [(c.operation, c.stage) for c in verdict.checks] == [
+        ("add-machine", 1),
+        ("add-unit", 1),
+        ("add-unit", 2),
+        ("remove-unit", 3),
+    ]
+    assert verdict.reasons == []
+
+
+def test_what_no_stage_asked_for_is_not_met() -> None:
+    stages = [made_stage(1, 100, {"add-unit.ok": [5.0] * 100})]
+    verdict = judge(made_run(stages, plan=plan("operation: relate, p99: 1s", head=SPAWN), workload="spawn"))
+    assert verdict.sentence == "Withheld: relate p99 was not measured at 100 units."
+
+
+def test_a_removal_that_misses_is_named_as_such_and_takes_nothing_from_what_held() -> None:
+    stages = [
+        made_stage(1, 100, {"add-unit.ok": [5.0] * 100, "status.ok": [5.0] * 9}),
+        made_stage(2, 100, {"remove-unit.ok": [5.0] * 100, "status.ok": [2000.0] * 9}, kind="destroy"),
+    ]
+    verdict = judge(made_run(stages, plan=plan("operation: status, p99: 1s", head=SPAWN), workload="spawn"))
+    assert verdict.sentence == (
+        "Missed: status p99 was 2 s while removing from 100 units (limit 1 s); held through 100 units."
+    )

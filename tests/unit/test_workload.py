@@ -7,10 +7,11 @@ from asyncio import Future
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from tippingpoint.claim.target import Holding, TargetFacts
+from tippingpoint.claim.target import Holding
 from tippingpoint.claim.workload import ClaimLoad
 from tippingpoint.errors import OperationFailed
 from tippingpoint.hdr import Histogram, Recorder
+from tippingpoint.load import TargetFacts
 from tippingpoint.pacing import Schedule
 from tippingpoint.plan import ClaimWorkload
 
@@ -124,7 +125,7 @@ def test_an_answer_that_is_there_when_time_runs_out_counts_as_an_answer() -> Non
         rig.load.expire_calls()
         await asyncio.sleep(0)
         assert rig.counts() == {"claim.ok": 1}
-        assert rig.load.load.held == 1
+        assert rig.load.gauge.held == 1
 
     play(scene)
 
@@ -175,7 +176,7 @@ def test_a_denied_unit_waits_and_claims_when_the_lease_is_released() -> None:
         rig.target.grant(0)
         rig.target.claims[1][2].set_result(None)
         await asyncio.sleep(0)
-        assert (rig.load.load.held, rig.load.load.waiting) == (1, 1)
+        assert (rig.load.gauge.held, rig.load.gauge.waiting) == (1, 1)
         (released,) = rig.target.watches.values()
         released()
         await rig.target.calls(claims=3)
@@ -196,7 +197,7 @@ def test_a_lease_that_is_not_ours_any_more_is_lost_once_and_claimed_again() -> N
         await rig.target.calls(claims=2)
         assert rig.counts() == {"claim.ok": 1, "extend.lost": 1}
         assert [(lease, unit) for _, lease, unit, _ in rig.load.lost] == [(0, 0)]
-        assert rig.load.load.held == 0
+        assert rig.load.gauge.held == 0
 
     play(scene)
 
@@ -231,7 +232,7 @@ def test_a_storm_claims_new_leases_and_leaves_no_watch_of_the_old() -> None:
         rig.target.claims[3][2].set_result(None)
         await asyncio.sleep(0)
         assert list(rig.target.watches) == [(new, rig.target.claims[3][1])]
-        left = await rig.load.release_all(1.0)
+        left = await rig.load.give_back(1.0)
         # then the new lease is another one, is given back, and nobody waits for it
         assert new != old
         assert left == 0

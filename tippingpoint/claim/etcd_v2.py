@@ -30,8 +30,9 @@ from tippingpoint.claim.etcd_access import (
     unreachable,
 )
 from tippingpoint.claim.http2 import CLOSED, told
-from tippingpoint.claim.target import Holding, TargetFacts
+from tippingpoint.claim.target import Holding
 from tippingpoint.errors import OperationFailed, TargetError
+from tippingpoint.load import TargetFacts
 from tippingpoint.plan import ClaimWorkload, EtcdTarget
 
 SOCKETS = 32

@@ -44,8 +44,9 @@ from tippingpoint.claim.grpc_calls import (
     request_headers,
 )
 from tippingpoint.claim.http2 import Connection, ProtocolError, told
-from tippingpoint.claim.target import Holding, TargetFacts
+from tippingpoint.claim.target import Holding
 from tippingpoint.errors import OperationFailed, TargetError
+from tippingpoint.load import TargetFacts
 from tippingpoint.plan import ClaimWorkload, EtcdTarget
 
 _API = "/etcdserverpb."

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+from tippingpoint.load import Progress, TargetFacts
 
 
 @dataclass(slots=True)
@@ -15,15 +17,6 @@ class Holding:
     lease: int
     holder: int
     token: object = None
-
-
-@dataclass(frozen=True)
-class TargetFacts:
-    """What is being tested: the software's version and its members' names, for the report."""
-
-    kind: str
-    version: str
-    members: list[str]
 
 
 class ClaimTarget(Protocol):
@@ -68,4 +61,28 @@ class ClaimTarget(Protocol):
 
     async def close(self) -> None:
         """Close every connection; futures under way end with OperationFailed."""
+        ...
+
+
+@runtime_checkable
+class OwnConnections(Protocol):
+    """What a target has besides where every unit is somebody of its own, with a connection of its own.
+
+    A claim is made only while the unit is connected. Such a target may have no way to give a lease back:
+    then `release` does nothing, and a lease is free again when its claim time is over.
+    """
+
+    async def prepare(self, leases: Sequence[int], units: int, progress: Progress) -> None:
+        """Make the units of these leases, as far as they are not there; OperationFailed when that fails."""
+        ...
+
+    def connect(self, lease: int, holder: int, lost: Callable[[str], None]) -> Future[None]:
+        """Connect one unit as itself; `lost(reason)` is called once when the connection ends without our doing.
+
+        Ends with Limited when a rate limit refuses it, else with OperationFailed when it fails.
+        """
+        ...
+
+    def disconnect(self, lease: int, holder: int) -> None:
+        """Close a unit's connection; nothing happens when there is none."""
         ...

@@ -1,7 +1,8 @@
 """The claim workload: leases that many units want, one holds and renews, and the others wait for.
 
 A unit's life is the published lease test's: claim; when granted, extend on schedule; when denied, wait for
-the release and claim again; when a lease could not be extended in time it is lost, and claimed again.
+the release and claim again; when a lease could not be extended in time it is lost, and claimed again. Where
+units have connections of their own, each connects first, and again when it lost its connection.
 
 Load is open: an extension is due at fixed moments after its claim, and response time counts from them, also
 when the unit's previous operation is late. After a failure it is tried again sooner, and the schedule begins anew
@@ -16,20 +17,25 @@ import random
 import time
 from asyncio import Future
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tippingpoint.claim.target import ClaimTarget, Holding
-from tippingpoint.errors import OperationFailed
+from tippingpoint.claim.target import ClaimTarget, Holding, OwnConnections
+from tippingpoint.errors import Limited, OperationFailed
 from tippingpoint.hdr import Recorder
+from tippingpoint.load import Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
 from tippingpoint.pacing import Schedule, spread
-from tippingpoint.plan import MAX_LEASES, ClaimWorkload
-from tippingpoint.results import OPERATIONS, OUTCOMES, SCHEDULE_LAG, tag
+from tippingpoint.plan import CLAIM_OPERATIONS, MAX_LEASES, ClaimWorkload
+from tippingpoint.results import OUTCOMES, SCHEDULE_LAG, tag
 
 FIRST_RETRY = 1.0
 """Seconds before a failed operation is tried again; doubled each time up to the renew time."""
+RECONNECT_WITHIN = 5.0
+"""A unit that lost its connection tries again after up to so many seconds, at random: they do not all come at once."""
+RELEASE_WITHIN = 20.0
+"""Seconds that leases are given back in before a stage that begins from nothing."""
 _RELEASES_AT_ONCE = 256
 _DISTINCT_MESSAGES = 20
 
@@ -39,6 +45,7 @@ class Unit:
 
     __slots__ = (
         "claimed",
+        "connected",
         "failures",
         "generation",
         "held",
@@ -65,6 +72,8 @@ class Unit:
         """When the previous operation ended: lateness before it is the target's, after it the generator's."""
         self.failures = 0
         self.waiting = False
+        self.connected = False
+        """Of those with connections of their own: whether it may be asked for something."""
 
 
 @dataclass(slots=True)
@@ -78,15 +87,6 @@ class _Call:
     future: Future[Any]
 
 
-@dataclass(frozen=True)
-class Load:
-    """What a claim workload is doing at a moment."""
-
-    held: int
-    waiting: int
-    in_flight: int
-
-
 class ClaimLoad:
     """One worker's share of the leases. Lease numbers are global; a worker has those it is given."""
 
@@ -95,13 +95,14 @@ class ClaimLoad:
     ) -> None:
         self._workload = workload
         self._target = target
+        self._connections = target if isinstance(target, OwnConnections) else None
         self._schedule = schedule
         self._loop = asyncio.get_running_loop()
         self._record = {
             name: recorder.appender(name)
             for name in (
-                *(tag(operation, outcome) for operation in OPERATIONS for outcome in OUTCOMES),
-                *(tag(operation, service=True) for operation in OPERATIONS),
+                *(tag(operation, outcome) for operation in CLAIM_OPERATIONS for outcome in OUTCOMES),
+                *(tag(operation, service=True) for operation in CLAIM_OPERATIONS),
             )
         }
         self._lag = recorder.appender(SCHEDULE_LAG)
@@ -109,6 +110,7 @@ class ClaimLoad:
         self._generation = 0
         self._held = 0
         self._waiting = 0
+        self._connected = 0
         self._calls: dict[int, _Call] = {}
         self._call_number = 0
         self._stopped = False
@@ -118,9 +120,34 @@ class ClaimLoad:
         """(moment, lease, unit, seconds held) of leases lost since the worker last took them."""
 
     @property
-    def load(self) -> Load:
+    def gauge(self) -> Gauge:
         """Leases held, units waiting for a release, operations under way."""
-        return Load(self._held, self._waiting, len(self._calls))
+        units = len(self._leases) * self._workload.units
+        up = self._held >= len(self._leases) and (self._connections is None or self._connected >= units)
+        return Gauge(self._held, self._waiting, len(self._calls), up)
+
+    async def open(self) -> TargetFacts:
+        """Connect; TargetError when no server can be reached or the target refuses us."""
+        return await self._target.open()
+
+    async def prepare(self, order: PrepareOrder, progress: Progress) -> None:
+        """Make the units that the stages up to that size need, where they have to be made."""
+        if order.fresh:
+            await self._clear()
+        if self._connections is not None:
+            leases = _share(order.size, order.share)
+            await self._connections.prepare(leases, self._workload.units, progress)
+
+    async def begin_stage(self, stage: StageOrder) -> None:
+        """Have the stage's leases; in a storm, abandon them and claim them again all at once."""
+        if stage.kind == "storm":
+            await self.drop_claims()
+        else:
+            self.set_leases(set(_share(stage.size, stage.share)), stage.over)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._target.close()
 
     def set_leases(self, wanted: set[int], over: float) -> None:
         """Have exactly these leases: claim new ones spread over `over` seconds, release those not wanted."""
@@ -139,9 +166,10 @@ class ClaimLoad:
         gc.collect()
         gc.freeze()
         now = time.monotonic()
+        begin = self._claim if self._connections is None else self._connect
         for unit, moment in zip(units, spread(len(units), now, over), strict=True):
             unit.ready = now
-            self._schedule.at(moment, partial(self._claim, unit))
+            self._schedule.at(moment, partial(begin, unit))
 
     def _give_up(self, units: list[Unit]) -> None:
         for unit in units:
@@ -152,6 +180,12 @@ class ClaimLoad:
             if unit.holding is not None:
                 self._release(unit.holding)
                 self._drop_holding(unit)
+            self._disconnect(unit)
+
+    def _disconnect(self, unit: Unit) -> None:
+        if self._connections is not None:
+            self._connections.disconnect(unit.number, unit.holder)
+            self._set_connected(unit, False)
 
     def _release(self, holding: Holding) -> None:
         """Give a lease back that is not measured any more; a failure is an event of the run."""
@@ -162,7 +196,21 @@ class ClaimLoad:
 
         self._target.release(holding).add_done_callback(ended)
 
-    async def release_all(self, within: float) -> int:
+    async def _clear(self) -> None:
+        """Have nothing: where leases cannot be given back, this takes until the last of them has run out."""
+        last = max(
+            (u.held for units in self._leases.values() for u in units if u.holding is not None), default=0.0
+        )
+        await self.give_back(RELEASE_WITHIN)
+        if self._connections is not None:
+            await self._drop_connections()
+            await asyncio.sleep(max(0.0, last + self._workload.claim_time - time.monotonic()))
+
+    async def _drop_connections(self) -> None:
+        await self._target.drop()
+        self._connected = 0
+
+    async def give_back(self, within: float) -> int:
         """Give every lease back; returns how many could not be given back in time and will expire by themselves."""
         deadline = time.monotonic() + within
         self._generation += 1
@@ -199,7 +247,7 @@ class ClaimLoad:
         self._abandon_calls()
         self._schedule.clear()
         self._generation += 1
-        await self._target.drop()
+        await self._drop_connections()
         self._held = self._waiting = 0
         leases = set(self._leases)
         self._leases.clear()
@@ -247,9 +295,53 @@ class ClaimLoad:
 
     # -- one unit's life -------------------------------------------------------------------------
 
+    def _connect(self, unit: Unit, intended: float) -> None:
+        if unit.generation != self._generation or self._stopped:
+            return
+        assert self._connections is not None
+        lost = partial(self._connection_lost, unit, self._generation)
+        future = self._connections.connect(unit.number, unit.holder, lost)
+        self._begin(unit, "connect", intended, future, self._connect_answered)
+
+    def _connect_again(self, unit: Unit, intended: float, moment: float) -> None:
+        """After a rate limit: the same operation still, whose response time counts from its first moment."""
+        unit.ready = moment
+        self._connect(unit, intended)
+
+    def _connect_answered(self, call: _Call, now: float) -> None:
+        unit = call.unit
+        failure = self._failure(call)
+        if failure is None:
+            unit.failures = 0
+            self._set_connected(unit, True)
+            self._count(call, now, "ok")
+            if unit.holding is None:
+                self._claim(unit, now)
+            return
+        self._count(call, now, *failure)
+        again = now + self._backoff(unit)
+        if failure[0] == "limited":
+            self._schedule.at(again, partial(self._connect_again, unit, call.intended))
+        else:
+            self._schedule.at(again, partial(self._connect, unit))
+
+    def _connection_lost(self, unit: Unit, generation: int, reason: str) -> None:
+        """Connect again after a while; a lease that is held stays so until its time is over."""
+        if generation != self._generation or unit.generation != generation or not unit.connected:
+            return
+        self._note("connection", "lost", reason)
+        self._set_connected(unit, False)
+        if unit.waiting:
+            self._set_waiting(unit, False)
+        self._schedule.at(
+            time.monotonic() + random.uniform(0.0, RECONNECT_WITHIN), partial(self._connect, unit)
+        )
+
     def _claim(self, unit: Unit, intended: float) -> None:
         if unit.generation != self._generation or self._stopped:
             return
+        if self._connections is not None and not unit.connected:
+            return  # it claims once it is connected again
         future = self._target.claim(unit.number, unit.holder)
         self._begin(unit, "claim", intended, future, self._claimed)
 
@@ -352,6 +444,10 @@ class ClaimLoad:
         unit.failures = 0
         self._held -= 1
 
+    def _set_connected(self, unit: Unit, connected: bool) -> None:
+        self._connected += connected - unit.connected
+        unit.connected = connected
+
     def _set_waiting(self, unit: Unit, waiting: bool) -> None:
         unit.waiting = waiting
         self._waiting += 1 if waiting else -1
@@ -367,6 +463,8 @@ class ClaimLoad:
         problem = call.future.exception()
         if problem is None:
             return None
+        if isinstance(problem, Limited):
+            return "limited", str(problem)
         if isinstance(problem, OperationFailed):
             return "error", str(problem)
         return "error", f"{type(problem).__name__}: {problem}"
@@ -383,3 +481,9 @@ class ClaimLoad:
         if key not in self.errors and len(self.errors) >= _DISTINCT_MESSAGES:
             key = (operation, outcome, "other errors")
         self.errors[key] += 1
+
+
+def _share(size: int, share: tuple[int, int]) -> Sequence[int]:
+    """One worker's leases of so many in all."""
+    index, workers = share
+    return range(index, size, workers)

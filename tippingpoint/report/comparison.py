@@ -25,7 +25,8 @@ def build_comparison(
 ) -> dict[str, Any]:
     """Everything a report says of a comparison; `by_load` is from all loads of the `runs` when they are given."""
     by_load = _loads_of_runs(runs) if runs else _shared_loads(comparison.rows)
-    seen = {point["operation"] for point in by_load} | {row.operation for row in comparison.rows}
+    charted = {str(point["operation"]) for point in by_load}
+    seen = charted | {row.operation for row in comparison.rows}
     letters = [_letter(number) for number in range(len(comparison.titles))]
     return {
         "format": FORMAT,
@@ -42,7 +43,8 @@ def build_comparison(
                 letters, comparison.titles, comparison.versions, comparison.tippings, strict=True
             )
         ],
-        "operations": [name for name in OPERATIONS if name in seen],
+        "operations": sorted(seen, key=_place),
+        "charted": sorted(charted, key=_place),
         "by_load": by_load,
         "worse": comparison.worse,
         "better": comparison.better,
@@ -63,16 +65,18 @@ def _letter(number: int) -> str:
     return name
 
 
+def _place(operation: str) -> tuple[int, str]:
+    return (OPERATIONS.index(operation) if operation in OPERATIONS else len(OPERATIONS)), operation
+
+
 def _loads_of_runs(runs: Sequence[RunData]) -> list[dict[str, Any]]:
-    """Per operation and size, p50 and p99 of each run (microseconds, None where it has none); storms left out."""
+    """Per operation and size, p50 and p99 of each run (microseconds, None where it has none); of steps only."""
     points: list[dict[str, Any]] = []
-    for operation in OPERATIONS:
+    for operation in sorted({operation for run in runs for operation in run.operations}, key=_place):
         for size in sorted({stage.size for run in runs for stage in run.stages}):
             joined = [
                 Histogram.merged(
-                    costs(stage, operation)
-                    for stage in run.stages
-                    if stage.size == size and stage.kind != "storm"
+                    costs(stage, operation) for stage in run.stages if stage.size == size and stage.is_step
                 )
                 for run in runs
             ]
@@ -91,11 +95,11 @@ def _loads_of_runs(runs: Sequence[RunData]) -> list[dict[str, Any]]:
 def _shared_loads(rows: Sequence[Row]) -> list[dict[str, Any]]:
     points: dict[tuple[str, int], dict[str, Any]] = {}
     for row in rows:
-        if row.measure in ("p50", "p99") and not row.storm:
+        if row.measure in ("p50", "p99") and not row.storm and not row.destroy:
             key = (row.operation, row.size)
             point = points.setdefault(key, {"operation": row.operation, "size": row.size})
             point[row.measure] = row.values
-    return [points[key] for key in sorted(points)]
+    return [points[key] for key in sorted(points, key=lambda key: (_place(key[0]), key[1]))]
 
 
 def _row(row: Row) -> dict[str, Any]:

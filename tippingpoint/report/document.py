@@ -7,12 +7,14 @@ Within a `format`, keys are added and never change their meaning.
 
 from __future__ import annotations
 
+import itertools
 import math
+import re
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
 import yaml
 from pydantic import ValidationError
@@ -21,24 +23,35 @@ from tippingpoint import __version__
 from tippingpoint.errors import UserError
 from tippingpoint.hdr import Histogram
 from tippingpoint.latency import costs
-from tippingpoint.plan import Plan, load_plan
+from tippingpoint.plan import load_plan, validate_plan
 from tippingpoint.report import figures
-from tippingpoint.report.timeline import build_timeline
-from tippingpoint.results import LOOP_LAG, OPERATIONS, OUTCOMES, SCHEDULE_LAG, RunData, StageResult
+from tippingpoint.report.timeline import build_timeline, count_of, is_lost_connection
+from tippingpoint.results import (
+    CONNECT,
+    LOOP_LAG,
+    OBSERVING,
+    OUTCOMES,
+    SCHEDULE_LAG,
+    RunData,
+    StageResult,
+    tag,
+)
 from tippingpoint.tipping import Forecast, Tipping
 from tippingpoint.verdict import Check, Verdict
 
 FORMAT = 1
 _CURVE_POINTS = 80
 _SINGLE_EVENTS = 10
+_ERROR_CODE = re.compile(r"\(([a-z][a-z ,'-]*)\)$")
+"""How a Juju controller's error ends: what went wrong (not found)."""
 _ON_CHARTS = ("fault", "fault-failed", "worker-cut", "interrupted")
 _NOTES = ("note", "left-behind", "left-to-expire", "journal-lost", "fault-failed")
-_TOLD_ELSEWHERE = ("lost", "error", "timeout", "probe", "found", *_NOTES)
+_TOLD_ELSEWHERE = ("lost", "error", "timeout", "probe", "found", "prepared", *_NOTES)
 
 
 def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str, Any]:
     """Everything a report says of a run. `verdict` and `tipping` are this run's."""
-    operations = _operations(run)
+    operations = run.operations
     stages = [_stage(stage, operations) for stage in run.stages]
     return {
         "format": FORMAT,
@@ -55,9 +68,12 @@ def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str
         "thresholds": _thresholds(_binding(run, verdict.checks), run.manifest.load_unit),
         "tipping": tipping_entry(tipping),
         "operations": operations,
+        "observing": [name for name in operations if name in OBSERVING],
+        "outcomes": _outcomes(run, operations),
         "stages": stages,
         "has_service_times": any(o["service"] for stage in stages for o in stage["operations"].values()),
-        "by_load": _by_load(run.stages, operations),
+        "by_load": _by_load(run, operations),
+        "growth": _growth(run),
         "timeline": build_timeline(run, operations),
         "no_timeline": _why_no_timeline(run),
         "generator": _generator(run),
@@ -68,21 +84,36 @@ def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str
     }
 
 
-def _operations(run: RunData) -> list[str]:
-    """The operations that were tried in any stage: claim and extend first."""
-    tried = {
-        name.removesuffix(".service").rpartition(".")[0]
-        for stage in run.stages
-        for name in stage.histograms
-        if name not in (LOOP_LAG, SCHEDULE_LAG)
-    }
-    return [name for name in OPERATIONS if name in tried] + sorted(tried.difference(OPERATIONS))
+def _outcomes(run: RunData, operations: Iterable[str]) -> list[str]:
+    """The outcomes that the workload is about, and the others that occurred."""
+    always = (
+        ("ok", "denied", "lost", "timeout", "error")
+        if run.manifest.workload == "claim"
+        else (
+            "ok",
+            "timeout",
+            "error",
+        )
+    )
+    names = list(operations)
+    return [
+        outcome
+        for outcome in OUTCOMES
+        if outcome in always or any(stage.count(name, outcome) for stage in run.stages for name in names)
+    ]
 
 
 def _run(run: RunData) -> dict[str, Any]:
-    """What was run on what, when and from where; `seconds` is how long, `sizes` are the stages' in order."""
+    """What was run on what, when and from where; `seconds` is how long, `sizes` are the stages' in order.
+
+    `identity` and `controller` are a Juju target's, `simulated` says that it was no real one; `prepared` is
+    what all workers made before the first stage, and how long it took.
+    """
     manifest = run.manifest
     plan = manifest.plan or {}
+    target = manifest.target.model_dump()
+    named = _planned_target(run)
+    simulated = "simulat" in " ".join([target["version"], *target["members"]]).lower()
     return {
         "id": manifest.id,
         "title": manifest.title,
@@ -98,11 +129,31 @@ def _run(run: RunData) -> dict[str, Any]:
         "started": _utc(manifest.started),
         "ended": _utc(manifest.ended),
         "seconds": None if manifest.ended is None else max(0.0, manifest.ended - manifest.started),
-        "target": manifest.target.model_dump(),
+        "target": target,
+        "identity": named.get("identity", "hollow") if named.get("kind") == "juju" else None,
+        "controller": target.get("controller") or named.get("controller"),
+        "simulated": simulated,
+        "prepared": _prepared(run.events),
         "host": manifest.host.model_dump() if manifest.host else None,
         "workers": [worker.model_dump() for worker in manifest.workers],
         "sizes": [stage.size for stage in run.stages],
     }
+
+
+def _prepared(events: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """Things by their name, and `seconds`; None when nothing was made before the stages."""
+    last = {event.get("worker"): event for event in events if event["event"] == "prepared"}
+    if not last:
+        return None
+    things: dict[str, int] = defaultdict(int)
+    seconds = 0.0
+    for event in last.values():
+        told = _without(event, "t", "event", "worker")
+        spent = told.pop("seconds", 0.0)
+        seconds = max(seconds, float(spent)) if isinstance(spent, int | float) else seconds
+        for name, count in told.items():
+            things[name] += count if isinstance(count, int) else 0
+    return {"seconds": seconds, "things": dict(things)}
 
 
 def _utc(moment: float | None) -> str | None:
@@ -248,14 +299,17 @@ def _operation(stage: StageResult, operation: str) -> dict[str, Any]:
     }
 
 
-def _by_load(stages: Iterable[StageResult], operations: Sequence[str]) -> list[dict[str, Any]]:
+def _by_load(run: RunData, operations: Sequence[str]) -> list[dict[str, Any]]:
     """Latency and throughput against load, for charts: stages of one size joined, storms apart, sizes ascending.
 
-    Latencies count failures at what they cost (latency.costs), as thresholds and knees do.
+    Latencies count failures at what they cost (latency.costs), as thresholds and knees do. Removals are left out.
     """
     groups: dict[tuple[int, bool], list[StageResult]] = defaultdict(list)
-    for stage in stages:
-        groups[stage.size, stage.kind == "storm"].append(stage)
+    for stage in run.stages:
+        if stage.kind != "destroy":
+            groups[stage.size, stage.kind == "storm"].append(stage)
+    claims = run.manifest.workload == "claim"
+    own = [name for name in operations if name in run.own_load]
     points: list[dict[str, Any]] = []
     for (size, storm), group in sorted(groups.items()):
         latencies: dict[str, Any] = {}
@@ -269,20 +323,40 @@ def _by_load(stages: Iterable[StageResult], operations: Sequence[str]) -> list[d
                 "storm": storm,
                 "stages": [stage.number for stage in group],
                 "operations": latencies,
-                "throughput": _total_throughput(group, operations),
+                "throughput": _total_throughput(group, own) if claims else None,
             }
         )
     return points
 
 
 def _total_throughput(stages: Sequence[StageResult], operations: Sequence[str]) -> float | None:
-    """Successes per second of all operations: the mean over the stages that were held."""
+    """Successes per second of these operations together: the mean over the stages that were held."""
     totals = [
         sum(rates)
         for stage in stages
         if (rates := [r for o in operations if (r := stage.throughput(o)) is not None])
     ]
     return _rounded(sum(totals) / len(totals)) if totals else None
+
+
+def _growth(run: RunData) -> list[dict[str, Any]]:
+    """How fast a spawn run made (or removed) things: parts of stages, from one number of things there to the next."""
+    if run.manifest.workload != "spawn":
+        return []
+    return [
+        {
+            "stage": stage.number,
+            "size": stage.size,
+            "kind": stage.kind,
+            "from": since,
+            "to": until,
+            "seconds": _rounded(end - begin),
+            "per_second": _rounded(abs(until - since) / (end - begin)),
+        }
+        for stage in run.stages
+        for (begin, since), (end, until) in itertools.pairwise(stage.growth)
+        if end > begin and until != since
+    ]
 
 
 def _why_no_timeline(run: RunData) -> str:
@@ -344,21 +418,49 @@ def _search(run: RunData) -> dict[str, Any] | None:
 
 
 def _events(run: RunData) -> dict[str, Any]:
-    """Single events. `marks` stand on the charts, `lost` lists the first few, `errors` are grouped by message."""
+    """Single events. `marks` stand on the charts, `lost` lists the first few, `errors` are grouped by message.
+
+    `limited` are the answers of a rate limit, after which the operation was tried again; `classes` counts both by
+    the target's own error code where it gives one, else by outcome. `connections` are those lost.
+    """
     lost = [event for event in run.events if event["event"] == "lost"]
+    problems = _errors(event for event in run.events if not is_lost_connection(event))
     return {
         "marks": [_mark(event) for event in run.events if event["event"] in _ON_CHARTS],
         "others": [
             _mark(event) for event in run.events if event["event"] not in (*_TOLD_ELSEWHERE, *_ON_CHARTS)
         ],
         "lost": {
-            "count": sum(_count(event) for event in lost),
+            "count": sum(count_of(event) for event in lost),
             "first": lost[0]["t"] if lost else None,
             "last": lost[-1]["t"] if lost else None,
             "listed": [_without(event, "event") for event in lost[:_SINGLE_EVENTS]],
         },
-        "errors": _errors(run.events),
+        "errors": [problem for problem in problems if problem["outcome"] != "limited"],
+        "limited": [problem for problem in problems if problem["outcome"] == "limited"],
+        "classes": _classes(problems) if run.manifest.target.kind == "juju" else [],
+        "connections": _connections(run),
     }
+
+
+def _classes(problems: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    counts: Counter[tuple[str, str]] = Counter()
+    for problem in problems:
+        found = _ERROR_CODE.search(problem["message"])
+        counts[problem["operation"], found[1] if found else problem["outcome"]] += problem["count"]
+    return [
+        {"operation": operation, "class": name, "count": count}
+        for (operation, name), count in counts.most_common()
+    ]
+
+
+def _connections(run: RunData) -> dict[str, Any] | None:
+    """Connections that were lost, by reason, and how many were made again while a stage was held; None without any."""
+    lost = _errors(event for event in run.events if is_lost_connection(event))
+    if not lost:
+        return None
+    again = [stage.held[tag(CONNECT)].total for stage in run.stages if tag(CONNECT) in stage.held]
+    return {"lost": sum(reason["count"] for reason in lost), "again": sum(again), "reasons": lost}
 
 
 def _mark(event: dict[str, Any]) -> dict[str, Any]:
@@ -375,11 +477,6 @@ def _without(event: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in event.items() if name not in names}
 
 
-def _count(event: dict[str, Any]) -> int:
-    count = event.get("count", 1)
-    return count if isinstance(count, int) else 1
-
-
 def _errors(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Errors and timeouts that left a message, the most frequent first."""
     groups: dict[tuple[str, str, str], dict[str, Any]] = {}
@@ -392,7 +489,7 @@ def _errors(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             key,
             {"operation": key[0], "outcome": outcome, "message": key[2], "count": 0, "first": event["t"]},
         )
-        group["count"] += _count(event)
+        group["count"] += count_of(event)
         group["last"] = event["t"]
     return sorted(groups.values(), key=lambda group: (-group["count"], group["first"]))
 
@@ -421,6 +518,10 @@ def _notes(run: RunData) -> list[str]:
                 pass
     if expiring:
         notes.append(f"{figures.number(expiring)} leases could not be given back and were left to expire")
+    if _planned_target(run).get("identity") == "agent":
+        notes.append(
+            "all holders logged in as one unit (identity agent): the controller takes that only when it is patched"
+        )
     if run.stages and run.stages[-1].end is None and run.manifest.timeline == "seconds":
         notes.append(f"stage {run.stages[-1].number} was not finished; its figures are of the part that ran")
     if not run.stages:
@@ -428,12 +529,17 @@ def _notes(run: RunData) -> list[str]:
     return notes
 
 
+def _planned_target(run: RunData) -> dict[str, Any]:
+    target: Any = (run.manifest.plan or {}).get("target")
+    return cast(dict[str, Any], target) if isinstance(target, dict) else {}
+
+
 def _repeat(run: RunData) -> dict[str, Any] | None:
     """The plan as YAML and the command that runs it; None when there is no plan (imports, baselines)."""
     if run.manifest.plan is None:
         return None
     try:
-        plan = Plan.model_validate(run.manifest.plan)
+        plan = validate_plan(run.manifest.plan)
     except ValidationError:  # written by another version of the suite: show it, but promise nothing
         return {
             "plan": yaml.safe_dump(run.manifest.plan, sort_keys=False, allow_unicode=True),

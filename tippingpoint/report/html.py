@@ -15,7 +15,12 @@ from markupsafe import Markup
 
 from tippingpoint.report import figures
 
-_KNOWN_OPERATIONS = {"claim": 1, "extend": 2}
+_KNOWN_OPERATIONS = {
+    **{"claim": 1, "extend": 2, "connect": 3},
+    **{"add-machine": 4, "deploy": 5, "add-unit": 1, "relate": 2, "status": 6, "full-status": 7},
+    **{"remove-machine": 4, "remove-application": 5, "remove-unit": 1, "remove-relation": 2},
+}
+"""Colours; what removes something has that of what makes it."""
 _MOST_SIZES = 12
 _FILTERS = (
     *("number", "two_digits", "latency", "milliseconds", "share", "confidence", "rate", "seconds", "clock"),
@@ -29,7 +34,8 @@ def render_html(document: dict[str, Any]) -> str:
     style = _asset("uPlot.min.css") + _asset("report.css")
     script = _asset("uPlot.iife.min.js") + _asset("charts.js")
     operations: list[str] = document["operations"]
-    sizes: list[int] = [] if comparison else document["run"]["sizes"]
+    stages: list[dict[str, Any]] = [] if comparison else document["stages"]
+    sizes = [stage["size"] for stage in stages]
 
     def op_class(name: str) -> str:
         return _operation_class(name, operations)
@@ -46,8 +52,8 @@ def render_html(document: dict[str, Any]) -> str:
             style_hash=_hash(style),
             script_hash=_hash(script),
             op_class=op_class,
-            sizes_text=_sizes(sizes),
-            log_load=bool(sizes) and max(sizes) > 10 * min(sizes),
+            sizes_text=_sizes(stages),
+            log_load=bool(sizes) and max(sizes) > 10 * min(sizes) > 0,
         )
     )
 
@@ -98,9 +104,12 @@ def _operation_class(name: str, operations: list[str]) -> str:
     return f"op-{_KNOWN_OPERATIONS.get(name) or 3 + (others.index(name) if name in others else 0) % 4}"
 
 
-def _sizes(sizes: list[int]) -> str:
+def _sizes(stages: list[dict[str, Any]]) -> str:
     """The stages' sizes in order; the middle of a long list is left out."""
-    words = [figures.number(size) for size in sizes]
+    words = [
+        figures.number(stage["size"]) + (" (removed)" if stage["kind"] == "destroy" else "")
+        for stage in stages
+    ]
     if len(words) > _MOST_SIZES:
         words = [*words[: _MOST_SIZES - 3], "…", *words[-2:]]
     return ", ".join(words)

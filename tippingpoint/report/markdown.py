@@ -25,14 +25,18 @@ def render_run(document: dict[str, Any]) -> str:
     what += [f"plan {_plain(run['plan'])}"] if run["plan"] else []
     what += [run["started"]] if run["source"] == "run" else [_plain(run["origin"])]
     what += [run["status"] + (f": {_plain(run['reason'])}" if run["reason"] else "")]
+    what += [f"controller {_plain(run['controller'])}"] if run["controller"] else []
+    what += [f"identity {run['identity']}"] if run["identity"] else []
     blocks = [
         f"# {_plain(run['title'])}: {_badge(document)}",
+        "**On a simulator, not on a real controller.**" if run["simulated"] else "",
         f"**{_plain(verdict['sentence'])}**",
         _plain(document["tipping"]["sentence"]),
         _bullets(verdict["reasons"]),
         " · ".join(part for part in what if part) + f" · run `{_plain(run['id']).replace('`', '')}`",
         _thresholds(document["thresholds"], unit),
         *_operations(document, unit),
+        _growth(document["growth"], unit),
         _errors(document["events"]),
         _section("Notes", _bullets(document["notes"])),
     ]
@@ -84,6 +88,21 @@ def _operations(document: dict[str, Any], unit: str) -> list[str]:
     return blocks
 
 
+def _growth(parts: list[dict[str, Any]], unit: str) -> str:
+    rows = [
+        [
+            figures.number(part["size"]) + ("" if part["kind"] == "ramp" else f" {part['kind']}"),
+            figures.number(round(part["from"])),
+            figures.number(round(part["to"])),
+            figures.seconds(part["seconds"]),
+            figures.rate(part["per_second"]),
+        ]
+        for part in _spread(parts)
+    ]
+    table = _table([unit, "things from", "to", "within", "per second"], rows, left_out=len(parts) - len(rows))
+    return _section("Growth", table)
+
+
 def _spread(stages: list[Any]) -> list[Any]:
     """All stages, or the first, the last and an even choice of those between."""
     if len(stages) <= _MOST_STAGES:
@@ -95,8 +114,13 @@ def _spread(stages: list[Any]) -> list[Any]:
 def _errors(events: dict[str, Any]) -> str:
     lines = [
         f"{figures.number(error['count'])} x {error['operation']} {error['outcome']}: {error['message']}"
-        for error in events["errors"]
+        for error in [*events["errors"], *events["limited"]]
     ]
+    if events["connections"]:
+        lost = events["connections"]
+        lines.append(
+            f"{figures.number(lost['lost'])} connections lost, {figures.number(lost['again'])} made again while held"
+        )
     if events["lost"]["count"]:
         lines.insert(0, f"{figures.number(events['lost']['count'])} leases lost")
     lines += [f"{figures.clock(mark['t'])} {mark['text']}" for mark in events["marks"]]
@@ -114,7 +138,8 @@ def render_comparison(document: dict[str, Any]) -> str:
     for row in document["rows"]:
         cells = [
             row["operation"],
-            figures.number(row["size"]) + (" storm" if row["storm"] else ""),
+            figures.number(row["size"])
+            + (" storm" if row["storm"] else " destroy" if row["destroy"] else ""),
             figures.limit_name(row["measure"]),
             figures.measured(row["values"][0], row["measure"]),
         ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ def build_timeline(run: RunData, operations: Sequence[str]) -> dict[str, Any] | 
 
     `latency` holds p50, p99 and max of the successes per operation (microseconds, None in bins without any),
     `per_second` how many operations ended with each outcome other than ok, over all operations, and `ok`
-    the successes per operation; `gauges` what workers noted of themselves (see results.Gauges).
+    the successes per operation; `connections_lost` those that broke, when any did; `gauges` what workers noted of
+    themselves (see results.Gauges).
     """
     if run.manifest.timeline == "order":
         return None
@@ -47,6 +48,13 @@ def build_timeline(run: RunData, operations: Sequence[str]) -> dict[str, Any] | 
             rates[outcome] = _short(
                 np.sum([_placed(_places(c.t, width), c.count / width, bins, 0.0) for c in found], axis=0)
             )
+    broken = [event for event in run.events if is_lost_connection(event)]
+    connections: list[float | None] = []
+    if broken:
+        per_bin = np.zeros(bins)
+        for event in broken:
+            per_bin[min(int(event["t"] / width), bins - 1)] += count_of(event) / width
+        connections = _short(per_bin)
     gauges: dict[str, list[float | None]] = {}
     if run.gauges.t.size:
         places = _places(run.gauges.t, width)
@@ -57,8 +65,20 @@ def build_timeline(run: RunData, operations: Sequence[str]) -> dict[str, Any] | 
         "latency": latency,
         "ok": successes,
         "per_second": rates,
+        "connections_lost": connections,
         "gauges": gauges,
     }
+
+
+def is_lost_connection(event: Mapping[str, Any]) -> bool:
+    """Whether an event tells of logged-in connections that were lost: no operation ended with them."""
+    return event["event"] == "error" and event.get("operation") == "connection"
+
+
+def count_of(event: Mapping[str, Any]) -> int:
+    """How often that happened which an event tells of."""
+    count = event.get("count", 1)
+    return count if isinstance(count, int) else 1
 
 
 def _places(t: FloatArray, width: float) -> Any:

@@ -9,7 +9,9 @@
   const P50 = [], P99 = [7, 4], MAX = [1, 3];
 
   const css = name => getComputedStyle(root).getPropertyValue(name).trim();
-  const known = { claim: 1, extend: 2 };
+  const known = { claim: 1, extend: 2, connect: 3,
+    "add-machine": 4, deploy: 5, "add-unit": 1, relate: 2, status: 6, "full-status": 7,
+    "remove-machine": 4, "remove-application": 5, "remove-unit": 1, "remove-relation": 2 };
   const others = (doc.operations || []).filter(name => !known[name]);
   const operationColour = name => css("--op-" + (known[name] || 3 + (others.indexOf(name) % 4)));
 
@@ -60,6 +62,7 @@
       grid: { stroke: css("--grid"), width: 1 }, ticks: { show: false }, labelSize: 18, labelGap: 2, gap: 6,
     }, options);
   }
+  const stageSize = unit => unit + " (stage size)";
   const narrow = box => box.clientWidth < 520;
   const latencyAxis = () => axis({
     size: 56, label: "response time", splits: (u, i, min, max) => logTicks(min, max), filter: (u, ticks) => ticks,
@@ -78,12 +81,12 @@
 
   // The sizes that were run are the ticks; those too close to their neighbour are left out.
   function loadScale(sizes) {
-    const low = sizes[0], high = sizes[sizes.length - 1], log = high / low > 10;
+    const low = sizes[0], high = sizes[sizes.length - 1], log = low > 0 && high / low > 10;
     const pad = log ? 10 ** (Math.log10(high / low) * 0.04) : Math.max((high - low) * 0.04, high * 0.02);
     return { time: false, distr: log ? 3 : 1, log: 10,
       range: () => log ? [low / pad, high * pad] : [Math.max(0, low - pad), high + pad] };
   }
-  function loadAxis(sizes, unit) {
+  function loadAxis(sizes, label) {
     function ticks(u) {
       const kept = [];
       let before = Infinity;
@@ -93,7 +96,7 @@
       }
       return kept;
     }
-    return axis({ size: 30, label: unit + " (stage size)", splits: ticks, filter: (u, t) => t,
+    return axis({ size: 30, label, splits: ticks, filter: (u, t) => t,
       values: (u, t) => t.map(count) });
   }
 
@@ -200,9 +203,10 @@
   }
 
   // ---- the charts of a run -------------------------------------------------------------------
-  function kneesAndCliff(load) {
+  function kneesAndCliff(operations) {
     const bands = [], lines = [], tipping = doc.tipping;
     for (const knee of Object.values(tipping.knees)) {
+      if (!operations.includes(knee.operation)) continue;
       const colour = operationColour(knee.operation);
       bands.push({ from: knee.low, to: knee.high, fill: alpha(colour, 0.1) });
       lines.push({ x: knee.at, stroke: colour, dash: [3, 3], label: `knee of ${knee.operation} ≈ ${count(Number(knee.at.toPrecision(2)))}` });
@@ -215,30 +219,42 @@
     return { bands, lines };
   }
 
-  function latencyAgainstLoad() {
+  function latencyAgainstLoad(operations) {
     const sizes = [...new Set(doc.by_load.map(point => point.size))];
-    if (!sizes.length) return null;
+    operations = operations.filter(name => doc.by_load.some(point => point.operations[name].count));
+    if (!sizes.length || !operations.length) return null;
     const column = (storm, operation, name) => sizes.map(size => {
       const point = doc.by_load.find(p => p.size === size && p.storm === storm);
       return point ? point.operations[operation][name] : null;
     });
     const data = [sizes], series = [{}];
-    for (const operation of doc.operations) {
+    for (const operation of operations) {
       const colour = operationColour(operation);
       for (const [name, dash] of [["p50", P50], ["p99", P99]]) {
         data.push(column(false, operation, name));
         series.push(line(`${operation} ${name}`, colour, dash, latency, dots(colour)));
       }
     }
-    for (const operation of doc.operations) {
+    for (const operation of operations) {
       const storms = column(true, operation, "p99"), colour = operationColour(operation);
       if (storms.every(value => value == null)) continue;
       data.push(storms);
       series.push(line(`${operation} p99 in a storm (●)`, colour, P50, latency,
         { paths: () => null, points: { show: true, size: 11, width: 2, stroke: colour, fill: colour } }));
     }
-    return { data, series, axes: [loadAxis(sizes, doc.run.load_unit), latencyAxis()],
-      scales: { x: loadScale(sizes), y: latencyScale }, xLabel: doc.run.load_unit, xFormat: count, ...kneesAndCliff() };
+    return { data, series, axes: [loadAxis(sizes, stageSize(doc.run.load_unit)), latencyAxis()],
+      scales: { x: loadScale(sizes), y: latencyScale }, xLabel: doc.run.load_unit, xFormat: count, ...kneesAndCliff(operations) };
+  }
+
+  // Each part of a stage stands where it was half done.
+  function growthAgainstCount() {
+    const parts = doc.growth.filter(part => part.kind !== "destroy").map(part => ({ x: Number(((part.from + part.to) / 2).toPrecision(3)), ...part }));
+    const xs = [...new Set(parts.map(part => part.x))].sort((a, b) => a - b);
+    if (!xs.length) return null;
+    const rates = xs.map(x => parts.filter(part => part.x === x)).map(here =>
+      here.reduce((sum, part) => sum + part.per_second, 0) / here.length), stroke = css("--held");
+    return { data: [xs, rates], series: [{}, line("made", stroke, P50, perSecond, { width: 1.25, ...dots(stroke) })], axes: [loadAxis(xs, "things there"), plainAxis("things per second", count)],
+      scales: { x: loadScale(xs), y: fromZero }, xLabel: "things there", xFormat: count };
   }
 
   function throughputAgainstLoad() {
@@ -258,7 +274,7 @@
     return { data: [xs, xs.map(x => points.get(x) ?? null), xs.map(x => curve.get(x) ?? null)],
       series: [{}, line("measured", colour, P50, perSecond, { paths: () => null, points: { show: true, size: 9, width: 2, stroke: colour, fill: css("--card") } }),
         line("fitted law", soft, P99, perSecond, { spanGaps: true, width: 1.5 })],
-      axes: [loadAxis(measured.map(p => p.size), unit), plainAxis("successes per second", count)],
+      axes: [loadAxis(measured.map(p => p.size), stageSize(unit)), plainAxis("successes per second", count)],
       scales: { x: loadScale(sizes), y: fromZero }, xLabel: unit, xFormat: v => v == null ? "–" : count(Math.round(v)), bands, lines };
   }
 
@@ -267,7 +283,7 @@
     const bands = [];
     for (const stage of doc.stages) {
       const to = stage.end ?? end, up = Math.min(to, stage.hold_begin ?? to);
-      const label = count(stage.size) + (stage.kind === "storm" ? " storm" : "");
+      const label = count(stage.size) + (["storm", "destroy"].includes(stage.kind) ? " " + stage.kind : "");
       bands.push({ from: stage.begin, to, fill: stage.number % 2 ? css("--stage") : "rgba(0,0,0,0)", label });
       bands.push({ from: stage.begin, to: up, fill: css("--stage-up") });
     }
@@ -282,9 +298,11 @@
   const lone = stroke => ({ points: { show: true, size: 6, stroke, fill: stroke, filter: alone } });
 
   function drawRun() {
-    draw("chart-load", 380, latencyAgainstLoad);
+    draw("chart-load", 380, () => latencyAgainstLoad(doc.operations.filter(name => !doc.observing.includes(name))));
+    draw("chart-observe", 300, () => latencyAgainstLoad(doc.observing));
+    draw("chart-growth", 260, growthAgainstCount);
     draw("chart-throughput", 280, throughputAgainstLoad);
-    const timeline = doc.timeline;
+    const timeline = doc.timeline, spawn = doc.run.workload === "spawn";
     if (!timeline) return;
     for (const operation of doc.operations) {
       const found = timeline.latency[operation], colour = operationColour(operation);
@@ -296,8 +314,9 @@
     const gauge = (name, label, stroke, dash, format) => ({ values: timeline.gauges[name], series: line(label, stroke, dash, format) });
     if (timeline.gauges.held) {
       draw("chart-held", 210, () => overTime([
-        gauge("held", `${doc.run.load_unit} held`, css("--held"), P50, count),
-        gauge("waiting", "units waiting", css("--waiting"), P99, count)], plainAxis(`${doc.run.load_unit}, units`, count), fromZero));
+        gauge("held", spawn ? "things there" : `${doc.run.load_unit} held`, css("--held"), P50, count),
+        gauge("waiting", spawn ? "still to be made or removed" : "units waiting", css("--waiting"), P99, count)],
+        plainAxis(spawn ? "things" : `${doc.run.load_unit}, units`, count), fromZero));
       draw("chart-cpu", 190, () => overTime([gauge("cpu", "CPU of the busiest worker", css("--health"), P50, v => v == null ? "–" : Math.round(v * 100) + " %")],
         plainAxis("share of one core", v => Math.round(v * 100) + " %"), { range: (u, min, max) => [0, Math.max(1, max * 1.1)] }));
       draw("chart-lag", 190, () => overTime([gauge("loop_lag", "event-loop lag, longest", css("--health"), P50, v => v == null ? "–" : digits(v, 3) + " ms")],
@@ -305,9 +324,13 @@
     }
     const some = values => values.map(value => value > 0 ? value : null);  // a logarithm has no zero
     draw("chart-ok", 210, () => overTime(Object.entries(timeline.ok).map(([operation, values]) => ({ values: some(values),
-      series: line(`${operation}s that succeeded`, operationColour(operation), P50, perSecond, lone(operationColour(operation))) })), rateAxis(), rateScale));
-    draw("chart-outcomes", 210, () => overTime(Object.entries(timeline.per_second).map(([outcome, values]) => ({ values: some(values),
-      series: line(outcome, css("--" + outcome), outcome === "denied" ? P99 : P50, perSecond, lone(css("--" + outcome))) })), rateAxis(), rateScale));
+      series: line(spawn ? operation : `${operation}s that succeeded`, operationColour(operation), operation.startsWith("remove-") ? P99 : P50,
+        perSecond, lone(operationColour(operation))) })), rateAxis(), rateScale));
+    const other = Object.entries(timeline.per_second).map(([outcome, values]) => ({ values: some(values),
+      series: line(outcome, css("--" + outcome), ["denied", "limited"].includes(outcome) ? P99 : P50, perSecond, lone(css("--" + outcome))) }));
+    if (timeline.connections_lost.length) other.push({ values: some(timeline.connections_lost),
+      series: line("connections lost", css("--cliff"), MAX, perSecond, lone(css("--cliff"))) });
+    draw("chart-outcomes", 210, () => overTime(other, rateAxis(), rateScale));
   }
 
   // ---- the charts of a comparison --------------------------------------------------------------
@@ -327,7 +350,7 @@
           if (knee) lines.push({ x: knee.at, stroke: colour, dash: [3, 3], label: `${run.letter}: knee` });
           if (cliff) lines.push({ x: cliff.first_broken, stroke: colour, label: `${run.letter}: cliff` });
         });
-        return { data, series, axes: [loadAxis(sizes, doc.load_unit), latencyAxis()],
+        return { data, series, axes: [loadAxis(sizes, stageSize(doc.load_unit)), latencyAxis()],
           scales: { x: loadScale(sizes), y: latencyScale }, xLabel: doc.load_unit, xFormat: count, lines };
       });
     }

@@ -1,0 +1,119 @@
+"""A simulated controller's state: its models and users, its store, who is connected, and what it offers."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass, field
+
+from tests.lab.juju_facades import CONTROLLER_FACADES, MODEL_FACADES, Versions
+from tests.lab.juju_leases import Leases, next_round_in
+from tests.lab.juju_model import Model
+from tests.lab.juju_ratelimit import Bucket
+from tests.lab.juju_rpc import METHODS, Handler, Session
+from tests.lab.juju_store import PROFILES, Store
+
+VERSION = "4.0-simulator15"
+"""Reads as version 4.0, tag "simulator", patch 15 to Juju's own parser, so that its Go clients take it too."""
+
+
+@dataclass
+class Setup:
+    """What a controller starts with; times in seconds. `rate_limit` is (burst, seconds for one more agent login)."""
+
+    addresses: list[str]
+    port: int
+    ca: str
+    user: str
+    password: str
+    profile: str = "instant"
+    scale: float = 1.0
+    patched: bool = False
+    rate_limit: tuple[int, float] | None = None
+    ping_timeout_s: float = 180.0
+    expiry_round_s: float | None = None
+    controller_uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+
+class Controller:
+    """One controller; its servers share it, as HA controllers share their database."""
+
+    def __init__(self, setup: Setup, loop: asyncio.AbstractEventLoop) -> None:
+        self.setup = setup
+        self.uuid = setup.controller_uuid
+        self.users = {setup.user: setup.password}
+        self.loop = loop
+        self.models: dict[str, Model] = {}
+        self.store = Store(PROFILES[setup.profile], setup.scale, self.leases_held, loop)
+        self.limits: dict[str, Bucket | None] = {}
+        self.redirects: dict[str, str] = {}
+        self.sessions: set[Session] = set()
+        self.facades: Versions = CONTROLLER_FACADES | MODEL_FACADES
+        self.dispatch: tuple[dict[tuple[str, int, str], Handler], ...] = ()
+        self.offer({})
+        self.controller_model = self.new_model("controller", setup.user)
+        self._round()
+
+    def new_model(self, name: str, owner: str) -> Model:
+        """An empty model."""
+        model = Model(name, owner, Leases(self.store, self.loop))
+        self.models[model.uuid] = model
+        return model
+
+    def remove_model(self, model: Model) -> None:
+        """Gone at once with all that is in it; whoever is logged in to it is disconnected."""
+        self.models.pop(model.uuid, None)
+        model.life = "dead"
+        for session in [session for session in self.sessions if session.model is model]:
+            session.channel.close()
+
+    def leases_held(self) -> int:
+        """Leases held now, in all models."""
+        return sum(len(model.leases) for model in self.models.values())
+
+    def offer(self, versions: Versions) -> None:
+        """Offer other versions of some facades than Juju 4.0.15 does, none of a facade where there is none."""
+        self.facades = CONTROLLER_FACADES | MODEL_FACADES | versions
+        self.dispatch = tuple(
+            {
+                (facade, version, name): handler
+                for facade, methods in METHODS.items()
+                if facade in here
+                for version in self.facades[facade]
+                for name, handler in methods.items()
+            }
+            for here in (CONTROLLER_FACADES, MODEL_FACADES)
+        )
+
+    def offered(self, in_model: bool) -> Versions:
+        """What a login to a model, or to the controller alone, is offered."""
+        here = MODEL_FACADES if in_model else CONTROLLER_FACADES
+        return {name: self.facades[name] for name in here if self.facades[name]}
+
+    def address_of(self, server: str) -> str:
+        """A server's host:port."""
+        return f"{self.setup.addresses[int(server[1:]) - 1]}:{self.setup.port}"
+
+    def host_ports(self, server: str | None = None) -> list[list[dict[str, object]]]:
+        """All servers' addresses, or one's, as replies carry them."""
+        addresses = self.setup.addresses
+        if server is not None:
+            addresses = [addresses[int(server[1:]) - 1]]
+        return [
+            [{"value": address, "type": "ipv4", "scope": "local-machine", "port": self.setup.port}]
+            for address in addresses
+        ]
+
+    def entered(self, session: Session) -> None:
+        """Somebody has logged in."""
+        self.sessions.add(session)
+
+    def left(self, session: Session) -> None:
+        """A connection has ended."""
+        self.sessions.discard(session)
+
+    def _round(self) -> None:
+        for model in self.models.values():
+            model.leases.expire()
+        wait = self.setup.expiry_round_s
+        self.loop.call_later(next_round_in() if wait is None else wait, self._round)

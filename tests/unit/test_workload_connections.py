@@ -1,0 +1,297 @@
+"""The claim workload where every unit has a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from tests.unit.test_workload import HandTarget, play
+from tippingpoint.claim import workload
+from tippingpoint.claim.workload import ClaimLoad
+from tippingpoint.errors import Limited, OperationFailed
+from tippingpoint.hdr import Recorder
+from tippingpoint.load import PrepareOrder, Progress, StageOrder
+from tippingpoint.pacing import Schedule
+from tippingpoint.plan import ClaimWorkload
+
+
+class HandConnections(HandTarget):
+    """A HandTarget whose units log in one by one; the test answers each login and breaks connections."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.connects: list[tuple[int, int, Future[None], Callable[[str], None]]] = []
+        self.prepared: list[Sequence[int]] = []
+        self.disconnected: list[tuple[int, int]] = []
+        self.drops = 0
+
+    async def prepare(self, leases: Sequence[int], units: int, progress: Progress) -> None:
+        self.prepared.append(leases)
+        progress("units", len(leases) * units, len(leases) * units)
+
+    def connect(self, lease: int, holder: int, lost: Callable[[str], None]) -> Future[None]:
+        future: Future[None] = asyncio.get_running_loop().create_future()
+        self.connects.append((lease, holder, future, lost))
+        self.called.set()
+        return future
+
+    def disconnect(self, lease: int, holder: int) -> None:
+        self.disconnected.append((lease, holder))
+
+    async def drop(self) -> None:
+        await super().drop()
+        self.drops += 1
+
+    async def connected(self, connects: int) -> None:
+        """Wait until so many logins were begun in all."""
+        async with asyncio.timeout(5):
+            while len(self.connects) < connects:
+                self.called.clear()
+                await self.called.wait()
+
+    def let_in(self, number: int) -> None:
+        self.connects[number][2].set_result(None)
+
+    def cut(self, number: int, reason: str = "connection reset") -> None:
+        self.connects[number][3](reason)
+
+
+class Rig:
+    """A load on HandConnections, and what it recorded."""
+
+    def __init__(self, units: int = 1, renew_time: float = 0.05, claim_time: float = 10.0) -> None:
+        self.target = HandConnections()
+        self.recorder = Recorder()
+        load = ClaimWorkload(units=units, claim_time=claim_time, renew_time=renew_time)
+        schedule = Schedule(asyncio.get_running_loop())
+        self.load = ClaimLoad(load, self.target, self.recorder, schedule)
+
+    def counts(self) -> dict[str, int]:
+        found = self.recorder.drain().items()
+        return {
+            tag: histogram.total
+            for tag, histogram in found
+            if not tag.endswith(".service") and not tag.startswith("generator.")
+        }
+
+
+@pytest.fixture(autouse=True)
+def reconnect_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tests do not wait for the jitter that spreads thousands of reconnects."""
+    monkeypatch.setattr(workload, "RECONNECT_WITHIN", 0.01)
+    monkeypatch.setattr(workload, "FIRST_RETRY", 0.01)
+
+
+def order(size: int, **fields: object) -> StageOrder:
+    return StageOrder.model_validate(
+        {"number": 1, "size": size, "kind": "ramp", "over": 0, "share": (0, 1), "listed": 1, **fields}
+    )
+
+
+def test_a_unit_claims_once_it_is_connected() -> None:
+    async def scene() -> None:
+        # given one unit that dials
+        rig = Rig()
+        await rig.load.begin_stage(order(1))
+        await rig.target.connected(1)
+        assert rig.target.claims == []
+        assert not rig.load.gauge.up
+        # when it is let in
+        rig.target.let_in(0)
+        await rig.target.calls(claims=1)
+        rig.target.grant(0)
+        await asyncio.sleep(0)
+        # then it claims, and both are counted
+        assert rig.load.gauge.up
+        assert rig.counts() == {"connect.ok": 1, "claim.ok": 1}
+
+    play(scene)
+
+
+def test_a_stage_is_up_when_those_that_wait_are_connected_too() -> None:
+    async def scene() -> None:
+        rig = Rig(units=2)
+        await rig.load.begin_stage(order(1))
+        await rig.target.connected(2)
+        rig.target.let_in(0)
+        await rig.target.calls(claims=1)
+        rig.target.grant(0)
+        await asyncio.sleep(0)
+        assert not rig.load.gauge.up
+        rig.target.let_in(1)
+        await rig.target.calls(claims=2)
+        assert rig.load.gauge.up
+
+    play(scene)
+
+
+def test_a_rate_limited_login_is_the_same_operation_still() -> None:
+    async def scene() -> None:
+        # given a login that the rate limit refuses
+        rig = Rig()
+        await rig.load.begin_stage(order(1))
+        await rig.target.connected(1)
+        await asyncio.sleep(0.05)
+        rig.target.connects[0][2].set_exception(Limited("try again"))
+        # when the next one succeeds
+        await rig.target.connected(2)
+        rig.target.let_in(1)
+        await rig.target.calls(claims=1)
+        # then the refusal is counted apart, and response time counts from the first moment
+        recorded = rig.recorder.drain()
+        assert recorded["connect.limited"].total == 1
+        assert "connect.error" not in recorded
+        assert recorded["connect.ok"].total == 1
+        assert recorded["connect.ok"].min >= 50_000
+
+    play(scene)
+
+
+def test_a_refused_login_is_an_error_and_tried_again() -> None:
+    async def scene() -> None:
+        rig = Rig()
+        await rig.load.begin_stage(order(1))
+        await rig.target.connected(1)
+        rig.target.connects[0][2].set_exception(OperationFailed("127.0.0.1:17070: connection refused"))
+        await rig.target.connected(2)
+        assert rig.counts() == {"connect.error": 1}
+        assert rig.load.errors == {("connect", "error", "127.0.0.1:17070: connection refused"): 1}
+
+    play(scene)
+
+
+def test_a_holder_whose_connection_is_lost_keeps_its_lease_and_extends_it_when_it_is_back() -> None:
+    async def scene() -> None:
+        # given a holder
+        rig = Rig(renew_time=0.2)
+        await rig.load.begin_stage(order(1))
+        await rig.target.connected(1)
+        rig.target.let_in(0)
+        await rig.target.calls(claims=1)
+        rig.target.grant(0)
+        # when its connection is cut
+        rig.target.cut(0)
+        await rig.target.connected(2)
+        assert rig.load.gauge.held == 1
+        assert not rig.load.gauge.up
+        rig.target.let_in(1)
+        # then it does not claim again, but extends
+        await rig.target.calls(claims=1, extends=1)
+        assert len(rig.target.claims) == 1
+        assert ("connection", "lost", "connection reset") in rig.load.errors
+
+    play(scene)
+
+
+def test_a_waiting_unit_whose_connection_is_lost_claims_when_it_is_back() -> None:
+    async def scene() -> None:
+        # given a unit that waits for a release
+        rig = Rig()
+        await rig.load.begin_stage(order(1))
+        await rig.target.connected(1)
+        rig.target.let_in(0)
+        await rig.target.calls(claims=1)
+        rig.target.claims[0][2].set_result(None)
+        await asyncio.sleep(0)
+        assert rig.load.gauge.waiting == 1
+        # when its connection is cut, and made again
+        rig.target.cut(0)
+        assert rig.load.gauge.waiting == 0
+        await rig.target.connected(2)
+        rig.target.let_in(1)
+        # then it claims, as the release may have been missed
+        await rig.target.calls(claims=2)
+
+    play(scene)
+
+
+def test_a_lease_that_runs_out_while_its_holder_is_cut_off_is_lost_and_claimed_when_it_is_back() -> None:
+    async def scene() -> None:
+        rig = Rig(claim_time=1.0, renew_time=0.4)
+        await rig.load.begin_stage(order(1))
+        await rig.target.connected(1)
+        rig.target.let_in(0)
+        await rig.target.calls(claims=1)
+        rig.target.grant(0)
+        rig.target.cut(0)
+        # when extensions fail until the claim time is over
+        answered = 0
+        while not rig.load.lost:
+            await rig.target.calls(extends=answered + 1)
+            rig.target.extends[answered][1].set_exception(OperationFailed("not connected"))
+            answered += 1
+            await asyncio.sleep(0)
+        # then it is lost, and claimed only when the unit is connected again
+        assert len(rig.target.claims) == 1
+        rig.target.let_in(1)
+        await rig.target.calls(claims=2)
+
+    play(scene)
+
+
+def test_in_a_storm_every_connection_is_dropped_and_made_again_at_once() -> None:
+    async def scene() -> None:
+        rig = Rig(units=2)
+        await rig.load.begin_stage(order(2))
+        await rig.target.connected(4)
+        for number in range(4):
+            rig.target.let_in(number)
+        await rig.target.calls(claims=4)
+        # when the storm comes
+        await rig.load.begin_stage(order(2, number=2, kind="storm"))
+        # then all four dial anew, and nothing of before counts
+        await rig.target.connected(8)
+        assert rig.target.drops == 1
+        assert (rig.load.gauge.held, rig.load.gauge.up) == (0, False)
+
+    play(scene)
+
+
+def test_a_smaller_stage_closes_the_connections_it_has_no_use_for() -> None:
+    async def scene() -> None:
+        rig = Rig()
+        await rig.load.begin_stage(order(2))
+        await rig.target.connected(2)
+        for number in range(2):
+            rig.target.let_in(number)
+        await rig.target.calls(claims=2)
+        await rig.load.begin_stage(order(1, number=2))
+        assert rig.target.disconnected == [(1, 0)]
+
+    play(scene)
+
+
+def test_what_a_worker_prepares_is_its_own_share() -> None:
+    async def scene() -> None:
+        rig = Rig(units=3)
+        told: list[tuple[str, int, int]] = []
+        order = PrepareOrder(size=5, share=(1, 2), fresh=False)
+        await rig.load.prepare(order, lambda what, done, goal: told.append((what, done, goal)))
+        assert [list(leases) for leases in rig.target.prepared] == [[1, 3]]
+        assert told == [("units", 6, 6)]
+
+    play(scene)
+
+
+def test_a_fresh_start_waits_until_leases_that_cannot_be_given_back_have_run_out() -> None:
+    async def scene() -> None:
+        # given a lease that was just claimed, for a second
+        rig = Rig(claim_time=1.0, renew_time=0.5)
+        await rig.load.begin_stage(order(1))
+        await rig.target.connected(1)
+        rig.target.let_in(0)
+        await rig.target.calls(claims=1)
+        sent = asyncio.get_running_loop().time()
+        rig.target.grant(0)
+        await asyncio.sleep(0)
+        # when the next stage is to begin from nothing
+        await rig.load.prepare(PrepareOrder(size=1, share=(0, 1), fresh=True), lambda *_: None)
+        # then its second is over, and so are the connections
+        assert asyncio.get_running_loop().time() - sent > 0.9
+        assert rig.target.drops == 1
+        assert rig.load.gauge.held == 0
+
+    play(scene)

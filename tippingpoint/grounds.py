@@ -1,0 +1,184 @@
+"""The part of a target that a run may do what it likes in: taken before its workers begin, cleaned up after them.
+
+This is the one place that knows which kinds of target there are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+from tippingpoint.claim import etcd
+from tippingpoint.claim.juju import AgentLeases, HollowLeases
+from tippingpoint.claim.workload import ClaimLoad
+from tippingpoint.errors import OperationFailed, TargetError, UserError
+from tippingpoint.hdr import Recorder
+from tippingpoint.juju import hollow
+from tippingpoint.juju.access import Access, from_agent_conf, from_file, from_store, store_directory
+from tippingpoint.ledger import FILE, Entry, EtcdEntry, JujuEntry, entries
+from tippingpoint.load import Load
+from tippingpoint.manifest import Manifest
+from tippingpoint.pacing import Schedule
+from tippingpoint.plan import JujuTarget, Plan, SpawnPlan
+from tippingpoint.spawn.juju import JujuSpawn
+
+RUN_LEASE_IDS = 2**40
+"""Each run has a block of so many etcd v3 lease ids, which begins at a multiple of it."""
+
+
+class EtcdGrounds(BaseModel):
+    """Keys below a prefix, and v3 lease ids from a number on."""
+
+    kind: Literal["etcd"] = "etcd"
+    prefix: str
+    first_lease_id: int
+
+
+class JujuGrounds(BaseModel):
+    """Names that begin with a prefix, in the model with this UUID (empty with identity agent)."""
+
+    kind: Literal["juju"] = "juju"
+    prefix: str
+    model: str
+
+
+Grounds = Annotated[EtcdGrounds | JujuGrounds, Field(discriminator="kind")]
+
+
+def ledger_entry(plan: Plan, run_id: str, workers: int) -> Entry:
+    """What a run of this plan will make, for its ledger; UserError when we cannot tell who we are there."""
+    target = plan.target
+    if target.kind == "etcd":
+        return EtcdEntry(
+            prefix=key_prefix(run_id),
+            first_lease_id=(1 + secrets.randbelow(2**22)) * RUN_LEASE_IDS,
+            lease_ids=workers * etcd.LEASE_IDS,
+            target=target,
+        )
+    prefix = name_prefix(run_id)
+    if target.identity == "agent":
+        return JujuEntry(prefix=prefix, model="", made_model=False, target=target, store=None)
+    store = None if target.credentials is not None else store_directory()
+    access = _access(target, store)
+    named = (
+        target
+        if target.credentials is not None
+        else target.model_copy(update={"controller": access.controller_name})
+    )
+    return JujuEntry(
+        prefix=prefix,
+        model=target.model or model_name(prefix),
+        made_model=target.model is None,
+        target=named,
+        store=store,
+    )
+
+
+async def take(entry: Entry) -> EtcdGrounds | JujuGrounds:
+    """Make what the workers find ready; TargetError when the target refuses it or cannot be reached."""
+    if isinstance(entry, EtcdEntry):
+        return EtcdGrounds(prefix=entry.prefix, first_lease_id=entry.first_lease_id)
+    if not entry.model:
+        return JujuGrounds(prefix=entry.prefix, model="")
+    access = _access(entry.target, entry.store)
+    try:
+        make = hollow.make_model if entry.made_model else hollow.find_model
+        model = await make(access, entry.model)
+    except OperationFailed as problem:
+        raise TargetError(access.controller_name, str(problem), "a controller that lets us in") from None
+    return JujuGrounds(prefix=entry.prefix, model=model)
+
+
+def make_load(
+    plan: Plan, grounds: EtcdGrounds | JujuGrounds, worker: str, recorder: Recorder, schedule: Schedule
+) -> Load:
+    """The load of one worker, not yet opened. UserError when a file that the plan names is unusable."""
+    target = plan.target
+    if isinstance(plan, SpawnPlan):
+        assert isinstance(grounds, JujuGrounds)
+        access = _access(plan.target, store_directory())
+        return JujuSpawn(plan, access, grounds.model, grounds.prefix, worker, recorder, schedule)
+    workload = plan.workload
+    if isinstance(grounds, EtcdGrounds):
+        assert target.kind == "etcd"
+        scope = etcd.Scope(grounds.prefix, grounds.first_lease_id + int(worker) * etcd.LEASE_IDS)
+        return ClaimLoad(workload, etcd.connect(target, workload, scope), recorder, schedule)
+    assert target.kind == "juju"
+    if target.agent is not None:
+        leases = AgentLeases(from_agent_conf(target.agent), grounds.prefix, workload.claim_time)
+    else:
+        access = _access(target, store_directory())
+        leases = HollowLeases(access, grounds.model, grounds.prefix, worker, workload.claim_time)
+    return ClaimLoad(workload, leases, recorder, schedule)
+
+
+async def clean_run(directory: Path) -> int:
+    """Remove from the target what the run's ledger names and is still there; returns how many things that was.
+
+    Raises TargetError when the target cannot be reached.
+    """
+    manifest = Manifest.load(directory)
+    made = entries(directory)
+    if not made and manifest.source == "run":
+        raise UserError("ledger", str(directory / FILE), "the run's ledger, or nobody knows what it made")
+    return await clean_entries(made, manifest.id)
+
+
+async def clean_entries(made: Iterable[Entry], run_id: str) -> int:
+    """Remove what these entries of that run name; UserError for an entry that names more than a run can make."""
+    removed = 0
+    for entry in made:
+        if isinstance(entry, EtcdEntry):
+            removed += await _clean_etcd(entry, run_id)
+        elif entry.model:
+            removed += await _clean_juju(entry, run_id)
+    return removed
+
+
+async def _clean_etcd(entry: EtcdEntry, run_id: str) -> int:
+    own = entry.prefix == key_prefix(run_id)
+    ids = range(entry.first_lease_id, entry.first_lease_id + entry.lease_ids)
+    if not own or ids.start % RUN_LEASE_IDS or not 0 < len(ids) <= RUN_LEASE_IDS or ids.start <= 0:
+        raise UserError("ledger", entry.prefix, f"what this run made, below {key_prefix(run_id)}")
+    return await etcd.clean(entry.target, entry.prefix, ids)
+
+
+async def _clean_juju(entry: JujuEntry, run_id: str) -> int:
+    prefix = name_prefix(run_id)
+    if entry.prefix != prefix or (entry.made_model and entry.model != model_name(prefix)):
+        raise UserError(
+            "ledger", f"{entry.prefix} in {entry.model}", f"what this run made, named {prefix}..."
+        )
+    access = _access(entry.target, entry.store)
+    try:
+        return await hollow.remove_fleet(access, entry.model, prefix, entry.made_model)
+    except OperationFailed as problem:
+        raise TargetError(
+            access.controller_name, str(problem), "a controller that lets us clean up"
+        ) from None
+
+
+def _access(target: JujuTarget, store: Path | None) -> Access:
+    if target.credentials is not None:
+        return from_file(target.credentials)
+    return from_store(target.controller, store or store_directory())
+
+
+def key_prefix(run_id: str) -> str:
+    """Where all keys of a run are in an etcd."""
+    return f"/tippingpoint/{run_id}/"
+
+
+def name_prefix(run_id: str) -> str:
+    """What the names of all that a run makes on a Juju controller begin with."""
+    return "tp" + hashlib.sha256(run_id.encode()).hexdigest()[:8]
+
+
+def model_name(prefix: str) -> str:
+    """The name of the model that a run makes for itself."""
+    return f"tippingpoint-{prefix}"

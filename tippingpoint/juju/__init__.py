@@ -1,0 +1,1 @@
+"""A client of Juju's API made for tens of thousands of connections, and the hollow units that log in over them."""

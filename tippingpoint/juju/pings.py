@@ -1,0 +1,88 @@
+"""One ping clock for all connections: each is pinged every minute from its own login on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import Protocol
+
+PERIOD = 60.0
+"""Seconds between two pings of a connection, as Juju's own agents ping (PingPeriod in api/apiclient.go);
+the server drops an agent that sends none for 3 minutes (maxClientPingInterval in apiserver/root.go)."""
+PATIENCE = 30.0
+"""Seconds a ping may stay unanswered before the connection counts as lost (pingTimeout in api/apiclient.go)."""
+_GRAIN = 0.1
+"""Seconds by which pings may be late, so that one timer serves those of many connections."""
+_OURS = 1.0
+"""Seconds of lateness from which a missing answer may be our fault: it may lie unread in the socket."""
+
+
+class Pinged(Protocol):
+    """A connection, to the clock."""
+
+    def ping(self) -> int | None:
+        """Send a ping and return its number; None when the connection is closed."""
+        ...
+
+    def unanswered(self, ping: int) -> bool:
+        """Whether the connection is open and this ping has no answer yet."""
+        ...
+
+    def unreachable(self, seconds: float) -> None:
+        """No answer came within these seconds: the connection is lost."""
+        ...
+
+
+class PingClock:
+    """Pings what it is given until that says it is closed; `patience` is shorter than `period`, both in seconds.
+
+    All connections have the same, so that two queues are always sorted.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, period: float, patience: float) -> None:
+        self._loop = loop
+        self._period = period
+        self._patience = patience
+        self._due: deque[tuple[float, Pinged]] = deque()
+        self._expected: deque[tuple[float, Pinged, int]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, connection: Pinged) -> None:
+        """Ping a connection from now on, first after one period."""
+        self._due.append((time.monotonic() + self._period, connection))
+        if self._timer is None:
+            self._arm()
+
+    def close(self) -> None:
+        """Ping nothing any longer."""
+        self._due.clear()
+        self._expected.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        moments = [queue[0][0] for queue in (self._due, self._expected) if queue]
+        self._timer = None
+        if moments:
+            delay = max(min(moments) - time.monotonic(), min(_GRAIN, self._period))
+            self._timer = self._loop.call_later(delay, self._tick)
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        while self._expected and self._expected[0][0] <= now:
+            deadline, connection, ping = self._expected.popleft()
+            if not connection.unanswered(ping):
+                continue
+            if now - deadline > _OURS:
+                self._expected.append((now + self._patience, connection, ping))
+            else:
+                connection.unreachable(self._patience)
+        while self._due and self._due[0][0] <= now:
+            _, connection = self._due.popleft()
+            ping = connection.ping()
+            if ping is not None:
+                self._due.append((now + self._period, connection))
+                self._expected.append((now + self._patience, connection, ping))
+        self._arm()

@@ -1,0 +1,534 @@
+"""Units that answer as agents do: they log in, watch, set their status, take leadership, enter relation scopes.
+
+The calls are those of a Juju 4.0 unit agent (internal/worker/uniter/uniter.go, .../remotestate/watcher.go,
+.../relation/statetracker.go, internal/worker/leadership/tracker.go) whose charm has hooks that do nothing. What is
+left out: logs, secrets' rotation, upgrades and migrations, and everything a charm's hooks would ask for by themselves.
+A method that a controller does not have (before 4.0 some are named otherwise) is passed over.
+A unit that has come up has no task: its watchers' calls stay open and call back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import time
+from asyncio import Future, Task
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from tippingpoint.errors import OperationFailed
+from tippingpoint.juju.client import ApiClient, Connection, Identity
+from tippingpoint.juju.errors import NOT_IMPLEMENTED, ApiError, result_error, result_errors
+from tippingpoint.juju.model import ask, fields, items, log_in, unit_tag
+from tippingpoint.pacing import Schedule
+from tippingpoint.spawn.operations import Ended, Operations
+
+LEASE = 60.0
+"""Seconds a leader's lease lasts; it is renewed after half of them (jujud's leadership guarantee is 30 s)."""
+RECONNECT_WITHIN = 5.0
+"""A unit that lost its connection tries again after up to so many seconds, at random: they do not all come at once."""
+PASSWORDS_PER_CALL = 300
+_FIRST_RETRY = 1.0
+_LONGEST_RETRY = 30.0
+_ABSENT = ("not found", "unauthorized access", "not found or unauthorized")
+_HOOKS = ("install", "leader-elected", "config-changed", "start")
+_WATCHES = (
+    ("Uniter", "WatchUnitResolveMode", "unit"),
+    ("Uniter", "WatchConfigSettingsHash", "units"),
+    ("Uniter", "WatchTrustConfigSettingsHash", "units"),
+    ("Uniter", "WatchUnitAddressesHash", "units"),
+    ("SecretsManager", "WatchConsumedSecretsChanges", "units"),
+    ("Uniter", "WatchApplication", "application"),
+    ("Uniter", "WatchUnitStorageAttachments", "units"),
+    ("Uniter", "WatchActionNotifications", "units"),
+    ("Uniter", "WatchForModelConfigChanges", "nothing"),
+    ("Uniter", "WatchAPIHostPorts", "nothing"),
+    ("Logger", "WatchLoggingConfig", "units"),
+    ("RetryStrategy", "WatchRetryStrategy", "units"),
+)
+"""Facade, method and parameter of the watchers whose changes a hollow unit has nothing to do for."""
+
+
+class Agents:
+    """The agents of one worker's units; used from one event loop."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        model: str,
+        machine_identity: Callable[[str], Awaitable[Identity]],
+        operations: Operations,
+        schedule: Schedule,
+    ) -> None:
+        self._client = client
+        self._model = model
+        self._machine_identity = machine_identity
+        self._operations = operations
+        self._schedule = schedule
+        self._agents: dict[str, Agent] = {}
+        self._without_password: dict[str, list[str]] = {}
+        self._setting: set[str] = set()
+        self._machines: dict[str, Connection] = {}
+        self._tasks: set[Task[None]] = set()
+        self._stopped = False
+
+    @property
+    def up(self) -> bool:
+        """Whether every wanted unit is logged in and has done what it does at its start."""
+        return all(agent.up for agent in self._agents.values())
+
+    @property
+    def connected(self) -> int:
+        """How many units are logged in."""
+        return sum(agent.connected for agent in self._agents.values())
+
+    def want(self, units: Mapping[str, str], going: Collection[object]) -> None:
+        """Have an agent for exactly these units, by name with their machines' ids; none anew for one that is going."""
+        self._stopped = False
+        for unit in self._agents.keys() - units.keys():
+            self._agents.pop(unit).close()
+        for unit, machine in units.items():
+            if unit not in self._agents and unit not in going:
+                identity = Identity(unit_tag(unit), secrets.token_urlsafe(24))
+                agent = Agent(
+                    self._client, self._model, unit, identity, self._operations, self._schedule, self._run
+                )
+                self._agents[unit] = agent
+                self._without_password.setdefault(machine, []).append(unit)
+        for machine in self._without_password.keys() - self._setting:
+            self._setting.add(machine)
+            self._run(self._set_passwords(machine))
+
+    def stop(self) -> None:
+        """Begin nothing further; connections that are open stay so."""
+        self._stopped = True
+        for agent in self._agents.values():
+            agent.pause()
+
+    def close(self) -> None:
+        """Log every unit out."""
+        self._stopped = True
+        for task in list(self._tasks):
+            task.cancel()
+        for agent in self._agents.values():
+            agent.close()
+        for connection in self._machines.values():
+            connection.close()
+        self._agents.clear()
+        self._machines.clear()
+        self._without_password.clear()
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ran)
+
+    def _ran(self, task: Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (problem := task.exception()) is not None:
+            self._operations.note("agent", "error", f"{type(problem).__name__}: {problem}")
+
+    async def _set_passwords(self, machine: str) -> None:
+        """As the machine's agent, give its units their passwords, until none is without one."""
+        failures = 0
+        try:
+            while not self._stopped:
+                waiting = [unit for unit in self._without_password.pop(machine, []) if unit in self._agents]
+                if not waiting:
+                    return
+                units = waiting[:PASSWORDS_PER_CALL]
+                done: set[str] = set()
+                try:
+                    done = await self._change(machine, units)
+                except OperationFailed as problem:
+                    self._operations.note("password", "error", str(problem))
+                left = [unit for unit in waiting if unit not in done]
+                if left:
+                    self._without_password.setdefault(machine, []).extend(left)
+                now = time.monotonic()
+                for unit in units:
+                    if unit in done and unit in self._agents:
+                        self._agents[unit].connect(now)
+                failures = 0 if done else failures + 1
+                if not done:
+                    await asyncio.sleep(_backoff(failures))
+        finally:
+            self._setting.discard(machine)
+
+    async def _change(self, machine: str, units: Sequence[str]) -> set[str]:
+        connection = self._machines.get(machine)
+        if connection is None:
+            identity = await self._machine_identity(machine)
+            lost = partial(self._machine_lost, machine)
+            connection = self._machines[machine] = await log_in(self._client, identity, self._model, lost)
+        identities = [self._agents[unit].identity for unit in units]
+        changes = [{"tag": identity.tag, "password": identity.password} for identity in identities]
+        answer = await ask(connection, "Deployer", "SetPasswords", {"changes": changes})
+        done: set[str] = set()
+        for unit, error in zip(units, result_errors(answer, "Deployer", "SetPasswords"), strict=False):
+            if error is None:
+                done.add(unit)
+            else:
+                self._operations.note("password", "error", str(error))
+        return done
+
+    def _machine_lost(self, machine: str, reason: str) -> None:
+        self._machines.pop(machine, None)
+
+
+class Agent:
+    """One unit's agent, over a connection of its own."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        model: str,
+        unit: str,
+        identity: Identity,
+        operations: Operations,
+        schedule: Schedule,
+        run: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self.identity = identity
+        self.up = False
+        """Whether it has done what it does at its start."""
+        self._client = client
+        self._model = model
+        self._unit = unit
+        self._application = unit.partition("/")[0]
+        self._operations = operations
+        self._schedule = schedule
+        self._run = run
+        self._connection: Connection | None = None
+        self._relations: dict[str, bool] = {}
+        """By key, the relations it watches, and whether it is in their scope."""
+        self._leads = False
+        self._failures = 0
+        self._closed = False
+        self._paused = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether it is logged in."""
+        return self._connection is not None
+
+    def connect(self, intended: float, ready: float = 0.0) -> None:
+        """Log in; after a rate limit, a failure or a lost connection it tries again by itself."""
+        if self._closed or self._connection is not None:
+            return
+        future = self._client.login(self.identity, self._model, self._lost)
+        self._operations.begin("connect", future, intended, ready or intended, self._connect_ended)
+
+    def pause(self) -> None:
+        """Begin no further logins."""
+        self._paused = True
+
+    def close(self) -> None:
+        """Log out and end."""
+        self._closed = True
+        self.up = False
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    # -- the connection --------------------------------------------------------------------------
+
+    def _connect_ended(self, ended: Ended) -> None:
+        if ended.outcome == "ok":
+            if self._closed:
+                ended.answer.close()
+                return
+            self._connection = ended.answer
+            self._run(self._start(ended.answer))
+        elif not self._closed:
+            # A login that a rate limit refused is the same operation still: it counts from its first moment.
+            self._try_again(ended.moment, ended.intended if ended.outcome == "limited" else None)
+
+    def _try_again(self, now: float, intended: float | None = None) -> None:
+        self._failures += 1
+        again = now + _backoff(self._failures)
+        self._connect_at(again, again if intended is None else intended)
+
+    def _connect_at(self, moment: float, intended: float) -> None:
+        def begin(due: float) -> None:
+            if not self._paused:
+                self.connect(intended, ready=due)
+
+        self._schedule.at(moment, begin)
+
+    def _forget(self) -> None:
+        self._connection = None
+        self.up = False
+        self._relations.clear()
+        self._leads = False
+
+    def _lost(self, reason: str) -> None:
+        self._forget()
+        if not self._closed:
+            self._operations.note("connection", "lost", reason)
+            moment = time.monotonic() + random.uniform(0.0, RECONNECT_WITHIN)
+            self._connect_at(moment, moment)
+
+    # -- what an agent does ----------------------------------------------------------------------
+
+    async def _start(self, connection: Connection) -> None:
+        """From the login until it idles: the uniter's order (uniter.go init, loop; watcher.go loop)."""
+        try:
+            await self._lead(connection)
+            await self._get(connection, "Refresh", self._entities)
+            await self._get(connection, "UnitStatus", self._entities)
+            await self._set_unit_status(connection, "waiting", "agent initialising")
+            await self._get(connection, "GetPrincipal", self._entities)
+            await self._get(connection, "State", self._entities)
+            await self._get(connection, "RelationsStatus", self._entities)
+            await self._get(connection, "UnitStorageAttachments", self._entities)
+            await self._get(connection, "CurrentModel", None)
+            url = await self._get(connection, "CharmURL", {"entities": [{"tag": self._application_tag}]})
+            charm = {"tag": self.identity.tag, "charm-url": fields(_first(url)).get("result") or ""}
+            await self._get(connection, "SetCharm", {"entities": [charm]})
+            await self._watch(connection, "Uniter", "WatchUnit", self._parameter("unit"), self._unit_changed)
+            for facade, method, about in _WATCHES:
+                await self._watch(connection, facade, method, self._parameter(about), _ignore)
+            await self._watch(
+                connection, "Uniter", "WatchUnitRelations", self._entities, self._relations_changed
+            )
+            for hook in _HOOKS:
+                if hook != "leader-elected" or self._leads:
+                    await self._run_hook(connection, hook)
+            await self._set_unit_status(connection, "active", "")
+            await self._set_agent_status(connection, "idle", "")
+            self.up = self._connection is connection
+            self._failures = 0
+        except ApiError as problem:
+            self._operations.note("agent", "error", str(problem))
+            if problem.code in _ABSENT:
+                self.close()  # the unit is gone: its agent would end
+            else:
+                connection.close()
+                self._forget()
+                self._try_again(time.monotonic())
+        except OperationFailed:
+            pass  # the connection was lost, which `_lost` was told
+
+    async def _run_hook(self, connection: Connection, hook: str) -> None:
+        """What the agent itself asks for around a hook that does nothing (operation/runhook.go, runner/context)."""
+        await self._set_agent_status(connection, "executing", f"running {hook} hook")
+        await self._get(connection, "GetUnitContext", {"tag": self.identity.tag})
+        change = {"tag": self.identity.tag, "update-network-info": hook == "config-changed"}
+        await self._get(connection, "CommitHookChanges", {"args": [change]})
+        state = {"tag": self.identity.tag, "uniter-state": f"op: continue\nhook: {hook}\n"}
+        await self._get(connection, "SetState", {"args": [state]})
+
+    async def _unit_changed(self, connection: Connection, _: Any) -> None:
+        """A unit that is to go leaves its relations and dies (uniter.go terminate)."""
+        answer = await self._get(connection, "Refresh", self._entities)
+        if fields(_first(answer)).get("life") != "dying":
+            return
+        for key in [key for key, inside in self._relations.items() if inside]:
+            self._relations[key] = False
+            await self._get(connection, "LeaveScope", self._relation_unit(key))
+        await self._get(connection, "EnsureDead", self._entities)
+        self.close()
+
+    async def _relations_changed(self, connection: Connection, change: Any) -> None:
+        for key in items(fields(change).get("changes")):
+            await self._relation_changed(connection, str(key))
+
+    async def _relation_changed(self, connection: Connection, key: str) -> None:
+        """Watch a relation's units and enter its scope, or leave it (watcher.go, statetracker.go joinRelation)."""
+        scope = self._relation_unit(key)
+        relation = fields(_first(await self._get(connection, "Relation", scope, absent_is_fine=True)))
+        life, number = relation.get("life"), relation.get("id")
+        if life == "alive" and key not in self._relations:
+            self._relations[key] = False
+            changed = partial(self._related_units_changed, key)
+            await self._watch(connection, "Uniter", "WatchRelationUnits", scope, changed)
+            await self._get(connection, "RelationById", {"relation-ids": [number]}, absent_is_fine=True)
+            answer = await self._get(connection, "EnterScope", scope, absent_is_fine=True)
+            self._relations[key] = answer is not None
+            if self._leads:
+                status = {
+                    "unit-tag": self.identity.tag,
+                    "relation-id": number,
+                    "status": "joined",
+                    "message": "",
+                }
+                await self._get(connection, "SetRelationStatus", {"args": [status]}, absent_is_fine=True)
+            await self._run_hook(connection, "link-relation-created")
+            await self._set_agent_status(connection, "idle", "")
+        elif life != "alive" and self._relations.pop(key, False):
+            await self._get(connection, "LeaveScope", scope, absent_is_fine=True)
+
+    async def _related_units_changed(self, key: str, connection: Connection, change: Any) -> None:
+        """Run relation-changed for units that came or changed, with their settings read in one call."""
+        changed = sorted(fields(fields(fields(change).get("changes")).get("changed")))
+        if not changed:
+            return
+        pairs = [
+            {"relation": _relation_tag(key), "local-unit": self.identity.tag, "remote-unit": unit_tag(unit)}
+            for unit in changed
+        ]
+        await self._get(connection, "ReadRemoteSettings", {"relation-unit-pairs": pairs}, absent_is_fine=True)
+        await self._run_hook(connection, "link-relation-changed")
+        await self._set_agent_status(connection, "idle", "")
+
+    # -- leadership (internal/worker/leadership/tracker.go) ---------------------------------------
+
+    async def _lead(self, connection: Connection) -> None:
+        """Claim the application's leadership: renew it when granted, wait for its release when denied."""
+        claim = {
+            "application-tag": self._application_tag,
+            "unit-tag": self.identity.tag,
+            "duration": LEASE,
+        }
+        answer = await connection.call("LeadershipService", "ClaimLeadership", {"params": [claim]})
+        error = result_error(_first(answer), "LeadershipService", "ClaimLeadership")
+        self._leads = error is None
+        if error is None:
+            self._schedule.at(time.monotonic() + LEASE / 2, partial(self._lead_again, connection))
+        else:
+            released = connection.call(
+                "LeadershipService", "BlockUntilLeadershipReleased", {"Name": self._application}
+            )
+            released.add_done_callback(partial(self._released, connection))
+
+    def _released(self, connection: Connection, future: Future[Any]) -> None:
+        if not future.cancelled() and future.exception() is None:
+            self._lead_again(connection, time.monotonic())
+
+    def _lead_again(self, connection: Connection, _: float) -> None:
+        if self._connection is connection:
+            self._run(self._settle(self._lead(connection)))
+
+    # -- calls and watchers ----------------------------------------------------------------------
+
+    async def _watch(
+        self,
+        connection: Connection,
+        facade: str,
+        method: str,
+        parameter: object,
+        changed: Callable[[Connection, Any], Coroutine[Any, Any, None]],
+    ) -> None:
+        """Begin a watcher, handle what it shows at first, and keep its next change's call open."""
+        try:
+            answer = await connection.call(facade, method, parameter)
+        except ApiError as problem:
+            if problem.code == NOT_IMPLEMENTED:
+                return
+            raise
+        result = fields(_first(answer))
+        error = result_error(result, facade, method)
+        if error is not None:
+            if error.code in (*_ABSENT, NOT_IMPLEMENTED):
+                return
+            raise error
+        kind = "NotifyWatcher"
+        if "watcher-id" in result:
+            kind = "RelationUnitsWatcher" if method == "WatchRelationUnits" else "StringsWatcher"
+        watcher = str(result.get("watcher-id") or result.get("NotifyWatcherId") or "")
+        if watcher:
+            self._next(connection, kind, watcher, changed)
+        if changed is not _ignore:
+            await changed(connection, result)
+
+    def _next(
+        self,
+        connection: Connection,
+        kind: str,
+        watcher: str,
+        changed: Callable[[Connection, Any], Coroutine[Any, Any, None]],
+    ) -> None:
+        future = connection.call(kind, "Next", None, watcher)
+
+        def came(future: Future[Any]) -> None:
+            if future.cancelled() or future.exception() is not None or self._connection is not connection:
+                return  # the watcher's end, as of its unit's or of the connection
+            self._next(connection, kind, watcher, changed)
+            if changed is not _ignore:
+                self._run(self._settle(changed(connection, future.result())))
+
+        future.add_done_callback(came)
+
+    async def _settle(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do what a change asks for; what the controller refuses of it is an event of the run."""
+        try:
+            await work
+        except ApiError as problem:
+            if problem.code not in _ABSENT:
+                self._operations.note("agent", "error", str(problem))
+        except OperationFailed:
+            pass  # the connection was lost, which `_lost` was told
+
+    async def _get(
+        self, connection: Connection, method: str, parameter: object, absent_is_fine: bool = False
+    ) -> Any:
+        """A call of the Uniter facade; None where the controller does not have it (or, if that is fine, the thing)."""
+        passed = (NOT_IMPLEMENTED, *_ABSENT) if absent_is_fine else (NOT_IMPLEMENTED,)
+        try:
+            answer = await connection.call("Uniter", method, parameter)
+            error = result_error(_first(answer), "Uniter", method)
+            if error is not None:
+                raise error
+        except ApiError as problem:
+            if problem.code in passed:
+                return None
+            raise
+        return answer
+
+    async def _set_unit_status(self, connection: Connection, status: str, info: str) -> None:
+        await self._set_status(connection, "SetUnitStatus", status, info)
+
+    async def _set_agent_status(self, connection: Connection, status: str, info: str) -> None:
+        await self._set_status(connection, "SetAgentStatus", status, info)
+
+    async def _set_status(self, connection: Connection, method: str, status: str, info: str) -> None:
+        entity = {"tag": self.identity.tag, "status": status, "info": info, "data": None}
+        await self._get(connection, method, {"entities": [entity]})
+
+    @property
+    def _entities(self) -> dict[str, Any]:
+        return {"entities": [{"tag": self.identity.tag}]}
+
+    @property
+    def _application_tag(self) -> str:
+        return f"application-{self._application}"
+
+    def _parameter(self, about: str) -> dict[str, Any] | None:
+        match about:
+            case "unit":
+                return {"tag": self.identity.tag}
+            case "application":
+                return {"tag": self._application_tag}
+            case "units":
+                return self._entities
+            case _:
+                return None
+
+    def _relation_unit(self, key: str) -> dict[str, Any]:
+        return {"relation-units": [{"relation": _relation_tag(key), "unit": self.identity.tag}]}
+
+
+async def _ignore(connection: Connection, change: Any) -> None:
+    """Nothing to do for a hollow unit."""
+
+
+def _relation_tag(key: str) -> str:
+    """The tag of a relation's key, as in names/v6 relation.go: "a:x b:y" is relation-a.x#b.y."""
+    return "relation-" + key.replace(":", ".").replace(" ", "#")
+
+
+def _first(answer: Any) -> Any:
+    """The one result of a call for one entity, or the whole answer where it is not a list of results."""
+    results = fields(answer).get("results")
+    if results is None:
+        return answer
+    found = items(results)
+    return found[0] if found else None
+
+
+def _backoff(failures: int) -> float:
+    longest = min(_LONGEST_RETRY, _FIRST_RETRY * 2.0 ** min(failures - 1, 10))
+    return longest * random.uniform(0.75, 1.0)

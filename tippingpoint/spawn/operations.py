@@ -1,0 +1,138 @@
+"""Operations under way: each timed from its intended moment and from its send, counted by how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from asyncio import Future
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tippingpoint.errors import Limited, OperationFailed
+from tippingpoint.hdr import Recorder
+from tippingpoint.results import OUTCOMES, SCHEDULE_LAG, tag
+
+_DISTINCT_MESSAGES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an operation ended: its outcome, when on the monotonic clock, and the answer where the outcome is ok."""
+
+    outcome: str
+    moment: float
+    intended: float
+    answer: Any = None
+
+
+@dataclass(slots=True)
+class _Call:
+    operation: str
+    intended: float
+    sent: float
+    future: Future[Any]
+    ended: Callable[[Ended], None]
+
+
+class Operations:
+    """The operations of one worker. What has no answer after `timeout` seconds is cancelled and counts as timed out."""
+
+    def __init__(self, names: Sequence[str], recorder: Recorder, timeout: float) -> None:
+        self._record = {
+            name: recorder.appender(name)
+            for name in (
+                *(tag(operation, outcome) for operation in names for outcome in OUTCOMES),
+                *(tag(operation, service=True) for operation in names),
+            )
+        }
+        self._lag = recorder.appender(SCHEDULE_LAG)
+        self._timeout = timeout
+        self._calls: dict[int, _Call] = {}
+        self._number = 0
+        self.errors: Counter[tuple[str, str, str]] = Counter()
+        """(operation, outcome, message) of failures; the messages of a flood are counted together."""
+
+    @property
+    def under_way(self) -> int:
+        """How many operations are sent and not answered."""
+        return len(self._calls)
+
+    def begin(
+        self,
+        operation: str,
+        future: Future[Any],
+        intended: float,
+        ready: float,
+        ended: Callable[[Ended], None],
+    ) -> None:
+        """Time an operation that is sent now. It was meant for `intended`, and could not be sent before `ready`:
+        lateness up to there is the target's and only in the response time, after it also the generator's."""
+        sent = time.monotonic()
+        self._lag(max(1, int((sent - max(intended, ready)) * 1e6)))
+        self._number = number = self._number + 1
+        self._calls[number] = _Call(operation, intended, sent, future, ended)
+        future.add_done_callback(partial(self._answered, number))
+
+    def expire(self) -> None:
+        """Give up what is older than the timeout; to be called a few times a second."""
+        limit = time.monotonic() - self._timeout
+        for call in self._calls.values():  # in the order they were sent
+            if call.sent > limit:
+                break
+            call.future.cancel()
+
+    async def drain(self, within: float) -> None:
+        """Wait for what is under way; what has no answer after `within` seconds counts as timed out at its age."""
+        futures = [call.future for call in self._calls.values()]
+        try:
+            if futures:
+                await asyncio.wait(futures, timeout=within)
+                await asyncio.sleep(0)  # so that the last answers are counted before the rest is given up
+        finally:
+            now = time.monotonic()
+            for number, call in list(self._calls.items()):
+                if call.future.done():
+                    continue
+                del self._calls[number]
+                self._count(call, now, "timeout", "no answer when the load ended")
+                call.future.cancel()
+
+    def note(self, operation: str, outcome: str, message: str) -> None:
+        """Count a failure that is an event of the run, whether or not it ended an operation."""
+        key = (operation, outcome, message)
+        if key not in self.errors and len(self.errors) >= _DISTINCT_MESSAGES:
+            key = (operation, outcome, "other errors")
+        self.errors[key] += 1
+
+    def _answered(self, number: int, future: Future[Any]) -> None:
+        call = self._calls.pop(number, None)
+        if call is None:
+            if not future.cancelled():
+                future.exception()  # counted already: nobody else looks at it
+            return
+        now = time.monotonic()
+        outcome, message = self._outcome(future)
+        self._count(call, now, outcome, message)
+        call.ended(Ended(outcome, now, call.intended, future.result() if outcome == "ok" else None))
+
+    def _outcome(self, future: Future[Any]) -> tuple[str, str]:
+        if future.cancelled():
+            return "timeout", f"no answer within {self._timeout:g} s"
+        problem = future.exception()
+        if problem is None:
+            return "ok", ""
+        if isinstance(problem, Limited):
+            return "limited", str(problem)
+        if isinstance(problem, OperationFailed):
+            return "error", str(problem)
+        return "error", f"{type(problem).__name__}: {problem}"
+
+    def _count(self, call: _Call, now: float, outcome: str, message: str) -> None:
+        self._record[tag(call.operation, outcome)](max(1, int((now - call.intended) * 1e6)))
+        if outcome == "ok":
+            self._record[tag(call.operation, service=True)](max(1, int((now - call.sent) * 1e6)))
+        else:
+            self.note(call.operation, outcome, message)
