@@ -41,7 +41,7 @@ class JujuEntry(BaseModel):
 
 
 def _kind(value: Any) -> str:
-    return str(cast("dict[str, Any]", value).get("kind", "etcd") if isinstance(value, dict) else value.kind)
+    return str(cast("dict[str, Any]", value).get("kind", "etcd")) if isinstance(value, dict) else ""
 
 
 Entry = EtcdEntry | JujuEntry
@@ -53,10 +53,10 @@ _ENTRIES: TypeAdapter[Entry] = TypeAdapter(
 def remember(directory: Path, entry: Entry) -> None:
     """Add an entry to a run's ledger and see it on the disk before anything is made.
 
-    Files that the target names are remembered by their absolute paths, so that it can be cleaned from anywhere.
+    Files that it names are remembered by their absolute paths, so that the target can be cleaned from anywhere.
     UserError when there is no room for the entry.
     """
-    entry = entry.model_copy(update={"target": _anchored(entry.target)})
+    entry = entry.model_copy(update={**_anchored(entry), "target": _anchored_target(entry.target)})
     try:
         with open(directory / FILE, "a", encoding="utf-8") as file:
             file.write(entry.model_dump_json() + "\n")
@@ -89,6 +89,10 @@ def entries(directory: Path) -> list[Entry]:
     return found
 
 
-def _anchored(target: EtcdTarget | JujuTarget) -> EtcdTarget | JujuTarget:
-    files = {name: value.absolute() for name, value in target if isinstance(value, Path)}
-    return target.model_copy(update=files)
+def _anchored_target(target: EtcdTarget | JujuTarget) -> EtcdTarget | JujuTarget:
+    return target.model_copy(update=_anchored(target))
+
+
+def _anchored(part: BaseModel) -> dict[str, Path]:
+    """The files that a part of an entry names, by their absolute paths."""
+    return {name: value.absolute() for name, value in part if isinstance(value, Path)}

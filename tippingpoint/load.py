@@ -49,6 +49,8 @@ class TargetFacts:
     kind: str
     version: str
     members: list[str]
+    controller: str = ""
+    """What people call it, where a target has a name."""
 
 
 @dataclass(frozen=True)

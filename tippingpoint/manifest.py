@@ -43,6 +43,8 @@ class TargetEntry(BaseModel):
     kind: str
     version: str = ""
     members: list[str] = []
+    controller: str = ""
+    """A Juju controller's name in the client's store, which finds it when the plan does not say one."""
 
 
 class WorkerEntry(BaseModel):

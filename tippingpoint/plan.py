@@ -300,7 +300,9 @@ class Threshold(_Part):
     error_rate: Rate | None = Field(default=None, description="errors and timeouts over all attempts")
     lost_rate: Rate | None = Field(default=None, description="leases lost over all attempts to extend")
     throughput: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
-        default=None, description="at least this many succeed per second while a stage is held"
+        default=None,
+        description="at least this many succeed per second while a stage is held; of what brings a stage up "
+        "(connect, and what makes or removes things) until it is",
     )
 
     @model_validator(mode="after")
@@ -363,6 +365,9 @@ class _Plan(_Part):
     def to_yaml(self) -> str:
         """The plan as YAML that `parse_plan` reads back to an equal plan."""
         document = self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+        # What a plan does before what would be good enough and what breaks on the way.
+        first = ("name", "description", "target", "workload", "stages", "find")
+        document = {name: document[name] for name in (*first, *document) if name in document}
         return yaml.safe_dump(document, sort_keys=False)
 
 

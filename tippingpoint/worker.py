@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ class _Worker:
         self._opened = time.monotonic()
         self._beat(self._opened)
         self._next_interval(self._opened + INTERVAL)
-        return {"kind": facts.kind, "version": facts.version, "members": facts.members}
+        return asdict(facts)
 
     def _now(self) -> float:
         return time.monotonic() - self._job.started

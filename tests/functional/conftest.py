@@ -1,9 +1,11 @@
-"""Real etcd clusters for the functional tests, and the check that none of them is left behind."""
+"""Targets for the functional tests, real etcd clusters and a simulated Juju controller, and the check that none of
+them is left behind."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from tests.conftest import MARK
 from tests.lab.etcd import EtcdLab
+from tests.lab.juju import JujuLab
 
 _FAKETIME = Path(__file__).resolve().parents[2] / ".cache" / "lib" / "libfaketimeMT.so.1"
 _GONE_WITHIN_S = 3.0
@@ -64,6 +67,55 @@ def nothing_left_behind(open_labs: list[EtcdLab]) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+def juju() -> Iterator[JujuLab]:
+    """A simulated controller shared by the tests that leave its servers alone."""
+    with JujuLab() as lab:
+        yield lab
+
+
+@pytest.fixture
+def new_juju() -> Iterator[Callable[..., JujuLab]]:
+    """Starts simulated controllers of the test's own, with JujuLab's arguments; they end with the test."""
+    with contextlib.ExitStack() as labs:
+        yield lambda *given, **named: labs.enter_context(JujuLab(*given, **named))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_simulator_left_behind() -> Iterator[None]:
+    """Fails the session after whose last test a simulated controller of it still runs."""
+    yield
+    deadline = time.monotonic() + _GONE_WITHIN_S
+    while left := session_processes(b"tests.lab.juju_process"):
+        if time.monotonic() > deadline:
+            pytest.fail(f"simulators left behind: {sorted(left)}")
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def background_runs() -> set[int]:
+    """The pids of programs that are meant to outlast the test that started them."""
+    return set()
+
+
+@pytest.fixture(autouse=True)
+def no_run_left_behind(background_runs: set[int]) -> Iterator[None]:
+    """Fails a test that leaves a run or a worker going, which is ended, so that the next one is not disturbed."""
+    yield
+    deadline = time.monotonic() + _GONE_WITHIN_S
+    while left := {
+        pid
+        for pid in session_processes(b"tippingpoint") | session_processes(b"tippingpoint.worker")
+        if pid not in background_runs and parent(pid) not in background_runs
+    }:
+        if time.monotonic() > deadline:
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            pytest.fail(f"runs left behind: {sorted(left)}")
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
 def faketime() -> Path:
     """libfaketime, to be preloaded into a process whose clock a test steps; ./scripts/test fetches it."""
     if not _FAKETIME.exists():
@@ -73,14 +125,29 @@ def faketime() -> Path:
 
 def session_etcds() -> set[int]:
     """The pids of all etcd processes that descend from this test session."""
+    return {pid for pid in _session_pids() if _read(pid, "comm").strip() == b"etcd"}
+
+
+def session_processes(module: bytes) -> set[int]:
+    """The pids of the processes of this test session that run a Python module (python -m)."""
+    return {pid for pid in _session_pids() if module in _read(pid, "cmdline").split(b"\0")}
+
+
+def parent(pid: int) -> int:
+    """The pid of a process's parent; 0 when the process has ended."""
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    return int(fields[1]) if fields else 0
+
+
+def _session_pids() -> Iterator[int]:
     mark = f"{MARK}={os.environ[MARK]}".encode()
-    found: set[int] = set()
     for process in Path("/proc").iterdir():
-        if not process.name.isdigit():
-            continue
-        with contextlib.suppress(OSError):  # it ended, or is somebody else's
-            if (process / "comm").read_text().strip() != "etcd":
-                continue
-            if mark in (process / "environ").read_bytes().split(b"\0"):
-                found.add(int(process.name))
-    return found
+        if process.name.isdigit() and mark in _read(int(process.name), "environ").split(b"\0"):
+            yield int(process.name)
+
+
+def _read(pid: int, name: str) -> bytes:
+    """A file of a process; nothing when it has ended, or is somebody else's."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    return b""

@@ -54,7 +54,8 @@ class JujuLab:
     `ping_timeout_s` is after how long without a ping an agent is disconnected; `certificate` is what is wrong
     with the servers' certificate; `expiry_round_s` is how often leases past their time are removed (None: every
     1 to 5 s, as Juju 4 does). `data` is a juju client's store that knows the controller, to be used as
-    JUJU_DATA; `control` is the control socket (juju_control.py).
+    JUJU_DATA, `credentials` a file that says the same; `agent_conf` is that of a unit in the controller's model;
+    `control` is the control socket (juju_control.py).
     """
 
     def __init__(
@@ -103,13 +104,17 @@ class JujuLab:
             self.directory.mkdir(parents=True, exist_ok=True)
             self.control = self.directory / "lab.sock"
             self.data = self.directory / "juju"
+            self.credentials = self.directory / "credentials.yaml"
+            self.agent_conf = self.directory / "agent.conf"
             # The process gets a signal when the thread that started it ends: this one lasts as long as the lab.
             starter = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="juju-lab"))
             cleanup.callback(self._end)
             self._configure()
             self._process = starter.submit(self._popen).result()
-            self.model = self._await_serving()["model"]
+            serving = self._await_serving()
+            self.model = serving["model"]
             self._write_store()
+            self._write_agent_conf(serving["unit"], serving["password"])
             self._cleanup = cleanup.pop_all()
         return self
 
@@ -243,6 +248,23 @@ class JujuLab:
             ("models", {"controllers": {CONTROLLER: models}}),
         ):
             _write(self.data / f"{name}.yaml", yaml.safe_dump(content))
+
+        login = {"addresses": self.addresses, "ca": self.ca, "user": self.user, "password": self.password}
+        _write(self.credentials, yaml.safe_dump(login))
+
+    def _write_agent_conf(self, unit: str, password: str) -> None:
+        """A unit's agent.conf, as its machine's agent writes it (agent/format-2.0.go in Juju's source)."""
+        conf = {
+            "tag": unit,
+            "nonce": "",
+            "cacert": self.ca,
+            "controller": f"controller-{self.controller_uuid}",
+            "model": f"model-{self.model}",
+            "apiaddresses": self.addresses,
+            "apipassword": password,
+            "oldpassword": "",
+        }
+        _write(self.agent_conf, f"# format 2.0\n{yaml.safe_dump(conf, sort_keys=False)}")
 
     def _end(self) -> None:
         if self._process is not None:

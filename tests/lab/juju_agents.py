@@ -13,9 +13,8 @@ from tests.lab.juju_model import Endpoint, Refused, Relation, Status, Unit, not_
 from tests.lab.juju_rpc import Call, facade, method
 from tests.lab.juju_watchers import Topic, Watcher, merge_names, merge_notice
 
-_ADDRESS = "192.0.2.1"  # TEST-NET-1 of RFC 5737: nobody's
 _SHA_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-_NO_PROXY = {"http": "", "https": "", "ftp": "", "no-proxy": "", "auto-no-proxy": ""}
+_NO_PROXY = {"no-proxy": "127.0.0.1,localhost,::1"}
 
 facade("Uniter", "unit")
 facade("SecretsManager", "unit")
@@ -56,7 +55,7 @@ def _stop(call: Call) -> dict[str, Any]:
 def _watcher(call: Call) -> Watcher:
     watcher = call.session.watchers.get(call.id)
     if watcher is None:
-        raise Refused("unknown watcher id", "not found")
+        raise not_found(f'watcher "{call.id}"')
     return watcher
 
 
@@ -140,10 +139,25 @@ def _watch_relation_units(call: Call) -> dict[str, Any]:
             return _merge_units(pending, change, unit, relation)
 
         watcher = _watch(call, Watcher(merge), ("relation", str(relation.id)))
-        counterparts = [name for name in relation.in_scope if _counterpart(unit, name, relation)]
-        changes = {"changed": {name: {"version": 0} for name in counterparts}}
+        changes = _counterparts(call, unit, relation)
         results.append({"watcher-id": watcher, "changes": changes})
     return {"results": results}
+
+
+def _counterparts(call: Call, unit: Unit, relation: Relation) -> dict[str, Any]:
+    """A watcher's first event: who is in scope, and, as Juju 4.0.15 does, who is not yet as departed."""
+    applications = {name for name, _ in relation.ends if name != unit.application} or {unit.application}
+    units = [
+        other
+        for name in applications
+        for other in call.model.applications[name].units
+        if _counterpart(unit, other, relation)
+    ]
+    changes: dict[str, Any] = {
+        "changed": {name: {"version": 0} for name in units if name in relation.in_scope},
+        "app-changed": dict.fromkeys(sorted(applications), 0),
+    }
+    return changes | _if_any("departed", [name for name in units if name not in relation.in_scope])
 
 
 def _merge_units(pending: Any, change: tuple[str, str], unit: Unit, relation: Relation) -> Any:
@@ -204,8 +218,15 @@ def _unit_status(call: Call) -> dict[str, Any]:
             results.append(empty | {"error": unit.as_dict()})
             continue
         status = unit.workload or Status("waiting", "waiting for machine")
-        shown = {key: getattr(status, key) for key in ("status", "info", "data", "since")}
-        results.append(empty | shown)
+        results.append(
+            empty
+            | {
+                "status": status.status,
+                "info": status.info,
+                "data": status.data or None,
+                "since": status.since,
+            }
+        )
     return {"results": results}
 
 
@@ -314,7 +335,6 @@ def _unit_context(call: Call) -> dict[str, Any]:
         "cloud-api-version": "",
         "legacy-proxy-settings": _NO_PROXY,
         "juju-proxy-settings": _NO_PROXY,
-        "private-address": _ADDRESS,
         "charm-tracing-config": {},
     }
 
@@ -397,9 +417,7 @@ def _enter_scope(call: Call) -> dict[str, Any]:
         except Refused as refusal:
             results.append({"error": refusal.as_dict()})
         else:
-            call.model.enter(
-                relation, unit, {"ingress-address": _ADDRESS, "egress-subnets": f"{_ADDRESS}/32"}
-            )
+            call.model.enter(relation, unit, {})  # a hollow machine has no address to tell
             results.append({})
     return {"results": results}
 
@@ -427,8 +445,7 @@ def _set_relation_status(call: Call) -> dict[str, Any]:
         if isinstance(unit, Refused) or relation is None:
             results.append({"error": permission_denied().as_dict()})
         elif call.model.leases.holder(unit.application) != unit.name:
-            message = f'"{unit.name}" is not leader of "{unit.application}"'
-            results.append({"error": Refused(message, "").as_dict()})
+            results.append({"error": Refused("checking lease token: lease not held").as_dict()})
         else:
             relation.status = Status(args["status"], args.get("message", ""))
             results.append({})
@@ -445,7 +462,7 @@ def _read_remote_settings(call: Call) -> dict[str, Any]:
             )
             remote = unit_name(str(pair["remote-unit"]))
             if remote not in relation.in_scope:
-                raise permission_denied()
+                raise Refused("relation unit not found")
         except Refused as refusal:
             results.append({"settings": None, "error": refusal.as_dict()})
         else:

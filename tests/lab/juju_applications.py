@@ -38,24 +38,26 @@ def _deploy_one(model: Model, params: dict[str, Any]) -> None:
     if origin is None:
         raise Refused("nil charm origin not valid", "not valid")
     placement: list[dict[str, str] | None] = params.get("placement") or []
-    wanted = [_machine(model, place) for place in placement]
+    for place in placement:
+        if _machine(place) not in (None, *model.machines):
+            name = _machine(place)
+            raise Refused(
+                f'preparing application args: making unit args: getting machine "{name}" for unit placement '
+                f'directive: machine with name "{name}" does not exist'
+            )
     application = model.deploy(
         params["application"],
         params["charm-url"],
-        {"name": origin["base"]["name"], "channel": origin["base"]["channel"].removesuffix("/stable")},
+        {"name": origin["base"]["name"], "channel": origin["base"]["channel"].partition("/")[0]},
         params.get("config") or {},
         params.get("constraints") or {},
     )
-    _add_units(model, application, int(params["num-units"]), wanted)
+    _add_units(model, application, int(params["num-units"]), [_machine(place) for place in placement])
 
 
-def _machine(model: Model, place: dict[str, str] | None) -> str | None:
+def _machine(place: dict[str, str] | None) -> str | None:
     """The machine of a placement; None stands for one of its own."""
-    if place is None or place["scope"] != "#":
-        return None
-    if place["directive"] not in model.machines:
-        raise not_found(f'machine "{place["directive"]}"')
-    return place["directive"]
+    return None if place is None or place["scope"] != "#" else place["directive"]
 
 
 def _add_units(model: Model, application: Application, count: int, wanted: list[str | None]) -> list[Unit]:
@@ -75,13 +77,18 @@ def _more_units(call: Call) -> dict[str, Any]:
     count = int(call.params["num-units"])
     if count < 1:
         raise Refused("must add at least one unit")
-    wanted = [_machine(call.model, place) for place in call.params.get("placement") or []]
+    wanted = [_machine(place) for place in call.params.get("placement") or []]
+    for name in wanted:
+        if name is not None and name not in call.model.machines:
+            raise Refused(f'getting machine "{name}" for unit placement directive: machine not found')
     return {"units": [unit.name for unit in _add_units(call.model, application, count, wanted)]}
 
 
 @method("Application", "Get")
 def _get(call: Call) -> dict[str, Any]:
-    application = _application(call.model, str(call.params["application"]))
+    application = call.model.applications.get(str(call.params["application"]))
+    if application is None:
+        raise not_found(f"application {call.params['application']}")
     options = {
         name: {
             "default": option.get("default"),
@@ -130,7 +137,8 @@ def _destroy_relation(call: Call) -> dict[str, Any]:
         if set(ends) <= named if ends else relation.id == call.params.get("relation-id"):
             call.model.remove_relation(relation)
             return {}
-    raise not_found(f"relation {' '.join(ends) or call.params.get('relation-id')}")
+    number = call.params.get("relation-id", 0)
+    raise not_found(f"relation with endpoints [{' '.join(ends)}] or id {number}")
 
 
 @method("Application", "DestroyApplication")

@@ -10,7 +10,7 @@ members:
     {"do": "facades", "versions": {"Uniter": [99]}}  offer these versions of these facades; {}: Juju 4.0.15's
     {"do": "store", "state": "stalled"}              normal, stalled or failing; "slower": times slower
     {"do": "store", "profile": "2.5.0", "scale": 100}
-    {"do": "destroy-model", "model": UUID}           gone under its users
+    {"do": "destroy-model", "model": UUID}           gone under its users; "disconnect": true ends their connections
     {"do": "counts"}                                 connections, sessions, leases, commits waiting
 """
 
@@ -206,7 +206,7 @@ class Control:
         model = models.get(str(fields.get("model")))
         if model is None:
             raise LabError(f"model: {fields.get('model')!r}", f"one of {', '.join(models)}")
-        self._controller.remove_model(model)
+        self._controller.remove_model(model, bool(fields.get("disconnect", False)))
 
     def _counts(self, _fields: dict[str, Any]) -> dict[str, Any]:
         return {

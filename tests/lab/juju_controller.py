@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tests.lab.juju_facades import CONTROLLER_FACADES, MODEL_FACADES, Versions
 from tests.lab.juju_leases import Leases, next_round_in
@@ -44,6 +45,7 @@ class Controller:
         self.users = {setup.user: setup.password}
         self.loop = loop
         self.models: dict[str, Model] = {}
+        self._leases: list[Leases] = []
         self.store = Store(PROFILES[setup.profile], setup.scale, self.leases_held, loop)
         self.limits: dict[str, Bucket | None] = {}
         self.redirects: dict[str, str] = {}
@@ -58,18 +60,24 @@ class Controller:
         """An empty model."""
         model = Model(name, owner, Leases(self.store, self.loop))
         self.models[model.uuid] = model
+        self._leases.append(model.leases)
         return model
 
-    def remove_model(self, model: Model) -> None:
-        """Gone at once with all that is in it; whoever is logged in to it is disconnected."""
+    def remove_model(self, model: Model, disconnect: bool = False) -> None:
+        """Gone at once with all that is in it.
+
+        Whoever is logged in stays so, and is even granted leases, as Juju 4.0.15 was seen to do; `disconnect` ends
+        those connections.
+        """
         self.models.pop(model.uuid, None)
-        model.life = "dead"
-        for session in [session for session in self.sessions if session.model is model]:
-            session.channel.close()
+        model.empty()
+        if disconnect:
+            for session in [session for session in self.sessions if session.model is model]:
+                session.channel.close()
 
     def leases_held(self) -> int:
-        """Leases held now, in all models."""
-        return sum(len(model.leases) for model in self.models.values())
+        """Leases held now, those of removed models among them."""
+        return sum(map(len, self._leases))
 
     def offer(self, versions: Versions) -> None:
         """Offer other versions of some facades than Juju 4.0.15 does, none of a facade where there is none."""
@@ -84,6 +92,12 @@ class Controller:
             }
             for here in (CONTROLLER_FACADES, MODEL_FACADES)
         )
+
+    def serves(self, facade: str, where: Literal["controller", "model"]) -> bool:
+        """Whether a facade is for this kind of login (restrict_controller.go and restrict_model.go of Juju)."""
+        if where == "controller":
+            return facade in CONTROLLER_FACADES
+        return facade in MODEL_FACADES or facade not in CONTROLLER_FACADES
 
     def offered(self, in_model: bool) -> Versions:
         """What a login to a model, or to the controller alone, is offered."""
@@ -113,7 +127,9 @@ class Controller:
         self.sessions.discard(session)
 
     def _round(self) -> None:
-        for model in self.models.values():
-            model.leases.expire()
+        for leases in self._leases:
+            leases.expire()
+        there = {id(model.leases) for model in self.models.values()}
+        self._leases = [leases for leases in self._leases if id(leases) in there or not leases.unused]
         wait = self.setup.expiry_round_s
         self.loop.call_later(next_round_in() if wait is None else wait, self._round)

@@ -38,6 +38,11 @@ class Leases:
     def __len__(self) -> int:
         return len(self._held)
 
+    @property
+    def unused(self) -> bool:
+        """Whether no lease is held and nobody waits for one."""
+        return not self._held and not self._blocked
+
     def holder(self, application: str) -> str | None:
         """The unit that holds an application's lease, past its time or not, until it is removed."""
         lease = self._held.get(application)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.lab.juju_controller import VERSION
 from tests.lab.juju_facades import listed
-from tests.lab.juju_model import Model, Refused
+from tests.lab.juju_model import Model, Refused, now
 from tests.lab.juju_rpc import Call, Entity, facade, method
 
 facade("Admin")
@@ -42,6 +42,8 @@ def _login(call: Call) -> dict[str, Any]:
     )
     session.entity = entity
     controller.entered(session)
+    if entity.kind == "user":
+        (model or controller.controller_model).last_connection = now()
     reply: dict[str, Any] = {"servers": controller.host_ports()}
     if model is not None:
         reply["model-tag"] = f"model-{model.uuid}"
@@ -86,22 +88,20 @@ def _user(users: dict[str, str], name: str, password: str) -> Entity:
 def _agent(tag: str, kind: str, rest: str, password: str, nonce: str, model: Model | None) -> Entity:
     if kind == "machine":
         if not password or not nonce:
-            raise Refused("machine authentication: invalid request")
+            raise Refused("machine authentication: invalid request", "unauthorized access")
         machine = model.machines.get(rest) if model else None
-        if machine is None or not _same(machine.password, password):
+        if machine is None or machine.nonce != nonce or not _same(machine.password, password):
             raise _unauthorized()
-        if machine.nonce != nonce:
-            raise Refused(f"machine {rest} not provisioned", "not provisioned")
         return Entity("machine", rest)
     if kind == "unit":
         if not password:
-            raise Refused("unit authentication: invalid request")
+            raise Refused("unit authentication: invalid request", "unauthorized access")
         application, _, number = rest.rpartition("-")
         unit = model.unit(f"{application}/{number}") if model else None
         if unit is None or not _same(unit.password, password):
             raise _unauthorized()
         return Entity("unit", unit.name)
-    raise Refused(f'"{tag}" is not a valid tag' if not rest else "invalid request")
+    raise Refused(f'"{tag}" is not a valid tag')
 
 
 def _same(known: str, given: str) -> bool:

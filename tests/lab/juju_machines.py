@@ -12,6 +12,9 @@ from tests.lab.juju_controller import VERSION
 from tests.lab.juju_model import Machine, Refused, not_found, permission_denied
 from tests.lab.juju_rpc import Call, facade, method
 
+SHORTEST_PASSWORD = 18
+"""Characters of an agent's password (MinAgentPasswordLength of internal/password)."""
+
 facade("MachineManager", "user")
 facade("Deployer", "machine")
 
@@ -49,7 +52,7 @@ def _add_machine(call: Call, params: dict[str, Any]) -> Machine:
 def _provisioning_script(call: Call) -> dict[str, Any]:
     machine = call.model.machines.get(str(call.params["machine-id"]))
     if machine is None:
-        raise not_found(f"getting instance config: machine {call.params['machine-id']!r}")
+        raise not_found(f'getting instance config: machine "{call.params["machine-id"]}"')
     nonce = str(call.params.get("nonce") or "")
     if machine.nonce and nonce and nonce != machine.nonce:
         machine.nonce = nonce
@@ -92,9 +95,11 @@ def _script(call: Call, machine: Machine) -> str:
 def _destroy_machines(call: Call) -> dict[str, Any]:
     results: list[dict[str, Any]] = []
     for tag in call.params["machine-tags"]:
-        machine = call.model.machines.get(str(tag).removeprefix("machine-"))
+        name = str(tag).removeprefix("machine-")
+        machine = call.model.machines.get(name)
         if machine is None:
-            results.append({"error": not_found(f"getting machine UUID: machine {tag!r}").as_dict()})
+            message = f'getting machine UUID: getting UUID for machine "{name}": machine "{name}": machine not found'
+            results.append({"error": Refused(message).as_dict()})
             continue
         info: dict[str, Any] = {"machine-id": machine.id}
         if machine.units:
@@ -107,24 +112,30 @@ def _destroy_machines(call: Call) -> dict[str, Any]:
 
 @method("Deployer", "SetPasswords")
 def _set_passwords(call: Call) -> dict[str, Any]:
-    machine = call.model.machines.get(call.entity.id)
     results: list[dict[str, Any]] = []
     for change in call.params["changes"]:
-        name = unit_name(str(change["tag"]))
-        unit = call.model.unit(name) if name and machine and name in machine.units else None
-        if unit is None:
-            results.append({"error": permission_denied().as_dict()})
-        elif len(change["password"]) < 18:
-            # MinAgentPasswordLength of internal/password
-            message = (
-                f'setting password for "{change["tag"]}": password is only {len(change["password"])} '
-                "bytes long, and is not a valid Agent password: invalid password"
-            )
-            results.append({"error": Refused(message).as_dict()})
+        try:
+            _set_password(call, str(change["tag"]), str(change["password"]))
+        except Refused as refusal:
+            results.append({"error": refusal.as_dict()})
         else:
-            unit.password = str(change["password"])
             results.append({})
     return {"results": results}
+
+
+def _set_password(call: Call, tag: str, password: str) -> None:
+    name = unit_name(tag)
+    machine = call.model.machines.get(call.entity.id)
+    unit = call.model.unit(name) if name and machine and name in machine.units else None
+    if unit is None:
+        raise permission_denied()
+    try:
+        if len(password) < SHORTEST_PASSWORD:
+            long = f"password is only {len(password)} bytes long"
+            raise Refused(f"{long}, and is not a valid Agent password: invalid password")
+        call.model.set_password(unit, password)
+    except Refused as refusal:
+        raise Refused(f'setting password for "{tag}": {refusal.message}') from None
 
 
 def unit_tag(name: str) -> str:

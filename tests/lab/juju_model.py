@@ -59,16 +59,16 @@ class Status:
     data: dict[str, Any] = field(default_factory=dict)
     since: str = field(default_factory=now)
 
-    def detailed(self) -> dict[str, Any]:
-        """As full status shows it."""
+    def detailed(self, life: str = "", data: bool = True) -> dict[str, Any]:
+        """As full status shows it; of some things it shows a life, of some no data."""
         return {
             "status": self.status,
             "info": self.info,
-            "data": self.data,
+            "data": self.data if data else None,
             "since": self.since,
             "kind": "",
             "version": "",
-            "life": "",
+            "life": life,
         }
 
 
@@ -193,12 +193,14 @@ class Model:
         self.name = name
         self.owner = owner
         self.life = "alive"
+        self.last_connection: str | None = None
         self.leases = leases
         self.topics = Topics()
         self.charms: dict[str, Charm] = {}
         self.machines: dict[str, Machine] = {}
         self.applications: dict[str, Application] = {}
         self.relations: dict[int, Relation] = {}
+        self._passwords: dict[str, Unit] = {}
         self._by_application: dict[str, dict[int, Relation]] = {}
         self._next_machine = 0
         self._next_relation = 0
@@ -242,12 +244,15 @@ class Model:
     ) -> Application:
         """An application without units."""
         if not _APPLICATION.fullmatch(name):
-            raise Refused(f'invalid application name "{name}"', "not valid")
-        if name in self.applications:
-            raise Refused("application already exists", "already exists")
+            raise Refused("application name is not valid", "not valid")
         charm = self.charms.get(url)
         if charm is None:
-            raise not_found(f'charm "{url}"')
+            raise not_found(f'charm "{url.partition(":")[2].rpartition("-")[0]}"')
+        if name in self.applications:
+            raise Refused(
+                f'creating application "{name}": creating IAAS application "{name}": inserting IAAS application '
+                f'"{name}": checking if application "{name}" exists: application already exists'
+            )
         application = Application(name, charm, base, config, constraints)
         self.applications[name] = application
         for endpoint in charm.endpoints.values():
@@ -257,9 +262,7 @@ class Model:
 
     def add_unit(self, application: Application, machine: str) -> Unit:
         """A unit on a machine there is."""
-        host = self.machines.get(machine)
-        if host is None:
-            raise not_found(f'machine "{machine}"')
+        host = self.machines[machine]
         unit = Unit(f"{application.name}/{application.next_unit}", machine)
         application.next_unit += 1
         application.units[unit.name] = unit
@@ -276,6 +279,7 @@ class Model:
         self.applications[unit.application].units.pop(unit.name, None)
         if unit.machine in self.machines:
             self.machines[unit.machine].units.pop(unit.name, None)
+        self._passwords.pop(unit.password, None)
         for relation in self.relations_of(unit.application):
             self.leave(relation, unit.name)
         self.leases.revoke(unit.name)
@@ -301,22 +305,41 @@ class Model:
         """A relation between two ends, each "application" or "application:endpoint"; Refused as Juju refuses."""
         pairs = [
             (first, second)
-            for first in self._ends(one)
-            for second in self._ends(other)
+            for first in self._ends(one, one, other)
+            for second in self._ends(other, one, other)
             if first[1].interface == second[1].interface
             and {first[1].role, second[1].role} == {"provider", "requirer"}
         ]
-        problem = f'adding relation between endpoints "{one}" and "{other}": '
+        adding = f'adding relation between endpoints "{one}" and "{other}": '
         if not pairs:
-            raise Refused(problem + "no compatible endpoints found between applications", "not found")
+            raise Refused(
+                f'{adding}cannot relate endpoints "{one}" and "{other}": '
+                "no compatible endpoints found between applications"
+            )
         named = [pair for pair in pairs if pair[0][1].name != "juju-info"]
         if len(named or pairs) > 1:
-            raise Refused(problem + "ambiguous relation", "")
+            raise Refused(f'{adding}cannot relate endpoints "{one}" and "{other}": ambiguous relation')
         pair = list((named or pairs)[0])
         there = self.relations_of(pair[0][0])
         if any(relation.ends in (pair, pair[::-1]) for relation in there):
-            raise Refused(problem + "relation already exists", "already exists")
+            ends = f"{one} {other}"
+            raise Refused(f'{adding}cannot add relation "{one}", "{other}": relation {ends}: already exists')
         return self._add_relation(pair)
+
+    def empty(self) -> None:
+        """Nothing is left of it but who is logged in."""
+        self.life = "dead"
+        for application in list(self.applications.values()):
+            self.remove_application(application)
+        self.machines.clear()
+
+    def set_password(self, unit: Unit, password: str) -> None:
+        """Refused when another unit of the model has the same, as the column of its hash is unique in Juju."""
+        if self._passwords.get(password, unit) is not unit:
+            raise Refused("setting password hash: UNIQUE constraint failed: unit.password_hash")
+        self._passwords.pop(unit.password, None)
+        self._passwords[password] = unit
+        unit.password = password
 
     def relations_of(self, application: str) -> list[Relation]:
         """The relations of an application, peers among them."""
@@ -359,17 +382,17 @@ class Model:
                 machines |= {unit.machine for unit in units}
         return [machine for machine in self.machines.values() if machine.id in machines], shown
 
-    def _ends(self, text: str) -> list[tuple[str, Endpoint]]:
+    def _ends(self, text: str, one: str, other: str) -> list[tuple[str, Endpoint]]:
         name, _, endpoint = text.partition(":")
         application = self.applications.get(name)
-        if application is None:
-            raise not_found(f'application "{name}"')
-        every = application.charm.endpoints
-        if not endpoint:
-            return [(name, end) for end in every.values()]
-        if endpoint not in every:
-            raise not_found(f'application "{name}" has no "{endpoint}" relation: relation')
-        return [(name, every[endpoint])]
+        every = application.charm.endpoints if application else {}
+        ends = [(name, end) for end in every.values() if end.name == endpoint or not endpoint]
+        if not ends:
+            raise Refused(
+                f'adding relation between endpoints "{one}" and "{other}": cannot relate endpoints "{one}" and '
+                f'"{other}": no candidates for {text}: relation endpoint not found'
+            )
+        return ends
 
     def _add_relation(self, ends: list[tuple[str, Endpoint]]) -> Relation:
         relation = Relation(self._next_relation, ends)

@@ -11,6 +11,17 @@ from tests.lab.juju_rpc import Call, facade, method
 CLOUD = "simulated"
 REGION = "default"
 CREDENTIAL = "simulator"
+_NO_DATABASE = {"message": "invoking getDB: database not found", "code": "not found"}
+"""What Juju 4.0.15 says of a model that is not there, or no more."""
+_NO_STATUS: dict[str, Any] = {
+    "model-tag": "",
+    "qualifier": "",
+    "life": "",
+    "type": "",
+    "hosted-machine-count": 0,
+    "application-count": 0,
+    "unit-count": 0,
+}
 
 facade("ModelManager", "user")
 facade("Cloud", "user")
@@ -52,7 +63,7 @@ def _create(call: Call) -> dict[str, Any]:
     if owner not in controller.users:
         raise Refused(f'creating model: "{owner}" is not a user', "unauthorized access")
     if any(model.name == name and model.owner == owner for model in controller.models.values()):
-        raise Refused(f'model "{name}" for {owner} already exists', "already exists")
+        raise Refused(f"model {owner}/{name} already exists", "already exists")
     cloud = str(params.get("cloud-tag") or f"cloud-{CLOUD}")
     if cloud != f"cloud-{CLOUD}":
         raise Refused(f'cloud "{cloud.removeprefix("cloud-")}" not found, expected ["{CLOUD}"]', "not found")
@@ -70,19 +81,12 @@ def _list(call: Call) -> dict[str, Any]:
                     "qualifier": model.owner,
                     "uuid": model.uuid,
                     "type": "iaas",
-                    "owner-tag": f"user-{model.owner}",
                 },
-                "last-connection": None,
+                "last-connection": model.last_connection,
             }
             for model in models
         ]
     }
-
-
-@method("ModelManager", "ListModelSummaries")
-def _summaries(call: Call) -> dict[str, Any]:
-    controller = call.session.controller
-    return {"results": [{"result": _summary(controller, model)} for model in controller.models.values()]}
 
 
 @method("ModelManager", "ModelInfo")
@@ -92,8 +96,7 @@ def _model_info(call: Call) -> dict[str, Any]:
     for entity in call.params["entities"]:
         model = controller.models.get(str(entity["tag"]).removeprefix("model-"))
         if model is None:
-            # Juju does not tell an unknown model from one the user may not see.
-            results.append({"error": Refused("permission denied", "unauthorized access").as_dict()})
+            results.append({"error": _NO_DATABASE})
         else:
             results.append({"result": _info(controller, model)})
     return {"results": results}
@@ -106,8 +109,8 @@ def _model_status(call: Call) -> dict[str, Any]:
     for entity in call.params["entities"]:
         model = controller.models.get(str(entity["tag"]).removeprefix("model-"))
         if model is None:
-            uuid = str(entity["tag"]).removeprefix("model-")
-            results.append({"error": Refused(f'model "{uuid}" not found', "model not found").as_dict()})
+            problem = Refused(f'model "{entity["tag"]}" does not exist', "not found")
+            results.append(_NO_STATUS | {"error": problem.as_dict()})
             continue
         units = sum(len(application.units) for application in model.applications.values())
         results.append(
@@ -119,6 +122,8 @@ def _model_status(call: Call) -> dict[str, Any]:
                 "hosted-machine-count": len(model.machines),
                 "application-count": len(model.applications),
                 "unit-count": units,
+                "applications": [{"name": name} for name in model.applications],
+                "machines": _machines(model),
             }
         )
     return {"models": results}
@@ -132,13 +137,20 @@ def _destroy(call: Call) -> dict[str, Any]:
         uuid = str(params["model-tag"]).removeprefix("model-")
         model = controller.models.get(uuid)
         if model is None:
-            results.append({"error": Refused(f'model "{uuid}" not found', "model not found").as_dict()})
+            results.append({"error": _NO_DATABASE})
         elif model is controller.controller_model:
             results.append({"error": Refused("permission denied", "unauthorized access").as_dict()})
         else:
             controller.remove_model(model)
             results.append({})
     return {"results": results}
+
+
+def _machines(model: Model) -> list[dict[str, str]]:
+    return [
+        {"id": machine.id, "instance-id": machine.instance_id, "status": machine.status.status}
+        for machine in model.machines.values()
+    ]
 
 
 def _cloud() -> dict[str, Any]:
@@ -153,19 +165,6 @@ def _cloud() -> dict[str, Any]:
 
 def _credential_tag(user: str) -> str:
     return f"cloudcred-{CLOUD}_{user}_{CREDENTIAL}"
-
-
-def _summary(controller: Controller, model: Model) -> dict[str, Any]:
-    info = _info(controller, model)
-    kept = {key: info[key] for key in info.keys() - {"users", "machines", "secret-backends"}}
-    units = sum(len(application.units) for application in model.applications.values())
-    counts = {"machines": len(model.machines), "units": units}
-    return kept | {
-        "user-access": "admin",
-        "last-connection": None,
-        "counts": [{"entity": name, "count": count} for name, count in counts.items()],
-        "sla": None,
-    }
 
 
 def _info(controller: Controller, model: Model) -> dict[str, Any]:
@@ -185,17 +184,24 @@ def _info(controller: Controller, model: Model) -> dict[str, Any]:
         "status": {"status": "available", "info": "", "since": now()},
         "users": [
             {
-                "model-tag": f"model-{model.uuid}",
+                "model-tag": "",
                 "user": model.owner,
                 "display-name": model.owner,
-                "last-connection": None,
+                "last-connection": model.last_connection,
                 "access": "admin",
             }
         ],
-        "machines": [
-            {"id": machine.id, "instance-id": machine.instance_id, "status": machine.status.status}
-            for machine in model.machines.values()
+        "machines": _machines(model),
+        "secret-backends": [
+            {
+                "result": {"name": "internal", "backend-type": "controller", "config": None},
+                "id": "",
+                "num-secrets": 0,
+                "status": "active",
+            }
         ],
-        "secret-backends": [],
         "agent-version": VERSION,
+        "supported-features": [
+            {"name": "juju", "description": "the version of Juju used by the model", "version": VERSION}
+        ],
     }

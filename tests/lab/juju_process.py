@@ -11,6 +11,7 @@ import gc
 import json
 import os
 import resource
+import secrets
 import signal
 import ssl
 import sys
@@ -28,6 +29,8 @@ from tests.lab import juju_models as _models  # noqa: F401
 from tests.lab import juju_status as _status  # noqa: F401
 from tests.lab.juju_control import Control
 from tests.lab.juju_controller import Controller, Setup
+from tests.lab.juju_machines import unit_tag
+from tests.lab.juju_model import Charm, Model, Unit
 from tests.lab.juju_ratelimit import Bucket
 from tests.lab.juju_server import Server
 
@@ -54,6 +57,17 @@ def _context(directory: Path) -> ssl.SSLContext:
     return context
 
 
+def _controller_unit(model: Model) -> Unit:
+    """The unit of the controller's own charm, controller/0 on machine 0, as every Juju controller has one."""
+    charm = Charm("juju-controller", 0, "", {}, {})
+    model.charms[charm.url] = charm
+    base = {"name": "ubuntu", "channel": "24.04"}
+    machine = model.add_machine("simulated-0", "", base, {"arch": "amd64"}, [])
+    unit = model.add_unit(model.deploy("controller", charm.url, base, {}, {}), machine.id)
+    model.set_password(unit, secrets.token_urlsafe(18))
+    return unit
+
+
 async def serve(directory: Path) -> None:
     """Serve until SIGTERM or SIGINT."""
     files = raise_file_limit()
@@ -73,7 +87,9 @@ async def serve(directory: Path) -> None:
         server.start()
     control = await Control(controller, servers, os.getpid()).serve(directory / "lab.sock")
     model = controller.controller_model
-    print(json.dumps({"files": files, "model": model.uuid, "controller": controller.uuid}), flush=True)
+    unit = _controller_unit(model)
+    serving = {"files": files, "model": model.uuid, "unit": unit_tag(unit.name), "password": unit.password}
+    print(json.dumps(serving), flush=True)  # into a pipe of the lab's
     gc.collect()
     gc.freeze()  # tens of thousands of connections are garbage collected by counting alone
     async with control:

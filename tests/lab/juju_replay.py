@@ -24,10 +24,11 @@ from tippingpoint.juju.model import HollowMachineSpec, ModelAdmin
 
 NO_MODEL = "00000000-0000-4000-8000-000000000000"
 CHARM = "tiny"
+_REQUIRES = "requires: {link-from: {interface: tiny_link}}\n"
 _FILES = {
     "metadata.yaml": (
         "name: tiny\nsummary: tiny\ndescription: tiny\npeers: {cluster: {interface: tiny_cluster}}\n"
-        "provides: {link: {interface: tiny_link}}\nrequires: {link-from: {interface: tiny_link}}\n"
+        "provides: {link: {interface: tiny_link}}\n"
     ),
     "config.yaml": "options: {note: {type: string, default: '', description: a note}}\n",
     "manifest.yaml": ("analysis: {}\nbases: [{name: ubuntu, channel: '24.04', architectures: [amd64]}]\n"),
@@ -39,15 +40,19 @@ _EXACT = frozenset({"error", "error-code", "message", "code", "life"})
 _ANY_LENGTH = frozenset(
     {"servers", "facades", "regions", "auth-types", "users", "user-models", "api-addresses"}
 )
-_OPTIONAL = frozenset({"config", "host-cloud-region", "endpoint", "public-dns-name"})
-"""Keys of a cloud, which differ from provider to provider."""
+_OF_A_PROVIDER = frozenset({"config", "host-cloud-region", "endpoint", "public-dns-name"})
+"""Keys that one cloud provider has and another has not."""
 
 
 class Stage:
-    """A model of its own with what the recording's had: machine 0, a charm, its application hol0 on that machine."""
+    """A model of its own with what the recording's had: machine 0, a charm, its application hol0 on that machine.
 
-    def __init__(self, access: Access) -> None:
+    The charm has a peer endpoint `cluster`, provides `link`, and with `requires` requires `link-from`.
+    """
+
+    def __init__(self, access: Access, requires: bool = True) -> None:
         self._access = access
+        self._requires = requires
         self._connections: dict[str, WireClient] = {}
         self._passwords = {access.user.tag: access.user.password}
         self._nonces: dict[str, str] = {}
@@ -68,11 +73,15 @@ class Stage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.destroy()
         for connection in self._connections.values():
             connection.close()
+
+    def destroy(self) -> None:
+        """Destroy the model, by force; whoever is logged in stays so."""
         with self._connect(None) as client:
             client.login(self._access.user.tag, self._access.user.password)
-            destroy = {"destroy-storage": True, "force": True, "max-wait": 0, "timeout": 10**9}
+            destroy = {"destroy-storage": True, "force": True, "max-wait": 0, "timeout": 600 * 10**9}
             models = [{"model-tag": f"model-{self.model}", **destroy}]
             client.call("ModelManager", 11, "DestroyModels", {"models": models})
 
@@ -81,7 +90,7 @@ class Stage:
         filled = self._filled(request)
         if filled["type"] == "Admin" and filled["request"] == "Login":
             return self._login(on, filled)
-        connection = self._connections.get(on) or self._logged_in(on)
+        connection = self._connections.get(on) or self.logged_in(on)
         if filled["request"] != "SetPasswords":
             return connection.exchange(filled)
         changes: list[dict[str, str]] = filled["params"]["changes"]
@@ -94,13 +103,28 @@ class Stage:
                 self._passwords[change["tag"]] = change["password"]
         return reply
 
+    def begin(self, on: str, request: dict[str, Any]) -> int:
+        """Send a request that is answered later; the number `end` takes."""
+        return (self._connections.get(on) or self.logged_in(on)).send(self._filled(request))
+
+    def end(self, on: str, number: int) -> dict[str, Any]:
+        """The reply to what was begun."""
+        return self._connections[on].reply(number)
+
+    def try_login(self, tag: str) -> dict[str, Any]:
+        """What somebody who could log in is answered on a new connection."""
+        with self._connect(self.model) as client:
+            return client.login(tag, self._passwords[tag], self._nonces.get(tag, ""))
+
     def sanitized(self, value: Any) -> Any:
         """A reply without what belongs to this controller and model alone."""
         text = json.dumps(value)
         for word, meant in self.words.items():
             if isinstance(meant, str):
                 text = text.replace(meant, word)
-        text = re.sub(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uuid>", text)
+        text = re.sub(
+            r"(?!00000000)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<uuid>", text
+        )
         text = re.sub(r"\b(?!192\.0\.2\.|127\.0\.0\.1\b)(\d{1,3}\.){3}\d{1,3}\b", "192.0.2.10", text)
         text = re.sub(r"-----BEGIN CERTIFICATE.*?END CERTIFICATE-----(\\n)*", "<certificate>", text)
         return json.loads(text)
@@ -120,7 +144,7 @@ class Stage:
         return model, machine
 
     def _deploy(self, machine: str) -> None:
-        archive = _archive()
+        archive = _archive(self._requires)
         access = self._access
         sha256 = hashlib.sha256(archive).hexdigest()
         status, answer, url = upload(
@@ -141,7 +165,7 @@ class Stage:
         place = [{"scope": "#", "directive": machine}]
         application = {"application": "hol0", "charm-url": url, "charm-origin": origin, "num-units": 1}
         deploy = {"applications": [application | {"placement": place, "constraints": {}, "channel": ""}]}
-        admin = self._logged_in("user-admin")
+        admin = self.logged_in("user-admin")
         reply = admin.call("Application", 22, "Deploy", deploy)
         assert reply["response"]["results"] == [{}], reply
         got = admin.call("Application", 22, "GetCharmURLOrigin", {"application": "hol0"})
@@ -176,10 +200,10 @@ class Stage:
             params["credentials"] = self._passwords.get(tag, "nobody-has-this-password")
         if tag in self._nonces and params["nonce"] and "wrong nonce" not in on:
             params["nonce"] = self._nonces[tag]
-        connection = self._connections.get(on) or self._new(on)
-        return connection.exchange(request)
+        return self._new(on).exchange(request)
 
-    def _logged_in(self, on: str) -> WireClient:
+    def logged_in(self, on: str) -> WireClient:
+        """A new connection, logged in as somebody; `exchange` uses it from now on."""
         connection = self._connections.get(on) or self._new(on)
         if on != "nobody":
             tag = on.split(" ", maxsplit=1)[0]
@@ -192,7 +216,7 @@ class Stage:
     def _set_password(self, tag: str) -> None:
         password = secrets.token_urlsafe(24)
         change = {"changes": [{"tag": tag, "password": password}]}
-        machine = self._connections.get("machine-0") or self._logged_in("machine-0")
+        machine = self._connections.get("machine-0") or self.logged_in("machine-0")
         reply = machine.call("Deployer", 1, "SetPasswords", change)
         assert reply["response"]["results"] == [{}], reply
         self._passwords[tag] = password
@@ -204,6 +228,9 @@ class Stage:
             connection = self._connect(None)
         else:
             connection = self._connect(self.model)
+        before = self._connections.get(on)
+        if before is not None:
+            before.close()
         self._connections[on] = connection
         return connection
 
@@ -216,7 +243,7 @@ def differences(recorded: Any, replied: Any, at: str = "reply") -> list[str]:
     if isinstance(recorded, dict) and isinstance(replied, dict):
         return _dict_differences(cast(dict[str, Any], recorded), cast(dict[str, Any], replied), at)
     if isinstance(recorded, list) and isinstance(replied, list):
-        first, second = cast(list[Any], recorded), cast(list[Any], replied)
+        first, second = _ordered(cast(list[Any], recorded)), _ordered(cast(list[Any], replied))
         key = at.rpartition(".")[2]
         if key in _ANY_LENGTH:
             pairs = list(zip(first[:1], second[:1], strict=False))
@@ -238,21 +265,32 @@ def differences(recorded: Any, replied: Any, at: str = "reply") -> list[str]:
 
 
 def _dict_differences(recorded: dict[str, Any], replied: dict[str, Any], at: str) -> list[str]:
-    missing = [f"{at}.{key}: missing" for key in recorded.keys() - replied.keys() - _OPTIONAL]
-    more = [f"{at}.{key}: not in the recording" for key in replied.keys() - recorded.keys() - _OPTIONAL]
-    both = sorted(recorded.keys() & replied.keys() - {"request-id"})
+    if at.endswith(".clouds"):  # whatever they are called
+        return differences(next(iter(recorded.values())), next(iter(replied.values())), f"{at}.*")
+    ignored = _OF_A_PROVIDER | {"request-id"}
+    missing = [f"{at}.{key}: missing" for key in recorded.keys() - replied.keys() - ignored]
+    more = [f"{at}.{key}: not in the recording" for key in replied.keys() - recorded.keys() - ignored]
+    both = sorted((recorded.keys() & replied.keys()) - ignored)
     within = [found for key in both for found in differences(recorded[key], replied[key], f"{at}.{key}")]
     return sorted(missing) + sorted(more) + within
+
+
+def _ordered(items: list[Any]) -> list[Any]:
+    """Relations come in any order; they have a key, by which they are compared."""
+    if all(isinstance(item, dict) and "key" in item for item in items):
+        return sorted(items, key=lambda item: str(item["key"]))
+    return items
 
 
 def _kind(value: Any) -> type:
     return float if isinstance(value, int) and not isinstance(value, bool) else type(value)
 
 
-def _archive() -> bytes:
+def _archive(requires: bool) -> bytes:
     content = io.BytesIO()
+    files = _FILES | ({"metadata.yaml": _FILES["metadata.yaml"] + _REQUIRES} if requires else {})
     with zipfile.ZipFile(content, "w") as charm:
-        for name, text in _FILES.items():
+        for name, text in files.items():
             entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             entry.create_system = 3  # Unix, so that the mode counts
             entry.external_attr = (0o100755 if name == "dispatch" else 0o100644) << 16

@@ -205,17 +205,18 @@ class Session:
             if facade != "Admin":
                 raise _no_version(facade, version)
             if version != 3:
-                raise Refused("this version of Juju does not support login from old clients", "not supported")
+                raise Refused(
+                    "this version of Juju does not support login from old clients (not supported)",
+                    "not supported",
+                )
             if name not in METHODS["Admin"]:
-                raise _no_method(facade, version, name)
+                raise _no_method(facade, 0, name)
             return METHODS["Admin"][name]
-        offered = self.controller.facades.get(facade, ())
-        if facade == "Admin" or version not in offered:
-            raise _no_version(facade, version)
-        here = self.controller.offered(self.model is not None)
-        if facade not in here:
-            where = "model" if self.model is not None else "controller"
+        where = "controller" if self.model is None else "model"
+        if not self.controller.serves(facade, where):
             raise Refused(f'facade "{facade}" not supported for {where} API connection', "not supported")
+        if version not in self.controller.facades.get(facade, ()):
+            raise _no_version(facade, version)
         if facade not in METHODS:
             raise Refused(f"{facade}.{name}: not in this simulator", "not implemented")
         raise _no_method(facade, version, name)

@@ -49,6 +49,7 @@ class Peer:
         self.closed = asyncio.Event()
         self.silent = False
         """Read nothing more."""
+        self.resumed: bool = writer.get_extra_info("ssl_object").session_reused
         self._cut = asyncio.Event()
         self._reader, self._writer = reader, writer
 

@@ -7,11 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.juju_stub import LOOPS, Peer, Run, login_reply, obliging, runner, stub
 from tippingpoint.errors import UserError
 from tippingpoint.juju.client import ApiClient, Identity
 from tippingpoint.juju.errors import ApiError, ConnectionLost, RateLimited, result_error, result_errors
+from tippingpoint.juju.facades import choose, offered_facades
 from tippingpoint.juju.login import TermsBook
 
 MODEL = "ef3d116f-0437-4a17-844b-bde876780123"
@@ -161,6 +164,13 @@ def test_a_facade_we_cannot_speak_is_refused_with_the_versions_offered(
             await client.close()
 
     run(test())
+
+
+@given(st.lists(st.integers(0, 40), max_size=8, unique=True))
+def test_the_newest_version_that_both_sides_speak_is_chosen(offered: list[int]) -> None:
+    common = [version for version in offered if 12 <= version <= 22]
+    chosen = choose(offered_facades([{"name": "Application", "versions": offered}]))
+    assert chosen == ({"Application": max(common)} if common else {})
 
 
 def test_the_late_answer_of_a_cancelled_call_is_dropped(run: Run) -> None:

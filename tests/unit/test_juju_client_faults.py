@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import resource
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -227,6 +228,40 @@ def test_no_more_than_64_handshakes_are_under_way_and_a_cancelled_login_makes_ro
             results = await asyncio.gather(*logins, return_exceptions=True)
             assert all(isinstance(result, asyncio.CancelledError) for result in results[:10])
             assert all(isinstance(result, ConnectionLost) for result in results[10:])
+
+    run(test())
+
+
+def test_tls_sessions_are_resumed_and_a_restarted_server_that_knows_none_is_met_afresh(run: Run) -> None:
+    async def test() -> None:
+        async with stub() as server:
+            client = ApiClient([server.address], server.ca)
+            for _ in range(3):
+                await client.login(UNIT, MODEL)
+            assert [peer.resumed for peer in server.peers] == [False, True, True]
+        async with stub(port=int(server.address.split(":")[1])) as again:
+            for _ in range(2):
+                await client.login(UNIT, MODEL)
+            assert [peer.resumed for peer in again.peers] == [False, True]
+            await client.close()
+
+    run(test())
+
+
+def test_a_process_without_files_left_says_so_and_blames_no_server(run: Run) -> None:
+    async def test() -> None:
+        async with stub() as server:
+            client = ApiClient([server.address], server.ca)
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            with socket.socket() as highest:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (highest.fileno(), hard))
+            try:
+                with pytest.raises(ConnectionLost, match=f"^{server.address}: Too many open files$"):
+                    await client.login(UNIT, MODEL)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            assert (await client.login(UNIT, MODEL)).server == server.address
+            await client.close()
 
     run(test())
 

@@ -7,13 +7,23 @@ from pathlib import Path
 import pytest
 
 from tippingpoint.errors import UserError
-from tippingpoint.ledger import FILE, EtcdEntry, entries, remember
-from tippingpoint.plan import EtcdTarget
+from tippingpoint.ledger import FILE, Entry, EtcdEntry, JujuEntry, entries, remember
+from tippingpoint.plan import EtcdTarget, JujuTarget
 
 
 def entry(prefix: str = "/tippingpoint/r/", **target: Path) -> EtcdEntry:
     return EtcdEntry(
         prefix=prefix, first_lease_id=1 << 40, lease_ids=2, target=EtcdTarget.model_validate(target)
+    )
+
+
+def juju_entry(store: Path | None = None, **target: object) -> JujuEntry:
+    return JujuEntry(
+        prefix="tp1a2b3c4d",
+        model="tippingpoint-tp1a2b3c4d",
+        made_model=True,
+        target=JujuTarget.model_validate({"kind": "juju", **target}),
+        store=store,
     )
 
 
@@ -41,6 +51,45 @@ def test_files_of_a_target_are_found_from_another_directory(
     assert found == tuple(here / path for path in names.values())
 
 
+def test_a_juju_controller_is_found_from_another_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a juju client's store, and a credentials file, named relative to where the run is started
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    remember(tmp_path, juju_entry(store=Path("store"), controller="prod"))
+    remember(tmp_path, juju_entry(credentials="secret.yaml"))
+    # when the ledger is read elsewhere
+    monkeypatch.chdir(tmp_path)
+    by_name, by_file = entries(tmp_path)
+    # then they are where they were
+    assert isinstance(by_name, JujuEntry)
+    assert isinstance(by_file, JujuEntry)
+    assert (by_name.store, by_name.target.controller) == (here / "store", "prod")
+    assert (by_file.store, by_file.target.credentials) == (None, here / "secret.yaml")
+    assert (by_file.prefix, by_file.model, by_file.made_model) == (
+        "tp1a2b3c4d",
+        "tippingpoint-tp1a2b3c4d",
+        True,
+    )
+
+
+def test_entries_of_different_targets_are_told_apart(tmp_path: Path) -> None:
+    made: list[Entry] = [entry("/a/"), juju_entry(), entry("/b/"), juju_entry(model="m")]
+    for one in made:
+        remember(tmp_path, one)
+    assert entries(tmp_path) == made
+
+
+def test_an_entry_that_names_no_kind_is_an_etcds(tmp_path: Path) -> None:
+    """Given a ledger of before there were other targets, then it is read as what it was."""
+    old = entry("/a/").model_dump_json(exclude={"kind": True, "target": {"kind"}})
+    assert "kind" not in old
+    (tmp_path / FILE).write_text(old + "\n")
+    assert entries(tmp_path) == [entry("/a/")]
+
+
 @pytest.mark.parametrize("whole", [0, 1, 2])
 def test_a_half_written_last_line_is_harmless(tmp_path: Path, whole: int) -> None:
     # given a ledger after a crash in the middle of a write
@@ -61,7 +110,20 @@ def test_a_last_line_without_its_end_counts_when_it_is_whole(tmp_path: Path) -> 
     assert entries(tmp_path) == [entry()]
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"\xff", b'{"prefix": "/a/"}'])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b"[]",
+        b"7",
+        b'{"prefix": "/a/"}',
+        b'{"kind": "lxd"}',
+        b'{"kind": "juju", "prefix": "tp1"}',
+        b'{"kind": []}',
+    ],
+)
 def test_a_damaged_earlier_line_is_refused_in_one_line(tmp_path: Path, damage: bytes) -> None:
     for prefix in ("/a/", "/b/"):
         remember(tmp_path, entry(prefix))

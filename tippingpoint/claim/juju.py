@@ -204,7 +204,7 @@ class HollowLeases(_Leases):
             raise TargetError(
                 self._access.controller_name, str(problem), "a controller that lets us in"
             ) from None
-        return TargetFacts("juju", version, self._members)
+        return TargetFacts("juju", version, self._members, self._access.controller_name)
 
     async def prepare(self, leases: Sequence[int], units: int, progress: Progress) -> None:
         """Make the applications and units of these leases; what a fault cut off is taken up again."""

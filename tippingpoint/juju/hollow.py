@@ -428,7 +428,7 @@ async def _destroy_model(connection: Connection, uuid: str) -> None:
     }
     answer = await ask(connection, "ModelManager", "DestroyModels", request)
     for error in result_errors(answer, "ModelManager", "DestroyModels"):
-        if error is not None and error.code not in GONE:
+        if error is not None and await _life(connection, uuid) == "alive":
             raise error
     await _await_gone(connection, uuid)
 
@@ -437,7 +437,10 @@ async def _await_gone(connection: Connection, uuid: str) -> None:
     life = ""
     try:
         async with asyncio.timeout(REMOVED_WITHIN):
-            while (life := await _life(connection, uuid)) != _GONE:
+            while True:
+                life = await _life(connection, uuid)
+                if life == _GONE:
+                    return
                 await asyncio.sleep(_POLL)
     except TimeoutError:
         raise OperationFailed(f"model {uuid}: still there ({life}) after {REMOVED_WITHIN:.0f} s") from None

@@ -14,6 +14,7 @@ import random
 import secrets
 import time
 from asyncio import Future, Task
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -32,7 +33,7 @@ RECONNECT_WITHIN = 5.0
 PASSWORDS_PER_CALL = 300
 _FIRST_RETRY = 1.0
 _LONGEST_RETRY = 30.0
-_ABSENT = ("not found", "unauthorized access", "not found or unauthorized")
+_ABSENT = ("not found", "unauthorized access", "cannot enter scope")
 _HOOKS = ("install", "leader-elected", "config-changed", "start")
 _WATCHES = (
     ("Uniter", "WatchUnitResolveMode", "unit"),
@@ -76,7 +77,7 @@ class Agents:
 
     @property
     def up(self) -> bool:
-        """Whether every wanted unit is logged in and has done what it does at its start."""
+        """Whether every unit is logged in and has done all that there is to do."""
         return all(agent.up for agent in self._agents.values())
 
     @property
@@ -89,6 +90,8 @@ class Agents:
         self._stopped = False
         for unit in self._agents.keys() - units.keys():
             self._agents.pop(unit).close()
+        for unit in self._agents.keys() & going:
+            self._agents[unit].going = True
         for unit, machine in units.items():
             if unit not in self._agents and unit not in going:
                 identity = Identity(unit_tag(unit), secrets.token_urlsafe(24))
@@ -192,8 +195,8 @@ class Agent:
         run: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self.identity = identity
-        self.up = False
-        """Whether it has done what it does at its start."""
+        self.going = False
+        """Whether its unit is about to go: nothing that fails is a wonder then."""
         self._client = client
         self._model = model
         self._unit = unit
@@ -204,6 +207,11 @@ class Agent:
         self._connection: Connection | None = None
         self._relations: dict[str, bool] = {}
         """By key, the relations it watches, and whether it is in their scope."""
+        self._related: dict[str, set[str]] = {}
+        """By key of a relation, the units that came or changed and whose hook has not run."""
+        self._work: deque[Callable[[Connection], Coroutine[Any, Any, None]]] = deque()
+        """What changes ask for: an agent does one thing after the other."""
+        self._busy = False
         self._leads = False
         self._failures = 0
         self._closed = False
@@ -213,6 +221,11 @@ class Agent:
     def connected(self) -> bool:
         """Whether it is logged in."""
         return self._connection is not None
+
+    @property
+    def up(self) -> bool:
+        """Whether it is logged in and has done all that there is to do."""
+        return self._connection is not None and not self._busy
 
     def connect(self, intended: float, ready: float = 0.0) -> None:
         """Log in; after a rate limit, a failure or a lost connection it tries again by itself."""
@@ -228,7 +241,7 @@ class Agent:
     def close(self) -> None:
         """Log out and end."""
         self._closed = True
-        self.up = False
+        self._work.clear()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -241,8 +254,9 @@ class Agent:
                 ended.answer.close()
                 return
             self._connection = ended.answer
-            self._run(self._start(ended.answer))
-        elif not self._closed:
+            self._busy = True
+            self._run(self._live(ended.answer))
+        elif not self._closed and not self.going:
             # A login that a rate limit refused is the same operation still: it counts from its first moment.
             self._try_again(ended.moment, ended.intended if ended.outcome == "limited" else None)
 
@@ -260,57 +274,84 @@ class Agent:
 
     def _forget(self) -> None:
         self._connection = None
-        self.up = False
         self._relations.clear()
+        self._related.clear()
+        self._work.clear()
         self._leads = False
 
     def _lost(self, reason: str) -> None:
         self._forget()
-        if not self._closed:
+        if not self._closed and not self.going:
             self._operations.note("connection", "lost", reason)
             moment = time.monotonic() + random.uniform(0.0, RECONNECT_WITHIN)
             self._connect_at(moment, moment)
 
     # -- what an agent does ----------------------------------------------------------------------
 
-    async def _start(self, connection: Connection) -> None:
-        """From the login until it idles: the uniter's order (uniter.go init, loop; watcher.go loop)."""
+    async def _live(self, connection: Connection) -> None:
+        """Start, and do what came up meanwhile; what comes up later begins a task of its own."""
         try:
-            await self._lead(connection)
-            await self._get(connection, "Refresh", self._entities)
-            await self._get(connection, "UnitStatus", self._entities)
-            await self._set_unit_status(connection, "waiting", "agent initialising")
-            await self._get(connection, "GetPrincipal", self._entities)
-            await self._get(connection, "State", self._entities)
-            await self._get(connection, "RelationsStatus", self._entities)
-            await self._get(connection, "UnitStorageAttachments", self._entities)
-            await self._get(connection, "CurrentModel", None)
-            url = await self._get(connection, "CharmURL", {"entities": [{"tag": self._application_tag}]})
-            charm = {"tag": self.identity.tag, "charm-url": fields(_first(url)).get("result") or ""}
-            await self._get(connection, "SetCharm", {"entities": [charm]})
-            await self._watch(connection, "Uniter", "WatchUnit", self._parameter("unit"), self._unit_changed)
-            for facade, method, about in _WATCHES:
-                await self._watch(connection, facade, method, self._parameter(about), _ignore)
-            await self._watch(
-                connection, "Uniter", "WatchUnitRelations", self._entities, self._relations_changed
-            )
-            for hook in _HOOKS:
-                if hook != "leader-elected" or self._leads:
-                    await self._run_hook(connection, hook)
-            await self._set_unit_status(connection, "active", "")
-            await self._set_agent_status(connection, "idle", "")
-            self.up = self._connection is connection
-            self._failures = 0
+            await self._start(connection)
         except ApiError as problem:
-            self._operations.note("agent", "error", str(problem))
-            if problem.code in _ABSENT:
-                self.close()  # the unit is gone: its agent would end
-            else:
+            self._note(problem)
+            if self._connection is connection:
                 connection.close()
                 self._forget()
-                self._try_again(time.monotonic())
+                if not self.going:
+                    self._try_again(time.monotonic())
+            return
         except OperationFailed:
-            pass  # the connection was lost, which `_lost` was told
+            return  # the connection was lost, which `_lost` was told
+        self._failures = 0
+        await self._do_work(connection)
+
+    async def _do_work(self, connection: Connection) -> None:
+        """What changes ask for, one after the other; what the controller refuses of it is an event of the run."""
+        idle = False
+        while self._connection is connection and (self._work or not idle):
+            work = self._work.popleft() if self._work else self._set_idle
+            idle = work == self._set_idle
+            try:
+                await work(connection)
+            except ApiError as problem:
+                self._note(problem)
+            except OperationFailed:
+                return  # the connection was lost, which `_lost` was told
+        if self._connection is connection:
+            self._busy = False
+
+    def _later(self, connection: Connection, work: Callable[[Connection], Coroutine[Any, Any, None]]) -> None:
+        self._work.append(work)
+        if not self._busy:
+            self._busy = True
+            self._run(self._do_work(connection))
+
+    def _note(self, problem: ApiError) -> None:
+        if not self.going and not self._closed:
+            self._operations.note("agent", "error", str(problem))
+
+    async def _start(self, connection: Connection) -> None:
+        """From the login until it idles: the uniter's order (uniter.go init, loop; watcher.go loop)."""
+        await self._lead(connection)
+        await self._get(connection, "Refresh", self._entities)
+        await self._get(connection, "UnitStatus", self._entities)
+        await self._set_unit_status(connection, "waiting", "agent initialising")
+        await self._get(connection, "GetPrincipal", self._entities)
+        await self._get(connection, "State", self._entities)
+        await self._get(connection, "RelationsStatus", self._entities)
+        await self._get(connection, "UnitStorageAttachments", self._entities)
+        await self._get(connection, "CurrentModel", None)
+        url = await self._get(connection, "CharmURL", {"entities": [{"tag": self._application_tag}]})
+        charm = {"tag": self.identity.tag, "charm-url": fields(_first(url)).get("result") or ""}
+        await self._get(connection, "SetCharm", {"entities": [charm]})
+        await self._watch(connection, "Uniter", "WatchUnit", self._parameter("unit"), self._unit_changed)
+        for facade, method, about in _WATCHES:
+            await self._watch(connection, facade, method, self._parameter(about), _ignore)
+        await self._watch(connection, "Uniter", "WatchUnitRelations", self._entities, self._relations_changed)
+        for hook in _HOOKS:
+            if hook != "leader-elected" or self._leads:
+                await self._run_hook(connection, hook)
+        await self._set_unit_status(connection, "active", "")
 
     async def _run_hook(self, connection: Connection, hook: str) -> None:
         """What the agent itself asks for around a hook that does nothing (operation/runhook.go, runner/context)."""
@@ -321,22 +362,26 @@ class Agent:
         state = {"tag": self.identity.tag, "uniter-state": f"op: continue\nhook: {hook}\n"}
         await self._get(connection, "SetState", {"args": [state]})
 
-    async def _unit_changed(self, connection: Connection, _: Any) -> None:
+    def _unit_changed(self, connection: Connection, _: Any) -> None:
+        self._later(connection, self._look_at_life)
+
+    async def _look_at_life(self, connection: Connection) -> None:
         """A unit that is to go leaves its relations and dies (uniter.go terminate)."""
         answer = await self._get(connection, "Refresh", self._entities)
         if fields(_first(answer)).get("life") != "dying":
             return
+        self.going = True
         for key in [key for key, inside in self._relations.items() if inside]:
             self._relations[key] = False
-            await self._get(connection, "LeaveScope", self._relation_unit(key))
-        await self._get(connection, "EnsureDead", self._entities)
+            await self._get(connection, "LeaveScope", self._relation_unit(key), absent_is_fine=True)
+        await self._get(connection, "EnsureDead", self._entities, absent_is_fine=True)
         self.close()
 
-    async def _relations_changed(self, connection: Connection, change: Any) -> None:
+    def _relations_changed(self, connection: Connection, change: Any) -> None:
         for key in items(fields(change).get("changes")):
-            await self._relation_changed(connection, str(key))
+            self._later(connection, partial(self._look_at_relation, str(key)))
 
-    async def _relation_changed(self, connection: Connection, key: str) -> None:
+    async def _look_at_relation(self, key: str, connection: Connection) -> None:
         """Watch a relation's units and enter its scope, or leave it (watcher.go, statetracker.go joinRelation)."""
         scope = self._relation_unit(key)
         relation = fields(_first(await self._get(connection, "Relation", scope, absent_is_fine=True)))
@@ -357,22 +402,28 @@ class Agent:
                 }
                 await self._get(connection, "SetRelationStatus", {"args": [status]}, absent_is_fine=True)
             await self._run_hook(connection, "link-relation-created")
-            await self._set_agent_status(connection, "idle", "")
         elif life != "alive" and self._relations.pop(key, False):
             await self._get(connection, "LeaveScope", scope, absent_is_fine=True)
 
-    async def _related_units_changed(self, key: str, connection: Connection, change: Any) -> None:
-        """Run relation-changed for units that came or changed, with their settings read in one call."""
-        changed = sorted(fields(fields(fields(change).get("changes")).get("changed")))
-        if not changed:
-            return
+    def _related_units_changed(self, key: str, connection: Connection, change: Any) -> None:
+        changed = fields(fields(fields(change).get("changes")).get("changed"))
+        if changed and key not in self._related:
+            self._related[key] = set()
+            self._later(connection, partial(self._look_at_units, key))
+        if changed:
+            self._related[key].update(changed)
+
+    async def _look_at_units(self, key: str, connection: Connection) -> None:
+        """Run relation-changed for the units that came or changed, with their settings read in one call.
+
+        An agent runs hooks for each of them: what a unit costs in a large relation is more than this.
+        """
         pairs = [
             {"relation": _relation_tag(key), "local-unit": self.identity.tag, "remote-unit": unit_tag(unit)}
-            for unit in changed
+            for unit in sorted(self._related.pop(key, ()))
         ]
         await self._get(connection, "ReadRemoteSettings", {"relation-unit-pairs": pairs}, absent_is_fine=True)
         await self._run_hook(connection, "link-relation-changed")
-        await self._set_agent_status(connection, "idle", "")
 
     # -- leadership (internal/worker/leadership/tracker.go) ---------------------------------------
 
@@ -399,8 +450,16 @@ class Agent:
             self._lead_again(connection, time.monotonic())
 
     def _lead_again(self, connection: Connection, _: float) -> None:
-        if self._connection is connection:
-            self._run(self._settle(self._lead(connection)))
+        if self._connection is connection and not self.going:
+            self._run(self._lead_on(connection))
+
+    async def _lead_on(self, connection: Connection) -> None:
+        try:
+            await self._lead(connection)
+        except ApiError as problem:
+            self._note(problem)
+        except OperationFailed:
+            pass  # the connection was lost, which `_lost` was told
 
     # -- calls and watchers ----------------------------------------------------------------------
 
@@ -410,7 +469,7 @@ class Agent:
         facade: str,
         method: str,
         parameter: object,
-        changed: Callable[[Connection, Any], Coroutine[Any, Any, None]],
+        changed: Callable[[Connection, Any], None],
     ) -> None:
         """Begin a watcher, handle what it shows at first, and keep its next change's call open."""
         try:
@@ -422,7 +481,7 @@ class Agent:
         result = fields(_first(answer))
         error = result_error(result, facade, method)
         if error is not None:
-            if error.code in (*_ABSENT, NOT_IMPLEMENTED):
+            if error.code == NOT_IMPLEMENTED or (_is_absent(error) and method == "WatchRelationUnits"):
                 return
             raise error
         kind = "NotifyWatcher"
@@ -431,15 +490,14 @@ class Agent:
         watcher = str(result.get("watcher-id") or result.get("NotifyWatcherId") or "")
         if watcher:
             self._next(connection, kind, watcher, changed)
-        if changed is not _ignore:
-            await changed(connection, result)
+        changed(connection, result)
 
     def _next(
         self,
         connection: Connection,
         kind: str,
         watcher: str,
-        changed: Callable[[Connection, Any], Coroutine[Any, Any, None]],
+        changed: Callable[[Connection, Any], None],
     ) -> None:
         future = connection.call(kind, "Next", None, watcher)
 
@@ -447,39 +505,30 @@ class Agent:
             if future.cancelled() or future.exception() is not None or self._connection is not connection:
                 return  # the watcher's end, as of its unit's or of the connection
             self._next(connection, kind, watcher, changed)
-            if changed is not _ignore:
-                self._run(self._settle(changed(connection, future.result())))
+            changed(connection, future.result())
 
         future.add_done_callback(came)
-
-    async def _settle(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do what a change asks for; what the controller refuses of it is an event of the run."""
-        try:
-            await work
-        except ApiError as problem:
-            if problem.code not in _ABSENT:
-                self._operations.note("agent", "error", str(problem))
-        except OperationFailed:
-            pass  # the connection was lost, which `_lost` was told
 
     async def _get(
         self, connection: Connection, method: str, parameter: object, absent_is_fine: bool = False
     ) -> Any:
         """A call of the Uniter facade; None where the controller does not have it (or, if that is fine, the thing)."""
-        passed = (NOT_IMPLEMENTED, *_ABSENT) if absent_is_fine else (NOT_IMPLEMENTED,)
         try:
             answer = await connection.call("Uniter", method, parameter)
             error = result_error(_first(answer), "Uniter", method)
             if error is not None:
                 raise error
         except ApiError as problem:
-            if problem.code in passed:
+            if problem.code == NOT_IMPLEMENTED or (absent_is_fine and _is_absent(problem)):
                 return None
             raise
         return answer
 
     async def _set_unit_status(self, connection: Connection, status: str, info: str) -> None:
         await self._set_status(connection, "SetUnitStatus", status, info)
+
+    async def _set_idle(self, connection: Connection) -> None:
+        await self._set_agent_status(connection, "idle", "")
 
     async def _set_agent_status(self, connection: Connection, status: str, info: str) -> None:
         await self._set_status(connection, "SetAgentStatus", status, info)
@@ -511,8 +560,13 @@ class Agent:
         return {"relation-units": [{"relation": _relation_tag(key), "unit": self.identity.tag}]}
 
 
-async def _ignore(connection: Connection, change: Any) -> None:
+def _ignore(connection: Connection, change: Any) -> None:
     """Nothing to do for a hollow unit."""
+
+
+def _is_absent(problem: ApiError) -> bool:
+    """Whether a refusal says that the thing is not there, or not any more; some of 4.0's have no code for it."""
+    return problem.code in _ABSENT or (not problem.code and "not found" in problem.message)
 
 
 def _relation_tag(key: str) -> str:

@@ -1,0 +1,346 @@
+"""What a lease test on Juju costs the machine that runs it, beside the published test's own tool, in one run.
+
+    LEADERSHIPCLAIMER=PATH .venv/bin/python tests/benchmarks/bench_juju_leases.py [--rounds N] [--seconds S]
+
+The peer is `leadershipclaimer`, which Juju's developers run on a controller they patched: in Juju's source, built
+with `go build ./scripts/leadershipclaimer`. Every side runs in its turn against a fresh SIMULATED controller
+(tests/lab/juju.py, patched as that tool needs it, its store instant) for the same time: LEASES leases that UNITS
+units each want over a connection of their own, claims of 10 s, renewals each 5 s. The simulator's own cost is not
+counted. Ours is a whole run, `tippingpoint run` to its finished report, as `agent` (as the tool: one agent's login
+for all) with one worker process and with one per core, and as `hollow` (which makes its units first, and removes
+them; the tool cannot do this).
+
+CPU is user and system time. Memory is the sum of every process's own peak of resident memory; "at once" is the
+greatest sum of the processes' proportional shares (PSS) seen at one time, four times a second: what the machine has
+to have. `engine` is the worker processes alone, which make the load; the rest is the command line, which begins
+and watches the run and writes its report. Figures are medians of the rounds; ratios are to the tool's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY))
+
+from tests.lab.juju import JujuLab  # noqa: E402
+from tippingpoint.juju.access import Access, from_store  # noqa: E402
+from tippingpoint.juju.client import ApiClient, Identity  # noqa: E402
+from tippingpoint.juju.hollow import HollowFleet, make_model  # noqa: E402
+from tippingpoint.limits import allow_connections  # noqa: E402
+from tippingpoint.results import load_run  # noqa: E402
+
+GOAL = 0.6
+CLAIM, RENEW = 10, 5
+CLAIMER_SLEEPS = 1
+"""Seconds the tool sleeps before it begins (its --sleep); ours spends them starting its interpreters."""
+WATCH_EVERY = 0.25
+_TICKS = os.sysconf("SC_CLK_TCK")
+_ENGINE = b"tippingpoint.worker"
+
+
+@dataclass
+class Cost:
+    """What one side took in one round."""
+
+    cpu: float
+    engine_cpu: float
+    peak: float
+    """MiB: the sum of all processes' peaks."""
+    engine_peak: float
+    at_once: float
+    """MiB: the most of all processes together."""
+    connections: int
+    extensions: int
+
+
+@dataclass
+class _Seen:
+    cpu: float = 0.0
+    peak: float = 0.0
+    engine: bool = False
+
+
+class Watch:
+    """Follows a process and its descendants until it ends."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self._seen: dict[int, _Seen] = {}
+        self.at_once = 0.0
+        self.cpu = 0.0
+
+    def until_end(self, stop_after: float | None) -> None:
+        """Look four times a second; after so many seconds the process is told to end (SIGTERM)."""
+        deadline = None if stop_after is None else time.monotonic() + stop_after
+        while True:
+            self._look()
+            ended, _, used = os.wait4(self._process.pid, os.WNOHANG)
+            if ended:
+                self._process.returncode = 0  # reaped here, so that its resource usage is known
+                self.cpu = used.ru_utime + used.ru_stime
+                return
+            if deadline is not None and time.monotonic() > deadline:
+                self._process.terminate()
+                deadline = None
+            time.sleep(WATCH_EVERY)
+
+    def _look(self) -> None:
+        shares = 0.0
+        for pid in _tree(self._process.pid):
+            with contextlib.suppress(OSError, IndexError):  # it ended while we looked
+                seen = self._seen.setdefault(pid, _Seen())
+                seen.engine |= _ENGINE in Path(f"/proc/{pid}/cmdline").read_bytes()
+                times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                seen.cpu = (int(times[11]) + int(times[12])) / _TICKS
+                seen.peak = max(seen.peak, _mib(f"/proc/{pid}/status", "VmHWM"))
+                shares += _mib(f"/proc/{pid}/smaps_rollup", "Pss")
+        self.at_once = max(self.at_once, shares)
+
+    def peak(self, engine: bool) -> float:
+        """MiB: the sum of the peaks of all processes, or of the workers alone."""
+        return sum(seen.peak for seen in self._seen.values() if seen.engine or not engine)
+
+    @property
+    def engine_cpu(self) -> float:
+        """Seconds of the workers, when they were last seen."""
+        return sum(seen.cpu for seen in self._seen.values() if seen.engine)
+
+
+def _tree(pid: int) -> list[int]:
+    found = [pid]
+    for parent in found:
+        with contextlib.suppress(OSError):
+            for children in Path(f"/proc/{parent}/task").glob("*/children"):
+                found += map(int, children.read_text().split())
+    return found
+
+
+def _mib(path: str, field: str) -> float:
+    found = re.search(rf"^{field}:\s+(\d+) kB", Path(path).read_text(), re.MULTILINE)
+    return int(found[1]) / 1024 if found else 0.0
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A fresh simulator with one agent, and the load to put on it."""
+
+    lab: JujuLab
+    model: str
+    agent: Identity
+    directory: Path
+    leases: int
+    units: int
+    seconds: float
+
+
+def claimer(tool: str) -> Callable[[Scene], Cost]:
+    """The published test's tool."""
+
+    def run(scene: Scene) -> Cost:
+        host, _, port = scene.lab.addresses[0].rpartition(":")
+        command = [tool, "--quiet", f"--hosts={host}", f"--port={port}", f"--uuid={scene.model}",
+                   f"--unit={_unit_name(scene.agent)}", f"--password={scene.agent.password}",
+                   f"--claimtime={CLAIM}s", f"--renewtime={RENEW}s", f"--sleep={CLAIMER_SLEEPS}s"]  # fmt: skip
+        # Its own script shuffles the units of each lease, in turn over the leases (run.sh beside it).
+        command += [f"tool-a{lease}x/{unit}" for lease in range(scene.leases) for unit in range(scene.units)]
+        output = scene.directory / "claimer.log"
+        with output.open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+            watch = Watch(process)
+            watch.until_end(CLAIMER_SLEEPS + scene.seconds)
+        said = output.read_text()
+        if " failed " in said:
+            raise SystemExit(f"leadershipclaimer: {said[: said.index(' failed ') + 200].splitlines()[-1]}")
+        return Cost(
+            watch.cpu,
+            watch.cpu,
+            watch.peak(engine=False),
+            watch.peak(engine=False),
+            watch.at_once,
+            said.count("s connected ["),
+            said.count("s extended "),
+        )
+
+    return run
+
+
+def ours(identity: str, workers: int | None) -> Callable[[Scene], Cost]:
+    """This suite, by its command line."""
+
+    def run(scene: Scene) -> Cost:
+        over = min(5.0, scene.seconds / 2)
+        settings = [
+            f"stages=[{{leases: {scene.leases}, over: {over}, hold: {scene.seconds - over}}}]",
+            f"workload={{units: {scene.units}, claim_time: {CLAIM}, renew_time: {RENEW}, timeout: 10}}",
+            "thresholds=[]",
+            *([f"workers={workers}"] if workers else []),
+        ]
+        if identity == "agent":
+            settings += ["target.identity=agent", f"target.agent={_agent_conf(scene)}"]
+        else:
+            settings += scene.lab.settings()
+        command = [sys.executable, "-m", "tippingpoint", "run", "juju-leases-small",
+                   "--out", str(scene.directory / "runs")]  # fmt: skip
+        for setting in settings:
+            command += ["--set", setting]
+        output = scene.directory / "ours.log"
+        environment = os.environ | scene.lab.environment
+        with output.open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=REPOSITORY)
+            with process:
+                watch = Watch(process)
+                watch.until_end(None)
+        runs = [path for path in (scene.directory / "runs").glob("*") if path.is_dir()]
+        if len(runs) != 1:
+            raise SystemExit(f"tippingpoint: {output.read_text()}")
+        measured = load_run(runs[0])
+        if measured.manifest.status != "complete":
+            raise SystemExit(f"tippingpoint: {measured.manifest.status}: {measured.manifest.reason}")
+        return Cost(
+            watch.cpu,
+            watch.engine_cpu,
+            watch.peak(engine=False),
+            watch.peak(engine=True),
+            watch.at_once,
+            sum(stage.count("connect", "ok") for stage in measured.stages),
+            sum(stage.count("extend", "ok") for stage in measured.stages),
+        )
+
+    return run
+
+
+def _unit_name(agent: Identity) -> str:
+    application, _, number = agent.tag.removeprefix("unit-").rpartition("-")
+    return f"{application}/{number}"
+
+
+def _agent_conf(scene: Scene) -> Path:
+    path = scene.directory / "agent.conf"
+    path.touch(mode=0o600)
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "tag": scene.agent.tag,
+                "model": f"model-{scene.model}",
+                "apiaddresses": scene.lab.addresses,
+                "cacert": scene.lab.ca,
+                "apipassword": scene.agent.password,
+            }
+        )
+    )
+    return path
+
+
+async def _make_agent(access: Access) -> tuple[str, Identity]:
+    """A model with one unit in it, whose agent may claim everything on a patched controller."""
+    model = await make_model(access, "bench")
+    client = ApiClient(access.addresses, access.ca)
+    fleet = HollowFleet(client, access, model, "bench", "w0")
+    await fleet.open()
+    await fleet.grow(["bench"], 1, lambda *_: None)
+    agent = fleet.identity("bench/0")
+    await fleet.close()
+    await client.close()
+    return model, agent
+
+
+def one_turn(side: Callable[[Scene], Cost], leases: int, units: int, seconds: float) -> Cost:
+    """One side on a simulator of its own."""
+    with tempfile.TemporaryDirectory() as made, JujuLab(patched=True) as lab:
+        model, agent = asyncio.run(_make_agent(from_store(lab.controller, lab.data)))
+        return side(Scene(lab, model, agent, Path(made), leases, units, seconds))
+
+
+def compare(tool: str, rounds: int, leases: int, units: int, seconds: float, only: str | None) -> None:
+    """Run every side in turn, as often as asked, and print the medians and what they are of the tool's."""
+    sides = {
+        "leadershipclaimer": claimer(tool),
+        "ours, agent, 1 worker": ours("agent", 1),
+        "ours, agent, worker per core": ours("agent", None),
+        "ours, hollow, 1 worker": ours("hollow", 1),
+    }
+    if only is not None:
+        sides = {name: side for name, side in sides.items() if only in name or name == "leadershipclaimer"}
+    figures: dict[str, list[Cost]] = {name: [] for name in sides}
+    for number in range(1, rounds + 1):
+        for name, side in sides.items():
+            begun = time.monotonic()
+            figures[name].append(one_turn(side, leases, units, seconds))
+            print(f"round {number}, {name}: {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
+    print(
+        f"{leases} leases x {units} units, claims {CLAIM} s, renewals each {RENEW} s, {seconds:g} s, on a "
+        f"SIMULATED controller; medians of {rounds}"
+    )
+    peer = _medians(figures["leadershipclaimer"])
+    print(f"{'':46}{'CPU s':>8}{'ratio':>7}{'MiB':>8}{'ratio':>7}{'at once':>9}{'ratio':>7}{'connections':>13}"
+          f"{'extensions':>12}")  # fmt: skip
+    for name, costs in figures.items():
+        m = _medians(costs)
+        _print(name, m.cpu, peer.cpu, m.peak, peer.peak, m.at_once, peer.at_once, m.connections, m.extensions)
+        if name != "leadershipclaimer":
+            _print("  its engine alone", m.engine_cpu, peer.cpu, m.engine_peak, peer.peak)
+    print(f"goal: CPU and memory at most {GOAL} of leadershipclaimer's")
+
+
+def _medians(costs: list[Cost]) -> Cost:
+    names = Cost.__dataclass_fields__
+    return Cost(**{name: statistics.median(getattr(cost, name) for cost in costs) for name in names})
+
+
+def _print(
+    name: str,
+    cpu: float,
+    peer_cpu: float,
+    peak: float,
+    peer_peak: float,
+    at_once: float | None = None,
+    peer_at_once: float = 1.0,
+    connections: int | None = None,
+    extensions: int | None = None,
+) -> None:
+    line = f"{name:46}{cpu:8.2f}{cpu / peer_cpu:7.2f}{peak:8.1f}{peak / peer_peak:7.2f}"
+    if at_once is not None:
+        line += f"{at_once:9.1f}{at_once / peer_at_once:7.2f}{connections:13}{extensions:12}"
+    print(line)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--leases", type=int, default=334)
+    parser.add_argument("--units", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=75.0, help="how long each side claims and renews")
+    parser.add_argument("--only", metavar="TEXT", help="of ours only the sides with this in their names")
+    parser.add_argument("--claimer", metavar="PATH", default=os.environ.get("LEADERSHIPCLAIMER"))
+    options = parser.parse_args()
+    tool = shutil.which(options.claimer) if options.claimer else None
+    if tool is None:
+        print(
+            f"leadershipclaimer: {options.claimer or 'missing'}: expected its path in LEADERSHIPCLAIMER or "
+            "--claimer (scripts/leadershipclaimer in Juju's source, built with go build)",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+    allow_connections(2 * options.leases * options.units)
+    compare(tool, options.rounds, options.leases, options.units, options.seconds, options.only)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""How operations are timed and counted: from their intended moment, by how they ended."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from asyncio import Future
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tippingpoint.errors import Limited, OperationFailed
+from tippingpoint.hdr import Histogram, Recorder
+from tippingpoint.results import SCHEDULE_LAG
+from tippingpoint.spawn.operations import Ended, Operations
+
+
+class Rig:
+    """Operations named `deploy`, whose futures the test ends."""
+
+    def __init__(self, timeout: float = 60.0) -> None:
+        self.recorder = Recorder()
+        self.operations = Operations(["deploy"], self.recorder, timeout)
+        self.ended: list[Ended] = []
+
+    def begin(self, late: float = 0.0, ready_after: float = 0.0) -> Future[Any]:
+        """An operation meant for `late` seconds ago, which could be sent `ready_after` seconds after that."""
+        future: Future[Any] = asyncio.get_running_loop().create_future()
+        intended = time.monotonic() - late
+        self.operations.begin("deploy", future, intended, intended + ready_after, self.ended.append)
+        return future
+
+    def recorded(self) -> dict[str, Histogram]:
+        return self.recorder.drain()
+
+    def counts(self) -> dict[str, int]:
+        skipped = ("generator.", ".service")
+        return {name: h.total for name, h in self.recorded().items() if not any(s in name for s in skipped)}
+
+
+def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(scene(), 20))
+
+
+def test_response_time_counts_from_the_intended_moment_and_service_time_from_the_send() -> None:
+    async def scene() -> None:
+        # given a call sent 5 s after its moment, of which 4 s were the target's
+        rig = Rig()
+        rig.begin(late=5.0, ready_after=4.0).set_result("made")
+        await asyncio.sleep(0)
+        # then all of it is response time, none of it service time, and 1 s is the generator's lag
+        recorded = rig.recorded()
+        assert 4_990_000 <= recorded["deploy.ok"].min < 6_000_000
+        assert recorded["deploy.ok.service"].max < 1_000_000
+        assert 990_000 <= recorded[SCHEDULE_LAG].min < 2_000_000
+        (ended,) = rig.ended
+        assert (ended.outcome, ended.answer) == ("ok", "made")
+
+    play(scene)
+
+
+def test_failures_are_counted_by_what_they_are() -> None:
+    async def scene() -> None:
+        rig = Rig()
+        rig.begin().set_exception(OperationFailed("no such charm"))
+        rig.begin().set_exception(Limited("try again"))
+        rig.begin().set_exception(KeyError("machine"))
+        await asyncio.sleep(0)
+        assert rig.counts() == {"deploy.error": 2, "deploy.limited": 1}
+        assert rig.operations.errors["deploy", "error", "no such charm"] == 1
+        assert [ended.outcome for ended in rig.ended] == ["error", "limited", "error"]
+        assert rig.operations.under_way == 0
+
+    play(scene)
+
+
+def test_what_is_older_than_the_timeout_is_given_up() -> None:
+    async def scene() -> None:
+        # given a call from longer ago than the timeout, and one from now
+        rig = Rig(timeout=0.2)
+        old = rig.begin()
+        await asyncio.sleep(0.25)
+        new = rig.begin()
+        # when time is looked at
+        rig.operations.expire()
+        await asyncio.sleep(0)
+        # then the old one has timed out and the new one goes on
+        assert old.cancelled()
+        assert not new.done()
+        assert rig.counts() == {"deploy.timeout": 1}
+        assert rig.operations.under_way == 1
+
+    play(scene)
+
+
+def test_what_has_no_answer_at_the_end_is_a_timeout_and_what_has_one_counts() -> None:
+    async def scene() -> None:
+        rig = Rig()
+        answered, hanging = rig.begin(), rig.begin()
+        asyncio.get_running_loop().call_soon(answered.set_result, None)
+        await rig.operations.drain(0.1)
+        assert rig.counts() == {"deploy.ok": 1, "deploy.timeout": 1}
+        await asyncio.sleep(0)
+        assert hanging.cancelled()
+        assert [ended.outcome for ended in rig.ended] == ["ok"]
+        assert rig.operations.under_way == 0
+
+    play(scene)
+
+
+def test_a_flood_of_different_messages_stays_bounded() -> None:
+    async def scene() -> None:
+        rig = Rig()
+        for number in range(1000):
+            rig.operations.note("deploy", "error", f"problem {number}")
+        assert len(rig.operations.errors) < 50
+        assert rig.operations.errors.total() == 1000
+
+    play(scene)
