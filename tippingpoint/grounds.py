@@ -1,6 +1,7 @@
 """The part of a target that a run may do what it likes in: taken before its workers begin, cleaned up after them.
 
-This is the one place that knows which kinds of target there are.
+This is the one place that knows which kinds of target there are. A target's modules are imported where they are
+used: they bring libraries of their own, and a worker has the time and the memory of one target only.
 """
 
 from __future__ import annotations
@@ -9,23 +10,20 @@ import hashlib
 import secrets
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from tippingpoint.claim import etcd
-from tippingpoint.claim.juju import AgentLeases, HollowLeases
-from tippingpoint.claim.workload import ClaimLoad
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.hdr import Recorder
-from tippingpoint.juju import hollow
-from tippingpoint.juju.access import Access, from_agent_conf, from_file, from_store, store_directory
 from tippingpoint.ledger import FILE, Entry, EtcdEntry, JujuEntry, entries
 from tippingpoint.load import Load
 from tippingpoint.manifest import Manifest
 from tippingpoint.pacing import Schedule
 from tippingpoint.plan import JujuTarget, Plan, SpawnPlan
-from tippingpoint.spawn.juju import JujuSpawn
+
+if TYPE_CHECKING:
+    from tippingpoint.juju.access import Access
 
 RUN_LEASE_IDS = 2**40
 """Each run has a block of so many etcd v3 lease ids, which begins at a multiple of it."""
@@ -54,12 +52,16 @@ def ledger_entry(plan: Plan, run_id: str, workers: int) -> Entry:
     """What a run of this plan will make, for its ledger; UserError when we cannot tell who we are there."""
     target = plan.target
     if target.kind == "etcd":
+        from tippingpoint.claim import etcd
+
         return EtcdEntry(
             prefix=key_prefix(run_id),
             first_lease_id=(1 + secrets.randbelow(2**22)) * RUN_LEASE_IDS,
             lease_ids=workers * etcd.LEASE_IDS,
             target=target,
         )
+    from tippingpoint.juju.access import store_directory
+
     prefix = name_prefix(run_id)
     if target.identity == "agent":
         return JujuEntry(prefix=prefix, model="", made_model=False, target=target, store=None)
@@ -85,6 +87,8 @@ async def take(entry: Entry) -> EtcdGrounds | JujuGrounds:
         return EtcdGrounds(prefix=entry.prefix, first_lease_id=entry.first_lease_id)
     if not entry.model:
         return JujuGrounds(prefix=entry.prefix, model="")
+    from tippingpoint.juju import hollow
+
     access = _access(entry.target, entry.store)
     try:
         make = hollow.make_model if entry.made_model else hollow.find_model
@@ -100,14 +104,24 @@ def make_load(
     """The load of one worker, not yet opened. UserError when a file that the plan names is unusable."""
     target = plan.target
     if isinstance(plan, SpawnPlan):
+        from tippingpoint.juju.access import store_directory
+        from tippingpoint.spawn.juju import JujuSpawn
+
         assert isinstance(grounds, JujuGrounds)
         access = _access(plan.target, store_directory())
         return JujuSpawn(plan, access, grounds.model, grounds.prefix, worker, recorder, schedule)
+    from tippingpoint.claim.workload import ClaimLoad
+
     workload = plan.workload
     if isinstance(grounds, EtcdGrounds):
+        from tippingpoint.claim import etcd
+
         assert target.kind == "etcd"
         scope = etcd.Scope(grounds.prefix, grounds.first_lease_id + int(worker) * etcd.LEASE_IDS)
         return ClaimLoad(workload, etcd.connect(target, workload, scope), recorder, schedule)
+    from tippingpoint.claim.juju import AgentLeases, HollowLeases
+    from tippingpoint.juju.access import from_agent_conf, store_directory
+
     assert target.kind == "juju"
     if target.agent is not None:
         leases = AgentLeases(from_agent_conf(target.agent), grounds.prefix, workload.claim_time)
@@ -141,6 +155,8 @@ async def clean_entries(made: Iterable[Entry], run_id: str) -> int:
 
 
 async def _clean_etcd(entry: EtcdEntry, run_id: str) -> int:
+    from tippingpoint.claim import etcd
+
     own = entry.prefix == key_prefix(run_id)
     ids = range(entry.first_lease_id, entry.first_lease_id + entry.lease_ids)
     if not own or ids.start % RUN_LEASE_IDS or not 0 < len(ids) <= RUN_LEASE_IDS or ids.start <= 0:
@@ -149,6 +165,8 @@ async def _clean_etcd(entry: EtcdEntry, run_id: str) -> int:
 
 
 async def _clean_juju(entry: JujuEntry, run_id: str) -> int:
+    from tippingpoint.juju import hollow
+
     prefix = name_prefix(run_id)
     if entry.prefix != prefix or (entry.made_model and entry.model != model_name(prefix)):
         raise UserError(
@@ -164,6 +182,8 @@ async def _clean_juju(entry: JujuEntry, run_id: str) -> int:
 
 
 def _access(target: JujuTarget, store: Path | None) -> Access:
+    from tippingpoint.juju.access import from_file, from_store, store_directory
+
     if target.credentials is not None:
         return from_file(target.credentials)
     return from_store(target.controller, store or store_directory())

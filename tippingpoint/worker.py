@@ -279,12 +279,13 @@ async def _work() -> None:
 
 async def _obey(worker: _Worker, commands: asyncio.StreamReader, voice: Voice) -> bool:
     """Do as told until told to end, or the runner is gone; returns whether to give leases back."""
-    while line := await commands.readline():
+    line = await commands.readline()
+    while line:
         command: dict[str, Any] = orjson.loads(line)
+        following = None
         match command["do"]:
             case "prepare":
-                problem = await worker.prepare(PrepareOrder.model_validate(command))
-                voice.say("prepared", problem=problem)
+                following = await _prepare(worker, PrepareOrder.model_validate(command), commands, voice)
             case "stage":
                 await worker.begin_stage(StageOrder.model_validate(command))
                 voice.say("begun", stage=command["number"])
@@ -295,7 +296,27 @@ async def _obey(worker: _Worker, commands: asyncio.StreamReader, voice: Voice) -
                 voice.say("paused")
             case _:
                 return bool(command["release"])
+        line = await commands.readline() if following is None else following
     return True
+
+
+async def _prepare(
+    worker: _Worker, order: PrepareOrder, commands: asyncio.StreamReader, voice: Voice
+) -> bytes | None:
+    """Prepare, which may take minutes, unless a command comes first: it is returned, and what was made stays."""
+    preparing = asyncio.create_task(worker.prepare(order))
+    told = asyncio.create_task(commands.readline())
+    await asyncio.wait([preparing, told], return_when=asyncio.FIRST_COMPLETED)
+    if preparing.done():
+        voice.say("prepared", problem=preparing.result())
+    else:
+        preparing.cancel()
+        await asyncio.wait([preparing])
+    if told.done():
+        return told.result()
+    told.cancel()
+    await asyncio.wait([told])
+    return None
 
 
 async def _end(worker: _Worker, commands: asyncio.StreamReader, release: bool) -> None:

@@ -33,15 +33,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
+from tests.benchmarks.juju_side import agent_conf, make_agent  # noqa: E402
 from tests.lab.juju import JujuLab  # noqa: E402
-from tippingpoint.juju.access import Access, from_store  # noqa: E402
-from tippingpoint.juju.client import ApiClient, Identity  # noqa: E402
-from tippingpoint.juju.hollow import HollowFleet, make_model  # noqa: E402
+from tippingpoint.juju.access import from_store  # noqa: E402
+from tippingpoint.juju.client import Identity  # noqa: E402
 from tippingpoint.limits import allow_connections  # noqa: E402
 from tippingpoint.results import load_run  # noqa: E402
 
@@ -191,7 +189,10 @@ def ours(identity: str, workers: int | None) -> Callable[[Scene], Cost]:
             *([f"workers={workers}"] if workers else []),
         ]
         if identity == "agent":
-            settings += ["target.identity=agent", f"target.agent={_agent_conf(scene)}"]
+            settings += [
+                "target.identity=agent",
+                f"target.agent={agent_conf(scene.directory, scene.lab, scene.model, scene.agent)}",
+            ]
         else:
             settings += scene.lab.settings()
         command = [sys.executable, "-m", "tippingpoint", "run", "juju-leases-small",
@@ -229,40 +230,10 @@ def _unit_name(agent: Identity) -> str:
     return f"{application}/{number}"
 
 
-def _agent_conf(scene: Scene) -> Path:
-    path = scene.directory / "agent.conf"
-    path.touch(mode=0o600)
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "tag": scene.agent.tag,
-                "model": f"model-{scene.model}",
-                "apiaddresses": scene.lab.addresses,
-                "cacert": scene.lab.ca,
-                "apipassword": scene.agent.password,
-            }
-        )
-    )
-    return path
-
-
-async def _make_agent(access: Access) -> tuple[str, Identity]:
-    """A model with one unit in it, whose agent may claim everything on a patched controller."""
-    model = await make_model(access, "bench")
-    client = ApiClient(access.addresses, access.ca)
-    fleet = HollowFleet(client, access, model, "bench", "w0")
-    await fleet.open()
-    await fleet.grow(["bench"], 1, lambda *_: None)
-    agent = fleet.identity("bench/0")
-    await fleet.close()
-    await client.close()
-    return model, agent
-
-
 def one_turn(side: Callable[[Scene], Cost], leases: int, units: int, seconds: float) -> Cost:
     """One side on a simulator of its own."""
     with tempfile.TemporaryDirectory() as made, JujuLab(patched=True) as lab:
-        model, agent = asyncio.run(_make_agent(from_store(lab.controller, lab.data)))
+        model, agent = asyncio.run(make_agent(from_store(lab.controller, lab.data)))
         return side(Scene(lab, model, agent, Path(made), leases, units, seconds))
 
 

@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,12 +25,13 @@ from tests.lab.juju import JujuLab
 from tests.lab.juju_client import WireClient
 from tippingpoint.juju.access import from_store
 from tippingpoint.juju.client import ApiClient
-from tippingpoint.juju.hollow import HollowFleet, application_name, make_model, remove_fleet
+from tippingpoint.juju.hollow import HollowFleet, application_name, make_model
 from tippingpoint.juju.model import HollowMachineSpec, ModelAdmin
 from tippingpoint.results import load_run
 
 T = TypeVar("T")
 
+CHECKOUT = str(Path(__file__).parents[2])
 WITHIN_S = 120
 LEASES = 10
 UNITS = 2
@@ -55,7 +56,7 @@ def start_on(lab: JujuLab, *arguments: str | Path) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str], lab: JujuLab) -> subprocess.CompletedProcess[str]:
-    """The end of a program, which never shows a traceback or the user's password."""
+    """The end of a program, which shows neither a traceback nor the user's password."""
     try:
         out, err = process.communicate(timeout=WITHIN_S)
     finally:
@@ -199,7 +200,7 @@ def test_after_a_crash_clean_removes_exactly_what_was_made(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         cwd=where,
-        env={**os.environ, "JUJU_DATA": "store", "PYTHONPATH": str(Path(__file__).parents[2])},
+        env={**os.environ, "JUJU_DATA": "store", "PYTHONPATH": CHECKOUT},
     )
     directory = wait_for_hold(out)
     for pid in [crashing.pid, *workers_of(crashing.pid)]:
@@ -218,10 +219,364 @@ def test_after_a_crash_clean_removes_exactly_what_was_made(
     assert load_run(directory).manifest.status == "cut"
     assert load_run(directory).stages[0].count("claim") == LEASES
     # and the other run goes on, holding what it held, and cannot be cleaned meanwhile
-    assert held(wait_for_hold(tmp_path / "other")) == LEASES
-    refused = run("clean", wait_for_hold(tmp_path / "other"))
+    assert held(only_run(tmp_path / "other").directory) == LEASES
+    refused = run("clean", only_run(tmp_path / "other").directory)
     assert refused.returncode == 2
     assert "still running" in refused.stderr
     other.send_signal(signal.SIGINT)
     said = ended(other, juju)
     assert only_run(tmp_path / "other").stages[0].failures("extend") == 0, said.stderr
+
+
+def test_workers_whose_runner_is_gone_end_and_clean_removes_what_they_made(
+    juju: JujuLab, tmp_path: Path
+) -> None:
+    before = contents(juju)
+    process = start_on(juju, "run", juju_plan(tmp_path, stages=LONG), "--out", tmp_path / "runs")
+    directory = wait_for_hold(tmp_path / "runs")
+    workers = workers_of(process.pid)
+    process.kill()
+    process.communicate(timeout=20)
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+    assert juju.ask({"do": "counts"})["connections"] == 0
+    assert run("clean", directory).returncode == 0
+    assert contents(juju) == before
+
+
+def test_two_runs_at_once_do_not_meet(juju: JujuLab, tmp_path: Path) -> None:
+    # given two runs of the same plan, begun at the same time, one of them shorter
+    before = contents(juju)
+    plan = juju_plan(tmp_path)
+    outs = [tmp_path / "one", tmp_path / "two"]
+    runs = [
+        start_on(juju, "run", plan, "--set", f"stages.0.hold={hold}", "--out", out)
+        for out, hold in zip(outs, ("2s", "4s"), strict=True)
+    ]
+    # when both have ended
+    done = [ended(process, juju) for process in runs]
+    # then each had its own leases, lost none, and nothing of either is left
+    assert [one.returncode for one in done] == [0, 0], done
+    for out in outs:
+        (stage,) = only_run(out).stages
+        assert (stage.count("claim"), stage.count("claim", "denied")) == (LEASES, LEASES * (UNITS - 1))
+        assert (stage.gauges["held"], stage.failures("extend")) == (LEASES, 0)
+    assert contents(juju) == before
+
+
+def test_find_begins_every_load_from_nothing(juju: JujuLab, tmp_path: Path) -> None:
+    # given thresholds that any load up to the limit meets
+    plan = juju_plan(
+        tmp_path,
+        stages=[],
+        find={"start": 4, "limit": 8, "over": 0, "hold": "1500ms", "repeats": 1},
+        thresholds=[{"operation": "extend", "p99": "10s", "lost_rate": 0}],
+    )
+    # when the largest load that meets them is looked for
+    done = run_on(juju, "run", plan, "--out", tmp_path / "runs")
+    # then it is the limit, confirmed
+    assert done.returncode == 0, done.stdout + done.stderr
+    measured = only_run(tmp_path / "runs")
+    assert [(stage.size, stage.kind) for stage in measured.stages] == [
+        (4, "find"),
+        (8, "find"),
+        (8, "confirm"),
+    ]
+    (found,) = [event for event in measured.events if event["event"] == "found"]
+    assert (found["held"], found["broken"], found["confirmed"]) == (8, None, True)
+    # and each time every unit connected again, and every lease had run out before it was claimed again
+    assert [stage.count("connect") for stage in measured.stages] == [8, 16, 16]
+    assert [stage.count("claim") for stage in measured.stages] == [4, 8, 8]
+    # and what the smaller load had made was made once only
+    made = [event["applications"] for event in measured.events if event["event"] == "prepared"]
+    assert sum(made) <= 4 + 8 + 8
+
+
+def test_a_restart_storm_connects_and_claims_all_at_once(juju: JujuLab, tmp_path: Path) -> None:
+    plan = juju_plan(
+        tmp_path,
+        stages=[{"leases": LEASES, "over": "200ms", "hold": "2s"}],
+        faults=[{"do": "drop-claims", "stage": 1, "at": "1s"}],
+    )
+    done = run_on(juju, "run", plan, "--out", tmp_path / "runs")
+    assert done.returncode == 0, done.stdout + done.stderr
+    ramp, storm = only_run(tmp_path / "runs").stages
+    assert (ramp.kind, storm.kind) == ("ramp", "storm")
+    assert [stage.count("connect") for stage in (ramp, storm)] == [LEASES * UNITS] * 2
+    assert [stage.gauges["held"] for stage in (ramp, storm)] == [LEASES] * 2
+    # as Juju's agents, a unit that comes back in time has its lease again, and the others are denied it
+    assert [stage.count("claim") for stage in (ramp, storm)] == [LEASES] * 2
+
+
+def test_a_smaller_stage_disconnects_the_surplus(juju: JujuLab, tmp_path: Path) -> None:
+    plan = juju_plan(
+        tmp_path, stages=[{"leases": size, "over": 0, "hold": "2s"} for size in (LEASES, LEASES // 2)]
+    )
+    process = start_on(juju, "run", plan, "--out", tmp_path / "runs")
+    wait_for_hold(tmp_path / "runs")
+    everyone = juju.ask({"do": "counts"})["sessions"]
+    wait_until(lambda: juju.ask({"do": "counts"})["sessions"] == everyone - LEASES // 2 * UNITS)
+    assert ended(process, juju).returncode == 0
+    assert [stage.gauges["held"] for stage in only_run(tmp_path / "runs").stages] == [LEASES, LEASES // 2]
+
+
+class TestAgent:
+    """All holders as one unit's agent, as the published test does it."""
+
+    def test_a_patched_controller_grants_leases_of_applications_that_are_not_there(
+        self, new_juju: Callable[..., JujuLab], tmp_path: Path
+    ) -> None:
+        # given a controller patched as the published test's, and the agent.conf of a unit
+        lab = new_juju(patched=True)
+        conf, _ = agent_conf(lab, tmp_path)
+        before = contents(lab)
+        kept = conf.read_bytes()
+        # when a plan is run as that agent, without a juju client's store
+        plan = juju_plan(tmp_path, target={"kind": "juju", "identity": "agent", "agent": str(conf)})
+        done = ended(start("run", plan, "--out", tmp_path / "runs", JUJU_DATA=str(tmp_path / "none")), lab)
+        # then it holds its leases, and nothing was made, nor is there anything to clean
+        assert done.returncode == 0, done.stdout + done.stderr
+        (stage,) = only_run(tmp_path / "runs").stages
+        assert stage.gauges["held"] == LEASES
+        assert (stage.count("connect"), stage.count("claim")) == (LEASES * UNITS, LEASES)
+        assert contents(lab) == before
+        assert conf.read_bytes() == kept
+        cleaned = run("clean", only_run(tmp_path / "runs").directory)
+        assert (cleaned.returncode, cleaned.stdout) == (0, "removed 0\n")
+
+    def test_a_stock_controller_is_named_as_what_it_is(self, juju: JujuLab, tmp_path: Path) -> None:
+        # given a stock controller
+        conf, model = agent_conf(juju, tmp_path)
+        # when a plan is run as a unit's agent
+        plan = juju_plan(tmp_path, target={"kind": "juju", "identity": "agent", "agent": str(conf)})
+        done = run_on(juju, "run", plan, "--out", tmp_path / "runs")
+        # then one line says that it is not patched, and what would do without a patch
+        assert done.returncode == 3
+        assert done.stderr.count("\n") == 1
+        assert re.fullmatch(
+            r"tippingpoint: unit-\S+: permission denied: the controller is not patched .*"
+            r"target\.identity=hollow, which needs no patch\n",
+            done.stderr,
+        ), done.stderr
+        assert only_run(tmp_path / "runs").manifest.status == "failed"
+        remove(juju, model)
+
+
+def agent_conf(lab: JujuLab, directory: Path) -> tuple[Path, str]:
+    """The agent.conf of a unit in a model that is made for it, as an agent has it, and the model's UUID."""
+    access = from_store(lab.controller, lab.data)
+
+    async def make(client: ApiClient) -> tuple[str, str, str]:
+        model = await make_model(access, f"agents-{directory.name}")
+        fleet = HollowFleet(client, access, model, "other", "0")
+        await fleet.grow([application_name("other", 0)], 1, lambda what, done, goal: None)
+        identity = fleet.identity(f"{application_name('other', 0)}/0")
+        return model, identity.tag, identity.password
+
+    model, tag, password = as_admin(lab, make)
+    conf = {
+        "tag": tag,
+        "controller": f"controller-{lab.controller_uuid}",
+        "model": f"model-{model}",
+        "apiaddresses": lab.addresses,
+        "apipassword": password,
+        "cacert": lab.ca,
+        "oldpassword": "",
+    }
+    path = directory / "agent.conf"
+    path.touch(0o600)
+    path.write_text("# format 2.0\n" + yaml.safe_dump(conf))
+    return path, model
+
+
+def remove(lab: JujuLab, model: str) -> None:
+    lab.ask({"do": "destroy-model", "model": model, "disconnect": True})
+
+
+class TestRefusals:
+    """Who we are and where: what is wrong with it is one line, and nothing is made or kept."""
+
+    @pytest.fixture(autouse=True)
+    def _as_before(self, juju: JujuLab, tmp_path: Path) -> Iterator[None]:
+        before = contents(juju)
+        yield
+        assert contents(juju) == before
+        assert not list(tmp_path.glob("runs/*"))
+
+    def refused(self, lab: JujuLab, tmp_path: Path, store: Path, *arguments: str | Path) -> str:
+        done = ended(
+            start("run", juju_plan(tmp_path), *arguments, "--out", tmp_path / "runs", JUJU_DATA=str(store)),
+            lab,
+        )
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert done.stderr.count("\n") == 1, done.stderr
+        return done.stderr
+
+    def test_an_unknown_controller(self, juju: JujuLab, tmp_path: Path) -> None:
+        said = self.refused(juju, tmp_path, juju.data, "--controller", "production")
+        assert "target.controller: production: expected one of simulator" in said
+
+    def test_no_store(self, juju: JujuLab, tmp_path: Path) -> None:
+        said = self.refused(juju, tmp_path, tmp_path / "none", "--controller", "simulator")
+        assert "target.controller" in said
+        assert "JUJU_DATA" in said
+
+    def test_no_password_in_the_store(self, juju: JujuLab, tmp_path: Path) -> None:
+        store = tmp_path / "store"
+        shutil.copytree(juju.data, store)
+        accounts = yaml.safe_load((store / "accounts.yaml").read_text())
+        del accounts["controllers"]["simulator"]["password"]
+        (store / "accounts.yaml").write_text(yaml.safe_dump(accounts))
+        said = self.refused(juju, tmp_path, store, "--controller", "simulator")
+        assert "juju change-user-password" in said
+        assert "target.credentials" in said
+
+    def test_credentials_that_others_can_read(self, juju: JujuLab, tmp_path: Path) -> None:
+        path = credentials(juju, tmp_path, 0o644)
+        said = self.refused(juju, tmp_path, tmp_path, "--set", f"target.credentials={path}")
+        assert re.search(r"target\.credentials: .*mode 0600", said), said
+        assert juju.password not in said
+
+    def test_a_model_that_is_not_there(self, juju: JujuLab, tmp_path: Path) -> None:
+        said = self.refused(juju, tmp_path, juju.data, "--set", "target.model=nowhere")
+        assert re.search(r"target\.model: nowhere: expected one of .*controller", said), said
+
+
+def test_credentials_in_a_file_need_no_store(juju: JujuLab, tmp_path: Path) -> None:
+    # given a file of mode 0600, named relative to where the run is started, and no juju client
+    before = contents(juju)
+    credentials(juju, tmp_path, 0o600)
+    quick = [{"leases": 2, "over": 0, "hold": "1500ms"}]
+    plan = juju_plan(tmp_path, target={"kind": "juju", "credentials": "who.yaml"}, stages=quick)
+    # when a plan is run with it
+    process = subprocess.Popen(
+        command("run", plan, "--out", tmp_path / "runs"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "JUJU_DATA": str(tmp_path / "none"), "PYTHONPATH": CHECKOUT},
+    )
+    done = ended(process, juju)
+    # then it holds leases and cleans up
+    assert done.returncode == 0, done.stdout + done.stderr
+    measured = only_run(tmp_path / "runs")
+    assert measured.manifest.target.controller == juju.addresses[0]
+    assert measured.stages[0].gauges["held"] == 2
+    assert contents(juju) == before
+
+
+def credentials(lab: JujuLab, directory: Path, mode: int) -> Path:
+    """A file that says where the lab is and who its administrator is."""
+    path = directory / "who.yaml"
+    path.touch(mode)
+    path.chmod(mode)
+    fields = {"addresses": lab.addresses, "ca": lab.ca, "user": lab.user, "password": lab.password}
+    path.write_text(yaml.safe_dump(fields))
+    return path
+
+
+def test_passwords_are_nowhere_but_where_they_belong(juju: JujuLab, tmp_path: Path) -> None:
+    # given a run whose every word to the controller is heard
+    out = tmp_path / "runs"
+    plan = juju_plan(tmp_path, stages=[{"leases": LEASES, "over": "200ms", "hold": "4s"}])
+    with Wiretap(juju, tmp_path) as tap:
+        process = start("run", plan, "--out", out, JUJU_DATA=str(tap.data))
+        # when it is looked at while it holds its leases, and after its end
+        directory = wait_for_hold(out)
+        seen = {
+            f"{name} of {pid}": Path(f"/proc/{pid}/{name}").read_bytes()
+            for pid in [process.pid, *workers_of(process.pid)]
+            for name in ("cmdline", "environ")
+        }
+        seen |= files(directory)
+        done = ended(process, juju)
+    assert done.returncode == 0, done.stdout + done.stderr
+    seen |= {f"{name} in the end": content for name, content in files(directory).items()}
+    seen |= {"stdout": done.stdout.encode(), "stderr": done.stderr.encode()}
+    for form in ("md", "json", "html", "junit"):
+        seen[form] = run("report", directory, "--format", form).stdout.encode()
+    # then what it said had the user's password in it, and one for each machine and unit, and the upload's own
+    machines, upload = 2, 1
+    assert juju.password in tap.secrets
+    assert len(tap.secrets) >= 1 + machines + LEASES * UNITS + upload
+    # and none of them is anywhere else
+    assert len(seen) > 20
+    assert leaks(tap.secrets, seen) == []
+    assert leaks({juju.password}, {"the store": (tap.data / "accounts.yaml").read_bytes()}) == ["the store"]
+
+
+def files(directory: Path) -> dict[str, bytes]:
+    """Every file of a run."""
+    return {str(path): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def leaks(secrets: set[str], seen: dict[str, bytes]) -> list[str]:
+    """Where any of these is, as it is or in base64."""
+    words = [form for text in secrets for form in (text.encode(), base64.b64encode(text.encode()))]
+    return sorted(where for where, content in seen.items() if any(word in content for word in words))
+
+
+class TestInterrupted:
+    """A user who has seen enough: the run ends in order, and nothing of it is left."""
+
+    def test_while_the_fleet_is_made(self, juju: JujuLab, tmp_path: Path) -> None:
+        # given a run whose fleet is half made, as the controller lets nobody else log in for a while
+        before = contents(juju)
+        juju.ask({"do": "rate-limit", "max": 1, "rate": 1000})
+        process = start_on(juju, "run", juju_plan(tmp_path, stages=LONG), "--out", tmp_path / "runs")
+        wait_until(lambda: any(len(contents(juju)[model][0]) == LEASES for model in ours(juju)))
+        # when it is interrupted
+        process.send_signal(signal.SIGINT)
+        done = ended(process, juju)
+        juju.ask({"do": "rate-limit", "max": 0})
+        # then it ends in order, says so, has a report, and what was made so far is removed
+        measured = only_run(tmp_path / "runs")
+        assert measured.manifest.status == "interrupted"
+        assert [worker.status for worker in measured.manifest.workers] == ["complete", "complete"]
+        assert measured.stages == []
+        assert "report.html" in done.stdout
+        assert contents(juju) == before
+
+    def test_while_leases_are_held(self, juju: JujuLab, tmp_path: Path) -> None:
+        before = contents(juju)
+        process = start_on(juju, "run", juju_plan(tmp_path, stages=LONG), "--out", tmp_path / "runs")
+        directory = wait_for_hold(tmp_path / "runs")
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        done = ended(process, juju)
+        measured = load_run(directory)
+        assert measured.manifest.status == "interrupted"
+        assert measured.stages[0].count("extend") >= LEASES
+        assert measured.stages[0].failures("extend") == 0
+        assert "report.html" in done.stdout
+        assert contents(juju) == before
+
+    def test_twice_leaves_everything_and_says_how_to_remove_it(self, juju: JujuLab, tmp_path: Path) -> None:
+        before = contents(juju)
+        process = start_on(juju, "run", juju_plan(tmp_path, stages=LONG), "--out", tmp_path / "runs")
+        directory = wait_for_hold(tmp_path / "runs")
+        juju.stop("s1")
+        try:
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.3)
+            process.send_signal(signal.SIGINT)
+            done = ended(process, juju)
+        finally:
+            juju.resume("s1")
+        assert f"tippingpoint clean {directory}" in done.stderr
+        assert load_run(directory).manifest.status == "interrupted"
+        assert run("clean", directory).stdout == f"removed {LEASES * UNITS + LEASES + 2 + 1}\n"
+        assert contents(juju) == before
+
+
+def ours(lab: JujuLab) -> list[str]:
+    """The models on a controller that runs have made."""
+    return [name for name in contents(lab) if name.startswith(MODEL_OF_OURS)]
+
+
+def wait_until(condition: Callable[[], Any]) -> None:
+    """Wait until something is so, at most half a minute."""
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "not so within 30 s"
+        time.sleep(0.05)

@@ -53,9 +53,11 @@ class JujuLab:
     seed's canClaim = true; `rate_limit` is (burst, seconds for one more) for agents' logins, None for no limit;
     `ping_timeout_s` is after how long without a ping an agent is disconnected; `certificate` is what is wrong
     with the servers' certificate; `expiry_round_s` is how often leases past their time are removed (None: every
-    1 to 5 s, as Juju 4 does). `data` is a juju client's store that knows the controller, to be used as
-    JUJU_DATA, `credentials` a file that says the same; `agent_conf` is that of a unit in the controller's model;
-    `control` is the control socket (juju_control.py).
+    1 to 5 s, as Juju 4 does); `port` is every server's (None: a free one; Juju's own tools expect 17070).
+
+    `data` is a juju client's store that knows the controller, to be used as JUJU_DATA; `credentials` is a file
+    that says the same; `agent_conf` is that of a unit in the controller's model; `control` is the control socket
+    (juju_control.py).
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class JujuLab:
         ping_timeout_s: float = 180.0,
         certificate: Certificate = "valid",
         expiry_round_s: float | None = None,
+        port: int | None = None,
         directory: Path | None = None,
     ) -> None:
         if not 1 <= servers <= 250:
@@ -94,6 +97,7 @@ class JujuLab:
             "expiry_round_s": expiry_round_s,
         }
         self._certificate: Certificate = certificate
+        self._port = port
         self._given = directory
         self._process: subprocess.Popen[bytes] | None = None
         self._cleanup = ExitStack()
@@ -182,7 +186,7 @@ class JujuLab:
 
     def _configure(self) -> None:
         made = make_controller_certificates(self._certificate)
-        (port,) = free_ports(1)
+        port = self._port or free_ports(1)[0]
         hosts = [f"127.0.0.{number}" for number in range(1, len(self.names) + 1)]
         self.ca = made.ca
         self.addresses = [f"{host}:{port}" for host in hosts]
@@ -302,6 +306,7 @@ def main() -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="one simulated lease stands for so many")
     parser.add_argument("--patched", action="store_true", help="any unit may claim any lease")
     parser.add_argument("--rate-limit", metavar="MAX,SECONDS", help="agents' logins, as 10,0.25 (Juju's own)")
+    parser.add_argument("--port", type=int, help="of every server, as 17070; a free one when left out")
     parser.add_argument("--certificate", default="valid", choices=CERTIFICATES)
     parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
     parser.add_argument(
@@ -324,6 +329,7 @@ def main() -> int:
             options.patched,
             _rate_limit(options.rate_limit),
             certificate=options.certificate,
+            port=options.port,
         )
         with lab:
             print(_how_to(lab) if options.how_to else json.dumps(lab.describe()), flush=True)

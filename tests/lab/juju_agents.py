@@ -70,10 +70,10 @@ def _notices(call: Call) -> dict[str, Any]:
 
 @method("Uniter", "WatchUnit")
 def _watch_unit(call: Call) -> dict[str, Any]:
-    name = unit_name(str(call.params["tag"]))
-    if name != call.entity.id:
-        raise permission_denied()
-    return {"NotifyWatcherId": _watch(call, Watcher(merge_notice), ("unit", name))}
+    unit = _own_unit(call, str(call.params["tag"]))
+    if isinstance(unit, Refused):
+        raise unit
+    return {"NotifyWatcherId": _watch(call, Watcher(merge_notice), ("unit", unit.name))}
 
 
 @method("Uniter", "WatchUnitResolveMode")
@@ -202,8 +202,9 @@ def _life(call: Call) -> dict[str, Any]:
         tag = str(entity["tag"])
         name = unit_name(tag)
         application = tag.removeprefix("application-")
-        there = (name == call.entity.id and call.model.unit(name)) or (
-            application in call.model.applications and application == call.entity.id.partition("/")[0]
+        unit = call.entity.id
+        there = (name == unit and call.model.unit(unit)) or (
+            application in call.model.applications and application == unit.partition("/")[0]
         )
         results.append({"life": "alive"} if there else {"life": "", "error": permission_denied().as_dict()})
     return {"results": results}
@@ -475,8 +476,8 @@ def _read_remote_settings(call: Call) -> dict[str, Any]:
 
 def _own_unit(call: Call, tag: str) -> Unit | Refused:
     """The unit of a tag, if it is the one that asks."""
-    name = unit_name(tag)
-    if name != call.entity.id:
+    name = call.entity.id
+    if unit_name(tag) != name:
         return permission_denied()
     return call.model.unit(name) or not_found(f'unit "{name}"')
 

@@ -127,8 +127,9 @@ class Controller:
         self.sessions.discard(session)
 
     def _round(self) -> None:
-        for leases in self._leases:
-            leases.expire()
+        if self.store.works:  # removing a lease is a commit like any other
+            for leases in self._leases:
+                leases.expire()
         there = {id(model.leases) for model in self.models.values()}
         self._leases = [leases for leases in self._leases if id(leases) in there or not leases.unused]
         wait = self.setup.expiry_round_s

@@ -22,6 +22,7 @@ from tippingpoint.juju.access import Access, AgentAccess
 from tippingpoint.juju.client import ApiClient, Connection, Identity
 from tippingpoint.juju.errors import ApiError, ConnectionLost, result_errors
 from tippingpoint.juju.hollow import HollowFleet, application_name
+from tippingpoint.juju.model import ask, log_in
 from tippingpoint.load import Progress, TargetFacts
 from tippingpoint.plan import MAX_LEASES
 
@@ -196,7 +197,7 @@ class HollowLeases(_Leases):
     async def open(self) -> TargetFacts:
         """Log in as the model's admin; TargetError when that is refused or no server can be reached."""
         try:
-            admin = await self._client.login(self._access.user, self._model)
+            admin = await log_in(self._client, self._access.user, self._model)
             version = admin.server_version
             admin.close()
             await self._fleet.open()
@@ -239,10 +240,10 @@ class AgentLeases(_Leases):
         """Log in as the agent and see that it may claim for another application; TargetError when it may not."""
         where = self._agent.tag
         try:
-            connection = await self._client.login(self._agent, self._model)
+            connection = await log_in(self._client, self._agent, self._model)
             version = connection.server_version
             parameters = self._parameters(MAX_LEASES - 1, 0, _PROBE_SECONDS)
-            response = await connection.call(_FACADE, "ClaimLeadership", parameters)
+            response = await ask(connection, _FACADE, "ClaimLeadership", parameters)
             connection.close()
             (refusal,) = result_errors(response) or [ApiError("an empty answer")]
         except OperationFailed as problem:

@@ -11,7 +11,6 @@ The first worker's observer asks for the status of one application and of the wh
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Sequence
@@ -31,11 +30,8 @@ from tippingpoint.pacing import Schedule, spread
 from tippingpoint.plan import SPAWN_OPERATIONS, SpawnPlan, SpawnStage
 from tippingpoint.spawn.agents import Agents
 from tippingpoint.spawn.goal import Goal, Share, Step, There, is_done, placement, steps, waits_for
-from tippingpoint.spawn.operations import Ended, Operations
+from tippingpoint.spawn.operations import Ended, Operations, backoff
 
-FIRST_RETRY = 1.0
-LONGEST_RETRY = 30.0
-"""Seconds before a further round after one that had failures; doubled with each."""
 FIRST_LOOK = 0.5
 LONGEST_LOOK = 5.0
 """Seconds before it is looked again whether what was removed is gone; doubled each time."""
@@ -258,7 +254,7 @@ class JujuSpawn:
         now = time.monotonic()
         if its_round.failed:
             self._failed_rounds += 1
-            self._schedule.at(now + _backoff(self._failed_rounds), partial(self._look, its_round))
+            self._schedule.at(now + backoff(self._failed_rounds), partial(self._look, its_round))
         else:
             self._look(its_round, now)
 
@@ -273,7 +269,7 @@ class JujuSpawn:
             return
         if ended.outcome != "ok":
             self._failed_rounds += 1
-            self._schedule.at(ended.moment + _backoff(self._failed_rounds), partial(self._look, its_round))
+            self._schedule.at(ended.moment + backoff(self._failed_rounds), partial(self._look, its_round))
             return
         self._see(ended.answer)
         if is_done(self._goal, self._there):
@@ -454,8 +450,3 @@ class JujuSpawn:
 
 def _nothing(ended: Ended) -> None:
     """An answer that only its time is wanted of."""
-
-
-def _backoff(failures: int) -> float:
-    longest = min(LONGEST_RETRY, FIRST_RETRY * 2.0 ** min(failures - 1, 10))
-    return longest * random.uniform(0.75, 1.0)

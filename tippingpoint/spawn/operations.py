@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from asyncio import Future
 from collections import Counter
@@ -15,6 +16,9 @@ from tippingpoint.errors import Limited, OperationFailed
 from tippingpoint.hdr import Recorder
 from tippingpoint.results import OUTCOMES, SCHEDULE_LAG, tag
 
+FIRST_RETRY = 1.0
+LONGEST_RETRY = 30.0
+"""Seconds before what failed is tried again; doubled with each failure in a row."""
 _DISTINCT_MESSAGES = 20
 
 
@@ -136,3 +140,8 @@ class Operations:
             self._record[tag(call.operation, service=True)](max(1, int((now - call.sent) * 1e6)))
         else:
             self.note(call.operation, outcome, message)
+
+
+def backoff(failures: int) -> float:
+    """Seconds to wait after so many failures in a row, up to a quarter less at random."""
+    return min(LONGEST_RETRY, FIRST_RETRY * 2.0 ** min(failures - 1, 10)) * random.uniform(0.75, 1.0)
