@@ -450,6 +450,7 @@ class Runner:
             worker.tell(**commands[worker])
         interrupted = asyncio.create_task(self._interrupt.wait())
         pending: set[asyncio.Task[dict[str, Any] | None]] = set(replies.values())
+        left = within
         while pending and not self._interrupt.is_set():
             heard = max(worker.said for worker, reply in replies.items() if reply in pending)
             left = heard + within - time.monotonic()
@@ -457,14 +458,21 @@ class Runner:
                 break
             await asyncio.wait([*pending, interrupted], timeout=left, return_when=asyncio.FIRST_COMPLETED)
             pending = {reply for reply in pending if not reply.done()}
+            if any(reply.done() and (reply.result() or {}).get("problem") for reply in replies.values()):
+                break  # one that cannot go on is enough: the others are ended in order
+        silent = bool(pending) and left <= 0
         interrupted.cancel()
         for worker, reply in replies.items():
             if not reply.done():
                 reply.cancel()
-                if not self._interrupt.is_set():
+                if silent:
                     worker.process.kill()
         self._check_alive()
-        return [found for reply in replies.values() if reply.done() and (found := reply.result()) is not None]
+        return [
+            found
+            for reply in replies.values()
+            if reply.done() and not reply.cancelled() and (found := reply.result()) is not None
+        ]
 
     def _begin_hold(self, hold: float) -> None:
         self._hold_began = time.monotonic()

@@ -35,7 +35,9 @@ _UNITS = 1024
 """More than a lease can have contenders; (lease, unit) is one number, to keep tens of thousands of keys small."""
 _WATCH_AGAIN = 1.0
 """Seconds before a unit whose wait for a release was refused claims again."""
-_PREPARE_TRIES = 6
+_PREPARE_PATIENCE = 120.0
+"""Seconds that making the fleet is tried again without getting on: a restarted controller is back in seconds, one
+with thousands of units in a minute."""
 _PROBE_SECONDS = 5.0
 """The shortest lease a controller grants."""
 
@@ -210,13 +212,20 @@ class HollowLeases(_Leases):
     async def prepare(self, leases: Sequence[int], units: int, progress: Progress) -> None:
         """Make the applications and units of these leases; what a fault cut off is taken up again."""
         applications = [self._application(lease) for lease in leases]
-        for failures in range(_PREPARE_TRIES):
+        got_on = self._loop.time()
+
+        def note(what: str, done: int, goal: int) -> None:
+            nonlocal got_on
+            got_on = self._loop.time()
+            progress(what, done, goal)
+
+        while True:
             try:
-                await self._fleet.grow(applications, units, progress)
+                await self._fleet.grow(applications, units, note)
             except (ConnectionLost, Limited):
-                if failures == _PREPARE_TRIES - 1:
+                if self._loop.time() - got_on > _PREPARE_PATIENCE:
                     raise
-                await asyncio.sleep(2.0**failures * random.uniform(0.5, 1.0))
+                await asyncio.sleep(random.uniform(1.0, 3.0))
             else:
                 return
 

@@ -68,10 +68,11 @@ class Connection:
         """Facade -> version that is spoken; one dict for all connections with the same terms, not to be changed."""
         return self._terms.facades
 
-    def call(self, facade: str, request: str, params: object) -> Future[Any]:
+    def call(self, facade: str, request: str, params: object, entity: str = "") -> Future[Any]:
         """Call a method of a facade; the future ends with the response object.
 
-        `params` is anything that orjson writes, None for no parameters. The future ends with ApiError when the
+        `params` is anything that orjson writes, None for no parameters; `entity` is the id of a watcher whose
+        method it is (`id` in Juju's rpc/message.go). The future ends with ApiError when the
         controller answers with an error (errors inside a response are `result_errors`' business), also with
         code "not implemented" for a facade none of whose versions we speak; with ConnectionLost when the
         connection is lost or closed. A cancelled future is forgotten and its late answer dropped.
@@ -86,6 +87,8 @@ class Connection:
             future.set_exception(refusal)
             return future
         body = b"{}" if params is None else orjson.dumps(params)
+        if entity:
+            body += b',"id":' + orjson.dumps(entity)
         self._last = number = self._last + 1
         if self._pending is None:
             self._pending = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from tippingpoint.errors import OperationFailed
+from tippingpoint.errors import Limited, OperationFailed
 
 TRY_AGAIN = "try again"
 """Code of a login refused by the rate limit (CodeTryAgain in Juju's rpc/params/apierror.go)."""
@@ -35,7 +35,7 @@ class ApiError(OperationFailed):
         super().__init__(f"{self.message} ({self.code})" if self.code else self.message)
 
 
-class RateLimited(ApiError):
+class RateLimited(ApiError, Limited):
     """The controller asks to try again later: its limit of agent logins is reached."""
 
 
