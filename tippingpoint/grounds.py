@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BaseModel, Field
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
-from tippingpoint.hdr import Recorder
 from tippingpoint.ledger import FILE, Entry, EtcdEntry, JujuEntry, entries
 from tippingpoint.load import Load
 from tippingpoint.manifest import Manifest
 from tippingpoint.pacing import Schedule
 from tippingpoint.plan import JujuTarget, Plan, SpawnPlan
+from tippingpoint.recorder import Recorder
 
 if TYPE_CHECKING:
     from tippingpoint.juju.access import Access
@@ -43,6 +43,10 @@ class JujuGrounds(BaseModel):
     kind: Literal["juju"] = "juju"
     prefix: str
     model: str
+    target: JujuTarget
+    """As the ledger has it: with the controller's name, whatever becomes the store's current one meanwhile."""
+    store: Path | None
+    """The juju client's directory that names the controller; None where a credentials file does."""
 
 
 Grounds = Annotated[EtcdGrounds | JujuGrounds, Field(discriminator="kind")]
@@ -81,12 +85,29 @@ def ledger_entry(plan: Plan, run_id: str, workers: int) -> Entry:
     )
 
 
+async def reach(entry: Entry) -> None:
+    """See that the target lets us in, so that who is refused has nothing to clean up; TargetError when it does not."""
+    if isinstance(entry, EtcdEntry) or not entry.model:
+        return  # their workers make nothing before they are let in
+    from tippingpoint.juju.client import ApiClient
+    from tippingpoint.juju.model import log_in
+
+    access = _access(entry.target, entry.store)
+    client = ApiClient(access.addresses, access.ca)
+    try:
+        await log_in(client, access.user, None)
+    except OperationFailed as problem:
+        raise _shut_out(access, problem) from None
+    finally:
+        await client.close()
+
+
 async def take(entry: Entry) -> EtcdGrounds | JujuGrounds:
     """Make what the workers find ready; TargetError when the target refuses it or cannot be reached."""
     if isinstance(entry, EtcdEntry):
         return EtcdGrounds(prefix=entry.prefix, first_lease_id=entry.first_lease_id)
     if not entry.model:
-        return JujuGrounds(prefix=entry.prefix, model="")
+        return JujuGrounds(prefix=entry.prefix, model="", target=entry.target, store=None)
     from tippingpoint.juju import hollow
 
     access = _access(entry.target, entry.store)
@@ -94,21 +115,19 @@ async def take(entry: Entry) -> EtcdGrounds | JujuGrounds:
         make = hollow.make_model if entry.made_model else hollow.find_model
         model = await make(access, entry.model)
     except OperationFailed as problem:
-        raise TargetError(access.controller_name, str(problem), "a controller that lets us in") from None
-    return JujuGrounds(prefix=entry.prefix, model=model)
+        raise _shut_out(access, problem) from None
+    return JujuGrounds(prefix=entry.prefix, model=model, target=entry.target, store=entry.store)
 
 
 def make_load(
     plan: Plan, grounds: EtcdGrounds | JujuGrounds, worker: str, recorder: Recorder, schedule: Schedule
 ) -> Load:
     """The load of one worker, not yet opened. UserError when a file that the plan names is unusable."""
-    target = plan.target
     if isinstance(plan, SpawnPlan):
-        from tippingpoint.juju.access import store_directory
         from tippingpoint.spawn.juju import JujuSpawn
 
         assert isinstance(grounds, JujuGrounds)
-        access = _access(plan.target, store_directory())
+        access = _access(grounds.target, grounds.store)
         return JujuSpawn(plan, access, grounds.model, grounds.prefix, worker, recorder, schedule)
     from tippingpoint.claim.workload import ClaimLoad
 
@@ -116,17 +135,16 @@ def make_load(
     if isinstance(grounds, EtcdGrounds):
         from tippingpoint.claim import etcd
 
-        assert target.kind == "etcd"
+        assert plan.target.kind == "etcd"
         scope = etcd.Scope(grounds.prefix, grounds.first_lease_id + int(worker) * etcd.LEASE_IDS)
-        return ClaimLoad(workload, etcd.connect(target, workload, scope), recorder, schedule)
+        return ClaimLoad(workload, etcd.connect(plan.target, workload, scope), recorder, schedule)
     from tippingpoint.claim.juju import AgentLeases, HollowLeases
-    from tippingpoint.juju.access import from_agent_conf, store_directory
+    from tippingpoint.juju.access import from_agent_conf
 
-    assert target.kind == "juju"
-    if target.agent is not None:
-        leases = AgentLeases(from_agent_conf(target.agent), grounds.prefix, workload.claim_time)
+    if grounds.target.agent is not None:
+        leases = AgentLeases(from_agent_conf(grounds.target.agent), grounds.prefix, workload.claim_time)
     else:
-        access = _access(target, store_directory())
+        access = _access(grounds.target, grounds.store)
         leases = HollowLeases(access, grounds.model, grounds.prefix, worker, workload.claim_time)
     return ClaimLoad(workload, leases, recorder, schedule)
 
@@ -179,6 +197,10 @@ async def _clean_juju(entry: JujuEntry, run_id: str) -> int:
         raise TargetError(
             access.controller_name, str(problem), "a controller that lets us clean up"
         ) from None
+
+
+def _shut_out(access: Access, problem: OperationFailed) -> TargetError:
+    return TargetError(access.controller_name, str(problem), "a controller that lets us in")
 
 
 def _access(target: JujuTarget, store: Path | None) -> Access:

@@ -1,40 +1,42 @@
-"""HdrHistograms: recording, exact merging and the V2 encoding that the field's viewers read.
+"""HdrHistograms as arrays: exact merging, percentiles, and the V2 encoding that recorder.py writes and viewers read.
 
 Values are whole microseconds from 1 us to one hour with three significant digits, so any quantile is
 within 0.1 % of the recorded value. The bucket layout and the encoding are those of HdrHistogram
 (https://github.com/HdrHistogram/HdrHistogram, V2 with ZigZag LEB128 counts); the kept Python port opens
 what is written here and the other way round (tests/unit/test_hdr.py). It is not used itself because it
-records and decodes one value at a time; here both are done for arrays.
+decodes one value at a time; here that is done for arrays.
 """
 
 from __future__ import annotations
 
-import base64
 import binascii
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from tippingpoint.recorder import (
+    COMPRESSED_HEADER,
+    HALF_BITS,
+    HIGHEST_US,
+    LOWEST_US,
+    PAYLOAD_HEADER,
+    SIGNIFICANT_DIGITS,
+    V2_PAYLOAD_COOKIE,
+    encode,
+)
+
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
-LOWEST_US = 1
-HIGHEST_US = 3_600_000_000
-SIGNIFICANT_DIGITS = 3
-_HALF_BITS = 10  # 2 * 10**3 distinct values need 11 bits; half of them per further power of two
-_HALF = 1 << _HALF_BITS
+_HALF = 1 << HALF_BITS
 _BUCKETS = 22  # smallest n with 2048 << (n - 1) > HIGHEST_US
 SLOTS = (_BUCKETS + 1) * _HALF
 
-_V2_PAYLOAD_COOKIE = 0x1C849313
-_V2_COMPRESSED_COOKIE = 0x1C849314
-_PAYLOAD_HEADER = struct.Struct(">iiiiqqd")
-_COMPRESSED_HEADER = struct.Struct(">ii")
-_OUR_COOKIE = struct.pack(">i", _V2_PAYLOAD_COOKIE)
+_OUR_COOKIE = struct.pack(">i", V2_PAYLOAD_COOKIE)
 _OUR_RANGE = struct.pack(">iqqd", SIGNIFICANT_DIGITS, LOWEST_US, HIGHEST_US, 1.0)
 _DECODE_AT_ONCE = 1024
 
@@ -42,18 +44,18 @@ _DECODE_AT_ONCE = 1024
 def slots_of(values_us: npt.ArrayLike) -> IntArray:
     """The slot of each value in microseconds; values outside 1 us..1 h are moved to the nearest end."""
     values = np.clip(np.asarray(values_us, dtype=np.int64), 0, HIGHEST_US)
-    shift = np.maximum(np.frexp(values.astype(np.float64))[1].astype(np.int64) - _HALF_BITS - 1, 0)
-    return (shift << _HALF_BITS) + (values >> shift)
+    shift = np.maximum(np.frexp(values.astype(np.float64))[1].astype(np.int64) - HALF_BITS - 1, 0)
+    return (shift << HALF_BITS) + (values >> shift)
 
 
 def _shifts(slots: IntArray) -> IntArray:
-    return np.maximum((slots >> _HALF_BITS) - 1, 0)
+    return np.maximum((slots >> HALF_BITS) - 1, 0)
 
 
 def lowest_values(slots: IntArray) -> IntArray:
     """The smallest value, in microseconds, that falls into each slot."""
     shift = _shifts(slots)
-    return (slots - (shift << _HALF_BITS)) << shift
+    return (slots - (shift << HALF_BITS)) << shift
 
 
 def highest_values(slots: IntArray) -> IntArray:
@@ -141,14 +143,7 @@ class Histogram:
     def encode(self) -> str:
         """The V2 compressed encoding, base64, as it stands in a histogram log."""
         slots, counts = self.filled()
-        payload = _encode_counts(slots, counts)
-        header = _PAYLOAD_HEADER.pack(
-            _V2_PAYLOAD_COOKIE, len(payload), 0, SIGNIFICANT_DIGITS, LOWEST_US, HIGHEST_US, 1.0
-        )
-        compressed = zlib.compress(header + payload, 1)
-        return base64.b64encode(
-            _COMPRESSED_HEADER.pack(_V2_COMPRESSED_COOKIE, len(compressed)) + compressed
-        ).decode()
+        return encode(zip(slots.tolist(), counts.tolist(), strict=True))
 
     @classmethod
     def decode(cls, encoded: str | bytes) -> Histogram:
@@ -157,25 +152,6 @@ class Histogram:
         result = cls()
         result.counts[batch.slots] = batch.counts
         return result
-
-
-def _encode_counts(slots: IntArray, counts: IntArray) -> bytes:
-    """ZigZag LEB128: a count as it is, a run of n empty slots as -n; nothing after the last filled slot."""
-    if not slots.size:
-        return b""
-    gaps = np.diff(slots, prepend=np.int64(-1)) - 1
-    words: list[int] = []
-    for gap, count in zip(gaps.tolist(), counts.tolist(), strict=True):
-        if gap:
-            words.append(2 * gap - 1)
-        words.append(2 * count)
-    out = bytearray()
-    for word in words:
-        while word > 0x7F:
-            out.append(word & 0x7F | 0x80)
-            word >>= 7
-        out.append(word)
-    return bytes(out)
 
 
 @dataclass(frozen=True)
@@ -207,11 +183,11 @@ def decode_batch(encoded: Sequence[str | bytes]) -> Batch:
 def _payload(text: str | bytes, number: int) -> bytes:
     """The counts in one encoding, still packed."""
     try:
-        payload = zlib.decompress(memoryview(binascii.a2b_base64(text))[_COMPRESSED_HEADER.size :])
-        header = payload[: _PAYLOAD_HEADER.size]
+        payload = zlib.decompress(memoryview(binascii.a2b_base64(text))[COMPRESSED_HEADER.size :])
+        header = payload[: PAYLOAD_HEADER.size]
         if header[:4] == _OUR_COOKIE and header[12:] == _OUR_RANGE:
-            return payload[_PAYLOAD_HEADER.size :]
-        _, _, _, digits, lowest, highest, _ = _PAYLOAD_HEADER.unpack(header)
+            return payload[PAYLOAD_HEADER.size :]
+        _, _, _, digits, lowest, highest, _ = PAYLOAD_HEADER.unpack(header)
     except (ValueError, zlib.error, struct.error) as problem:
         raise ValueError(f"histogram {number}: {problem}") from None
     raise ValueError(
@@ -249,28 +225,3 @@ def _decode_part(encoded: Sequence[str | bytes], number: int) -> Batch:
     slots = before - np.repeat(before[first], words_in[words_in > 0])
     held = numbers > 0
     return Batch(rows[held], slots[held], numbers[held])
-
-
-class Recorder:
-    """Where samples land while an interval is open: one list per tag, turned into histograms at its end.
-
-    Recording is one `list.append`, so that measuring costs far less than what is measured.
-    """
-
-    __slots__ = ("_samples",)
-
-    def __init__(self) -> None:
-        self._samples: dict[str, list[int]] = {}
-
-    def appender(self, tag: str) -> Callable[[int], None]:
-        """The function that records a value in microseconds under a tag; valid for the recorder's life."""
-        return self._samples.setdefault(tag, []).append
-
-    def drain(self) -> dict[str, Histogram]:
-        """The histograms of all tags recorded since the last drain, and an empty recorder."""
-        drained: dict[str, Histogram] = {}
-        for tag, samples in self._samples.items():
-            if samples:
-                drained[tag] = Histogram.of(samples)
-                samples.clear()
-        return drained

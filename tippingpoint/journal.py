@@ -15,12 +15,11 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard, cast
+from typing import Any, Protocol, TypeGuard, cast
 
 import orjson
 
 from tippingpoint.errors import UserError
-from tippingpoint.hdr import Histogram
 
 RESCUE_PREFIX = "tippingpoint-rescue-"
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -119,7 +118,20 @@ class Events:
         return self._file.close(rescue)
 
 
-def interval_lines(begin: float, end: float, histograms: Mapping[str, Histogram]) -> str:
+class Interval(Protocol):
+    """What was recorded under one tag in one interval."""
+
+    @property
+    def max(self) -> int:
+        """The largest value in microseconds."""
+        ...
+
+    def encode(self) -> str:
+        """The V2 compressed encoding, base64."""
+        ...
+
+
+def interval_lines(begin: float, end: float, histograms: Mapping[str, Interval]) -> str:
     """The log lines of one interval: start and length in seconds, maximum in milliseconds, V2 histogram."""
     return "".join(
         f"Tag={tag},{begin:.3f},{end - begin:.3f},{histogram.max / 1000:.3f},{histogram.encode()}\n"
@@ -147,7 +159,7 @@ class Journal:
         """How many intervals wait in memory because the disk is full."""
         return self._log.waiting
 
-    def interval(self, begin: float, end: float, histograms: Mapping[str, Histogram]) -> str:
+    def interval(self, begin: float, end: float, histograms: Mapping[str, Interval]) -> str:
         """Append one closed interval (seconds since the run's start); returns the lines as written."""
         lines = interval_lines(begin, end, histograms)
         if lines:

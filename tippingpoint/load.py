@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from pydantic import BaseModel
 
-from tippingpoint.results import StageKind
+from tippingpoint.tags import StageKind
 
 Progress = Callable[[str, int, int], None]
 """Told what is being made, how many of it there are, and how many there will be."""

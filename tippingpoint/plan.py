@@ -52,6 +52,7 @@ MAX_TEXT = 1 << 20
 """Characters (bytes of a file) of a plan."""
 
 _ENDPOINT = r"^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?\])(:[0-9]{1,5})?$"
+_EXPLAINS_OTHERS = {"model_type": 0, "extra_forbidden": 1}
 # What YAML's own constructors raise on values that only look like theirs, such as the date 2001-99-99.
 _NO_YAML = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -132,14 +133,14 @@ class JujuTarget(_Part):
     """A Juju controller, stock or patched. TLS is verified against the controller's own authority, always."""
 
     kind: Literal["juju"]
-    controller: str | None = Field(
+    controller: Annotated[str, Field(min_length=1)] | None = Field(
         default=None, description="name in the juju client's store; its current controller when left out"
     )
     credentials: Path | None = Field(
         default=None,
         description="YAML file, mode 0600, with `addresses`, `ca`, `user` and `password`, instead of the store",
     )
-    model: str | None = Field(
+    model: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
         description="name or UUID of a model to make hollow units in; one is made, and removed, when left out",
     )
@@ -612,11 +613,16 @@ def _item(place: Any, index: str, override: str) -> Any:
 def _explained(problem: ValidationError) -> UserError:
     """The first thing wrong with a plan, as field, value and what would be accepted."""
     errors = problem.errors(include_url=False)
-    # A misspelt key also makes the right one missing: what was written wrongly is the better explanation.
-    error = next((error for error in errors if error["type"] == "extra_forbidden"), errors[0])
+    # What is no mapping where one is wanted explains what follows from it, and a misspelt key also makes the right
+    # one missing: what was written wrongly is the better explanation.
+    error = min(errors, key=lambda error: _EXPLAINS_OTHERS.get(error["type"], len(_EXPLAINS_OTHERS)))
     path = _without_tags(error["loc"])
     field = _hidden(" ".join(".".join(str(part) for part in path).split()))[:120] or "plan"
     value = _shown(error["input"])
+    if error["type"] == "model_type" or (
+        error["type"] == "union_tag_invalid" and not isinstance(error["input"], dict)
+    ):
+        return UserError(field, value, "a mapping")
     if error["type"] == "union_tag_invalid":
         found = error.get("ctx", {})
         # What chose between alternatives: the kind of the workload for a whole plan, else the field's own.
@@ -636,7 +642,10 @@ def _explained(problem: ValidationError) -> UserError:
             name, _, shown = inside.partition(": ")
             return UserError(".".join([*map(str, path), name]), shown or "given", accepted)
         return UserError(field, value, message)
-    return UserError(field, value, str(error["msg"]).removeprefix("Input should be ").lower())
+    accepted = str(error["msg"]).removeprefix("Input should be ").lower()
+    return UserError(
+        field, value, re.sub(r"^(?:list|string) should have (.*?)(?: after .*)?$", r"\1", accepted)
+    )
 
 
 def _without_tags(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -17,6 +17,12 @@ from tippingpoint.hdr import SLOTS, Batch, FloatArray, Histogram, IntArray, deco
 from tippingpoint.journal import IntervalLog, is_number, last_begin, read_events, read_interval_log
 from tippingpoint.manifest import Manifest
 from tippingpoint.plan import CLAIM_OPERATIONS, SPAWN_OPERATIONS
+from tippingpoint.tags import FAILURES as FAILURES
+from tippingpoint.tags import LOOP_LAG as LOOP_LAG
+from tippingpoint.tags import OUTCOMES as OUTCOMES
+from tippingpoint.tags import SCHEDULE_LAG as SCHEDULE_LAG
+from tippingpoint.tags import StageKind as StageKind
+from tippingpoint.tags import tag as tag
 
 OPERATIONS = tuple(dict.fromkeys((*CLAIM_OPERATIONS, *SPAWN_OPERATIONS)))
 """All that workloads time, in the order in which it is shown; a run has only some of it (`RunData.operations`)."""
@@ -28,27 +34,11 @@ BRINGING_UP = (CONNECT, *MAKING, *REMOVING)
 """What is done while a stage is brought up, and only in stages that ask for it."""
 OWN_LOAD: dict[str, tuple[str, ...]] = {"claim": ("claim", "extend"), "spawn": MAKING}
 """By workload, the operations that are its load; the others prepare, observe or undo it."""
-OUTCOMES = ("ok", "denied", "limited", "lost", "timeout", "error")
-FAILURES = ("lost", "timeout", "error")
-"""Outcomes that are nobody's plan; `denied` is how a contended lease is meant to work, `limited` a rate limit."""
-
-SCHEDULE_LAG = "generator.schedule-lag"
-"""Tag: how late an operation was sent after its intended moment although nothing it depends on was late."""
-LOOP_LAG = "generator.loop-lag"
-"""Tag: how late the worker's event loop woke from a timer."""
-
-StageKind = Literal["ramp", "find", "confirm", "storm", "destroy"]
-
 _CHART_BINS = 1200
 _CHART_SHIFT = 4  # 64 instead of 1024 slots per power of two
 _CHART_SLOTS = SLOTS >> _CHART_SHIFT
 _GROWTH_SECONDS = 5.0
 _GROWTH_PARTS = 8
-
-
-def tag(operation: str, outcome: str = "ok", *, service: bool = False) -> str:
-    """The journal's tag: `claim.ok` is response time from the intended moment, `claim.ok.service` from the send."""
-    return f"{operation}.{outcome}.service" if service else f"{operation}.{outcome}"
 
 
 @dataclass

@@ -18,7 +18,7 @@ from tippingpoint.errors import TargetError, UserError
 from tippingpoint.faults import Action, LabControl
 from tippingpoint.finder import Found, find_load
 from tippingpoint.fleet import Refused, WorkerProcess, opened, start_worker, tidy_stderr
-from tippingpoint.grounds import clean_entries, ledger_entry, take
+from tippingpoint.grounds import clean_entries, ledger_entry, reach, take
 from tippingpoint.journal import RESCUE_PREFIX, Events
 from tippingpoint.ledger import Entry, JujuEntry, remember
 from tippingpoint.limits import allow_connections
@@ -102,7 +102,7 @@ class Runner:
         self._preparing: dict[str, dict[str, tuple[int, int]]] = {}
         self._interrupt = asyncio.Event()
         self._changed = asyncio.Event()
-        self._release = True
+        self._hurry = asyncio.Event()
         self._stage: StageOrder | None = None
         self._stage_count = 0
         self._hold_ends: float | None = None
@@ -115,7 +115,7 @@ class Runner:
     def interrupt(self) -> None:
         """End the run in order; a second call gives leases up to expire instead of releasing them."""
         if self._interrupt.is_set():
-            self._release = False
+            self._hurry.set()
             for worker in self._workers:
                 worker.tell(do="end", release=False)
         self._interrupt.set()
@@ -205,6 +205,7 @@ class Runner:
         self._check_size(count)
         entry = ledger_entry(self._plan, self._id, count)
         remember(self.directory, entry)
+        await self._unless_interrupted(reach(entry))
         self._made.append(entry)
         grounds = await self._unless_interrupted(take(entry))
         self._manifest.workers = [WorkerEntry(name=str(index)) for index in range(count)]
@@ -273,7 +274,7 @@ class Runner:
         for task in self._fault_tasks:
             task.cancel()
         for worker in self._workers:
-            worker.tell(do="end", release=self._release)
+            worker.tell(do="end", release=not self._hurry.is_set())
         # Each worker may spend its drain and its releases, and a little for its connections and files.
         within = DRAIN_WITHIN + RELEASE_WITHIN + 10.0
         await asyncio.gather(
@@ -284,15 +285,18 @@ class Runner:
     async def _clean(self) -> bool:
         """Remove what no worker could give back; whether nothing of ours is left, as far as we know."""
         remedy = f"tippingpoint clean {self.directory}"
-        if not self._release:
-            self._event("left-behind", problem="left as it is, as asked", remedy=remedy)
-            return False
         within = _CLEAN_WITHIN[self._plan.target.kind]
+        cleaning = asyncio.ensure_future(clean_entries(self._made, self._id))
+        hurried = asyncio.ensure_future(self._hurry.wait())
+        await asyncio.wait([hurried, cleaning], timeout=within, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        cleaning.cancel()  # unless it has ended
+        await asyncio.wait([cleaning])
         try:
-            removed = await asyncio.wait_for(clean_entries(self._made, self._id), within)
-        except (TargetError, UserError, TimeoutError) as problem:
-            text = str(problem) or f"not done within {within:g} s"
-            self._event("left-behind", problem=text, remedy=remedy)
+            removed = cleaning.result()
+        except (TargetError, UserError, asyncio.CancelledError) as problem:
+            given_up = "left as it is, as asked" if self._hurry.is_set() else f"not done within {within:g} s"
+            self._event("left-behind", problem=str(problem) or given_up, remedy=remedy)
             return False
         if removed:
             self._event("cleaned", removed=removed)

@@ -9,6 +9,7 @@ Its parent, the runner, writes one JSON command a line to its standard input (`J
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -24,12 +25,12 @@ from pydantic import BaseModel
 from tippingpoint.claim.workload import RELEASE_WITHIN
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.grounds import Grounds, make_load
-from tippingpoint.hdr import Recorder
 from tippingpoint.journal import Journal
 from tippingpoint.load import PrepareOrder, StageOrder
 from tippingpoint.pacing import Schedule
 from tippingpoint.plan import AnyPlan
-from tippingpoint.results import LOOP_LAG
+from tippingpoint.recorder import Recorder
+from tippingpoint.tags import LOOP_LAG
 
 INTERVAL = 1.0
 """Seconds an interval of the journal covers: what a worker killed at any instant may lose."""
@@ -179,6 +180,8 @@ class _Worker:
 
     def hold(self) -> None:
         self._mark("hold")
+        # What was made while the load came up lives as long as it: a collection of it all would stop the loop.
+        gc.freeze()
 
     async def stop_load(self, within: float) -> None:
         """Send nothing further, and close the stage's figures with what is answered within some seconds.

@@ -13,8 +13,9 @@ them; the tool cannot do this).
 CPU is user and system time. Memory is the sum of every process's own peak of resident memory; "at once" is the
 greatest sum of the processes' proportional shares (PSS) seen at one time, four times a second: what the machine has
 to have. Python's bytecode is cached in a directory of this benchmark's, which a first short run fills, as the first
-run of any installation does. `engine` is the worker processes alone, which make the load; the rest is the command line, which begins
-and watches the run and writes its report. Figures are medians of the rounds; ratios are to the tool's.
+run of any installation does. "Its engine" is the worker processes alone, which make the load; the rest is the command
+line, which begins and watches the run and writes its report. Figures are medians of the rounds; ratios are to the
+tool's.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]
 
-from tippingpoint.hdr import Recorder
 from tippingpoint.journal import Journal
+from tippingpoint.recorder import Recorder
 
 INTERVALS = 20
 PER_INTERVAL = 1000

@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -56,24 +57,42 @@ def counted(measured: RunData, operation: str, outcome: str) -> dict[str, int]:
     return found
 
 
+class Background:
+    """A run half of whose connections are half open once it holds its leases."""
+
+    def __init__(self, lab: JujuLab, directory: Path) -> None:
+        self.lab = lab
+        self.out = directory / "runs"
+        plan = lasting_plan(directory, "97s")
+        self.process = start_on(lab, "run", plan, "--out", self.out)
+        self._muting = threading.Thread(target=self._mute)
+        self._muting.start()
+
+    def _mute(self) -> None:
+        wait_for_hold(self.out)
+        self.lab.ask({"do": "mute", "share": 0.5})
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self._muting.join()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def half_open(
-    tmp_path_factory: pytest.TempPathFactory, background_runs: set[int]
-) -> Iterator[tuple[JujuLab, subprocess.Popen[str], Path]]:
-    """A run half of whose connections are half open from the second second on: it goes on beside the other tests,
-    as it takes a ping and the patience for its answer (90 s) until that is noticed."""
-    out = tmp_path_factory.mktemp("half-open")
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, background_runs: set[int]
+) -> Iterator[Background | None]:
+    """Begun before the other tests, where it is wanted, and ended beside them: it takes a minute until a connection
+    is pinged, and half a minute more until that has had no answer for too long."""
+    if not any(item.name == "test_connections_that_are_half_open" for item in request.session.items):
+        yield None
+        return
     with JujuLab() as lab:
-        process = start_on(lab, "run", lasting_plan(out, "100s"), "--out", out / "runs")
-        background_runs.add(process.pid)
-        try:
-            wait_for_hold(out / "runs")
-            lab.ask({"do": "mute", "share": 0.5})
-            yield lab, process, out / "runs"
-        finally:
-            process.kill()
-            process.wait()
-            background_runs.remove(process.pid)
+        run = Background(lab, tmp_path_factory.mktemp("half-open"))
+        background_runs.add(run.process.pid)
+        yield run
+        run.close()
+        background_runs.remove(run.process.pid)
 
 
 def test_a_controller_that_goes_and_comes_back(new_juju: Labs, tmp_path: Path) -> None:
@@ -81,7 +100,7 @@ def test_a_controller_that_goes_and_comes_back(new_juju: Labs, tmp_path: Path) -
     lab = new_juju()
     before = contents(lab)
     faults = [{"do": "kill", "member": "s1", "stage": 1, "at": "1s", "undo_after": "3s"}]
-    plan = lasting_plan(tmp_path, "11s", faults=faults)
+    plan = lasting_plan(tmp_path, "10s", faults=faults)
     # when it is run
     done = run_on(lab, "run", plan, *lab_settings(lab), "--out", tmp_path / "runs")
     # then no lease is lost, and what failed meanwhile is counted by what was said
@@ -108,7 +127,7 @@ def test_one_of_three_servers_gone(new_juju: Labs, tmp_path: Path) -> None:
     # given a controller of three servers, one of which is killed in mid-stage for good
     lab = new_juju(servers=3)
     faults = [{"do": "kill", "member": "s2", "stage": 1, "at": "1s"}]
-    plan = lasting_plan(tmp_path, "8s", faults=faults)
+    plan = lasting_plan(tmp_path, "7s", faults=faults)
     # when the plan is run
     done = run_on(lab, "run", plan, *lab_settings(lab), "--out", tmp_path / "runs")
     # then only the units that were there connect again, elsewhere, and no lease is lost
@@ -127,7 +146,7 @@ def test_one_of_three_servers_gone(new_juju: Labs, tmp_path: Path) -> None:
 
 
 def test_connections_that_are_reset(juju: JujuLab, tmp_path: Path) -> None:
-    process = start_on(juju, "run", lasting_plan(tmp_path, "8s"), "--out", tmp_path / "runs")
+    process = start_on(juju, "run", lasting_plan(tmp_path, "7s"), "--out", tmp_path / "runs")
     wait_for_hold(tmp_path / "runs")
     reset = juju.ask({"do": "reset", "share": 1})["connections"]
     assert reset >= EVERYONE
@@ -135,9 +154,7 @@ def test_connections_that_are_reset(juju: JujuLab, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     measured = only_run(tmp_path / "runs")
     (stage,) = measured.stages
-    assert counted(measured, "connection", "lost") == {
-        f"{juju.addresses[0]}: Connection reset by peer": EVERYONE
-    }
+    assert sum(counted(measured, "connection", "lost").values()) == EVERYONE
     assert stage.count("connect") == 2 * EVERYONE
     assert stage.count("extend", "lost") == 0
     assert held(measured.directory) == LEASES
@@ -211,7 +228,7 @@ def test_a_model_destroyed_under_us(new_juju: Labs, tmp_path: Path) -> None:
     lab = new_juju()
     before = contents(lab)
     work = {**LASTING, "claim_time": "5s"}
-    plan = lasting_plan(tmp_path, "12s", workload=work)
+    plan = lasting_plan(tmp_path, "9s", workload=work)
     process = start_on(lab, "run", plan, "--out", tmp_path / "runs")
     wait_for_hold(tmp_path / "runs")
     # when somebody destroys its model, and the controller ends its connections
@@ -232,16 +249,22 @@ def test_a_model_destroyed_under_us(new_juju: Labs, tmp_path: Path) -> None:
 
 
 def test_a_model_destroyed_while_its_units_stay(new_juju: Labs, tmp_path: Path) -> None:
-    """Given a model destroyed in mid-stage by a controller that keeps its agents' connections, as Juju 4.0.15 was
-    seen to do, then the run goes on as it does and ends in order."""
+    # given a model that is destroyed in mid-stage on a controller that keeps its agents' connections, as Juju
+    # 4.0.15 was seen to do
     lab = new_juju()
     process = start_on(lab, "run", lasting_plan(tmp_path, "4s"), "--out", tmp_path / "runs")
     wait_for_hold(tmp_path / "runs")
     (model,) = set(lab.ask({"do": "counts"})["models"]) - {lab.model}
     lab.ask({"do": "destroy-model", "model": model})
+    # when the run has ended
     done = ended(process, lab)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert only_run(tmp_path / "runs").manifest.status == "complete"
+    # then nobody had to connect again, what was lost is counted, and there is nothing to clean
+    measured = only_run(tmp_path / "runs")
+    assert measured.manifest.status == "complete"
+    (stage,) = measured.stages
+    assert (stage.count("connect"), stage.count("connect", "error")) == (EVERYONE, 0)
+    assert done.returncode == (1 if stage.count("extend", "lost") else 0)
+    assert not [event for event in measured.events if event["event"] in ("cleaned", "left-behind")]
     assert list(contents(lab)) == ["controller"]
 
 
@@ -252,8 +275,9 @@ def test_leases_of_a_version_we_do_not_speak(new_juju: Labs, tmp_path: Path) -> 
     plan = lasting_plan(tmp_path, "2s", thresholds=[{"operation": "claim", "error_rate": 0}])
     # when leases are claimed
     done = run_on(lab, "run", plan, "--out", tmp_path / "runs")
-    # then each claim is an error that says what is offered and what would be spoken
-    assert done.returncode == 1, done.stdout + done.stderr
+    # then each claim is an error that says what is offered and what would be spoken, and the target has failed
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "none of" in done.stdout
     measured = only_run(tmp_path / "runs")
     (stage,) = measured.stages
     assert (stage.count("connect"), stage.count("claim")) == (EVERYONE, 0)
@@ -277,20 +301,11 @@ def test_machines_of_a_version_we_do_not_speak(new_juju: Labs, tmp_path: Path) -
     assert list(contents(lab)) == ["controller"]
 
 
-def test_a_redirect_is_followed(new_juju: Labs, tmp_path: Path) -> None:
-    """Given a server that sends every login to another, then all connections are there."""
-    lab = new_juju(servers=2)
-    lab.ask({"do": "redirect", "member": "s1", "to": "s2"})
-    done = run_on(lab, "run", lasting_plan(tmp_path, "2s"), "--out", tmp_path / "runs")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert only_run(tmp_path / "runs").stages[0].count("connect") == EVERYONE
-
-
 def test_a_stalled_store_is_counted_and_survived(new_juju: Labs, tmp_path: Path) -> None:
     # given leases that are held
     lab = new_juju()
     work = {**LASTING, "claim_time": "5s", "timeout": "1s"}
-    process = start_on(lab, "run", lasting_plan(tmp_path, "12s", workload=work), "--out", tmp_path / "runs")
+    process = start_on(lab, "run", lasting_plan(tmp_path, "10s", workload=work), "--out", tmp_path / "runs")
     wait_for_hold(tmp_path / "runs")
     # when the controller's store commits nothing for longer than they last
     lab.ask({"do": "store", "state": "stalled"})
@@ -312,16 +327,16 @@ def journals(out: Path) -> str:
     return "".join(path.read_text() for path in out.glob("*/worker-*.jsonl"))
 
 
-def test_connections_that_are_half_open(half_open: tuple[JujuLab, subprocess.Popen[str], Path]) -> None:
+def test_connections_that_are_half_open(half_open: Background | None) -> None:
     # given a run half of whose connections are never answered and never closed
-    lab, process, out = half_open
+    assert half_open is not None
     # when it has ended
-    done = ended(process, lab)
+    done = ended(half_open.process, half_open.lab)
     # then it has counted what was not answered, noticed it by the pings, and connected again
-    measured = only_run(out)
+    measured = only_run(half_open.out)
     (stage,) = measured.stages
     muted = counted(measured, "connection", "lost")
-    assert list(muted) == [f"{lab.addresses[0]}: no answer to a ping within 30 s"]
+    assert list(muted) == [f"{half_open.lab.addresses[0]}: no answer to a ping within 30 s"]
     (number,) = muted.values()
     assert 1 <= number < EVERYONE
     assert stage.count("connect") == EVERYONE + number
@@ -329,4 +344,4 @@ def test_connections_that_are_half_open(half_open: tuple[JujuLab, subprocess.Pop
     assert held(measured.directory) == LEASES
     # and leases of muted holders were lost to others, which the thresholds say
     assert done.returncode == (1 if stage.count("extend", "lost") else 0)
-    assert list(contents(lab)) == ["controller"]
+    assert list(contents(half_open.lab)) == ["controller"]

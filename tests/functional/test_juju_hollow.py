@@ -26,7 +26,7 @@ from tippingpoint.juju.hollow import (
     make_model,
     remove_fleet,
 )
-from tippingpoint.juju.model import HollowMachineSpec, ModelAdmin
+from tippingpoint.juju.model import HollowMachineSpec, ModelAdmin, ask, log_in
 
 REAL = os.environ.get("TIPPINGPOINT_JUJU_CONTROLLER")
 WITHIN_S = 120.0
@@ -316,6 +316,43 @@ def test_removing_leaves_alone_what_is_not_ours(access: Access, made_model: bool
             status = await here.status()
             assert shape(status) == {"machines": 1, "other-app": 2}
             assert [one["instance-id"] for one in status["machines"].values()] == ["manual:other-w0-0"]
+
+    run(test())
+
+
+def test_a_machine_of_ours_with_somebody_elses_unit_on_it_is_kept(access: Access) -> None:
+    """Given a fleet on whose machine somebody put a unit, when it is removed, then only that machine stays, and the
+    error names it."""
+
+    async def test() -> None:
+        async with scene(access) as here:
+            await here.fleet().grow(here.names(2), 2, quiet)
+            admin = await here.admin()
+            (machine,) = (await admin.full_status())["machines"]
+            await admin.deploy(["other-app"], 1, machine)
+            with pytest.raises(TargetError, match=f"machine {machine}: kept, as units of others are there"):
+                await remove_fleet(access, here.model, here.prefix, made_model=False)
+            assert shape(await here.status()) == {"machines": 1, "other-app": 1}
+
+    run(test())
+
+
+def test_a_model_that_was_asked_to_go_and_never_would_is_removed(access: Access) -> None:
+    """Given a model of ours that somebody destroys without force, which waits for agents that hollow units do not
+    have, when it is removed, then it goes by force."""
+
+    async def test() -> None:
+        async with scene(access) as here:
+            await here.fleet().grow(here.names(2), 2, quiet)
+            client = ApiClient(access.addresses, access.ca)
+            connection = await log_in(client, access.user, None)
+            models = [{"model-tag": f"model-{here.model}", "destroy-storage": True}]
+            await ask(connection, "ModelManager", "DestroyModels", {"models": models})
+            await client.close()
+            name = f"tippingpoint-{here.prefix}"
+            assert await remove_fleet(access, name, here.prefix, made_model=True) == 2 * 2 + 2 + 1 + 1
+            with pytest.raises(UserError):
+                await find_model(access, name)
 
     run(test())
 

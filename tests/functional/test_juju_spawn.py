@@ -15,7 +15,6 @@ import pytest
 
 from tests.lab.juju import JujuLab
 from tippingpoint.errors import TargetError
-from tippingpoint.hdr import Histogram, Recorder
 from tippingpoint.juju.access import Access, from_store, store_directory
 from tippingpoint.juju.client import ApiClient
 from tippingpoint.juju.hollow import make_model, remove_fleet
@@ -23,6 +22,7 @@ from tippingpoint.juju.model import ModelAdmin
 from tippingpoint.load import PrepareOrder, StageOrder
 from tippingpoint.pacing import Schedule
 from tippingpoint.plan import SpawnPlan
+from tippingpoint.recorder import Recorded, Recorder
 from tippingpoint.spawn.juju import JujuSpawn
 
 REAL = os.environ.get("TIPPINGPOINT_JUJU_CONTROLLER")
@@ -94,7 +94,6 @@ class Scene:
                 kind="ramp",
                 over=stage.over,
                 share=(index, len(self.loads)),
-                fresh=False,
                 listed=number,
             )
             await load.begin_stage(order)
@@ -130,7 +129,7 @@ class Scene:
             "relations": sum(len(relation["endpoints"]) == 2 for relation in status["relations"] or []),
         }
 
-    def recorded(self) -> dict[str, Histogram]:
+    def recorded(self) -> dict[str, Recorded]:
         """What was recorded since the last time, without the generator's own."""
         return {name: h for name, h in self.recorder.drain().items() if not name.startswith("generator.")}
 

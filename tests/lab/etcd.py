@@ -19,10 +19,8 @@ import shlex
 import shutil
 import signal
 import ssl
-import stat
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from base64 import b64encode
@@ -34,6 +32,7 @@ from typing import Any
 
 from tests.lab.control import ControlServer, LabError, Member
 from tests.lab.ports import free_ports
+from tests.lab.program import serve, vanishing_directory
 from tests.lab.tether import tethered
 
 USER = "loadclaimer"
@@ -42,15 +41,6 @@ HEALTHY_WITHIN_S = 30.0
 _ANSWER_WITHIN_S = 2.0
 _POLL_S = 0.03
 _CHECKOUT = Path(__file__).resolve().parents[2]
-_REMOVE_WHEN_INPUT_ENDS = """
-import os, shutil, sys, time
-sys.stdin.buffer.read()
-for _ in range(100):
-    shutil.rmtree(sys.argv[1], ignore_errors=True)
-    if not os.path.exists(sys.argv[1]):
-        break
-    time.sleep(0.05)
-"""
 
 
 def find_etcd() -> Path:
@@ -110,7 +100,7 @@ class EtcdLab:
     def __enter__(self) -> EtcdLab:
         with ExitStack() as cleanup:
             binary = find_etcd()
-            self.directory = self._given or _vanishing_directory(cleanup)
+            self.directory = self._given or vanishing_directory(cleanup)
             self.directory.mkdir(parents=True, exist_ok=True)
             self.socket = self.directory / "lab.sock"
             # Members get a signal when the thread that started them ends: this one lasts as long as the lab.
@@ -378,21 +368,6 @@ def _base64(text: str) -> str:
     return b64encode(text.encode()).decode()
 
 
-def _vanishing_directory(cleanup: ExitStack) -> Path:
-    """A private directory that goes when the context ends, or when this process does, even by SIGKILL."""
-    directory = Path(tempfile.mkdtemp(prefix="tippingpoint-lab-"))
-    command = [sys.executable, "-I", "-S", "-c", _REMOVE_WHEN_INPUT_ENDS, str(directory)]
-    janitor = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
-
-    def remove() -> None:
-        shutil.rmtree(directory, ignore_errors=True)
-        janitor.kill()
-        janitor.communicate()
-
-    cleanup.callback(remove)
-    return directory
-
-
 def main() -> int:
     """Run a cluster until told to end; returns the exit code."""
     parser = argparse.ArgumentParser(prog="tests.lab.etcd", description="A private etcd cluster on loopback.")
@@ -401,19 +376,10 @@ def main() -> int:
     parser.add_argument("--auth", action="store_true", help="clients must log in")
     parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
     options = parser.parse_args()
-    told = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda _number, _frame: told.set())
-    try:
-        with EtcdLab(options.members, options.tls, options.auth) as lab:
-            print(_how_to(lab) if options.how_to else json.dumps(lab.describe()), flush=True)
-            if _input_can_end():
-                threading.Thread(target=_tell_at_end_of_input, args=(told,), daemon=True).start()
-            told.wait()
-    except LabError as problem:
-        print(problem, file=sys.stderr)
-        return 2
-    return 0
+    return serve(
+        lambda: EtcdLab(options.members, options.tls, options.auth),
+        lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
+    )
 
 
 def _how_to(lab: EtcdLab) -> str:
@@ -423,18 +389,6 @@ def _how_to(lab: EtcdLab) -> str:
         f"logs and data are in {lab.directory} while it runs; Ctrl-C ends it\n"
         f"use it:\n  .venv/bin/tippingpoint run etcd-leases {settings}"
     )
-
-
-def _input_can_end() -> bool:
-    """Whether somebody holds the other end of standard input; /dev/null or a file is at its end at once."""
-    mode = os.fstat(0).st_mode
-    return os.isatty(0) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
-def _tell_at_end_of_input(told: threading.Event) -> None:
-    while os.read(0, 4096):
-        pass
-    told.set()
 
 
 if __name__ == "__main__":

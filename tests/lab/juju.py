@@ -19,11 +19,9 @@ import os
 import secrets
 import select
 import shlex
-import signal
 import socket
 import subprocess
 import sys
-import threading
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -34,10 +32,10 @@ from typing import Any
 import yaml
 
 from tests.lab.control import LabError, Member
-from tests.lab.etcd import _input_can_end, _tell_at_end_of_input, _vanishing_directory
 from tests.lab.juju_store import PROFILES
 from tests.lab.juju_tls import CERTIFICATES, Certificate, make_controller_certificates
 from tests.lab.ports import free_ports
+from tests.lab.program import serve, vanishing_directory
 from tests.lab.tether import tethered
 
 CONTROLLER = "simulator"
@@ -104,7 +102,7 @@ class JujuLab:
 
     def __enter__(self) -> JujuLab:
         with ExitStack() as cleanup:
-            self.directory = self._given or _vanishing_directory(cleanup)
+            self.directory = self._given or vanishing_directory(cleanup)
             self.directory.mkdir(parents=True, exist_ok=True)
             self.control = self.directory / "lab.sock"
             self.data = self.directory / "juju"
@@ -318,11 +316,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.ask:
         return _ask_and_print(Path(options.ask[0]), options.ask[1])
-    told = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda _number, _frame: told.set())
-    try:
-        lab = JujuLab(
+    return serve(
+        lambda: JujuLab(
             options.servers,
             options.profile,
             options.scale,
@@ -330,16 +325,9 @@ def main() -> int:
             _rate_limit(options.rate_limit),
             certificate=options.certificate,
             port=options.port,
-        )
-        with lab:
-            print(_how_to(lab) if options.how_to else json.dumps(lab.describe()), flush=True)
-            if _input_can_end():
-                threading.Thread(target=_tell_at_end_of_input, args=(told,), daemon=True).start()
-            told.wait()
-    except LabError as problem:
-        print(problem, file=sys.stderr)
-        return 2
-    return 0
+        ),
+        lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
+    )
 
 
 def _ask_and_print(control: Path, request: str) -> int:

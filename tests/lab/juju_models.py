@@ -140,6 +140,9 @@ def _destroy(call: Call) -> dict[str, Any]:
             results.append({"error": _NO_DATABASE})
         elif model is controller.controller_model:
             results.append({"error": Refused("permission denied", "unauthorized access").as_dict()})
+        elif model.machines and not params.get("force"):
+            model.life = "dying"  # and it stays so: it waits for agents that hollow units do not have
+            results.append({})
         else:
             controller.remove_model(model)
             results.append({})

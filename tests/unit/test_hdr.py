@@ -10,7 +10,8 @@ from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tippingpoint.hdr import HIGHEST_US, Histogram, Recorder, decode_batch
+from tippingpoint.hdr import Histogram, decode_batch
+from tippingpoint.recorder import HIGHEST_US, Recorder
 
 values = st.lists(st.integers(1, HIGHEST_US), min_size=1, max_size=200)
 PERCENTILES = [0, 10, 50, 90, 95, 99, 99.9, 100]

@@ -190,6 +190,7 @@ def test_the_ca_may_be_a_file_beside_the_credentials(tmp_path: Path) -> None:
         credentials(**{"ca-file": "ca.pem"}),
         credentials(ca=None, **{"ca-file": "missing.pem"}),
         credentials(ca=None, **{"ca-file": 7}),
+        credentials() | {7: "a key that is no text", "x": 1},
         credentials(user=None),
         credentials(user=7),
         credentials(user=""),
@@ -218,6 +219,13 @@ def test_a_garbled_store_is_refused_in_one_line(store: Path, name: str, content:
     with pytest.raises(UserError) as error:
         from_store("small", store_directory())
     assert name in refusal(error)
+
+
+def test_a_store_may_have_names_that_yaml_takes_for_numbers(store: Path) -> None:
+    (store / "controllers.yaml").write_text(yaml.safe_dump({"controllers": {7: {}, "small": {}}}))
+    with pytest.raises(UserError) as error:
+        from_store("other", store_directory())
+    assert "expected one of 7, small" in refusal(error)
 
 
 def test_an_agent_conf_gives_the_unit_and_its_model(tmp_path: Path) -> None:

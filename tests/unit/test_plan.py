@@ -14,18 +14,24 @@ from hypothesis import strategies as st
 from tippingpoint.durations import format_duration, parse_duration
 from tippingpoint.errors import UserError
 from tippingpoint.plan import (
+    SPAWN_OPERATIONS,
     ClaimPlan,
     ClaimWorkload,
     EtcdTarget,
     Fault,
     Find,
+    JujuTarget,
     Plan,
+    SpawnPlan,
+    SpawnStage,
+    SpawnWorkload,
     Stage,
     Threshold,
     load_plan,
     parse_plan,
     plan_schema,
     shipped_plans,
+    validate_plan,
 )
 
 seconds = st.floats(0, 604800, allow_nan=False).map(lambda value: float(f"{value:.6g}"))
@@ -56,7 +62,39 @@ faults = st.builds(
     undo_after=st.none() | seconds,
 )
 targets = st.builds(EtcdTarget, api=st.sampled_from(["v2", "v3"]), ca=st.just(Path("/etc/ca.pem")))
+juju_names = st.none() | st.text(min_size=1, max_size=8)
+juju_targets = st.one_of(
+    st.builds(JujuTarget, kind=st.just("juju"), controller=juju_names, model=juju_names),
+    st.builds(JujuTarget, kind=st.just("juju"), credentials=st.just(Path("/etc/me.yaml")), model=juju_names),
+)
+agent_targets = st.builds(
+    JujuTarget, kind=st.just("juju"), identity=st.just("agent"), agent=st.just(Path("/var/lib/agent.conf"))
+)
+juju_workloads = st.floats(5, 300).flatmap(
+    lambda claim: st.builds(ClaimWorkload, claim_time=st.just(claim), renew_time=st.floats(0.01, 4.9))
+)
+spawn_stages = st.integers(0, 60).flatmap(
+    lambda applications: st.builds(
+        SpawnStage, machines=st.integers(1, 10**6), applications=st.just(applications),
+        units=st.integers(0, 10**6), relations=st.integers(0, applications * (applications - 1) // 2),
+        hold=seconds, over=seconds,
+    )
+)  # fmt: skip
+spawn_workloads = st.builds(
+    SpawnWorkload,
+    kind=st.just("spawn"),
+    batch=st.integers(1, 10_000),
+    concurrency=st.none() | st.integers(1, 10_000),
+    agents=st.booleans(),
+    observe_every=seconds,
+    timeout=st.floats(0.01, 604800),
+)
+spawn_thresholds = st.builds(Threshold, operation=st.sampled_from(SPAWN_OPERATIONS), p50=seconds)
 plans = st.one_of(
+    st.builds(ClaimPlan, name=names, workload=juju_workloads, target=juju_targets | agent_targets,
+              stages=st.lists(stages, min_size=1, max_size=3)),
+    st.builds(SpawnPlan, name=names, workload=spawn_workloads, target=juju_targets,
+              stages=st.lists(spawn_stages, min_size=1, max_size=3), thresholds=st.lists(spawn_thresholds, max_size=3)),
     st.builds(ClaimPlan, name=names, description=st.text(), workload=workloads,
               thresholds=st.lists(thresholds, max_size=3),
               stages=st.lists(stages, min_size=1, max_size=5), faults=st.lists(faults, max_size=2)),
@@ -72,7 +110,7 @@ def test_a_printed_plan_parses_back_to_itself(plan: Plan) -> None:
 
 @given(plans)
 def test_a_plan_survives_the_journey_to_a_worker(plan: Plan) -> None:
-    assert ClaimPlan.model_validate_json(plan.model_dump_json()) == plan
+    assert validate_plan(json.loads(plan.model_dump_json())) == plan
 
 
 @given(st.floats(0, 1e6, allow_nan=False))
@@ -95,6 +133,8 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 
 
 OK = "name: x\nstages: [{leases: 10}]"
+JUJU = "name: x\ntarget: {kind: juju}\nstages: [{leases: 10}]"
+SPAWN = "name: x\ntarget: {kind: juju}\nworkload: {kind: spawn}\nstages: [{applications: 1}]"
 
 
 @pytest.mark.parametrize(
@@ -144,6 +184,30 @@ OK = "name: x\nstages: [{leases: 10}]"
         ("name: x\nfind: {}\nthresholds: [{operation: claim, p99: 1s}]",
          ["faults=[{do: drop-claims, stage: 1}]"], r"faults\.0\.stage: 1: expected none, as find lists no stages"),
         (OK, ["target.cert=/a"], "target.cert and key go together"),
+        (OK, ["target.kind=jujuu"], r"target\.kind: jujuu: expected one of etcd, juju"),
+        (OK, ["target=5"], r"target: 5: expected a mapping"),
+        (OK, ["target.controller=a"], r"target\.controller: a: expected one of kind, endpoints"),
+        (JUJU, ["target.controler=a"], r"target\.controler: a: .*did you mean controller\?"),
+        (JUJU, ["target.endpoints=[http://x:1]"], r"target\.endpoints: .*expected one of kind, controller"),
+        (JUJU, ["target.model=''"], r"target\.model: : expected at least 1 character"),
+        (JUJU, ["target.controller=a", "target.credentials=/b"], r"target\.credentials: /b: .*not both"),
+        (JUJU, ["target.identity=agent"], r"target\.agent: missing: expected an agent\.conf"),
+        (JUJU, ["workload.claim_time=4s", "workload.renew_time=1s"], r"workload\.claim_time: 4s: expected 5s to 5m"),
+        (JUJU, ["workload.batch=3"], r"workload\.batch: 3: expected one of kind, units"),
+        (SPAWN, ["workload.kind=spwan"], r"workload\.kind: spwan: expected one of claim, spawn"),
+        (SPAWN, ["workload=spawn"], r"workload: spawn: expected a mapping"),
+        (SPAWN, ["workload.batchs=3"], r"workload\.batchs: 3: .*did you mean batch\?"),
+        (SPAWN, ["target.kind=etcd"], r"target\.kind: etcd: expected 'juju'"),
+        (SPAWN, ["target=x"], r"target: x: expected a mapping"),
+        (SPAWN, ["target.identity=agent", "target.agent=/x"], r"target\.identity: agent: expected hollow"),
+        (SPAWN, ["stages.0.leases=1"], r"stages\.0\.leases: 1: expected one of machines, applications"),
+        (SPAWN, ["stages.0.aplications=1"], r"stages\.0\.aplications: 1: .*did you mean applications\?"),
+        (SPAWN, ["stages.0.machines=0"], r"stages\.0\.machines: 0: expected at least 1"),
+        (SPAWN, ["stages.0.relations=1"], r"stages\.0\.relations: 1: expected at most 0"),
+        (SPAWN, ["stages=[]"], r"stages: \[\]: expected at least 1 item"),
+        (SPAWN, ["find={}"], r"find: \{\}: expected one of name"),
+        (SPAWN, ["thresholds=[{operation: claim, p99: 1s}]"], r"thresholds\.0\.operation: claim: expected one of add-"),
+        (SPAWN, ["faults=[{do: drop-claims, stage: 1}]"], r"faults\.0\.do: drop-claims: expected kill, stop"),
     ],
 )  # fmt: skip
 def test_mistakes_are_one_line(plan: str, overrides: list[str], message: str) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from tippingpoint.errors import Limited, OperationFailed
-from tippingpoint.hdr import Histogram, Recorder
+from tippingpoint.recorder import Recorded, Recorder
 from tippingpoint.results import SCHEDULE_LAG
 from tippingpoint.spawn.operations import Ended, Operations
 
@@ -29,7 +29,7 @@ class Rig:
         self.operations.begin("deploy", future, intended, intended + ready_after, self.ended.append)
         return future
 
-    def recorded(self) -> dict[str, Histogram]:
+    def recorded(self) -> dict[str, Recorded]:
         return self.recorder.drain()
 
     def counts(self) -> dict[str, int]:

@@ -12,10 +12,10 @@ from tests.unit.test_workload import HandTarget, play
 from tippingpoint.claim import workload
 from tippingpoint.claim.workload import ClaimLoad
 from tippingpoint.errors import Limited, OperationFailed
-from tippingpoint.hdr import Recorder
 from tippingpoint.load import PrepareOrder, Progress, StageOrder
 from tippingpoint.pacing import Schedule
 from tippingpoint.plan import ClaimWorkload
+from tippingpoint.recorder import Recorder
 
 
 class HandConnections(HandTarget):
@@ -204,6 +204,70 @@ def test_a_waiting_unit_whose_connection_is_lost_claims_when_it_is_back() -> Non
         rig.target.let_in(1)
         # then it claims, as the release may have been missed
         await rig.target.calls(claims=2)
+
+    play(scene)
+
+
+def test_a_unit_that_is_cut_off_while_it_claims_claims_once_when_it_is_back() -> None:
+    async def scene() -> None:
+        # given a unit whose claim is under way when its connection is cut
+        rig = Rig(renew_time=5.0)
+        await rig.load.begin_stage(order(1))
+        await rig.target.connected(1)
+        rig.target.let_in(0)
+        await rig.target.calls(claims=1)
+        rig.target.cut(0)
+        rig.target.claims[0][2].set_exception(OperationFailed("connection reset"))
+        # when it is connected again, before or after the failed claim would have been tried again
+        await rig.target.connected(2)
+        rig.target.let_in(1)
+        await rig.target.calls(claims=2)
+        rig.target.grant(1)
+        await asyncio.sleep(0.1)
+        # then it has claimed once, and its lease is counted once
+        assert len(rig.target.claims) == 2
+        assert rig.load.gauge.held == 1
+
+    play(scene)
+
+
+def test_a_denial_that_comes_with_the_end_of_the_connection_is_no_wait() -> None:
+    async def scene() -> None:
+        # given a claim that is denied in the moment in which the connection is lost
+        rig = Rig()
+        await rig.load.begin_stage(order(1))
+        await rig.target.connected(1)
+        rig.target.let_in(0)
+        await rig.target.calls(claims=1)
+        rig.target.claims[0][2].set_result(None)
+        rig.target.cut(0)
+        await asyncio.sleep(0)
+        # then the unit does not wait for a release that nobody will tell it of, but claims when it is back
+        assert rig.load.gauge.waiting == 0
+        await rig.target.connected(2)
+        rig.target.let_in(1)
+        await rig.target.calls(claims=2)
+        rig.target.claims[1][2].set_result(None)
+        await asyncio.sleep(0)
+        assert rig.load.gauge.waiting == 1
+
+    play(scene)
+
+
+def test_a_connection_that_is_lost_in_the_moment_of_its_login_is_made_again() -> None:
+    async def scene() -> None:
+        # given a login that is answered, and cut before anybody could look at the answer
+        rig = Rig()
+        await rig.load.begin_stage(order(1))
+        await rig.target.connected(1)
+        rig.target.let_in(0)
+        rig.target.cut(0)
+        # then the unit connects again, and claims only then
+        await rig.target.connected(2)
+        assert rig.target.claims == []
+        rig.target.let_in(1)
+        await rig.target.calls(claims=1)
+        assert rig.counts()["connect.ok"] == 2
 
     play(scene)
 

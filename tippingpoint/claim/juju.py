@@ -118,19 +118,19 @@ class _Leases(ABC):
     def claim(self, lease: int, holder: int) -> Future[Holding | None]:
         """Ask for the leadership of the lease's application."""
         return self._ask(
-            lease, holder, lambda granted: Holding(lease, holder) if granted else None, self._claim_time
+            lease, holder, lambda response: Holding(lease, holder) if _granted(response) else None
         )
 
     def extend(self, holding: Holding) -> Future[bool]:
         """Ask for it again, which is how Juju's leases are extended."""
-        return self._ask(holding.lease, holding.holder, lambda granted: granted, self._claim_time)
+        return self._ask(holding.lease, holding.holder, _granted)
 
-    def _ask(self, lease: int, holder: int, result: Callable[[bool], T], duration: float) -> Future[T]:
+    def _ask(self, lease: int, holder: int, result: Callable[[Any], T]) -> Future[T]:
         connection = self._connections.get(_key(lease, holder))
         if connection is None:
             return self._failed(OperationFailed("not connected"))
-        call = connection.call(_FACADE, "ClaimLeadership", self._parameters(lease, holder, duration))
-        return _mapped(call, lambda response: result(_granted(response)))
+        parameters = self._parameters(lease, holder, self._claim_time)
+        return connection.call(_FACADE, "ClaimLeadership", parameters, result=result)
 
     def _parameters(self, lease: int, holder: int, duration: float) -> dict[str, Any]:
         application = self._application(lease)
@@ -213,10 +213,13 @@ class HollowLeases(_Leases):
         """Make the applications and units of these leases; what a fault cut off is taken up again."""
         applications = [self._application(lease) for lease in leases]
         got_on = self._loop.time()
+        most: dict[str, int] = {}
 
         def note(what: str, done: int, goal: int) -> None:
             nonlocal got_on
-            got_on = self._loop.time()
+            if done > most.get(what, -1):
+                most[what] = done
+                got_on = self._loop.time()
             progress(what, done, goal)
 
         while True:

@@ -24,11 +24,11 @@ from typing import Any
 
 from tippingpoint.claim.target import ClaimTarget, Holding, OwnConnections
 from tippingpoint.errors import Limited, OperationFailed
-from tippingpoint.hdr import Recorder
 from tippingpoint.load import Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
 from tippingpoint.pacing import Schedule, spread
 from tippingpoint.plan import CLAIM_OPERATIONS, MAX_LEASES, ClaimWorkload
-from tippingpoint.results import OUTCOMES, SCHEDULE_LAG, tag
+from tippingpoint.recorder import Recorder
+from tippingpoint.tags import OUTCOMES, SCHEDULE_LAG, tag
 
 FIRST_RETRY = 1.0
 """Seconds before a failed operation is tried again; doubled each time up to the renew time."""
@@ -45,7 +45,9 @@ class Unit:
 
     __slots__ = (
         "claimed",
+        "claiming",
         "connected",
+        "cut",
         "failures",
         "generation",
         "held",
@@ -71,9 +73,13 @@ class Unit:
         self.ready = 0.0
         """When the previous operation ended: lateness before it is the target's, after it the generator's."""
         self.failures = 0
+        self.claiming = False
+        """Whether a claim is under way or due: there is never a second one."""
         self.waiting = False
         self.connected = False
         """Of those with connections of their own: whether it may be asked for something."""
+        self.cut = ""
+        """Why its connection was lost before its login was noticed."""
 
 
 @dataclass(slots=True)
@@ -299,6 +305,7 @@ class ClaimLoad:
         if unit.generation != self._generation or self._stopped:
             return
         assert self._connections is not None
+        unit.cut = ""
         lost = partial(self._connection_lost, unit, self._generation)
         future = self._connections.connect(unit.number, unit.holder, lost)
         self._begin(unit, "connect", intended, future, self._connect_answered)
@@ -315,7 +322,9 @@ class ClaimLoad:
             unit.failures = 0
             self._set_connected(unit, True)
             self._count(call, now, "ok")
-            if unit.holding is None:
+            if unit.cut:
+                self._connection_lost(unit, unit.generation, unit.cut)
+            elif unit.holding is None and not unit.claiming:
                 self._claim(unit, now)
             return
         self._count(call, now, *failure)
@@ -327,7 +336,10 @@ class ClaimLoad:
 
     def _connection_lost(self, unit: Unit, generation: int, reason: str) -> None:
         """Connect again after a while; a lease that is held stays so until its time is over."""
-        if generation != self._generation or unit.generation != generation or not unit.connected:
+        if generation != self._generation or unit.generation != generation:
+            return
+        if not unit.connected:
+            unit.cut = reason
             return
         self._note("connection", "lost", reason)
         self._set_connected(unit, False)
@@ -338,12 +350,21 @@ class ClaimLoad:
         )
 
     def _claim(self, unit: Unit, intended: float) -> None:
+        unit.claiming = False
         if unit.generation != self._generation or self._stopped:
             return
-        if self._connections is not None and not unit.connected:
+        if self._cut_off(unit):
             return  # it claims once it is connected again
+        unit.claiming = True
         future = self._target.claim(unit.number, unit.holder)
         self._begin(unit, "claim", intended, future, self._claimed)
+
+    def _claim_at(self, unit: Unit, moment: float) -> None:
+        unit.claiming = True
+        self._schedule.at(moment, partial(self._claim, unit))
+
+    def _cut_off(self, unit: Unit) -> bool:
+        return self._connections is not None and not unit.connected
 
     def _extend(self, unit: Unit, intended: float) -> None:
         if unit.generation != self._generation or unit.holding is None or self._stopped:
@@ -385,15 +406,18 @@ class ClaimLoad:
 
     def _claimed(self, call: _Call, now: float) -> None:
         unit = call.unit
+        unit.claiming = False
         failure = self._failure(call)
         if failure is not None:
             self._count(call, now, *failure)
-            self._schedule.at(now + self._backoff(unit), partial(self._claim, unit))
+            self._claim_at(unit, now + self._backoff(unit))
             return
         unit.failures = 0
         holding: Holding | None = call.future.result()
         if holding is None:
             self._count(call, now, "denied")
+            if self._cut_off(unit):
+                return  # nobody would tell it of a release
             self._set_waiting(unit, True)
             self._target.watch_release(
                 unit.number, unit.holder, partial(self._released, unit, self._generation)
@@ -437,7 +461,7 @@ class ClaimLoad:
         self._count(call, now, "lost", message)
         self.lost.append((now, unit.lease, unit.holder, now - unit.claimed))
         self._drop_holding(unit)
-        self._schedule.at(now, partial(self._claim, unit))
+        self._claim_at(unit, now)
 
     def _drop_holding(self, unit: Unit) -> None:
         unit.holding = None

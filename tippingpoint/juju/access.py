@@ -94,7 +94,7 @@ def from_file(path: Path) -> Access:
     field = "target.credentials"
     accepted = "a YAML file with `addresses` (host:port), `ca` or `ca-file`, `user` and `password`"
     content = _read_yaml(field, path, accepted, private=True)
-    unknown = sorted(set(content) - {"addresses", "ca", "ca-file", "user", "password"})
+    unknown = content.keys() - {"addresses", "ca", "ca-file", "user", "password"}
     if unknown or ("ca" in content) == ("ca-file" in content):
         raise UserError(field, str(path), f"{accepted}, and nothing else")
     addresses = _addresses(content.get("addresses"))
@@ -169,7 +169,7 @@ def _ca(value: object) -> str | None:
 
 
 def _listed(known: Mapping[str, Any]) -> str:
-    names = sorted(known)
+    names = sorted(map(str, known))  # YAML's keys may be numbers
     return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
 
 

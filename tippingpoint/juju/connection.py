@@ -9,11 +9,14 @@ from typing import Any, cast
 
 import orjson
 
+from tippingpoint.errors import OperationFailed
 from tippingpoint.juju.errors import ApiError, ConnectionLost, api_error, one_line
 from tippingpoint.juju.facades import Call, Terms
 from tippingpoint.juju.stream import Stream
 
 _PING = b',"type":"Pinger","version":1,"request":"Ping","params":{}}'
+Result = Callable[[Any], Any]
+"""Makes the value of a call's future of the response object."""
 _LOGIN_REQUESTS = 2
 """Request numbers that the login used."""
 
@@ -53,7 +56,7 @@ class Connection:
         self._closed = closed
         self._unused = unused
         self._stream: Stream | None = stream
-        self._pending: dict[int, tuple[Future[Any], Call]] | None = None
+        self._pending: dict[int, tuple[Future[Any], Call, Result | None]] | None = None
         self._last = _LOGIN_REQUESTS
         self._ping = 0
         stream.owner = self
@@ -68,13 +71,16 @@ class Connection:
         """Facade -> version that is spoken; one dict for all connections with the same terms, not to be changed."""
         return self._terms.facades
 
-    def call(self, facade: str, request: str, params: object, entity: str = "") -> Future[Any]:
-        """Call a method of a facade; the future ends with the response object.
+    def call(
+        self, facade: str, request: str, params: object, entity: str = "", result: Result | None = None
+    ) -> Future[Any]:
+        """Call a method of a facade; the future ends with the response object, or with what `result` makes of it.
 
         `params` is anything that orjson writes, None for no parameters; `entity` is the id of a watcher whose
         method it is (`id` in Juju's rpc/message.go). The future ends with ApiError when the
         controller answers with an error (errors inside a response are `result_errors`' business), also with
-        code "not implemented" for a facade none of whose versions we speak; with ConnectionLost when the
+        code "not implemented" for a facade none of whose versions we speak, and with none when `result` finds the
+        response to be of another shape; with the OperationFailed that `result` raises; with ConnectionLost when the
         connection is lost or closed. A cancelled future is forgotten and its late answer dropped.
         """
         future: Future[Any] = self._loop.create_future()
@@ -92,7 +98,7 @@ class Connection:
         self._last = number = self._last + 1
         if self._pending is None:
             self._pending = {}
-        self._pending[number] = future, call
+        self._pending[number] = future, call, result
         self._stream.send(b'{"request-id":%d%b%b}' % (number, call.head, body))
         return future
 
@@ -136,11 +142,19 @@ class Connection:
         waiting = self._pending.pop(number, None) if self._pending else None
         if waiting is None or waiting[0].done():
             return
-        future, call = waiting
+        future, call, result = waiting
         if error := reply.get("error"):
             future.set_exception(reply_error(error, reply, call.facade, call.request))
-        else:
+        elif result is None:
             future.set_result(reply.get("response"))
+        else:
+            try:
+                future.set_result(result(reply.get("response")))
+            except OperationFailed as refusal:
+                future.set_exception(refusal)
+            except (KeyError, TypeError, ValueError, AttributeError):
+                shape = "an answer of another shape than expected"
+                future.set_exception(api_error(shape, "", call.facade, call.request))
 
     def lost(self, reason: str) -> None:
         """The stream is closed, not by us."""
@@ -151,7 +165,7 @@ class Connection:
         closed, self._closed = self._closed, None
         pending, self._pending = self._pending, None
         self._unused(self)
-        for future, _ in (pending or {}).values():
+        for future, _, _ in (pending or {}).values():
             if not future.done():
                 future.set_exception(ConnectionLost(self.server, reason))
         if closed is not None:

@@ -100,19 +100,17 @@ async def remove_fleet(access: Access, model: str, prefix: str, made_model: bool
 
     `model` is a name or UUID. What is removed are applications named PREFIX-..., machines with an instance id of
     manual:PREFIX-..., and with `made_model` the model itself, all by force. A model is only destroyed when the
-    prefix is in its name, which says that we made it, and nothing of anyone else is in it: else TargetError says so,
-    after what is ours in it has been removed. Counted are units, applications, machines and the model. A model that
-    is not there counts nothing. OperationFailed where it is not gone within REMOVED_WITHIN seconds.
+    prefix is in its name, which says that we made it, and nothing of anyone else is in it, and a machine only when
+    nobody else's unit is on it: else TargetError says so, after the rest of ours has been removed. Counted are units,
+    applications, machines and the model. A model that is not there counts nothing; one that somebody has asked to go
+    is asked again, as without force hollow units never end. OperationFailed where it is not gone within
+    REMOVED_WITHIN seconds.
     """
     client = ApiClient(access.addresses, access.ca)
     try:
         connection = await log_in(client, access.user, None)
         found = _matching(await _models(connection, access), model, access)
-        if found is None:
-            return 0
-        life = await _life(connection, found.uuid)
-        if life == _GONE or (life != "alive" and made_model):
-            await _await_gone(connection, found.uuid)
+        if found is None or await _life(connection, found.uuid) == _GONE:
             return 0
         try:
             admin = await ModelAdmin.open(client, access, found.uuid)
@@ -135,6 +133,12 @@ async def remove_fleet(access: Access, model: str, prefix: str, made_model: bool
                 "target.model",
                 f"{found.name}: kept, as it {kept}",
                 "`juju destroy-model` from you, if you want",
+            )
+        if ours.shared:
+            raise TargetError(
+                "target.model",
+                f"{found.name}: machine {', '.join(ours.shared)}: kept, as units of others are there",
+                "`juju remove-machine` from you, if you want",
             )
         return ours.count
     finally:
@@ -325,6 +329,8 @@ class _Ours:
     applications: list[str]
     units: int
     machines: list[str]
+    shared: list[str]
+    """Machines of the run's that have units of others on them."""
     foreign: list[str]
 
     @property
@@ -335,20 +341,29 @@ class _Ours:
     def of(cls, status: Mapping[str, Any], prefix: str) -> _Ours:
         applications: list[str] = []
         machines: list[str] = []
+        shared: list[str] = []
         foreign: list[str] = []
-        units = 0
+        used_by_others: set[str] = set()
+        count = 0
         for name, application in fields(status.get("applications")).items():
+            units = fields(fields(application).get("units"))
             if name.startswith(f"{prefix}-"):
                 applications.append(name)
-                units += len(fields(fields(application).get("units")))
+                count += len(units)
             else:
                 foreign.append(name)
+                # "3/lxd/0" is inside machine 3.
+                used_by_others |= {
+                    str(fields(unit).get("machine")).partition("/")[0] for unit in units.values()
+                }
         for number, machine in fields(status.get("machines")).items():
-            if str(fields(machine).get("instance-id")).startswith(f"manual:{prefix}-"):
-                machines.append(number)
-            else:
+            if not str(fields(machine).get("instance-id")).startswith(f"manual:{prefix}-"):
                 foreign.append(f"machine {number}")
-        return cls(applications, units, machines, sorted(foreign))
+            elif number in used_by_others:
+                shared.append(number)
+            else:
+                machines.append(number)
+        return cls(applications, count, machines, shared, sorted(foreign))
 
 
 @contextlib.asynccontextmanager

@@ -62,16 +62,16 @@ async def log_in(
             wait = min(4.0, wait * 2)
 
 
-async def ask(connection: Connection, facade: str, request: str, params: object) -> dict[str, Any]:
-    """One call and its answer, an object; OperationFailed where none comes within ANSWER_WITHIN seconds."""
+async def ask(
+    connection: Connection, facade: str, request: str, params: object, within: float = ANSWER_WITHIN
+) -> dict[str, Any]:
+    """One call and its answer, an object; OperationFailed where none comes within so many seconds."""
     try:
-        async with asyncio.timeout(ANSWER_WITHIN):
+        async with asyncio.timeout(within):
             return fields(await connection.call(facade, request, params))
     except TimeoutError:
         name = f"{facade}.{request}"
-        raise OperationFailed(
-            f"{connection.server}: no answer to {name} within {ANSWER_WITHIN:.0f} s"
-        ) from None
+        raise OperationFailed(f"{connection.server}: no answer to {name} within {within:g} s") from None
 
 
 def fields(value: object) -> dict[str, Any]:
@@ -88,28 +88,41 @@ class ModelAdmin:
     """A user's connection to one model. Every method is one API call; refusals are ApiError (or OperationFailed
     with the name of the thing that was refused), and a lost connection is ConnectionLost."""
 
-    def __init__(self, connection: Connection, access: Access, model: str) -> None:
+    def __init__(
+        self, connection: Connection, access: Access, model: str, lost: asyncio.Event, answer_within: float
+    ) -> None:
         self.model = model
         self._connection = connection
         self._access = access
+        self._lost = lost
+        self._answer_within = answer_within
         self._charm_url: str | None = None
         self._uploading = asyncio.Lock()
-        self._lost = False
 
     @classmethod
-    async def open(cls, client: ApiClient, access: Access, model: str) -> ModelAdmin:
-        """Log in to the model with this UUID."""
-        opened: list[ModelAdmin] = []
-        connection = await log_in(
-            client, access.user, model, lambda _: opened[0]._set_lost() if opened else None
-        )
-        opened.append(cls(connection, access, model))
-        return opened[0]
+    async def open(
+        cls,
+        client: ApiClient,
+        access: Access,
+        model: str,
+        answer_within: float = ANSWER_WITHIN,
+        told: Callable[[str], None] | None = None,
+    ) -> ModelAdmin:
+        """Log in to the model with this UUID. Each call is given so many seconds for its answer; `told(reason)` is
+        called when the connection is lost."""
+        lost = asyncio.Event()  # perhaps before the login is noticed here
+
+        def closed(reason: str) -> None:
+            lost.set()
+            if told is not None:
+                told(reason)
+
+        return cls(await log_in(client, access.user, model, closed), access, model, lost, answer_within)
 
     @property
     def lost(self) -> bool:
         """Whether the connection is gone: open another."""
-        return self._lost
+        return self._lost.is_set()
 
     @property
     def server_version(self) -> str:
@@ -208,6 +221,11 @@ class ModelAdmin:
         """Relate two endpoints, each "application:endpoint" (`link` of the one, `link-from` of the other)."""
         await self._ask("Application", "AddRelation", {"endpoints": [one, other]})
 
+    async def destroy_relation(self, one: str, other: str) -> None:
+        """Remove by force the relation of two endpoints, as `relate` names them."""
+        relation = {"endpoints": [one, other], "force": True, "max-wait": 0}
+        await self._ask("Application", "DestroyRelation", relation)
+
     async def full_status(self, patterns: Sequence[str] = ()) -> dict[str, Any]:
         """What `juju status` asks for: "machines" and "applications" by id and name, "relations", "model"."""
         return await self._ask("Client", "FullStatus", {"patterns": list(patterns)})
@@ -248,7 +266,7 @@ class ModelAdmin:
 
     def close(self) -> None:
         """Log out."""
-        self._lost = True
+        self._lost.set()
         self._connection.close()
 
     @property
@@ -272,10 +290,7 @@ class ModelAdmin:
         _refuse(names, answer.get("results"), facade, request, passing=_is_gone)
 
     async def _ask(self, facade: str, request: str, params: object) -> dict[str, Any]:
-        return await ask(self._connection, facade, request, params)
-
-    def _set_lost(self) -> None:
-        self._lost = True
+        return await ask(self._connection, facade, request, params, self._answer_within)
 
 
 def unit_tag(unit: str) -> str:

@@ -80,6 +80,8 @@ class Agent:
         self._busy = False
         self._leads = False
         self._failures = 0
+        self._cut = False
+        """Whether the connection was lost, perhaps before its login was noticed."""
         self._closed = False
         self._paused = False
 
@@ -97,6 +99,7 @@ class Agent:
         """Log in; after a rate limit, a failure or a lost connection it tries again by itself."""
         if self._closed or self._connection is not None:
             return
+        self._cut = False
         future = self._client.login(self.identity, self._model, self._lost)
         self._operations.begin("connect", future, intended, ready or intended, self._connect_ended)
 
@@ -116,7 +119,7 @@ class Agent:
 
     def _connect_ended(self, ended: Ended) -> None:
         if ended.outcome == "ok":
-            if self._closed:
+            if self._closed or self._cut:
                 ended.answer.close()
                 return
             self._connection = ended.answer
@@ -146,6 +149,7 @@ class Agent:
         self._leads = False
 
     def _lost(self, reason: str) -> None:
+        self._cut = True
         self._forget()
         if not self._closed and not self.going:
             self._operations.note("connection", "lost", reason)

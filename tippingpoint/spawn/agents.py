@@ -6,13 +6,13 @@ import asyncio
 import secrets
 import time
 from asyncio import Task
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from tippingpoint.errors import OperationFailed
 from tippingpoint.juju.client import ApiClient, Connection, Identity
-from tippingpoint.juju.errors import result_errors
+from tippingpoint.juju.errors import ConnectionLost, result_errors
 from tippingpoint.juju.hollow import PASSWORDS_PER_CALL
 from tippingpoint.juju.model import ask, log_in, unit_tag
 from tippingpoint.pacing import Schedule
@@ -55,13 +55,25 @@ class Agents:
 
     def want(self, units: Mapping[str, str], going: Collection[object]) -> None:
         """Have an agent for exactly these units, by name with their machines' ids; none anew for one that is going."""
-        self._stopped = False
         for unit in self._agents.keys() - units.keys():
             self._agents.pop(unit).close()
-        for unit in self._agents.keys() & going:
-            self._agents[unit].going = True
+        self.let_go(unit for unit in self._agents if unit in going)
+        self.add({unit: machine for unit, machine in units.items() if unit not in going})
+
+    def let_go(self, units: Iterable[str]) -> None:
+        """These units were asked to go: what fails of their agents is no wonder from now on."""
+        for unit in units:
+            if unit in self._agents:
+                self._agents[unit].going = True
+
+    def add(self, units: Mapping[str, str]) -> None:
+        """Have agents for these units too, by name with their machines' ids.
+
+        None for one that is not on a machine yet, which is to give it its password.
+        """
+        self._stopped = False
         for unit, machine in units.items():
-            if unit not in self._agents and unit not in going:
+            if unit not in self._agents and machine:
                 identity = Identity(unit_tag(unit), secrets.token_urlsafe(24))
                 agent = Agent(
                     self._client, self._model, unit, identity, self._operations, self._schedule, self._run
@@ -136,7 +148,11 @@ class Agents:
             connection = self._machines[machine] = await log_in(self._client, identity, self._model, lost)
         identities = [self._agents[unit].identity for unit in units]
         changes = [{"tag": identity.tag, "password": identity.password} for identity in identities]
-        answer = await ask(connection, "Deployer", "SetPasswords", {"changes": changes})
+        try:
+            answer = await ask(connection, "Deployer", "SetPasswords", {"changes": changes})
+        except ConnectionLost:
+            self._machines.pop(machine, None)  # lost before the login was noticed, if it is still there
+            raise
         done: set[str] = set()
         for unit, error in zip(units, result_errors(answer, "Deployer", "SetPasswords"), strict=False):
             if error is None:

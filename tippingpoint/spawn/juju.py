@@ -19,15 +19,15 @@ from functools import partial
 from typing import Any
 
 from tippingpoint.errors import OperationFailed, TargetError
-from tippingpoint.hdr import Recorder
 from tippingpoint.juju import charm
 from tippingpoint.juju.access import Access
-from tippingpoint.juju.client import ApiClient, Connection, Identity
+from tippingpoint.juju.client import ApiClient, Identity
 from tippingpoint.juju.hollow import application_name, instance_id
-from tippingpoint.juju.model import HollowMachineSpec, ModelAdmin, ask, log_in
+from tippingpoint.juju.model import ANSWER_WITHIN, HollowMachineSpec, ModelAdmin
 from tippingpoint.load import Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
 from tippingpoint.pacing import Schedule, spread
 from tippingpoint.plan import SPAWN_OPERATIONS, SpawnPlan, SpawnStage
+from tippingpoint.recorder import Recorder
 from tippingpoint.spawn.agents import Agents
 from tippingpoint.spawn.goal import Goal, Share, Step, There, is_done, placement, steps, waits_for
 from tippingpoint.spawn.operations import Ended, Operations, backoff
@@ -37,6 +37,7 @@ LONGEST_LOOK = 5.0
 """Seconds before it is looked again whether what was removed is gone; doubled each time."""
 ASK_AGAIN = 60.0
 """Seconds after which what was asked to go, and neither goes nor is gone, is asked to go again."""
+_AFTER_TIMEOUT = 10.0
 _ADDRESS = "192.0.2.1"  # TEST-NET-1 of RFC 5737: nobody's
 
 
@@ -77,7 +78,6 @@ class JujuSpawn:
         self._worker = worker
         self._schedule = schedule
         self._client = ApiClient(access.addresses, access.ca)
-        self._connection: Connection | None = None
         self._admin: ModelAdmin | None = None
         self._opening: asyncio.Task[ModelAdmin] | None = None
         self._operations = Operations(SPAWN_OPERATIONS, recorder, self._workload.timeout)
@@ -307,7 +307,10 @@ class JujuSpawn:
             if thing in present and now - moment < ASK_AGAIN
         }
         there.going.update(self._asked_to_go)
-        self._tell_agents()
+        if self._agents_wanted:
+            self._agents.want(
+                {unit: on for units in there.units.values() for unit, on in units.items()}, there.going
+            )
 
     def _note_done(self, step: Step, ended: Ended) -> None:
         """Enter what a successful call did, before the next full status shows it."""
@@ -319,17 +322,18 @@ class JujuSpawn:
             case "deploy" | "add-unit":
                 there.add_units(step.number, ended.answer)
                 self._unblock(("application", step.number), ended.moment)
-                self._tell_agents()
+                if self._agents_wanted:
+                    self._agents.add(ended.answer)
             case "relate":
                 there.relations.add(step.pair)
             case "remove-machine":
                 self._let_go([("machine", step.number)], ended.moment)
             case "remove-application":
                 self._let_go([("application", step.number)], ended.moment)
-                self._tell_agents()
+                self._agents.let_go(there.units.get(step.number, ()))
             case "remove-unit":
                 self._let_go(step.units, ended.moment)
-                self._tell_agents()
+                self._agents.let_go(step.units)
             case _:
                 self._let_go([step.pair], ended.moment)
 
@@ -343,10 +347,9 @@ class JujuSpawn:
         for due in self._blocked.pop(thing, []):
             self._queue.append(_Due(due.step, max(due.intended, moment), moment))
 
-    def _tell_agents(self) -> None:
-        if self._workload.agents and not self._stopped:
-            units = {unit: on for units in self._there.units.values() for unit, on in units.items()}
-            self._agents.want(units, self._there.going)
+    @property
+    def _agents_wanted(self) -> bool:
+        return self._workload.agents and not self._stopped
 
     # -- calls -----------------------------------------------------------------------------------
 
@@ -365,9 +368,7 @@ class JujuSpawn:
             case "relate":
                 return await admin.relate(*self._ends(step))
             case "remove-relation":
-                assert self._connection is not None
-                relation = {"endpoints": self._ends(step), "force": True, "max-wait": 0}
-                return await ask(self._connection, "Application", "DestroyRelation", relation)
+                return await admin.destroy_relation(*self._ends(step))
             case "remove-unit":
                 return await admin.destroy_units(step.units)
             case "remove-application":
@@ -397,7 +398,7 @@ class JujuSpawn:
 
     async def _administrator(self) -> ModelAdmin:
         """The user's connection to the model, opened again when it was lost: once for all who wait for it."""
-        if self._admin is not None:
+        if self._admin is not None and not self._admin.lost:
             return self._admin
         if self._opening is None:
             self._opening = asyncio.get_running_loop().create_task(self._log_in())
@@ -405,8 +406,9 @@ class JujuSpawn:
         return await asyncio.shield(self._opening)
 
     async def _log_in(self) -> ModelAdmin:
-        connection = await log_in(self._client, self._access.user, self._model, self._admin_lost)
-        self._connection, self._admin = connection, ModelAdmin(connection, self._access, self._model)
+        # The workload's timeout ends what it times; that is to be its doing, not the call's own end.
+        within = max(ANSWER_WITHIN, self._workload.timeout) + _AFTER_TIMEOUT
+        self._admin = await ModelAdmin.open(self._client, self._access, self._model, within, self._admin_lost)
         return self._admin
 
     def _opened(self, opening: asyncio.Task[ModelAdmin]) -> None:
@@ -415,7 +417,6 @@ class JujuSpawn:
             opening.exception()  # those who wait for it have it
 
     def _admin_lost(self, reason: str) -> None:
-        self._admin = None
         self._operations.note("connection", "lost", reason)
 
     # -- the observer ----------------------------------------------------------------------------

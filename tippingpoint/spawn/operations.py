@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any
 
 from tippingpoint.errors import Limited, OperationFailed
-from tippingpoint.hdr import Recorder
-from tippingpoint.results import OUTCOMES, SCHEDULE_LAG, tag
+from tippingpoint.recorder import Recorder
+from tippingpoint.tags import OUTCOMES, SCHEDULE_LAG, tag
 
 FIRST_RETRY = 1.0
 LONGEST_RETRY = 30.0
