@@ -11,12 +11,12 @@ import pytest
 
 from tests.unit.juju_stub import Peer, Stub, login_reply, obliging, server_frame, stub
 from tippingpoint.errors import OperationFailed
-from tippingpoint.hdr import Recorder
 from tippingpoint.juju.access import Access
 from tippingpoint.juju.client import ApiClient, Identity
 from tippingpoint.juju.model import ModelAdmin
 from tippingpoint.pacing import Schedule
 from tippingpoint.plan import SPAWN_OPERATIONS
+from tippingpoint.recorder import Recorder
 from tippingpoint.spawn import agent
 from tippingpoint.spawn.agents import Agents
 from tippingpoint.spawn.operations import Operations
