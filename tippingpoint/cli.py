@@ -28,6 +28,7 @@ from tippingpoint.errors import TargetError, UserError
 from tippingpoint.fleet import Refused
 from tippingpoint.grounds import clean_run
 from tippingpoint.importer import import_log
+from tippingpoint.ledger import Entry, EtcdEntry, entries
 from tippingpoint.manifest import Manifest
 from tippingpoint.plan import Plan, load_plan, parse_plan, plan_schema, shipped_plans
 from tippingpoint.progress import ConsoleProgress
@@ -40,6 +41,8 @@ from tippingpoint.verdict import Verdict, judge
 MET, MISSED, BAD_INPUT, TARGET_FAILED, WITHHELD = range(5)
 _COLOURS = {"met": "green", "missed": "red", "withheld": "yellow", "failed": "red"}
 _RUNS = Path("runs")
+_PATIENCE = 1.0
+"""Seconds that a command may be silent."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -144,10 +147,12 @@ def _tolerance(text: str) -> float:
 
 
 def _run(options: argparse.Namespace) -> int:
-    overrides = [*options.overrides]
+    plan = load_plan(options.plan, options.overrides)
     if options.controller is not None:
-        overrides.append(f"target.controller={json.dumps(options.controller)}")
-    plan = load_plan(options.plan, overrides)
+        if plan.target.kind != "juju":
+            raise UserError("--controller", options.controller, "a plan whose target is juju")
+        named = f"target.controller={json.dumps(options.controller)}"
+        plan = load_plan(options.plan, [*options.overrides, named])
     directory = uvloop.run(_run_plan(plan, options.out))
     run = load_run(directory)
     verdict, tipping = judge(run), find_tipping(run)
@@ -282,6 +287,23 @@ def _clean(options: argparse.Namespace) -> int:
             str(options.run),
             f"one that has ended: it is still running (process {manifest.pid}); end it first",
         )
-    removed = asyncio.run(clean_run(options.run))
+    removed = asyncio.run(_clean_patiently(options.run))
     print(f"removed {removed}")
     return MET
+
+
+async def _clean_patiently(directory: Path) -> int:
+    """Clean up a run, and where that takes a while say on what."""
+    cleaning = asyncio.create_task(clean_run(directory))
+    await asyncio.wait([cleaning], timeout=_PATIENCE)
+    if not cleaning.done():
+        made = [_made(entry) for entry in entries(directory)]
+        with contextlib.suppress(OSError):  # nobody need listen for it to be done
+            print(f"tippingpoint: removing {', '.join(made)}, which may take minutes", file=sys.stderr)
+    return await cleaning
+
+
+def _made(entry: Entry) -> str:
+    if isinstance(entry, EtcdEntry):
+        return f"the keys below {entry.prefix}"
+    return f"model {entry.model}" if entry.made_model else f"{entry.prefix}-... from model {entry.model}"

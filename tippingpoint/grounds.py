@@ -183,7 +183,7 @@ async def _clean_etcd(entry: EtcdEntry, run_id: str) -> int:
 
 
 async def _clean_juju(entry: JujuEntry, run_id: str) -> int:
-    from tippingpoint.juju import hollow
+    from tippingpoint.juju.removal import remove_fleet
 
     prefix = name_prefix(run_id)
     if entry.prefix != prefix or (entry.made_model and entry.model != model_name(prefix)):
@@ -192,7 +192,7 @@ async def _clean_juju(entry: JujuEntry, run_id: str) -> int:
         )
     access = _access(entry.target, entry.store)
     try:
-        return await hollow.remove_fleet(access, entry.model, prefix, entry.made_model)
+        return await remove_fleet(access, entry.model, prefix, entry.made_model)
     except OperationFailed as problem:
         raise TargetError(
             access.controller_name, str(problem), "a controller that lets us clean up"

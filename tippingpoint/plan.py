@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, cast, get_args
 from urllib.parse import urlsplit
 
 import yaml
@@ -29,6 +27,8 @@ from pydantic import (
 
 from tippingpoint.durations import ACCEPTED, format_duration, parse_duration
 from tippingpoint.errors import UserError
+from tippingpoint.plan_errors import explained, nearest, without_login
+from tippingpoint.tags import StageKind
 
 MAX_STAGES = 1000
 MAX_LEASES = 10_000_000
@@ -52,7 +52,6 @@ MAX_TEXT = 1 << 20
 """Characters (bytes of a file) of a plan."""
 
 _ENDPOINT = r"^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?\])(:[0-9]{1,5})?$"
-_EXPLAINS_OTHERS = {"model_type": 0, "extra_forbidden": 1}
 # What YAML's own constructors raise on values that only look like theirs, such as the date 2001-99-99.
 _NO_YAML = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
@@ -235,6 +234,11 @@ class SpawnWorkload(_Part):
 Things = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
 
 
+SpawnUnit = Literal["units", "relations", "applications", "machines"]
+SPAWN_UNITS: tuple[SpawnUnit, ...] = get_args(SpawnUnit)
+"""What loads of the spawn workload may be counted in: the first of these that a plan makes any of."""
+
+
 class SpawnStage(_Part):
     """One step of a model's growth: what there is in all when it is reached; less than before is removed."""
 
@@ -251,8 +255,18 @@ class SpawnStage(_Part):
 
     @property
     def size(self) -> int:
-        """What the stage's load is counted in: units."""
+        """How many units there are in all."""
         return self.applications * self.units
+
+    @property
+    def amounts(self) -> dict[SpawnUnit, int]:
+        """How many of each kind there are in all, in the order of SPAWN_UNITS."""
+        return {
+            "units": self.size,
+            "relations": self.relations,
+            "applications": self.applications,
+            "machines": self.machines,
+        }
 
     @model_validator(mode="after")
     def _possible(self) -> SpawnStage:
@@ -377,7 +391,7 @@ def _check_operations(thresholds: Sequence[Threshold], operations: Sequence[str]
         if threshold.operation not in operations:
             raise ValueError(
                 f"thresholds.{number}.operation: {threshold.operation}: expected one of "
-                f"{', '.join(operations)}{_nearest(threshold.operation, operations)}"
+                f"{', '.join(operations)}{nearest(threshold.operation, operations)}"
             )
 
 
@@ -421,6 +435,16 @@ class ClaimPlan(_Plan):
     stages: Annotated[list[Stage], Field(max_length=MAX_STAGES)] = []
     find: Find | None = None
 
+    @property
+    def load_unit(self) -> str:
+        """What loads are counted in."""
+        return "leases"
+
+    @property
+    def loads(self) -> list[tuple[StageKind, int]]:
+        """The kind and the load of each listed stage."""
+        return [("ramp", stage.leases) for stage in self.stages]
+
     @model_validator(mode="after")
     def _whole(self) -> ClaimPlan:
         if bool(self.stages) == (self.find is not None):
@@ -459,6 +483,30 @@ class SpawnPlan(_Plan):
     workload: SpawnWorkload
     stages: Annotated[list[SpawnStage], Field(min_length=1, max_length=MAX_STAGES)]
 
+    @property
+    def load_unit(self) -> SpawnUnit:
+        """What loads are counted in: units, or in a plan that makes none the first of SPAWN_UNITS that it makes."""
+        made: list[SpawnUnit] = [
+            name for name in SPAWN_UNITS if any(stage.amounts[name] for stage in self.stages)
+        ]
+        return made[0] if made else "units"
+
+    @property
+    def loads(self) -> list[tuple[StageKind, int]]:
+        """The kind and the load of each stage.
+
+        Where the first of the amounts that changes becomes less, the stage destroys, and its load is what was there
+        before: a stage that removes everything would say nothing otherwise.
+        """
+        found: list[tuple[StageKind, int]] = []
+        before = SpawnStage(machines=0)
+        for stage in self.stages:
+            destroys = [*stage.amounts.values()] < [*before.amounts.values()]
+            loaded = before if destroys else stage
+            found.append(("destroy" if destroys else "ramp", loaded.amounts[self.load_unit]))
+            before = stage
+        return found
+
     @model_validator(mode="after")
     def _whole(self) -> SpawnPlan:
         if self.target.identity != "hollow":
@@ -490,6 +538,7 @@ AnyPlan = Annotated[
 ]
 """A plan as a field of a pydantic model."""
 _PLANS: TypeAdapter[Plan] = TypeAdapter(AnyPlan)
+_KINDS: dict[str, type[BaseModel]] = {"claim": ClaimPlan, "spawn": SpawnPlan}
 
 
 def validate_plan(fields: object) -> Plan:
@@ -507,7 +556,7 @@ def parse_plan(text: str, overrides: Sequence[str] = (), source: str = "plan") -
     try:
         document = _read_yaml(text)
     except ValueError as problem:
-        raise UserError(source, _hidden(str(problem)), "a plan in YAML") from None
+        raise UserError(source, without_login(str(problem)), "a plan in YAML") from None
     if not isinstance(document, dict):
         found = "empty" if document is None else "a list" if isinstance(document, list) else "a single value"
         raise UserError(source, found, "a mapping of plan fields")
@@ -517,7 +566,7 @@ def parse_plan(text: str, overrides: Sequence[str] = (), source: str = "plan") -
     try:
         return validate_plan(fields)
     except ValidationError as problem:
-        raise _explained(problem) from None
+        raise explained(problem, _KINDS, _TARGETS) from None
     except RecursionError:
         raise UserError(source, "nested too deeply", "a plan") from None
 
@@ -569,19 +618,19 @@ def load_plan(name: str, overrides: Sequence[str] = ()) -> Plan:
     plans = shipped_plans()
     if name in plans:
         return parse_plan(plans[name], overrides, name)
-    raise UserError("plan", name, f"a file, or one of {', '.join(plans)}{_nearest(name, plans)}")
+    raise UserError("plan", name, f"a file, or one of {', '.join(plans)}{nearest(name, plans)}")
 
 
 def _override(fields: dict[str, Any], override: str) -> None:
     """Apply `workload.renew_time=10s` or `stages.0.leases=50`; the value is read as YAML."""
     key, equals, text = override.partition("=")
     if not equals or not key:
-        raise UserError("--set", _hidden(override), "key=value, such as workload.renew_time=10s")
+        raise UserError("--set", without_login(override), "key=value, such as workload.renew_time=10s")
     try:
         value = _read_yaml(text)
     except ValueError as problem:
         if not isinstance(problem.__cause__, yaml.YAMLError):
-            raise UserError("--set", _hidden(override), f"a value in YAML ({problem})") from None
+            raise UserError("--set", without_login(override), f"a value in YAML ({problem})") from None
         value = text  # no YAML at all, such as a description with a colon
     *parents, last = key.split(".")
     place: Any = fields
@@ -599,99 +648,12 @@ def _override(fields: dict[str, Any], override: str) -> None:
 
 def _item(place: Any, index: str, override: str) -> Any:
     if not isinstance(place, list):
-        raise UserError("--set", _hidden(override), f"a key of the plan ({index} is inside a value)")
+        raise UserError("--set", without_login(override), f"a key of the plan ({index} is inside a value)")
     items = cast(list[Any], place)
     if not items:
         raise UserError(
-            "--set", _hidden(override), f"another key, as the list has no position {index}: it is empty"
+            "--set", without_login(override), f"another key, as the list has no position {index}: it is empty"
         )
     if not re.fullmatch("[0-9]{1,9}", index) or int(index) >= len(items):
-        raise UserError("--set", _hidden(override), f"a position from 0 to {len(items) - 1}")
+        raise UserError("--set", without_login(override), f"a position from 0 to {len(items) - 1}")
     return items[int(index)]
-
-
-def _explained(problem: ValidationError) -> UserError:
-    """The first thing wrong with a plan, as field, value and what would be accepted."""
-    errors = problem.errors(include_url=False)
-    # What is no mapping where one is wanted explains what follows from it, and a misspelt key also makes the right
-    # one missing: what was written wrongly is the better explanation.
-    error = min(errors, key=lambda error: _EXPLAINS_OTHERS.get(error["type"], len(_EXPLAINS_OTHERS)))
-    path = _without_tags(error["loc"])
-    field = _hidden(" ".join(".".join(str(part) for part in path).split()))[:120] or "plan"
-    value = _shown(error["input"])
-    if error["type"] == "model_type" or (
-        error["type"] == "union_tag_invalid" and not isinstance(error["input"], dict)
-    ):
-        return UserError(field, value, "a mapping")
-    if error["type"] == "union_tag_invalid":
-        found = error.get("ctx", {})
-        # What chose between alternatives: the kind of the workload for a whole plan, else the field's own.
-        place = ".".join([*map(str, path), "kind"]) if path else "workload.kind"
-        return UserError(
-            place, found.get("tag", ""), f"one of {found.get('expected_tags', '')}".replace("'", "")
-        )
-    if error["type"] == "extra_forbidden":
-        known = _fields_at(error["loc"][:-1])
-        return UserError(field, value, f"one of {', '.join(known)}{_nearest(str(path[-1]), known)}")
-    if error["type"] == "missing":
-        return UserError(field, "missing", f"a value; {field} is required")
-    if error["type"] == "value_error":
-        message = str(error["msg"]).removeprefix("Value error, ")
-        if ": expected " in message:  # a model's own check names the field and the value itself
-            inside, accepted = message.split(": expected ", 1)
-            name, _, shown = inside.partition(": ")
-            return UserError(".".join([*map(str, path), name]), shown or "given", accepted)
-        return UserError(field, value, message)
-    accepted = str(error["msg"]).removeprefix("Input should be ").lower()
-    return UserError(
-        field, value, re.sub(r"^(?:list|string) should have (.*?)(?: after .*)?$", r"\1", accepted)
-    )
-
-
-def _without_tags(loc: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """A field's path without the names of the alternatives that were chosen on the way to it."""
-    rest = loc[1:] if loc[:1] in (("claim",), ("spawn",)) else loc
-    return rest[:1] + rest[2:] if rest[:1] == ("target",) and rest[1:2] and rest[1] in _TARGETS else rest
-
-
-def _shown(value: object) -> str:
-    """A value for an error: short whatever aliases make of it, and without what may be a password."""
-    brief = reprlib.Repr()
-    brief.maxlevel = 3
-    brief.maxstring = brief.maxother = 120
-    try:
-        return _hidden(value if isinstance(value, str) else brief.repr(value))
-    except ValueError:  # Python prints no number of more than some thousand digits
-        return "a number too long to show"
-
-
-def _hidden(text: str) -> str:
-    """A text with the user and password of a URL in it left out."""
-    begin, end = text.find("://"), text.rfind("@")
-    return f"{text[:begin]}://...{text[end:]}" if 0 <= begin < end else text
-
-
-def _fields_at(path: Sequence[int | str]) -> list[str]:
-    """The fields that a plan has at a place, which is named with the alternatives chosen on the way to it."""
-    model: Any = SpawnPlan if path[:1] == ("spawn",) else ClaimPlan
-    for part in path[1:]:
-        if part in _TARGETS:
-            model = _TARGETS[str(part)]
-        elif not isinstance(part, int) and model is not None:
-            model = _model_in(model.model_fields[part].annotation) if part in model.model_fields else None
-    return list(model.model_fields) if model is not None else []
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type):
-        return annotation if issubclass(annotation, BaseModel) else None
-    for argument in getattr(annotation, "__args__", ()):
-        found = _model_in(argument)
-        if found is not None:
-            return found
-    return None
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {close[0]}?)" if close else ""

@@ -47,7 +47,7 @@ class ConsoleProgress(RunnerEvents):
         self._workload = "claim"
         self._unit = "leases"
         self._growth: dict[str, float] = {}
-        self._prepared: set[str] = set()
+        self._prepared: set[tuple[str, int]] = set()
         self._next_plain = 0.0
         self._unwritten = False
 
@@ -73,9 +73,10 @@ class ConsoleProgress(RunnerEvents):
                 self._live.start()
                 self._live.update(table)
             return
-        finished = done >= goal and what not in self._prepared
+        # The goal grows with each worker that is heard of: what one has done alone is not the whole.
+        finished = done >= goal and (what, goal) not in self._prepared
         if finished:
-            self._prepared.add(what)
+            self._prepared.add((what, goal))
         if finished or (done < goal and time.monotonic() >= self._next_plain):
             self._next_plain = time.monotonic() + _PLAIN_EVERY
             self._say(line)

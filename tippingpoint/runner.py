@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -32,7 +32,7 @@ from tippingpoint.manifest import (
     new_run_id,
     process_started,
 )
-from tippingpoint.plan import ClaimPlan, Fault, Plan, SpawnPlan, SpawnStage, Stage
+from tippingpoint.plan import ClaimPlan, Fault, Plan, SpawnPlan
 from tippingpoint.results import StageKind, load_run
 from tippingpoint.verdict import stage_checks, stage_saturated
 from tippingpoint.worker import DRAIN_WITHIN, Job
@@ -43,6 +43,7 @@ _PREPARE_SILENCE = 300.0
 """Seconds without a word from a worker that makes what the stages need, after which it is taken for hung."""
 _ANSWER_WITHIN = DRAIN_WITHIN + RELEASE_WITHIN + 10.0
 BAD_INPUT = 2
+_MODEL_GONE = "its model was gone before the run ended"
 
 T = TypeVar("T")
 
@@ -77,6 +78,27 @@ class RunnerEvents:
         """Something single happened: a fault, a worker that is gone, a stage's end in a search."""
 
 
+class Headway:
+    """Whether the workers get on with a stage, by their ticks: any of them may, whatever becomes of the others.
+
+    Bringing a load up, what is held and what waits grow; taking it away, they shrink.
+    """
+
+    def __init__(self, *, removing: bool) -> None:
+        self._sign = -1 if removing else 1
+        self._furthest: dict[str, int] = {}
+
+    def made(self, ticks: Mapping[str, dict[str, Any]]) -> bool:
+        """Whether any worker, by its name, is further with its latest tick of the stage than with those before."""
+        ahead = False
+        for worker, tick in ticks.items():
+            there = self._sign * (int(tick["held"]) + int(tick["waiting"]))
+            if worker not in self._furthest or there > self._furthest[worker]:
+                self._furthest[worker] = there
+                ahead = True
+        return ahead
+
+
 class _EndedEarly(Exception):
     """The run is to end now, with what it has."""
 
@@ -99,6 +121,8 @@ class Runner:
         self._part = self._rescue.with_name(self._rescue.name + ".part")
         self._workers: list[WorkerProcess] = []
         self._made: list[Entry] = []
+        self._taken = False
+        self._model_gone = False
         self._preparing: dict[str, dict[str, tuple[int, int]]] = {}
         self._interrupt = asyncio.Event()
         self._changed = asyncio.Event()
@@ -137,7 +161,7 @@ class Runner:
             id=self._id,
             title=self._plan.name,
             workload=self._plan.workload.kind,
-            load_unit="units" if isinstance(self._plan, SpawnPlan) else "leases",
+            load_unit=self._plan.load_unit,
             target=TargetEntry(kind=self._plan.target.kind),
             plan=self._plan.model_dump(mode="json", exclude_none=True),
             started=self._started_wall,
@@ -183,6 +207,8 @@ class Runner:
         if cut and status == "complete":
             status = "cut"
             reason = f"worker {', '.join(cut)} of {len(self._workers)} ended before it was told to"
+        if self._model_gone and status == "complete":
+            status, reason = self._without_its_model()
         return self._finish(status, reason)
 
     # -- opening and closing ---------------------------------------------------------------------
@@ -208,6 +234,7 @@ class Runner:
         await self._unless_interrupted(reach(entry))
         self._made.append(entry)
         grounds = await self._unless_interrupted(take(entry))
+        self._taken = True
         self._manifest.workers = [WorkerEntry(name=str(index)) for index in range(count)]
         for index in range(count):
             job = Job(
@@ -300,7 +327,19 @@ class Runner:
             return False
         if removed:
             self._event("cleaned", removed=removed)
+        elif self._taken and any(isinstance(entry, JujuEntry) and entry.made_model for entry in self._made):
+            self._model_gone = True
+            self._event("model-gone", problem=_MODEL_GONE)
         return True
+
+    def _without_its_model(self) -> tuple[RunStatus, str]:
+        """What a run is whose model somebody has removed: a real Juju 4.0.15 keeps its units' connections then, and
+        goes on granting them leases."""
+        if not isinstance(self._plan, ClaimPlan):
+            return "cut", _MODEL_GONE
+        reason = f"{_MODEL_GONE}; leases after that were of units that no longer existed"
+        # Nobody knows which probes were before that, so that a search has found nothing.
+        return ("cut" if self._plan.find is None else "failed"), reason
 
     def _finish(self, status: RunStatus, reason: str) -> Path:
         """Close the run's own files; when the disk is full the whole run moves to where there is room."""
@@ -375,17 +414,10 @@ class Runner:
             self._start_faults(stage=None)
             self._say_found(await find_load(plan.find, self._probe))
             return
-        steps = [(stage.leases if isinstance(stage, Stage) else stage.size, stage) for stage in plan.stages]
-        await self._prepare(max(size for size, _ in steps), fresh=False)
+        await self._prepare(max(size for _, size in plan.loads), fresh=False)
         self._start_faults(stage=None)
-        before = 0
-        for number, (size, stage) in enumerate(steps, start=1):
-            kind = "destroy" if isinstance(stage, SpawnStage) and size < before else "ramp"
-            # What is removed is what there was: a stage without a size would say nothing.
-            await self._run_stage(
-                kind, before if kind == "destroy" else size, stage.over, stage.hold, listed=number
-            )
-            before = size
+        for number, (stage, (kind, size)) in enumerate(zip(plan.stages, plan.loads, strict=True), start=1):
+            await self._run_stage(kind, size, stage.over, stage.hold, listed=number)
 
     async def _prepare(self, size: int, *, fresh: bool) -> None:
         """Have the workers make what stages up to this size need; a failure ends the run with what it has."""
@@ -405,7 +437,7 @@ class Runner:
     ) -> int:
         """Bring a load up and hold it; returns the number of the stage as the journals have it."""
         number = await self._begin(kind, size, over, listed)
-        await self._brought_up(over)
+        await self._brought_up(over, removing=kind == "destroy")
         self._begin_hold(hold)
         if listed is not None:
             self._start_faults(stage=listed)
@@ -414,7 +446,7 @@ class Runner:
             await self._wait(held_since + fault.at - time.monotonic())
             self._event("fault", do=fault.do)
             await self._begin("storm", size, 0.0, listed)
-            await self._brought_up(0.0)
+            await self._brought_up(0.0, removing=False)
             self._begin_hold(hold)
         await self._wait(hold - (time.monotonic() - self._hold_began))
         return number
@@ -484,20 +516,19 @@ class Runner:
         for worker in self._workers:
             worker.tell(do="hold")
 
-    async def _brought_up(self, over: float) -> None:
-        """Wait until the stage's load is there, or for so long as an operation may take nothing more of it comes."""
+    async def _brought_up(self, over: float, *, removing: bool) -> None:
+        """Wait until the stage's load is there, or for so long as an operation may take nothing comes of it."""
         patience = self._plan.workload.timeout
         begun = time.monotonic() - self._started
         deadline = time.monotonic() + over + patience
-        most = -1
+        headway = Headway(removing=removing)
         while time.monotonic() < deadline:
             current = [worker for worker in self._workers if worker.alive]
-            fresh = all(worker.tick.get("t", 0.0) > begun for worker in current)
-            if fresh and all(worker.tick["up"] for worker in current):
+            # What was there before the stage says nothing of it: a storm begins with less, a removal with more.
+            heard = [worker for worker in current if worker.tick.get("t", 0.0) > begun]
+            if len(heard) == len(current) and all(worker.tick["up"] for worker in heard):
                 return
-            there = sum(worker.tick.get("held", 0) + worker.tick.get("waiting", 0) for worker in current)
-            if there > most:
-                most = there
+            if headway.made({worker.name: worker.tick for worker in heard}):
                 deadline = max(deadline, time.monotonic() + patience)
             self._changed.clear()
             await self._wait_for(self._changed, deadline - time.monotonic())

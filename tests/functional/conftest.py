@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import MARK
+from tests.functional.juju_access import REAL, user_of
 from tests.lab.etcd import EtcdLab
 from tests.lab.juju import JujuLab
+from tippingpoint.juju.access import Access, from_store, store_directory
 
 _FAKETIME = Path(__file__).resolve().parents[2] / ".cache" / "lib" / "libfaketimeMT.so.1"
 _GONE_WITHIN_S = 3.0
@@ -71,6 +73,14 @@ def juju() -> Iterator[JujuLab]:
     """A simulated controller shared by the tests that leave its servers alone."""
     with JujuLab() as lab:
         yield lab
+
+
+@pytest.fixture(scope="session")
+def access(request: pytest.FixtureRequest) -> Access:
+    """The administrator of the real controller that tests are to run on, or else of the shared simulated one."""
+    if REAL:
+        return from_store(REAL, store_directory())
+    return user_of(request.getfixturevalue("juju"))
 
 
 @pytest.fixture

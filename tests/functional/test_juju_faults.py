@@ -35,6 +35,7 @@ from tippingpoint.results import RunData
 EVERYONE = LEASES * UNITS
 LASTING = {"units": UNITS, "claim_time": "20s", "renew_time": "1s", "timeout": "3s"}
 """Leases that outlast a fault and the wait before a unit connects again."""
+MODEL_GONE = "its model was gone before the run ended; leases after that were of units that no longer existed"
 NONE_LOST = [{"operation": "extend", "lost_rate": 0}]
 Labs = Callable[..., JujuLab]
 
@@ -154,10 +155,29 @@ def test_connections_that_are_reset(juju: JujuLab, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     measured = only_run(tmp_path / "runs")
     (stage,) = measured.stages
-    assert sum(counted(measured, "connection", "lost").values()) == EVERYONE
+    assert counted(measured, "connection", "lost") == {
+        f"{juju.addresses[0]}: Connection reset by peer": EVERYONE
+    }
     assert stage.count("connect") == 2 * EVERYONE
     assert stage.count("extend", "lost") == 0
     assert held(measured.directory) == LEASES
+    assert list(measured.directory.glob("worker-*.stderr")) == []
+
+
+def test_logins_of_a_server_that_redirects_go_where_it_says(new_juju: Labs, tmp_path: Path) -> None:
+    # given a controller one of whose servers sends everybody to the other
+    lab = new_juju(servers=2)
+    lab.ask({"do": "redirect", "member": "s1", "to": "s2"})
+    # when a plan is run
+    done = run_on(lab, "run", lasting_plan(tmp_path, "2s"), "--out", tmp_path / "runs")
+    # then every unit has connected once, and all hold what they should
+    assert done.returncode == 0, done.stdout + done.stderr
+    measured = only_run(tmp_path / "runs")
+    (stage,) = measured.stages
+    assert (stage.count("connect"), stage.count("connect", "error")) == (EVERYONE, 0)
+    assert held(measured.directory) == LEASES
+    lab.ask({"do": "redirect", "member": "s1", "to": None})
+    assert list(contents(lab)) == ["controller"]
 
 
 def test_logins_that_are_limited_are_counted_apart(new_juju: Labs, tmp_path: Path) -> None:
@@ -238,7 +258,8 @@ def test_a_model_destroyed_under_us(new_juju: Labs, tmp_path: Path) -> None:
     # then every lease is lost, nobody gets in again, and the run says so at its end
     assert done.returncode == 1, done.stdout + done.stderr
     measured = only_run(tmp_path / "runs")
-    assert measured.manifest.status == "complete"
+    assert measured.manifest.status == "cut"
+    assert measured.manifest.reason == MODEL_GONE
     (stage,) = measured.stages
     assert stage.count("extend", "lost") == LEASES
     assert stage.count("connect") == EVERYONE
@@ -260,10 +281,14 @@ def test_a_model_destroyed_while_its_units_stay(new_juju: Labs, tmp_path: Path) 
     done = ended(process, lab)
     # then nobody had to connect again, what was lost is counted, and there is nothing to clean
     measured = only_run(tmp_path / "runs")
-    assert measured.manifest.status == "complete"
+    assert measured.manifest.status == "cut"
+    assert measured.manifest.reason == MODEL_GONE
+    assert [event["event"] for event in measured.events].count("model-gone") == 1
     (stage,) = measured.stages
     assert (stage.count("connect"), stage.count("connect", "error")) == (EVERYONE, 0)
-    assert done.returncode == (1 if stage.count("extend", "lost") else 0)
+    # and what held there is no verdict on the controller, as the report says
+    assert done.returncode == (1 if stage.count("extend", "lost") else 4)
+    assert MODEL_GONE in " ".join(run("report", measured.directory).stdout.split())
     assert not [event for event in measured.events if event["event"] in ("cleaned", "left-behind")]
     assert list(contents(lab)) == ["controller"]
 

@@ -4,18 +4,18 @@ TIPPINGPOINT_JUJU_CONTROLLER names (then without the tests of faults only a simu
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from tests.functional.juju_access import REAL, run, user_of
 from tests.lab.juju import JujuLab
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.juju import charm
-from tippingpoint.juju.access import Access, from_store, store_directory
+from tippingpoint.juju.access import Access
 from tippingpoint.juju.client import ApiClient, Identity
 from tippingpoint.juju.errors import ApiError, ConnectionLost
 from tippingpoint.juju.hollow import (
@@ -24,31 +24,9 @@ from tippingpoint.juju.hollow import (
     find_model,
     instance_id,
     make_model,
-    remove_fleet,
 )
 from tippingpoint.juju.model import HollowMachineSpec, ModelAdmin, ask, log_in
-
-REAL = os.environ.get("TIPPINGPOINT_JUJU_CONTROLLER")
-WITHIN_S = 120.0
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[JujuLab]:
-    """A simulated controller shared by the tests that do it no harm."""
-    with JujuLab() as simulator:
-        yield simulator
-
-
-@pytest.fixture
-def access(request: pytest.FixtureRequest) -> Access:
-    """The administrator of the controller that is tested."""
-    if REAL:
-        return from_store(REAL, store_directory())
-    return user_of(request.getfixturevalue("lab"))
-
-
-def user_of(lab: JujuLab) -> Access:
-    return from_store(lab.controller, lab.data)
+from tippingpoint.juju.removal import remove_fleet
 
 
 class Scene:
@@ -98,14 +76,6 @@ async def scene(access: Access, named: str = "tippingpoint-{}") -> AsyncGenerato
         await client.close()
         await remove_fleet(access, model, "other", made_model=False)
         await remove_fleet(access, model, prefix, made_model=True)
-
-
-def run(test: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(WITHIN_S):
-            await test
-
-    asyncio.run(bounded())
 
 
 def quiet(what: str, done: int, of: int) -> None:
@@ -477,7 +447,7 @@ class TestFaults:
         with JujuLab() as lab:
             run(test(lab, user_of(lab)))
 
-    def test_a_certificate_of_another_authority(self, lab: JujuLab) -> None:
+    def test_a_certificate_of_another_authority(self, juju: JujuLab) -> None:
         """Given the CA of another controller, then neither a login nor an upload gets past TLS."""
 
         async def test(access: Access, ca: str) -> None:
@@ -488,4 +458,4 @@ class TestFaults:
                 await make_model(stranger, "never")
 
         with JujuLab() as other:
-            run(test(user_of(lab), other.ca))
+            run(test(user_of(juju), other.ca))

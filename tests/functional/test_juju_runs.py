@@ -313,6 +313,8 @@ def test_a_restart_storm_connects_and_claims_all_at_once(juju: JujuLab, tmp_path
     assert [stage.gauges["held"] for stage in (ramp, storm)] == [LEASES] * 2
     # as Juju's agents, a unit that comes back in time has its lease again, and the others are denied it
     assert [stage.count("claim") for stage in (ramp, storm)] == [LEASES] * 2
+    # and no worker complains of the waits that ended with their connections
+    assert list(tmp_path.glob("runs/*/worker-*.stderr")) == []
 
 
 def test_a_smaller_stage_disconnects_the_surplus(juju: JujuLab, tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-_VALID = datetime.timedelta(days=2)
+VALID = datetime.timedelta(days=2)
+"""How long certificates are valid, and have been when they are made."""
 
 
 @dataclass(frozen=True)
@@ -33,24 +34,25 @@ def make_certificates(directory: Path, user: str) -> Certificates:
         *(directory / f"{n}.pem" for n in ("ca", "server", "server-key", "client", "client-key"))
     )
     ca_key = ec.generate_private_key(ec.SECP256R1())
-    ca_name = _named("Tipping Point lab authority")
+    ends = datetime.datetime.now(datetime.UTC) + VALID
+    ca_name = named("Tipping Point lab authority")
     ca = (
-        _unsigned(ca_name, ca_name, ca_key)
+        unsigned(ca_name, ca_name, ca_key, ends)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(ca_key, hashes.SHA256())
     )
     _write(made.ca, ca.public_bytes(serialization.Encoding.PEM))
     # etcd's JSON gateway is a client of its own server and shows the server's certificate: it needs both
     # usages, and no common name, or etcd would take it for a user's.
-    server = _unsigned(
-        x509.Name([]), ca_name, server_key := ec.generate_private_key(ec.SECP256R1())
+    server = unsigned(
+        x509.Name([]), ca_name, server_key := ec.generate_private_key(ec.SECP256R1()), ends
     ).add_extension(
         x509.SubjectAlternativeName(
             [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
         ),
         critical=True,
     )
-    client = _unsigned(_named(user), ca_name, client_key := ec.generate_private_key(ec.SECP256R1()))
+    client = unsigned(named(user), ca_name, client_key := ec.generate_private_key(ec.SECP256R1()), ends)
     both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
     for builder, usages, key, cert_file, key_file in (
         (server, both, server_key, made.server_cert, made.server_key),
@@ -71,22 +73,23 @@ def make_certificates(directory: Path, user: str) -> Certificates:
     return made
 
 
-def _named(common_name: str) -> x509.Name:
+def named(common_name: str) -> x509.Name:
+    """The name of a certificate's subject or issuer."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _unsigned(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+def unsigned(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, ends: datetime.datetime
 ) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.UTC)
+    """A certificate without extensions that is valid for twice VALID until it ends."""
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _VALID)
-        .not_valid_after(now + _VALID)
+        .not_valid_before(ends - 2 * VALID)
+        .not_valid_after(ends)
     )
 
 

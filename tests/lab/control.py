@@ -108,28 +108,32 @@ class _Conversation(socketserver.StreamRequestHandler):
                 self.wfile.write(json.dumps(answer(line)).encode() + b"\n")
 
 
+def answer_line(line: bytes, act: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    """The answer to one line: what `act` makes of the request in it, or the LabError that says why nothing."""
+    try:
+        request = json.loads(line)
+    except ValueError:
+        request = None
+    if not isinstance(request, dict):
+        return {"error": "not a JSON object", "expected": 'a line such as {"do": "members"}'}
+    try:
+        return act(cast(dict[str, Any], request))
+    except LabError as refusal:
+        return {"error": refusal.problem, "expected": refusal.expected}
+
+
 def _answers(lab: Lab) -> Callable[[bytes], dict[str, Any]]:
     actions = {"kill": lab.kill, "stop": lab.stop, "continue": lab.resume, "start": lab.start}
 
-    def answer(line: bytes) -> dict[str, Any]:
-        try:
-            request = json.loads(line)
-        except ValueError:
-            request = None
-        if not isinstance(request, dict):
-            return {"error": "not a JSON object", "expected": 'a line such as {"do": "members"}'}
-        fields = cast(dict[str, Any], request)
+    def act(fields: dict[str, Any]) -> dict[str, Any]:
         do, member = fields.get("do"), fields.get("member")
-        try:
-            if do == "members":
-                return {"members": lab.members()}
-            if not isinstance(do, str) or do not in actions:
-                raise LabError(f"do: {do!r}", f"one of {', '.join([*actions, 'members'])}")
-            if member not in lab.names:
-                raise LabError(f"member: {member!r}", f"one of {', '.join(lab.names)}")
-            actions[do](member)
-        except LabError as refusal:
-            return {"error": refusal.problem, "expected": refusal.expected}
+        if do == "members":
+            return {"members": lab.members()}
+        if not isinstance(do, str) or do not in actions:
+            raise LabError(f"do: {do!r}", f"one of {', '.join([*actions, 'members'])}")
+        if member not in lab.names:
+            raise LabError(f"member: {member!r}", f"one of {', '.join(lab.names)}")
+        actions[do](member)
         return {"ok": True}
 
-    return answer
+    return lambda line: answer_line(line, act)

@@ -6,11 +6,12 @@ or actions in a simulator: what watches them never changes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tests.lab.juju_machines import unit_name
 from tests.lab.juju_model import Endpoint, Refused, Relation, Status, Unit, not_found, permission_denied
-from tests.lab.juju_rpc import Call, facade, method
+from tests.lab.juju_rpc import Call, facade, for_each, method
 from tests.lab.juju_watchers import Topic, Watcher, merge_names, merge_notice
 
 _SHA_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -71,8 +72,6 @@ def _notices(call: Call) -> dict[str, Any]:
 @method("Uniter", "WatchUnit")
 def _watch_unit(call: Call) -> dict[str, Any]:
     unit = _own_unit(call, str(call.params["tag"]))
-    if isinstance(unit, Refused):
-        raise unit
     return {"NotifyWatcherId": _watch(call, Watcher(merge_notice), ("unit", unit.name))}
 
 
@@ -111,37 +110,24 @@ def _watch_nothing(call: Call) -> dict[str, Any]:
 
 @method("Uniter", "WatchUnitRelations")
 def _watch_unit_relations(call: Call) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    for unit in _units(call):
-        if isinstance(unit, Refused):
-            results.append({"watcher-id": "", "error": unit.as_dict()})
-            continue
+    def watch(unit: Unit) -> dict[str, Any]:
         topic = ("unit-relations", unit.application)
         keys = [relation.key for relation in call.model.relations_of(unit.application)]
-        results.append({"watcher-id": _watch(call, Watcher(merge_names), topic)} | _if_any("changes", keys))
-    return {"results": results}
+        return {"watcher-id": _watch(call, Watcher(merge_names), topic)} | _if_any("changes", keys)
+
+    return _for_each_unit(call, watch, {"watcher-id": ""})
 
 
 @method("Uniter", "WatchRelationUnits")
 def _watch_relation_units(call: Call) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    for params in call.params["relation-units"]:
-        try:
-            unit, relation = _unit_and_relation(call, params)
-        except Refused as refusal:
-            no_changes: dict[str, Any] = {"changed": None}
-            results.append({"watcher-id": "", "changes": no_changes, "error": refusal.as_dict()})
-            continue
-
-        def merge(
-            pending: Any, change: tuple[str, str], unit: Unit = unit, relation: Relation = relation
-        ) -> Any:
+    def watch(unit: Unit, relation: Relation) -> dict[str, Any]:
+        def merge(pending: Any, change: tuple[str, str]) -> Any:
             return _merge_units(pending, change, unit, relation)
 
         watcher = _watch(call, Watcher(merge), ("relation", str(relation.id)))
-        changes = _counterparts(call, unit, relation)
-        results.append({"watcher-id": watcher, "changes": changes})
-    return {"results": results}
+        return {"watcher-id": watcher, "changes": _counterparts(call, unit, relation)}
+
+    return _for_each_relation(call, watch, {"watcher-id": "", "changes": {"changed": None}})
 
 
 def _counterparts(call: Call, unit: Unit, relation: Relation) -> dict[str, Any]:
@@ -185,12 +171,10 @@ def _counterpart(unit: Unit, other: str, relation: Relation) -> bool:
 @method("Uniter", "Refresh")
 def _refresh(call: Call) -> dict[str, Any]:
     # These keys are Go's own: rpc/params names them no other way.
+    found = _for_each_unit(call, lambda _: {"error": None})["results"]
     return {
         "Results": [
-            {"Life": "", "Resolved": "", "Error": unit.as_dict()}
-            if isinstance(unit, Refused)
-            else {"Life": "alive", "Resolved": "", "Error": None}
-            for unit in _units(call)
+            {"Life": "" if one["error"] else "alive", "Resolved": "", "Error": one["error"]} for one in found
         ]
     }
 
@@ -212,23 +196,18 @@ def _life(call: Call) -> dict[str, Any]:
 
 @method("Uniter", "UnitStatus")
 def _unit_status(call: Call) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    for unit in _units(call):
-        empty = {"id": "", "life": "", "status": "", "info": "", "data": None, "since": None}
-        if isinstance(unit, Refused):
-            results.append(empty | {"error": unit.as_dict()})
-            continue
+    empty = {"id": "", "life": "", "status": "", "info": "", "data": None, "since": None}
+
+    def describe(unit: Unit) -> dict[str, Any]:
         status = unit.workload or Status("waiting", "waiting for machine")
-        results.append(
-            empty
-            | {
-                "status": status.status,
-                "info": status.info,
-                "data": status.data or None,
-                "since": status.since,
-            }
-        )
-    return {"results": results}
+        return empty | {
+            "status": status.status,
+            "info": status.info,
+            "data": status.data or None,
+            "since": status.since,
+        }
+
+    return _for_each_unit(call, describe, empty)
 
 
 @method("Uniter", "SetUnitStatus")
@@ -242,26 +221,21 @@ def _set_agent_status(call: Call) -> dict[str, Any]:
 
 
 def _set_status(call: Call, which: str) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    for unit, entity in zip(_units(call), call.params["entities"], strict=True):
-        if isinstance(unit, Refused):
-            results.append({"error": unit.as_dict()})
-        else:
-            setattr(unit, which, Status(entity["status"], entity["info"], entity.get("data") or {}))
-            results.append({})
-    return {"results": results}
+    def note(entity: dict[str, Any]) -> dict[str, Any]:
+        unit = _own_unit(call, str(entity["tag"]))
+        setattr(unit, which, Status(entity["status"], entity["info"], entity.get("data") or {}))
+        return {}
+
+    return {"results": for_each(call.params["entities"], note)}
 
 
 @method("Uniter", "EnsureDead")
 def _ensure_dead(call: Call) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    for unit in _units(call):
-        if isinstance(unit, Refused):
-            results.append({"error": unit.as_dict()})
-        else:
-            call.model.remove_unit(unit)
-            results.append({})
-    return {"results": results}
+    def die(unit: Unit) -> dict[str, Any]:
+        call.model.remove_unit(unit)
+        return {}
+
+    return _for_each_unit(call, die)
 
 
 @method("Uniter", "GetPrincipal")
@@ -281,38 +255,27 @@ def _strings(call: Call, result: str, ok: bool) -> dict[str, Any]:
 
 @method("Uniter", "State")
 def _state(call: Call) -> dict[str, Any]:
-    return {
-        "results": [
-            {"error": unit.as_dict()} if isinstance(unit, Refused) else _if_any("uniter-state", unit.state)
-            for unit in _units(call)
-        ]
-    }
+    return _for_each_unit(call, lambda unit: _if_any("uniter-state", unit.state))
 
 
 @method("Uniter", "SetState")
 def _set_state(call: Call) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    for args in call.params["args"]:
+    def keep(args: dict[str, Any]) -> dict[str, Any]:
         unit = _own_unit(call, str(args["tag"]))
-        if isinstance(unit, Refused):
-            results.append({"error": unit.as_dict()})
-        else:
-            unit.state = str(args.get("uniter-state") or unit.state)
-            results.append({})
-    return {"results": results}
+        unit.state = str(args.get("uniter-state") or unit.state)
+        return {}
+
+    return {"results": for_each(call.params["args"], keep)}
 
 
 @method("Uniter", "CommitHookChanges")
 def _commit_hook_changes(call: Call) -> dict[str, Any]:
-    units = [_own_unit(call, str(args["tag"])) for args in call.params["args"]]
-    return {"results": [{"error": u.as_dict()} if isinstance(u, Refused) else {} for u in units]}
+    return _for_each_unit(call, _nothing_more, named="args")
 
 
 @method("Uniter", "SetCharm")
 def _set_charm(call: Call) -> dict[str, Any]:
-    return {
-        "results": [{"error": unit.as_dict()} if isinstance(unit, Refused) else {} for unit in _units(call)]
-    }
+    return _for_each_unit(call, _nothing_more)
 
 
 @method("Uniter", "UnitStorageAttachments")
@@ -327,9 +290,7 @@ def _current_model(call: Call) -> dict[str, Any]:
 
 @method("Uniter", "GetUnitContext")
 def _unit_context(call: Call) -> dict[str, Any]:
-    unit = _own_unit(call, str(call.params["tag"]))
-    if isinstance(unit, Refused):
-        raise unit
+    _own_unit(call, str(call.params["tag"]))
     setup = call.session.controller.setup
     return {
         "api-addresses": [f"{address}:{setup.port}" for address in setup.addresses],
@@ -345,47 +306,40 @@ def _unit_context(call: Call) -> dict[str, Any]:
 
 @method("Uniter", "RelationsStatus")
 def _relations_status(call: Call) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    for unit in _units(call):
-        if isinstance(unit, Refused):
-            results.append({"results": None, "error": unit.as_dict()})
-            continue
-        statuses = [
-            {
-                "relation-tag": _relation_tag(relation.key),
-                "in-scope": unit.name in relation.in_scope,
-                "suspended": False,
-            }
-            for relation in call.model.relations_of(unit.application)
-        ]
-        results.append({"results": statuses})
-    return {"results": results}
+    def statuses(unit: Unit) -> dict[str, Any]:
+        return {
+            "results": [
+                {
+                    "relation-tag": _relation_tag(relation.key),
+                    "in-scope": unit.name in relation.in_scope,
+                    "suspended": False,
+                }
+                for relation in call.model.relations_of(unit.application)
+            ]
+        }
+
+    return _for_each_unit(call, statuses, {"results": None})
 
 
 @method("Uniter", "Relation")
 def _relation(call: Call) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    for params in call.params["relation-units"]:
-        try:
-            unit, relation = _unit_and_relation(call, params)
-        except Refused as refusal:
-            results.append(_NO_RELATION | {"error": refusal.as_dict()})
-        else:
-            results.append(_described(call, relation, unit.application))
-    return {"results": results}
+    def describe(unit: Unit, relation: Relation) -> dict[str, Any]:
+        return _described(call, relation, unit.application)
+
+    return _for_each_relation(call, describe, _NO_RELATION)
 
 
 @method("Uniter", "RelationById")
 def _relation_by_id(call: Call) -> dict[str, Any]:
     application = call.entity.id.partition("/")[0]
-    results: list[dict[str, Any]] = []
-    for number in call.params["relation-ids"]:
+
+    def describe(number: int) -> dict[str, Any]:
         relation = call.model.relations.get(number)
         if relation is None or all(name != application for name, _ in relation.ends):
-            results.append(_NO_RELATION | {"error": permission_denied().as_dict()})
-        else:
-            results.append(_described(call, relation, application))
-    return {"results": results}
+            raise permission_denied()
+        return _described(call, relation, application)
+
+    return {"results": for_each(call.params["relation-ids"], describe, _NO_RELATION)}
 
 
 _NO_RELATION: dict[str, Any] = {
@@ -411,87 +365,91 @@ def _described(call: Call, relation: Relation, application: str) -> dict[str, An
 
 @method("Uniter", "EnterScope")
 def _enter_scope(call: Call) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    for params in call.params["relation-units"]:
-        try:
-            unit, relation = _unit_and_relation(call, params)
-        except Refused as refusal:
-            results.append({"error": refusal.as_dict()})
-        else:
-            call.model.enter(relation, unit, {})  # a hollow machine has no address to tell
-            results.append({})
-    return {"results": results}
+    def enter(unit: Unit, relation: Relation) -> dict[str, Any]:
+        call.model.enter(relation, unit, {})  # a hollow machine has no address to tell
+        return {}
+
+    return _for_each_relation(call, enter)
 
 
 @method("Uniter", "LeaveScope")
 def _leave_scope(call: Call) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    for params in call.params["relation-units"]:
-        try:
-            unit, relation = _unit_and_relation(call, params)
-        except Refused as refusal:
-            results.append({"error": refusal.as_dict()})
-        else:
-            call.model.leave(relation, unit.name)
-            results.append({})
-    return {"results": results}
+    def leave(unit: Unit, relation: Relation) -> dict[str, Any]:
+        call.model.leave(relation, unit.name)
+        return {}
+
+    return _for_each_relation(call, leave)
 
 
 @method("Uniter", "SetRelationStatus")
 def _set_relation_status(call: Call) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    for args in call.params["args"]:
+    def note(args: dict[str, Any]) -> dict[str, Any]:
         unit = _own_unit(call, str(args["unit-tag"]))
         relation = call.model.relations.get(args["relation-id"])
-        if isinstance(unit, Refused) or relation is None:
-            results.append({"error": permission_denied().as_dict()})
-        elif call.model.leases.holder(unit.application) != unit.name:
-            results.append({"error": Refused("checking lease token: lease not held").as_dict()})
-        else:
-            relation.status = Status(args["status"], args.get("message", ""))
-            results.append({})
-    return {"results": results}
+        if relation is None:
+            raise permission_denied()
+        if call.model.leases.holder(unit.application) != unit.name:
+            raise Refused("checking lease token: lease not held")
+        relation.status = Status(args["status"], args.get("message", ""))
+        return {}
+
+    return {"results": for_each(call.params["args"], note)}
 
 
 @method("Uniter", "ReadRemoteSettings")
 def _read_remote_settings(call: Call) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    for pair in call.params["relation-unit-pairs"]:
-        try:
-            _unit, relation = _unit_and_relation(
-                call, {"unit": pair["local-unit"], "relation": pair["relation"]}
-            )
-            remote = unit_name(str(pair["remote-unit"]))
-            if remote not in relation.in_scope:
-                raise Refused("relation unit not found")
-        except Refused as refusal:
-            results.append({"settings": None, "error": refusal.as_dict()})
-        else:
-            results.append({"settings": relation.in_scope[remote]})
-    return {"results": results}
+    def read(pair: dict[str, Any]) -> dict[str, Any]:
+        _unit, relation = _unit_and_relation(call, pair["local-unit"], pair["relation"])
+        remote = unit_name(str(pair["remote-unit"]))
+        if remote not in relation.in_scope:
+            raise Refused("relation unit not found")
+        return {"settings": relation.in_scope[remote]}
+
+    return {"results": for_each(call.params["relation-unit-pairs"], read, {"settings": None})}
 
 
 # -- whose, and which ----------------------------------------------------------------------------
 
 
-def _own_unit(call: Call, tag: str) -> Unit | Refused:
+def _own_unit(call: Call, tag: str) -> Unit:
     """The unit of a tag, if it is the one that asks."""
     name = call.entity.id
     if unit_name(tag) != name:
-        return permission_denied()
-    return call.model.unit(name) or not_found(f'unit "{name}"')
+        raise permission_denied()
+    unit = call.model.unit(name)
+    if unit is None:
+        raise not_found(f'unit "{name}"')
+    return unit
 
 
-def _units(call: Call) -> list[Unit | Refused]:
-    return [_own_unit(call, str(entity["tag"])) for entity in call.params["entities"]]
+def _for_each_unit(
+    call: Call,
+    answer: Callable[[Unit], dict[str, Any]],
+    refused: dict[str, Any] | None = None,
+    *,
+    named: str = "entities",
+) -> dict[str, Any]:
+    found = for_each(call.params[named], lambda entity: answer(_own_unit(call, str(entity["tag"]))), refused)
+    return {"results": found}
 
 
-def _unit_and_relation(call: Call, params: dict[str, Any]) -> tuple[Unit, Relation]:
-    unit = _own_unit(call, str(params["unit"]))
-    if isinstance(unit, Refused):
-        raise unit
+def _for_each_relation(
+    call: Call, answer: Callable[[Unit, Relation], dict[str, Any]], refused: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    def one(params: dict[str, Any]) -> dict[str, Any]:
+        return answer(*_unit_and_relation(call, params["unit"], params["relation"]))
+
+    return {"results": for_each(call.params["relation-units"], one, refused)}
+
+
+def _nothing_more(_unit: Unit) -> dict[str, Any]:
+    return {}
+
+
+def _unit_and_relation(call: Call, tag: object, relation_tag: object) -> tuple[Unit, Relation]:
+    unit = _own_unit(call, str(tag))
     for relation in call.model.relations_of(unit.application):
-        if _relation_tag(relation.key) == params["relation"]:
+        if _relation_tag(relation.key) == relation_tag:
             return unit, relation
     raise permission_denied()
 

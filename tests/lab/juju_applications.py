@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.lab.juju_machines import unit_name, unit_tag
 from tests.lab.juju_model import Application, Model, Refused, Unit, not_found
-from tests.lab.juju_rpc import Call, facade, method
+from tests.lab.juju_rpc import Call, facade, for_each, method
 
 facade("Application", "user")
 
@@ -21,16 +21,15 @@ _TRUST = {
 
 @method("Application", "Deploy")
 def _deploy(call: Call) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    for params in call.params["applications"]:
+    def deploy(params: dict[str, Any]) -> dict[str, Any]:
         try:
             _deploy_one(call.model, params)
         except Refused as refusal:
             name = params["application"]
-            results.append({"error": Refused(f'cannot deploy "{name}": {refusal}', refusal.code).as_dict()})
-        else:
-            results.append({})
-    return {"results": results}
+            raise Refused(f'cannot deploy "{name}": {refusal}', refusal.code) from None
+        return {}
+
+    return {"results": for_each(call.params["applications"], deploy)}
 
 
 def _deploy_one(model: Model, params: dict[str, Any]) -> None:
@@ -143,26 +142,22 @@ def _destroy_relation(call: Call) -> dict[str, Any]:
 
 @method("Application", "DestroyApplication")
 def _destroy_applications(call: Call) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    for params in call.params["applications"]:
+    def destroy(params: dict[str, Any]) -> dict[str, Any]:
         name = str(params["application-tag"]).removeprefix("application-")
-        application = call.model.applications.get(name)
-        if application is None:
-            results.append({"error": not_found(f'application "{name}"').as_dict()})
-            continue
+        application = _application(call.model, name)
         info: dict[str, Any] = {}
         if application.units:
             info["destroyed-units"] = [{"tag": unit_tag(unit)} for unit in application.units]
         if not params.get("dry-run"):
             call.model.remove_application(application)
-        results.append({"info": info})
-    return {"results": results}
+        return {"info": info}
+
+    return {"results": for_each(call.params["applications"], destroy)}
 
 
 @method("Application", "DestroyUnit")
 def _destroy_units(call: Call) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    for params in call.params["units"]:
+    def destroy(params: dict[str, Any]) -> dict[str, Any]:
         name = unit_name(str(params["unit-tag"]))
         unit = call.model.unit(name) if name else None
         if unit is None:
@@ -170,12 +165,12 @@ def _destroy_units(call: Call) -> dict[str, Any]:
             what = (
                 f'unit "{name}"' if application in call.model.applications else f"application {application}"
             )
-            results.append({"error": not_found(what).as_dict()})
-            continue
+            raise not_found(what)
         if not params.get("dry-run"):
             call.model.remove_unit(unit)
-        results.append({"info": {}})
-    return {"results": results}
+        return {"info": {}}
+
+    return {"results": for_each(call.params["units"], destroy)}
 
 
 def _application(model: Model, name: str) -> Application:

@@ -23,10 +23,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from tests.lab.control import LabError, Member
+from tests.lab.control import LabError, Member, answer_line
 from tests.lab.juju_controller import Controller
 from tests.lab.juju_ratelimit import Bucket
-from tests.lab.juju_server import Server, some
+from tests.lab.juju_server import Channel, Server, some
 from tests.lab.juju_store import PROFILES
 
 _STATES = ("normal", "stalled", "failing")
@@ -71,28 +71,18 @@ class Control:
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
-                writer.write(json.dumps(self._answer(line)).encode() + b"\n")
+                writer.write(json.dumps(answer_line(line, self._act)).encode() + b"\n")
                 await writer.drain()
         except (OSError, ValueError):  # it left, or sent a line without an end
             pass
         finally:
             writer.close()
 
-    def _answer(self, line: bytes) -> dict[str, Any]:
-        try:
-            request = json.loads(line)
-        except ValueError:
-            request = None
-        if not isinstance(request, dict):
-            return {"error": "not a JSON object", "expected": 'a line such as {"do": "members"}'}
-        fields = cast(dict[str, Any], request)
+    def _act(self, fields: dict[str, Any]) -> dict[str, Any]:
         action = self._actions.get(str(fields.get("do")))
-        try:
-            if action is None:
-                raise LabError(f"do: {fields.get('do')!r}", f"one of {', '.join(self._actions)}")
-            return action(fields) or {"ok": True}
-        except LabError as refusal:
-            return {"error": refusal.problem, "expected": refusal.expected}
+        if action is None:
+            raise LabError(f"do: {fields.get('do')!r}", f"one of {', '.join(self._actions)}")
+        return action(fields) or {"ok": True}
 
     def _server(self, name: object) -> Server:
         if name not in self._servers:
@@ -149,20 +139,20 @@ class Control:
         }
 
     def _reset(self, fields: dict[str, Any]) -> dict[str, Any]:
-        chosen = [
-            channel for server in self._servers.values() for channel in some(server.channels, _share(fields))
-        ]
+        chosen = self._some(fields)
         for channel in chosen:
             channel.reset()
         return {"ok": True, "connections": len(chosen)}
 
     def _mute(self, fields: dict[str, Any]) -> dict[str, Any]:
-        chosen = [
-            channel for server in self._servers.values() for channel in some(server.channels, _share(fields))
-        ]
+        chosen = self._some(fields)
         for channel in chosen:
             channel.mute()
         return {"ok": True, "connections": len(chosen)}
+
+    def _some(self, fields: dict[str, Any]) -> list[Channel]:
+        share = _share(fields)
+        return [channel for server in self._servers.values() for channel in some(server.channels, share)]
 
     def _rate_limit(self, fields: dict[str, Any]) -> None:
         most, rate = fields.get("max"), fields.get("rate", 0.25)

@@ -114,7 +114,7 @@ class Controller:
         if server is not None:
             addresses = [addresses[int(server[1:]) - 1]]
         return [
-            [{"value": address, "type": "ipv4", "scope": "local-machine", "port": self.setup.port}]
+            [{"value": address, "type": "ipv4", "scope": "local-cloud", "port": self.setup.port}]
             for address in addresses
         ]
 

@@ -10,7 +10,7 @@ import yaml
 
 from tests.lab.juju_controller import VERSION
 from tests.lab.juju_model import Machine, Refused, not_found, permission_denied
-from tests.lab.juju_rpc import Call, facade, method
+from tests.lab.juju_rpc import Call, facade, for_each, method
 
 SHORTEST_PASSWORD = 18
 """Characters of an agent's password (MinAgentPasswordLength of internal/password)."""
@@ -21,13 +21,10 @@ facade("Deployer", "machine")
 
 @method("MachineManager", "AddMachines")
 def _add_machines(call: Call) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    for params in call.params["params"]:
-        try:
-            results.append({"machine": _add_machine(call, params).id})
-        except Refused as refusal:
-            results.append({"machine": "", "error": refusal.as_dict()})
-    return {"machines": results}
+    def add(params: dict[str, Any]) -> dict[str, Any]:
+        return {"machine": _add_machine(call, params).id}
+
+    return {"machines": for_each(call.params["params"], add, {"machine": ""})}
 
 
 def _add_machine(call: Call, params: dict[str, Any]) -> Machine:
@@ -93,34 +90,30 @@ def _script(call: Call, machine: Machine) -> str:
 
 @method("MachineManager", "DestroyMachineWithParams")
 def _destroy_machines(call: Call) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    for tag in call.params["machine-tags"]:
+    def destroy(tag: object) -> dict[str, Any]:
         name = str(tag).removeprefix("machine-")
         machine = call.model.machines.get(name)
         if machine is None:
-            message = f'getting machine UUID: getting UUID for machine "{name}": machine "{name}": machine not found'
-            results.append({"error": Refused(message).as_dict()})
-            continue
+            raise Refused(
+                f'getting machine UUID: getting UUID for machine "{name}": machine "{name}": machine not found'
+            )
         info: dict[str, Any] = {"machine-id": machine.id}
         if machine.units:
             info["destroyed-units"] = [{"tag": unit_tag(name)} for name in machine.units]
         if not call.params.get("dry-run"):
             call.model.remove_machine(machine)
-        results.append({"info": info})
-    return {"results": results}
+        return {"info": info}
+
+    return {"results": for_each(call.params["machine-tags"], destroy)}
 
 
 @method("Deployer", "SetPasswords")
 def _set_passwords(call: Call) -> dict[str, Any]:
-    results: list[dict[str, Any]] = []
-    for change in call.params["changes"]:
-        try:
-            _set_password(call, str(change["tag"]), str(change["password"]))
-        except Refused as refusal:
-            results.append({"error": refusal.as_dict()})
-        else:
-            results.append({})
-    return {"results": results}
+    def change(params: dict[str, Any]) -> dict[str, Any]:
+        _set_password(call, str(params["tag"]), str(params["password"]))
+        return {}
+
+    return {"results": for_each(call.params["changes"], change)}
 
 
 def _set_password(call: Call, tag: str, password: str) -> None:

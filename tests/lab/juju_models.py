@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tests.lab.juju_controller import VERSION, Controller
-from tests.lab.juju_model import Model, Refused, not_found, now
-from tests.lab.juju_rpc import Call, facade, method
+from tests.lab.juju_model import Model, Refused, not_found, now, permission_denied
+from tests.lab.juju_rpc import Call, facade, for_each, method
 
 CLOUD = "simulated"
 REGION = "default"
 CREDENTIAL = "simulator"
-_NO_DATABASE = {"message": "invoking getDB: database not found", "code": "not found"}
-"""What Juju 4.0.15 says of a model that is not there, or no more."""
 _NO_STATUS: dict[str, Any] = {
     "model-tag": "",
     "qualifier": "",
@@ -92,61 +90,59 @@ def _list(call: Call) -> dict[str, Any]:
 @method("ModelManager", "ModelInfo")
 def _model_info(call: Call) -> dict[str, Any]:
     controller = call.session.controller
-    results: list[dict[str, Any]] = []
-    for entity in call.params["entities"]:
-        model = controller.models.get(str(entity["tag"]).removeprefix("model-"))
-        if model is None:
-            results.append({"error": _NO_DATABASE})
-        else:
-            results.append({"result": _info(controller, model)})
-    return {"results": results}
+
+    def inform(entity: dict[str, Any]) -> dict[str, Any]:
+        return {"result": _info(controller, _model(controller, entity["tag"]))}
+
+    return {"results": for_each(call.params["entities"], inform)}
 
 
 @method("ModelManager", "ModelStatus")
 def _model_status(call: Call) -> dict[str, Any]:
     controller = call.session.controller
-    results: list[dict[str, Any]] = []
-    for entity in call.params["entities"]:
+
+    def describe(entity: dict[str, Any]) -> dict[str, Any]:
         model = controller.models.get(str(entity["tag"]).removeprefix("model-"))
         if model is None:
-            problem = Refused(f'model "{entity["tag"]}" does not exist', "not found")
-            results.append(_NO_STATUS | {"error": problem.as_dict()})
-            continue
-        units = sum(len(application.units) for application in model.applications.values())
-        results.append(
-            {
-                "model-tag": f"model-{model.uuid}",
-                "qualifier": model.owner,
-                "life": model.life,
-                "type": "iaas",
-                "hosted-machine-count": len(model.machines),
-                "application-count": len(model.applications),
-                "unit-count": units,
-                "applications": [{"name": name} for name in model.applications],
-                "machines": _machines(model),
-            }
-        )
-    return {"models": results}
+            raise Refused(f'model "{entity["tag"]}" does not exist', "not found")
+        return {
+            "model-tag": f"model-{model.uuid}",
+            "qualifier": model.owner,
+            "life": model.life,
+            "type": "iaas",
+            "hosted-machine-count": len(model.machines),
+            "application-count": len(model.applications),
+            "unit-count": sum(len(application.units) for application in model.applications.values()),
+            "applications": [{"name": name} for name in model.applications],
+            "machines": _machines(model),
+        }
+
+    return {"models": for_each(call.params["entities"], describe, _NO_STATUS)}
 
 
 @method("ModelManager", "DestroyModels")
 def _destroy(call: Call) -> dict[str, Any]:
     controller = call.session.controller
-    results: list[dict[str, Any]] = []
-    for params in call.params["models"]:
-        uuid = str(params["model-tag"]).removeprefix("model-")
-        model = controller.models.get(uuid)
-        if model is None:
-            results.append({"error": _NO_DATABASE})
-        elif model is controller.controller_model:
-            results.append({"error": Refused("permission denied", "unauthorized access").as_dict()})
-        elif model.machines and not params.get("force"):
+
+    def destroy(params: dict[str, Any]) -> dict[str, Any]:
+        model = _model(controller, params["model-tag"])
+        if model is controller.controller_model:
+            raise permission_denied()
+        if model.machines and not params.get("force"):
             model.life = "dying"  # and it stays so: it waits for agents that hollow units do not have
-            results.append({})
         else:
             controller.remove_model(model)
-            results.append({})
-    return {"results": results}
+        return {}
+
+    return {"results": for_each(call.params["models"], destroy)}
+
+
+def _model(controller: Controller, tag: object) -> Model:
+    model = controller.models.get(str(tag).removeprefix("model-"))
+    if model is None:
+        # What Juju 4.0.15 says of a model that is not there, or no more.
+        raise not_found("invoking getDB: database")
+    return model
 
 
 def _machines(model: Model) -> list[dict[str, str]]:

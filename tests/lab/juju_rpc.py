@@ -6,9 +6,9 @@ version, an unknown method, a facade that is not for this kind of login.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 import orjson
 
@@ -18,6 +18,7 @@ from tests.lab.juju_watchers import Watcher
 if TYPE_CHECKING:
     from tests.lab.juju_controller import Controller
 
+T = TypeVar("T")
 Kind = Literal["user", "machine", "unit"]
 Handler = Callable[["Call"], "dict[str, Any] | None"]
 """Answers a call: the response, or None when it will be given to `Call.answer` later; Refused to refuse it."""
@@ -40,6 +41,19 @@ def method(facade: str, name: str) -> Callable[[Handler], Handler]:
         return handler
 
     return declare
+
+
+def for_each(
+    entries: Iterable[T], answer: Callable[[T], dict[str, Any]], refused: dict[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """The results of a bulk request: each entry's answer, or its refusal beside the fields that go with one."""
+    results: list[dict[str, Any]] = []
+    for entry in entries:
+        try:
+            results.append(answer(entry))
+        except Refused as refusal:
+            results.append((refused or {}) | {"error": refusal.as_dict()})
+    return results
 
 
 class Channel(Protocol):

@@ -9,13 +9,14 @@ from typing import Literal
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from tests.lab.certificates import VALID, named, unsigned
 
 Certificate = Literal["valid", "expired", "other-name", "other-authority"]
 CERTIFICATES: tuple[Certificate, ...] = ("valid", "expired", "other-name", "other-authority")
 
 SERVER_NAME = "juju-apiserver"
-_VALID = datetime.timedelta(days=2)
 
 
 @dataclass(frozen=True)
@@ -29,13 +30,13 @@ class ControllerCertificates:
 
 def make_controller_certificates(kind: Certificate) -> ControllerCertificates:
     """An authority and what it signs: `expired` ended yesterday, both of them; the others name what is wrong."""
-    ends = datetime.datetime.now(datetime.UTC) + (-_VALID / 2 if kind == "expired" else _VALID)
+    ends = datetime.datetime.now(datetime.UTC) + (-VALID / 2 if kind == "expired" else VALID)
     ca, ca_key = _authority(ends)
     signer, signer_key = _authority(ends) if kind == "other-authority" else (ca, ca_key)
     name = "elsewhere" if kind == "other-name" else SERVER_NAME
     key = ec.generate_private_key(ec.SECP256R1())
     cert = (
-        _unsigned(_named("Tipping Point simulated controller"), signer.subject, key, ends)
+        unsigned(named("Tipping Point simulated controller"), signer.subject, key, ends)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
@@ -55,7 +56,7 @@ def make_controller_certificates(kind: Certificate) -> ControllerCertificates:
 
 def _authority(ends: datetime.datetime) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = _named("Tipping Point simulated controller's authority")
+    name = named("Tipping Point simulated controller's authority")
     usage = x509.KeyUsage(
         digital_signature=True,
         key_cert_sign=True,
@@ -68,7 +69,7 @@ def _authority(ends: datetime.datetime) -> tuple[x509.Certificate, ec.EllipticCu
         decipher_only=False,
     )
     made = (
-        _unsigned(name, name, key, ends)
+        unsigned(name, name, key, ends)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -79,21 +80,3 @@ def _authority(ends: datetime.datetime) -> tuple[x509.Certificate, ec.EllipticCu
 
 def _key_identifier(key: ec.EllipticCurvePrivateKey) -> x509.AuthorityKeyIdentifier:
     return x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key())
-
-
-def _named(common_name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-
-
-def _unsigned(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, ends: datetime.datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(ends - 2 * _VALID)
-        .not_valid_after(ends)
-    )

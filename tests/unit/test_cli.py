@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -11,8 +14,12 @@ import jsonschema
 import pytest
 import yaml
 
+from tests.unit.juju_stub import certificates
 from tippingpoint.cli import main
+from tippingpoint.grounds import model_name, name_prefix
+from tippingpoint.ledger import JujuEntry, remember
 from tippingpoint.manifest import Manifest, process_started
+from tippingpoint.plan import JujuTarget
 
 LOG = """\
   3.058s claimed  a1601/0 in 1.652s
@@ -129,6 +136,14 @@ def test_a_tolerance_that_is_no_number_names_what_is_accepted(capsys: pytest.Cap
     assert "x: expected a share from 0 to 100, such as 0.10" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("plan", ["etcd-leases-small", "etcd-find"])
+def test_a_controller_is_only_for_plans_of_juju(plan: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("run", plan, "--controller", "prod") == 2
+    assert (
+        capsys.readouterr().err == "tippingpoint: --controller: prod: expected a plan whose target is juju\n"
+    )
+
+
 def test_a_run_that_goes_on_is_not_cleaned(imported: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # given a run whose process, this one, is there
     manifest = Manifest.load(imported)
@@ -148,6 +163,33 @@ def test_clean_needs_no_readable_journal(imported: Path, capsys: pytest.CaptureF
         journal.write_bytes(b"\xff\x00")
     assert call("clean", imported) == 0
     assert capsys.readouterr().out == "removed 0\n"
+
+
+def test_a_clean_that_takes_its_time_says_what_it_is_about(imported: Path, tmp_path: Path) -> None:
+    # given a run that made a model on a controller whose only server accepts connections and is silent
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(30)
+        credentials = tmp_path / "me.yaml"
+        credentials.touch(0o600)
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        access = {"addresses": [address], "ca": certificates().ca, "user": "admin", "password": "secret"}
+        credentials.write_text(yaml.safe_dump(access))
+        prefix = name_prefix(Manifest.load(imported).id)
+        target = JujuTarget(kind="juju", credentials=credentials)
+        made = JujuEntry(prefix=prefix, model=model_name(prefix), made_model=True, target=target, store=None)
+        remember(imported, made)
+        # when it is cleaned
+        command = [sys.executable, "-m", "tippingpoint", "clean", str(imported)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            connection, _ = silent.accept()
+            with connection:
+                assert process.stderr is not None
+                # then what takes so long is said while it lasts, and not among the results
+                said = process.stderr.readline()
+                silent.close()
+            out, rest = process.communicate(timeout=60)
+        assert said == f"tippingpoint: removing model {model_name(prefix)}, which may take minutes\n"
+        assert (process.returncode, out, rest.count("\n")) == (3, "", 1)
 
 
 def test_a_run_with_a_plan_that_is_none_is_refused_in_one_line(

@@ -8,6 +8,7 @@ import resource
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -147,10 +148,10 @@ def test_a_server_that_hangs_is_passed_over_in_time(run: Run, monkeypatch: pytes
     async def test() -> None:
         async with stub() as alive, deaf_server() as (deaf, accepted, _):
             client = ApiClient([deaf, alive.address], alive.ca)
-            made = await asyncio.gather(*(client.login(UNIT, MODEL) for _ in range(70)))
+            made = await asyncio.gather(*(client.login(UNIT, MODEL) for _ in range(300)))
             assert {connection.server for connection in made} == {alive.address}
             # It had only its share of the places, and none after it had failed.
-            assert 0 < len(accepted) <= 64
+            assert 0 < len(accepted) <= 128
             await client.close()
 
     run(test())
@@ -207,23 +208,28 @@ def test_a_name_that_leads_nowhere_loses_the_login(run: Run) -> None:
     run(test())
 
 
-def test_no_more_than_64_handshakes_are_under_way_and_a_cancelled_login_makes_room(run: Run) -> None:
+def test_no_more_than_256_handshakes_are_under_way_and_a_cancelled_login_makes_room(run: Run) -> None:
+    begun: set[int] = set()
+
     async def test() -> None:
         async with deaf_server() as (deaf, accepted, bell):
             client = ApiClient([deaf], certificates().ca)
-            logins = [client.login(UNIT, MODEL) for _ in range(100)]
+            logins = [client.login(UNIT, MODEL, begun=partial(begun.add, number)) for number in range(300)]
             async with bell:
-                await bell.wait_for(lambda: len(accepted) >= 64)
+                await bell.wait_for(lambda: len(accepted) >= 256)
             for _ in range(50):
                 await asyncio.sleep(0)
-            assert len(accepted) == 64
+            assert len(accepted) == 256
+            # Who has begun to dial is told so, and nobody else.
+            assert begun == set(range(256))
             for login in logins[:10]:
                 login.cancel()
             async with bell:
-                await bell.wait_for(lambda: len(accepted) >= 74)
+                await bell.wait_for(lambda: len(accepted) >= 266)
             for _ in range(50):
                 await asyncio.sleep(0)
-            assert len(accepted) == 74
+            assert len(accepted) == 266
+            assert begun == set(range(266))
             await client.close()
             results = await asyncio.gather(*logins, return_exceptions=True)
             assert all(isinstance(result, asyncio.CancelledError) for result in results[:10])
@@ -295,9 +301,11 @@ async def losing(
 
     connection = await client.login(UNIT, MODEL, closed)
     calls = [connection.call("LeadershipService", "Block", {"n": n}) for n in range(2)]
+    assert not connection.closed
     harm(connection)
     results = await asyncio.gather(*calls, return_exceptions=True)
     await lost.wait()
+    assert connection.closed
     with pytest.raises(ConnectionLost, match="the connection is closed"):
         await connection.call("LeadershipService", "Block", {})
     connection.close()
@@ -314,6 +322,8 @@ async def losing(
         (lambda peer: peer.raw(server_frame(0x1, b"{garbage")), "sent a message that is no reply"),
         (lambda peer: peer.raw(server_frame(0x1, b"[1]")), "sent a message that is no reply"),
         (lambda peer: peer.raw(server_frame(0x1, b'{"request":"x"}')), "sent a message that is no reply"),
+        (lambda peer: peer.raw(server_frame(0x1, b'{"request-id":[3]}')), "sent a message that is no reply"),
+        (lambda peer: peer.raw(server_frame(0x1, b'{"request-id":"3"}')), "sent a message that is no reply"),
         (lambda peer: peer.raw(b"\xff\xff\xff\xff"), "sent a WebSocket frame with reserved bits"),
         (lambda peer: peer.raw(b"\x81\x7f" + b"\x01" * 8), "expected at most 67108864"),
     ],

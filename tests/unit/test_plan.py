@@ -302,3 +302,49 @@ def test_shipped_plans_are_valid_and_match_the_schema() -> None:
 def test_an_unknown_plan_names_the_nearest() -> None:
     with pytest.raises(UserError, match="did you mean etcd-demo"):
         load_plan("etcd-dem")
+
+
+MORE = {"machines": 64, "applications": 8, "units": 127, "relations": 28}
+
+
+@pytest.mark.parametrize(
+    ("stages", "unit", "loads"),
+    [
+        ([MORE, {"machines": 0}], "units", [("ramp", 1016), ("destroy", 1016)]),
+        ([MORE, MORE | {"units": 1}, MORE], "units", [("ramp", 1016), ("destroy", 1016), ("ramp", 1016)]),
+        ([MORE, MORE | {"machines": 2}], "units", [("ramp", 1016), ("destroy", 1016)]),
+        ([MORE, MORE | {"relations": 0, "machines": 65}], "units", [("ramp", 1016), ("destroy", 1016)]),
+        ([MORE, MORE | {"units": 128, "relations": 0}], "units", [("ramp", 1016), ("ramp", 1024)]),
+        ([MORE, MORE], "units", [("ramp", 1016), ("ramp", 1016)]),
+        (
+            [{"machines": 10}, {"machines": 100}, {"machines": 0}],
+            "machines",
+            [("ramp", 10), ("ramp", 100), ("destroy", 100)],
+        ),
+        (
+            [{"applications": 9, "units": 0}, {"applications": 3, "units": 0}],
+            "applications",
+            [("ramp", 9), ("destroy", 9)],
+        ),
+        (
+            [{"applications": 9, "units": 0}, {"applications": 9, "units": 0, "relations": 36}],
+            "relations",
+            [("ramp", 0), ("ramp", 36)],
+        ),
+        ([{"machines": 64}, {"applications": 8}], "units", [("ramp", 0), ("ramp", 8)]),
+        ([{"machines": 0}], "units", [("ramp", 0)]),
+    ],
+)
+def test_a_spawn_plan_says_what_its_stages_loads_are(
+    stages: list[dict[str, int]], unit: str, loads: list[tuple[str, int]]
+) -> None:
+    """Loads count what the plan makes; a stage that has less than the one before destroys that one's load."""
+    plan = validate_plan(
+        {"name": "x", "target": {"kind": "juju"}, "workload": {"kind": "spawn"}, "stages": stages}
+    )
+    assert (plan.load_unit, plan.loads) == (unit, loads)
+
+
+def test_a_claim_plans_loads_are_its_leases() -> None:
+    plan = parse_plan("name: x\nstages: [{leases: 10}, {leases: 4}]")
+    assert (plan.load_unit, plan.loads) == ("leases", [("ramp", 10), ("ramp", 4)])

@@ -97,3 +97,18 @@ def test_the_making_of_the_fleet_is_shown_while_it_lasts_and_at_its_end(
         progress.preparing("units", done, 100)
     progress.close()
     assert shown.getvalue().splitlines() == ["preparing units: 1 of 100", "preparing units: 100 of 100"]
+
+
+def test_the_last_line_of_the_making_says_the_whole_though_one_worker_was_done_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # given two workers with ten passwords each to set
+    shown = io.StringIO()
+    progress = ConsoleProgress(shown)
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    # when the first has set all of its own before the second is heard of
+    for done, goal in ((10, 10), (10, 20), (15, 20), (20, 20), (20, 20)):
+        progress.preparing("passwords", done, goal)
+    progress.close()
+    # then each goal is said once to be reached, and the last is that of both
+    assert shown.getvalue().splitlines() == ["preparing passwords: 10 of 10", "preparing passwords: 20 of 20"]

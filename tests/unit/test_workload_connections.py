@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from asyncio import Future
 from collections.abc import Callable, Sequence
 
@@ -18,12 +19,21 @@ from tippingpoint.plan import ClaimWorkload
 from tippingpoint.recorder import Recorder
 
 
+class HandLink:
+    """A unit's connection."""
+
+    def __init__(self) -> None:
+        self.closed = False
+
+
 class HandConnections(HandTarget):
     """A HandTarget whose units log in one by one; the test answers each login and breaks connections."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.connects: list[tuple[int, int, Future[None], Callable[[str], None]]] = []
+        self.connects: list[tuple[int, int, Future[HandLink], Callable[[str], None]]] = []
+        self.begin: list[Callable[[], None]] = []
+        self.links: list[HandLink] = []
         self.prepared: list[Sequence[int]] = []
         self.disconnected: list[tuple[int, int]] = []
         self.drops = 0
@@ -32,9 +42,13 @@ class HandConnections(HandTarget):
         self.prepared.append(leases)
         progress("units", len(leases) * units, len(leases) * units)
 
-    def connect(self, lease: int, holder: int, lost: Callable[[str], None]) -> Future[None]:
-        future: Future[None] = asyncio.get_running_loop().create_future()
+    def connect(
+        self, lease: int, holder: int, begun: Callable[[], None], lost: Callable[[str], None]
+    ) -> Future[HandLink]:
+        future: Future[HandLink] = asyncio.get_running_loop().create_future()
         self.connects.append((lease, holder, future, lost))
+        self.begin.append(begun)
+        self.links.append(HandLink())
         self.called.set()
         return future
 
@@ -53,19 +67,22 @@ class HandConnections(HandTarget):
                 await self.called.wait()
 
     def let_in(self, number: int) -> None:
-        self.connects[number][2].set_result(None)
+        self.connects[number][2].set_result(self.links[number])
 
     def cut(self, number: int, reason: str = "connection reset") -> None:
+        self.links[number].closed = True
         self.connects[number][3](reason)
 
 
 class Rig:
     """A load on HandConnections, and what it recorded."""
 
-    def __init__(self, units: int = 1, renew_time: float = 0.05, claim_time: float = 10.0) -> None:
+    def __init__(
+        self, units: int = 1, renew_time: float = 0.05, claim_time: float = 10.0, timeout: float = 60.0
+    ) -> None:
         self.target = HandConnections()
         self.recorder = Recorder()
-        load = ClaimWorkload(units=units, claim_time=claim_time, renew_time=renew_time)
+        load = ClaimWorkload(units=units, claim_time=claim_time, renew_time=renew_time, timeout=timeout)
         schedule = Schedule(asyncio.get_running_loop())
         self.load = ClaimLoad(load, self.target, self.recorder, schedule)
 
@@ -268,12 +285,14 @@ def test_a_connection_that_is_lost_in_the_moment_of_its_login_is_made_again() ->
         rig.target.let_in(1)
         await rig.target.calls(claims=1)
         assert rig.counts()["connect.ok"] == 2
+        assert rig.load.errors == {("connection", "lost", "connection reset"): 1}
 
     play(scene)
 
 
 def test_a_lease_that_runs_out_while_its_holder_is_cut_off_is_lost_and_claimed_when_it_is_back() -> None:
     async def scene() -> None:
+        # given a holder that is cut off
         rig = Rig(claim_time=1.0, renew_time=0.4)
         await rig.load.begin_stage(order(1))
         await rig.target.connected(1)
@@ -281,17 +300,65 @@ def test_a_lease_that_runs_out_while_its_holder_is_cut_off_is_lost_and_claimed_w
         await rig.target.calls(claims=1)
         rig.target.grant(0)
         rig.target.cut(0)
-        # when extensions fail until the claim time is over
-        answered = 0
-        while not rig.load.lost:
-            await rig.target.calls(extends=answered + 1)
-            rig.target.extends[answered][1].set_exception(OperationFailed("not connected"))
-            answered += 1
-            await asyncio.sleep(0)
-        # then it is lost, and claimed only when the unit is connected again
-        assert len(rig.target.claims) == 1
+        await rig.target.connected(2)
+        # when its claim time is over
+        async with asyncio.timeout(5):
+            while not rig.load.lost:  # noqa: ASYNC110 - the worker looks once a second, too
+                await asyncio.sleep(0.01)
+        # then it is lost, at the age of the extension that was due meanwhile, and claimed once it is back
+        recorded = rig.recorder.drain()
+        assert recorded["extend.lost"].total == 1
+        assert recorded["extend.lost"].max >= 500_000
+        assert (len(rig.target.claims), rig.target.extends) == (1, [])
         rig.target.let_in(1)
         await rig.target.calls(claims=2)
+
+    play(scene)
+
+
+def test_an_extension_that_was_due_while_its_holder_was_cut_off_is_sent_when_it_is_back() -> None:
+    async def scene() -> None:
+        # given a holder whose extension is due while it is cut off
+        rig = Rig(claim_time=10.0, renew_time=0.1)
+        await rig.load.begin_stage(order(1))
+        await rig.target.connected(1)
+        rig.target.let_in(0)
+        await rig.target.calls(claims=1)
+        rig.target.grant(0)
+        rig.target.cut(0)
+        await rig.target.connected(2)
+        await asyncio.sleep(0.3)
+        assert rig.target.extends == []
+        # when it is back
+        rig.target.let_in(1)
+        await rig.target.calls(extends=1)
+        rig.target.extends[0][1].set_result(True)
+        await asyncio.sleep(0)
+        # then it is sent at once, and its response time counts from when it was due
+        recorded = rig.recorder.drain()
+        assert recorded["extend.ok"].total == 1
+        assert recorded["extend.ok"].max >= 150_000
+        assert "extend.error" not in recorded
+        assert rig.load.gauge.held == 1
+
+    play(scene)
+
+
+def test_an_extension_that_still_waits_for_its_connection_at_the_end_counts_as_a_timeout() -> None:
+    async def scene() -> None:
+        rig = Rig(claim_time=10.0, renew_time=0.1)
+        await rig.load.begin_stage(order(1))
+        await rig.target.connected(1)
+        rig.target.let_in(0)
+        await rig.target.calls(claims=1)
+        rig.target.grant(0)
+        rig.target.cut(0)
+        await asyncio.sleep(0.3)
+        rig.load.stop()
+        await rig.load.drain(0.01)
+        recorded = rig.recorder.drain()
+        assert recorded["extend.timeout"].total == 1
+        assert recorded["extend.timeout"].max >= 150_000
 
     play(scene)
 
@@ -357,5 +424,145 @@ def test_a_fresh_start_waits_until_leases_that_cannot_be_given_back_have_run_out
         assert asyncio.get_running_loop().time() - sent > 0.9
         assert rig.target.drops == 1
         assert rig.load.gauge.held == 0
+
+    play(scene)
+
+
+async def ran_out(rig: Rig) -> tuple[float, list[tuple[str, int, int]]]:
+    """Have the load begin from nothing: how long it took, and what was told of it meanwhile."""
+    told: list[tuple[str, int, int]] = []
+    begun = asyncio.get_running_loop().time()
+    order = PrepareOrder(size=1, share=(0, 1), fresh=True)
+    await rig.load.prepare(order, lambda what, done, goal: told.append((what, done, goal)))
+    return asyncio.get_running_loop().time() - begun, told
+
+
+def test_a_fresh_start_waits_for_a_claim_too_that_may_have_been_granted_late() -> None:
+    async def scene() -> None:
+        # given a claim without an answer when the load ends
+        rig = Rig(claim_time=1.0, renew_time=0.5)
+        await rig.load.begin_stage(order(1))
+        await rig.target.connected(1)
+        rig.target.let_in(0)
+        await rig.target.calls(claims=1)
+        rig.load.stop()
+        await rig.load.drain(0.0)
+        # when the next stage is to begin from nothing, then the lease that it may have got is over
+        waited, _ = await ran_out(rig)
+        assert waited > 0.9
+
+    play(scene)
+
+
+def test_a_fresh_start_waits_for_an_extension_too_that_may_have_been_granted_late() -> None:
+    async def scene() -> None:
+        # given a lease whose extension has no answer when the load ends
+        rig = Rig(claim_time=1.0, renew_time=0.7)
+        await rig.load.begin_stage(order(1))
+        await rig.target.connected(1)
+        rig.target.let_in(0)
+        await rig.target.calls(claims=1)
+        rig.target.grant(0)
+        await rig.target.calls(extends=1)
+        rig.load.stop()
+        await rig.load.drain(0.0)
+        # when the next stage is to begin from nothing, then what it may have got is over as well
+        waited, _ = await ran_out(rig)
+        assert waited > 0.9
+
+    play(scene)
+
+
+def test_a_fresh_start_that_waits_for_leases_to_run_out_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workload, "_STILL_WAITING", 0.2)
+
+    async def scene() -> None:
+        rig = Rig(claim_time=1.0, renew_time=0.5)
+        await rig.load.begin_stage(order(2))
+        await rig.target.connected(2)
+        rig.target.let_in(0)
+        await rig.target.calls(claims=1)
+        _, told = await ran_out(rig)
+        assert told.count(("leases run out", 0, 2)) >= 3
+        assert told[-2:] == [("leases run out", 2, 2), ("units", 1, 1)]
+        # and where there is nothing to wait for, nothing is said of it
+        _, told = await ran_out(rig)
+        assert told == [("units", 1, 1)]
+
+    play(scene)
+
+
+def test_the_service_time_of_a_login_counts_from_its_dial_and_its_response_time_from_the_start() -> None:
+    async def scene() -> None:
+        # given a login that waits for its turn to dial
+        rig = Rig()
+        await rig.load.begin_stage(order(1))
+        await rig.target.connected(1)
+        await asyncio.sleep(0.1)
+        # when it dials and is let in
+        rig.target.begin[0]()
+        rig.target.let_in(0)
+        await rig.target.calls(claims=1)
+        # then the wait is in its response time, not in the controller's
+        recorded = rig.recorder.drain()
+        assert recorded["connect.ok"].min - recorded["connect.ok.service"].max >= 90_000
+
+    play(scene)
+
+
+def test_a_login_times_out_when_its_dial_is_old_not_when_it_waited_long_for_its_turn() -> None:
+    async def scene() -> None:
+        # given two logins that have waited longer for their turn than an operation may take
+        rig = Rig(timeout=0.05)
+        await rig.load.begin_stage(order(2))
+        await rig.target.connected(2)
+        await asyncio.sleep(0.1)
+        rig.load.expire_calls()
+        await asyncio.sleep(0)
+        assert rig.counts() == {}
+        # when one of them has had no answer for so long, too
+        rig.target.begin[1]()
+        await asyncio.sleep(0.1)
+        rig.load.expire_calls()
+        await asyncio.sleep(0)
+        # then only it has timed out, until the load ends
+        assert rig.counts() == {"connect.timeout": 1}
+        rig.load.stop()
+        await rig.load.drain(0.0)
+        assert rig.counts() == {"connect.timeout": 1}
+        assert (
+            "connect",
+            "timeout",
+            "its turn to connect had not come when the load ended",
+        ) in rig.load.errors
+
+    play(scene)
+
+
+@pytest.mark.parametrize("operation", ["connect", "claim"])
+def test_what_fails_in_the_moment_in_which_it_is_abandoned_is_no_complaint_of_the_event_loop(
+    operation: str,
+) -> None:
+    async def scene() -> None:
+        complaints: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        # given a unit that connects, or claims
+        rig = Rig()
+        await rig.load.begin_stage(order(1))
+        await rig.target.connected(1)
+        if operation == "claim":
+            rig.target.let_in(0)
+            await rig.target.calls(claims=1)
+            rig.target.claims[0][2].set_exception(OperationFailed("connection reset"))
+        else:
+            rig.target.connects[0][2].set_exception(OperationFailed("connection reset"))
+        # when a storm abandons it just after its answer
+        await rig.load.begin_stage(order(1, number=2, kind="storm"))
+        await asyncio.sleep(0)
+        rig.target.claims.clear()
+        rig.target.connects.clear()
+        gc.collect()
+        # then nobody is told of an exception that nobody looked at
+        assert complaints == []
 
     play(scene)

@@ -20,7 +20,7 @@ from tippingpoint.claim.target import Holding
 from tippingpoint.errors import Limited, OperationFailed, TargetError
 from tippingpoint.juju.access import Access, AgentAccess
 from tippingpoint.juju.client import ApiClient, Connection, Identity
-from tippingpoint.juju.errors import ApiError, ConnectionLost, result_errors
+from tippingpoint.juju.errors import ApiError, ConnectionLost, result_error, result_errors
 from tippingpoint.juju.hollow import HollowFleet, application_name
 from tippingpoint.juju.model import ask, log_in
 from tippingpoint.load import Progress, TargetFacts
@@ -33,6 +33,8 @@ _DENIED = "leadership claim denied"
 _UNAUTHORIZED = "unauthorized access"
 _UNITS = 1024
 """More than a lease can have contenders; (lease, unit) is one number, to keep tens of thousands of keys small."""
+_CLOSED_AT_A_TIME = 200
+"""Connections that are closed in one turn of the event loop."""
 _WATCH_AGAIN = 1.0
 """Seconds before a unit whose wait for a release was refused claims again."""
 _PREPARE_PATIENCE = 120.0
@@ -62,24 +64,29 @@ class _Leases(ABC):
 
     # -- connections ---------------------------------------------------------------------------------
 
-    def connect(self, lease: int, holder: int, lost: Callable[[str], None]) -> Future[None]:
+    def connect(
+        self, lease: int, holder: int, begun: Callable[[], None], lost: Callable[[str], None]
+    ) -> Future[Connection]:
         """Log one unit in, as itself."""
         key = _key(lease, holder)
         self.disconnect(lease, holder)
         identity = self._identity(self._application(lease), holder)
-        dialling = self._client.login(identity, self._model, partial(self._lost, key, lost))
+        dialling = self._client.login(identity, self._model, partial(self._lost, key, lost), begun)
         self._dialling[key] = dialling
-
-        def connected(connection: Connection) -> None:
-            self._connections[key] = connection
-
-        answer = _mapped(dialling, connected)
         dialling.add_done_callback(partial(self._dialled, key))
-        return answer
+        return dialling
 
     def _dialled(self, key: int, dialling: Future[Connection]) -> None:
-        if self._dialling.get(key) is dialling:
+        wanted = self._dialling.get(key) is dialling
+        if wanted:
             del self._dialling[key]
+        if dialling.cancelled() or dialling.exception() is not None:
+            return
+        connection = dialling.result()
+        if not wanted:
+            connection.close()  # given up in the moment of its login
+        elif not connection.closed:
+            self._connections[key] = connection
 
     def _lost(self, key: int, lost: Callable[[str], None], reason: str) -> None:
         self._connections.pop(key, None)
@@ -105,8 +112,10 @@ class _Leases(ABC):
         self._dialling.clear()
         connections = [*self._connections.values()]
         self._connections.clear()
-        for connection in connections:
+        for number, connection in enumerate(connections, start=1):
             connection.close()
+            if number % _CLOSED_AT_A_TIME == 0:
+                await asyncio.sleep(0)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -155,12 +164,14 @@ class _Leases(ABC):
         call.add_done_callback(partial(self._answered, key, released))
 
     def _answered(self, key: int, released: Callable[[], None], call: Future[Any]) -> None:
+        # Looked at whoever waits for it still, or asyncio complains of it on standard error.
+        problem = None if call.cancelled() else call.exception()
         if self._waits.get(key) is not call:
             return
         del self._waits[key]
-        if call.cancelled() or isinstance(call.exception(), ConnectionLost):
+        if call.cancelled() or isinstance(problem, ConnectionLost):
             return
-        if call.exception() is None and not call.result().get("error"):
+        if problem is None and result_error(call.result()) is None:
             released()
         else:
             # Refused, as by a controller that is going down: nobody knows whether the lease is free.
@@ -283,36 +294,6 @@ def _granted(response: Any) -> bool:
     if refusal.code == _DENIED:
         return False
     raise refusal
-
-
-def _mapped(call: Future[Any], result: Callable[[Any], T]) -> Future[T]:
-    """A future with what `result` makes of a call's answer; cancelling it cancels the call."""
-    answer: Future[T] = call.get_loop().create_future()
-
-    def answered(call: Future[Any]) -> None:
-        if answer.done():
-            return
-        if call.cancelled():
-            answer.cancel()
-            return
-        problem = call.exception()
-        if problem is None:
-            try:
-                answer.set_result(result(call.result()))
-            except OperationFailed as refusal:
-                answer.set_exception(refusal)
-            except (KeyError, TypeError, ValueError, AttributeError):
-                answer.set_exception(ApiError("an answer of another shape than expected", ""))
-        else:
-            answer.set_exception(problem)
-
-    def given_up(answer: Future[T]) -> None:
-        if answer.cancelled():
-            call.cancel()
-
-    call.add_done_callback(answered)
-    answer.add_done_callback(given_up)
-    return answer
 
 
 def _key(lease: int, holder: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from tippingpoint.load import Progress, TargetFacts
 
@@ -64,6 +64,15 @@ class ClaimTarget(Protocol):
         ...
 
 
+class Link(Protocol):
+    """A unit's connection."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended, by whosever doing."""
+        ...
+
+
 @runtime_checkable
 class OwnConnections(Protocol):
     """What a target has besides where every unit is somebody of its own, with a connection of its own.
@@ -76,10 +85,15 @@ class OwnConnections(Protocol):
         """Make the units of these leases, as far as they are not there; OperationFailed when that fails."""
         ...
 
-    def connect(self, lease: int, holder: int, lost: Callable[[str], None]) -> Future[None]:
-        """Connect one unit as itself; `lost(reason)` is called once when the connection ends without our doing.
+    def connect(
+        self, lease: int, holder: int, begun: Callable[[], None], lost: Callable[[str], None]
+    ) -> Future[Any]:
+        """Connect one unit as itself; the future ends with its Link.
 
-        Ends with Limited when a rate limit refuses it, else with OperationFailed when it fails.
+        Ends with Limited when a rate limit refuses it, else with OperationFailed when it fails. `begun()` is
+        called once when its turn has come and the first byte is sent, later than this returns: few connect at a
+        time. `lost(reason)` is called once when the connection ends without our doing, which may be before
+        anybody has seen the future's end: its Link is closed then.
         """
         ...
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tippingpoint.claim.target import ClaimTarget, Holding, OwnConnections
+from tippingpoint.claim.target import ClaimTarget, Holding, Link, OwnConnections
 from tippingpoint.errors import Limited, OperationFailed
 from tippingpoint.load import Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
 from tippingpoint.pacing import Schedule, spread
@@ -37,6 +37,8 @@ RECONNECT_WITHIN = 5.0
 RELEASE_WITHIN = 20.0
 """Seconds that leases are given back in before a stage that begins from nothing."""
 _RELEASES_AT_ONCE = 256
+_STILL_WAITING = 1.0
+"""Seconds between two words about a wait."""
 _DISTINCT_MESSAGES = 20
 
 
@@ -47,7 +49,6 @@ class Unit:
         "claimed",
         "claiming",
         "connected",
-        "cut",
         "failures",
         "generation",
         "held",
@@ -55,6 +56,7 @@ class Unit:
         "holding",
         "lease",
         "number",
+        "overdue",
         "ready",
         "waiting",
     )
@@ -72,14 +74,14 @@ class Unit:
         """When the last claim or extension that succeeded was sent: the lease lasts at least claim_time from it."""
         self.ready = 0.0
         """When the previous operation ended: lateness before it is the target's, after it the generator's."""
+        self.overdue: float | None = None
+        """When an extension was due that waits for the unit's connection to be back."""
         self.failures = 0
         self.claiming = False
         """Whether a claim is under way or due: there is never a second one."""
         self.waiting = False
         self.connected = False
         """Of those with connections of their own: whether it may be asked for something."""
-        self.cut = ""
-        """Why its connection was lost before its login was noticed."""
 
 
 @dataclass(slots=True)
@@ -91,6 +93,8 @@ class _Call:
     intended: float
     sent: float
     future: Future[Any]
+    queued: bool
+    """Whether it is a connection whose turn to be made has not come: `sent` is then when we asked for it."""
 
 
 class ClaimLoad:
@@ -120,6 +124,9 @@ class ClaimLoad:
         self._calls: dict[int, _Call] = {}
         self._call_number = 0
         self._stopped = False
+        self._asked = float("-inf")
+        """When a claim or an extension was sent last, on the monotonic clock: whatever became of it, a lease that
+        it got is over a claim time later."""
         self.errors: Counter[tuple[str, str, str]] = Counter()
         """(operation, outcome, message) of failures since the worker last took them."""
         self.lost: list[tuple[float, int, int, float]] = []
@@ -139,7 +146,7 @@ class ClaimLoad:
     async def prepare(self, order: PrepareOrder, progress: Progress) -> None:
         """Make the units that the stages up to that size need, where they have to be made."""
         if order.fresh:
-            await self._clear()
+            await self._clear(progress)
         if self._connections is not None:
             leases = _share(order.size, order.share)
             await self._connections.prepare(leases, self._workload.units, progress)
@@ -202,15 +209,20 @@ class ClaimLoad:
 
         self._target.release(holding).add_done_callback(ended)
 
-    async def _clear(self) -> None:
+    async def _clear(self, progress: Progress) -> None:
         """Have nothing: where leases cannot be given back, this takes until the last of them has run out."""
-        last = max(
-            (u.held for units in self._leases.values() for u in units if u.holding is not None), default=0.0
-        )
+        leases = len(self._leases)
         await self.give_back(RELEASE_WITHIN)
-        if self._connections is not None:
-            await self._drop_connections()
-            await asyncio.sleep(max(0.0, last + self._workload.claim_time - time.monotonic()))
+        if self._connections is None:
+            return
+        await self._drop_connections()
+        over = self._asked + self._workload.claim_time
+        while (left := over - time.monotonic()) > 0:
+            # Said again and again, as a claim time may be longer than a silent worker is believed to be alive.
+            progress("leases run out", 0, leases)
+            await asyncio.sleep(min(left, _STILL_WAITING))
+        if leases:
+            progress("leases run out", leases, leases)
 
     async def _drop_connections(self) -> None:
         await self._target.drop()
@@ -277,7 +289,9 @@ class ClaimLoad:
     def expire_calls(self) -> None:
         """Count operations older than the workload's timeout as timed out; to be called a few times a second."""
         limit = time.monotonic() - self._workload.timeout
-        for call in self._calls.values():  # in the order they were sent
+        for call in self._calls.values():  # in the order they were sent, but for those that were not
+            if call.queued:
+                continue  # it owes no answer to what nobody has asked it
             if call.sent > limit:
                 break
             call.future.cancel()
@@ -290,8 +304,15 @@ class ClaimLoad:
                 continue
             del self._calls[number]
             if call.unit.generation == self._generation:
-                self._count(call, now, "timeout", "no answer when the load ended")
+                said = "its turn to connect had not come" if call.queued else "no answer"
+                self._count(call, now, "timeout", f"{said} when the load ended")
             call.future.cancel()
+        for unit in (unit for units in self._leases.values() for unit in units):
+            if unit.overdue is not None and now - unit.overdue > older_than:
+                self._count_at(
+                    "extend", unit.overdue, now, "timeout", "its connection was not back when the load ended"
+                )
+                unit.overdue = None
 
     def _abandon_calls(self) -> None:
         calls = list(self._calls.values())
@@ -305,10 +326,18 @@ class ClaimLoad:
         if unit.generation != self._generation or self._stopped:
             return
         assert self._connections is not None
-        unit.cut = ""
+        begun = partial(self._connect_begun, self._call_number + 1)
         lost = partial(self._connection_lost, unit, self._generation)
-        future = self._connections.connect(unit.number, unit.holder, lost)
-        self._begin(unit, "connect", intended, future, self._connect_answered)
+        future = self._connections.connect(unit.number, unit.holder, begun, lost)
+        self._begin(unit, "connect", intended, future, self._connect_answered, queued=True)
+
+    def _connect_begun(self, number: int) -> None:
+        """Its turn has come: only from now on is the time it takes the target's, though its response time is all."""
+        call = self._calls.pop(number, None)
+        if call is not None:
+            call.sent = time.monotonic()
+            call.queued = False
+            self._calls[number] = call
 
     def _connect_again(self, unit: Unit, intended: float, moment: float) -> None:
         """After a rate limit: the same operation still, whose response time counts from its first moment."""
@@ -320,10 +349,15 @@ class ClaimLoad:
         failure = self._failure(call)
         if failure is None:
             unit.failures = 0
-            self._set_connected(unit, True)
             self._count(call, now, "ok")
-            if unit.cut:
-                self._connection_lost(unit, unit.generation, unit.cut)
+            link: Link = call.future.result()
+            if link.closed:
+                self._connect_after_a_loss(unit)
+                return
+            self._set_connected(unit, True)
+            if unit.overdue is not None:
+                due, unit.overdue = unit.overdue, None
+                self._extend(unit, due)
             elif unit.holding is None and not unit.claiming:
                 self._claim(unit, now)
             return
@@ -338,13 +372,15 @@ class ClaimLoad:
         """Connect again after a while; a lease that is held stays so until its time is over."""
         if generation != self._generation or unit.generation != generation:
             return
-        if not unit.connected:
-            unit.cut = reason
-            return
         self._note("connection", "lost", reason)
+        if not unit.connected:
+            return  # whoever hears of its login will see that it is closed
         self._set_connected(unit, False)
         if unit.waiting:
             self._set_waiting(unit, False)
+        self._connect_after_a_loss(unit)
+
+    def _connect_after_a_loss(self, unit: Unit) -> None:
         self._schedule.at(
             time.monotonic() + random.uniform(0.0, RECONNECT_WITHIN), partial(self._connect, unit)
         )
@@ -369,7 +405,24 @@ class ClaimLoad:
     def _extend(self, unit: Unit, intended: float) -> None:
         if unit.generation != self._generation or unit.holding is None or self._stopped:
             return
+        if self._cut_off(unit):
+            self._extend_when_back(unit, intended)
+            return
         self._begin(unit, "extend", intended, self._target.extend(unit.holding), self._extended)
+
+    def _extend_when_back(self, unit: Unit, due: float) -> None:
+        """Its time goes on counting from when it was due; when the claim time is over first, the lease is lost."""
+        unit.overdue = due
+        self._schedule.at(unit.held + self._workload.claim_time, partial(self._run_out, unit))
+
+    def _run_out(self, unit: Unit, moment: float) -> None:
+        if unit.generation != self._generation or unit.overdue is None:
+            return
+        if moment < unit.held + self._workload.claim_time:
+            return  # it was back in between, and this is another time that it is cut off
+        now = time.monotonic()
+        self._count_at("extend", unit.overdue, now, "lost", "its connection was not back in time")
+        self._lose(unit, now)
 
     def _begin(
         self,
@@ -378,15 +431,20 @@ class ClaimLoad:
         intended: float,
         future: Future[Any],
         done: Callable[[_Call, float], None],
+        queued: bool = False,
     ) -> None:
         sent = time.monotonic()
+        if operation != "connect":
+            self._asked = sent
         self._lag(max(1, int((sent - max(intended, unit.ready)) * 1e6)))
         self._call_number = number = self._call_number + 1
-        call = _Call(unit, operation, intended, sent, future)
+        call = _Call(unit, operation, intended, sent, future, queued)
         self._calls[number] = call
         future.add_done_callback(partial(self._answered, number, done))
 
-    def _answered(self, number: int, done: Callable[[_Call, float], None], _: Future[Any]) -> None:
+    def _answered(self, number: int, done: Callable[[_Call, float], None], future: Future[Any]) -> None:
+        if not future.cancelled():
+            future.exception()  # looked at whoever wants it, or asyncio complains of it on standard error
         call = self._calls.pop(number, None)
         if call is None:
             return  # abandoned with its generation
@@ -442,11 +500,15 @@ class ClaimLoad:
         failure = self._failure(call)
         if failure is not None:
             outcome, message = failure
-            if now - unit.held <= self._workload.claim_time:
-                self._count(call, now, outcome, message)
-                self._schedule.at(now + self._backoff(unit), partial(self._extend, unit))
+            if now - unit.held > self._workload.claim_time:
+                self._count(call, now, "lost", message)
+                self._lose(unit, now)
                 return
-            self._lose(call, now, message)
+            self._count(call, now, outcome, message)
+            if self._cut_off(unit):
+                self._extend_when_back(unit, now)
+            else:
+                self._schedule.at(now + self._backoff(unit), partial(self._extend, unit))
         elif call.future.result():
             unit.failures = 0
             unit.held = call.sent
@@ -454,17 +516,17 @@ class ClaimLoad:
             # The next moment on the fixed schedule, even when it has passed: lateness is not forgiven.
             self._schedule.at(call.intended + self._workload.renew_time, partial(self._extend, unit))
         else:
-            self._lose(call, now, "")
+            self._count(call, now, "lost")
+            self._lose(unit, now)
 
-    def _lose(self, call: _Call, now: float, message: str) -> None:
-        unit = call.unit
-        self._count(call, now, "lost", message)
+    def _lose(self, unit: Unit, now: float) -> None:
         self.lost.append((now, unit.lease, unit.holder, now - unit.claimed))
         self._drop_holding(unit)
         self._claim_at(unit, now)
 
     def _drop_holding(self, unit: Unit) -> None:
         unit.holding = None
+        unit.overdue = None
         unit.failures = 0
         self._held -= 1
 
@@ -494,11 +556,14 @@ class ClaimLoad:
         return "error", f"{type(problem).__name__}: {problem}"
 
     def _count(self, call: _Call, now: float, outcome: str, message: str = "") -> None:
-        self._record[tag(call.operation, outcome)](max(1, int((now - call.intended) * 1e6)))
+        self._count_at(call.operation, call.intended, now, outcome, message)
         if outcome == "ok":
             self._record[tag(call.operation, service=True)](max(1, int((now - call.sent) * 1e6)))
-        elif message:
-            self._note(call.operation, outcome, message)
+
+    def _count_at(self, operation: str, intended: float, now: float, outcome: str, message: str) -> None:
+        self._record[tag(operation, outcome)](max(1, int((now - intended) * 1e6)))
+        if outcome != "ok" and message:
+            self._note(operation, outcome, message)
 
     def _note(self, operation: str, outcome: str, message: str) -> None:
         key = (operation, outcome, message)

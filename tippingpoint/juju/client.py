@@ -45,7 +45,11 @@ class ApiClient:
         return len(self._open)
 
     def login(
-        self, identity: Identity, model: str | None, closed: Callable[[str], None] | None = None
+        self,
+        identity: Identity,
+        model: str | None,
+        closed: Callable[[str], None] | None = None,
+        begun: Callable[[], None] | None = None,
     ) -> Future[Connection]:
         """Connect and log in to a model (its UUID), or to the controller alone (None).
 
@@ -54,13 +58,17 @@ class ApiClient:
         attempt up and closes its socket. A server that accepts the WebSocket but never answers the login is
         waited for: the caller's timeout cancels. `closed` is called once with the reason, one line that
         begins with the server's address, when the logged-in connection is lost, not when we close it.
+
+        At most 256 logins of a client are between their first byte of TCP and the end of the WebSocket's
+        handshake, shared evenly by the servers (8 each at least), and their handshakes take at most 4 ms of a
+        turn of the event loop; the others wait. `begun` is called once, when a login's first dial begins.
         """
         if self._shut:
             future: Future[Connection] = self._loop.create_future()
             future.set_exception(ConnectionLost(self._controller.servers[0].address, "the client is closed"))
             return future
         controller = self._elsewhere.get(model, self._controller)
-        login = Login(self, controller, identity, model, closed)
+        login = Login(self, controller, identity, model, closed, begun)
         self._logins.add(login)
         return login.future
 

@@ -71,6 +71,11 @@ class Connection:
         """Facade -> version that is spoken; one dict for all connections with the same terms, not to be changed."""
         return self._terms.facades
 
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended, by our doing or without it."""
+        return self._stream is None
+
     def call(
         self, facade: str, request: str, params: object, entity: str = "", result: Result | None = None
     ) -> Future[Any]:
@@ -131,7 +136,9 @@ class Connection:
         """A message of the server: the answer to a call or a ping."""
         try:
             reply = orjson.loads(payload)
-            number: int = reply["request-id"]
+            number = reply["request-id"]
+            if not isinstance(number, int):
+                raise TypeError
         except (ValueError, TypeError, KeyError):
             assert self._stream is not None
             self._stream.fail("sent a message that is no reply")

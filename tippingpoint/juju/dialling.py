@@ -21,7 +21,8 @@ from tippingpoint.juju.websocket import Upgrade, WebSocketError
 SERVER_NAME = "juju-apiserver"
 """The name every Juju controller's certificate is issued for (internal/pki/tls in Juju's source)."""
 
-_AT_ONCE = 64
+_AT_ONCE = 256
+"""Dials under way. So many wait for servers that are slow; the loop is kept free by _BUDGET, not by this."""
 _BUDGET = 0.004
 """Seconds of a loop turn that handshakes may take: one costs about 1 ms of CPU, and renewals share the loop."""
 _WITHIN = 10.0
@@ -170,11 +171,13 @@ class Gate:
 class Dial:
     """One way to an open WebSocket: servers are tried one after the other until one answers.
 
+    `begun()` is called when the gate lets the first of them be dialled.
     Ends with one call of `opened(socket, server, bytes after the handshake)`, the socket still watched in the
     dial's name, or of `failed(error)`; with neither when it is given up.
     """
 
     __slots__ = (
+        "_begun",
         "_controller",
         "_failed",
         "_fd",
@@ -200,7 +203,9 @@ class Dial:
         path: str,
         opened: Callable[[ssl.SSLSocket, Server, bytes], None],
         failed: Callable[[ConnectionLost], None],
+        begun: Callable[[], None] | None = None,
     ) -> None:
+        self._begun = begun
         self._gate = gate
         self._controller = controller
         self._path = path
@@ -229,6 +234,9 @@ class Dial:
             return False
         if server.dialling >= self._controller.most_at_once():
             return False
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun()
         server.dialling += 1
         self._inside = True
         self._server = server

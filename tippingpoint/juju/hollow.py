@@ -1,4 +1,4 @@
-"""Hollow units: a model for them, a fleet of them, and their removal.
+"""Hollow units: a model for them, and a fleet of them.
 
 A hollow unit exists in the controller and logs in, and no agent is behind it. An administrator enters a machine that
 is never started and deploys applications to it; as that machine's agent every unit on it is given a password. No patch
@@ -7,7 +7,6 @@ of the controller is needed, as each unit claims only its own application's leas
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import hashlib
@@ -22,21 +21,16 @@ from typing import Any
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.juju.access import Access
 from tippingpoint.juju.client import ApiClient, Connection, Identity
-from tippingpoint.juju.errors import ApiError, result_error, result_errors
-from tippingpoint.juju.model import GONE, HollowMachineSpec, ModelAdmin, ask, fields, items, log_in, unit_tag
+from tippingpoint.juju.errors import ApiError, result_errors
+from tippingpoint.juju.model import HollowMachineSpec, ModelAdmin, ask, fields, items, log_in, unit_tag
 
 UNITS_PER_MACHINE = 1000
 APPLICATIONS_PER_CALL = 100
 PASSWORDS_PER_CALL = 300
-REMOVED_PER_CALL = 100
-REMOVED_WITHIN = 600.0
-"""Seconds a removal may take; 19,000 hollow units went with their model in 47 s."""
+UNAUTHORIZED = "unauthorized access"
+"""Code of an answer to who may not ask, or change, what was asked for."""
 
-_POLL = 1.5
-_ASK_AGAIN = 20.0
 _ADDRESSES = ipaddress.ip_network("192.0.2.0/24")  # TEST-NET-1 of RFC 5737: nobody's
-_UNAUTHORIZED = "unauthorized access"
-_GONE = "gone"
 
 Progress = Callable[[str, int, int], None]
 """Told what is being made ("machines", "applications", "passwords"), how many are done, and of how many."""
@@ -70,7 +64,7 @@ async def make_model(access: Access, name: str) -> str:
             model = await ask(connection, "ModelManager", "CreateModel", request)
         except ApiError as refused:
             # 4.0 gives the second no code.
-            if refused.code == _UNAUTHORIZED or "access not found" in refused.message:
+            if refused.code == UNAUTHORIZED or "access not found" in refused.message:
                 raise TargetError(
                     "target.model",
                     f"{access.user_name} may not add a model on {access.controller_name}",
@@ -86,8 +80,8 @@ async def make_model(access: Access, name: str) -> str:
 async def find_model(access: Access, name: str) -> str:
     """The UUID of the model with this name ("loads", "admin/loads") or UUID; UserError where there is none."""
     async with _controller(access) as connection:
-        models = await _models(connection, access)
-    found = _matching(models, name, access)
+        models = await list_models(connection, access)
+    found = matching_model(models, name, access)
     if found is None:
         shown = ", ".join(sorted({model.name for model in models})[:10])
         accepted = f"one of {shown}" if shown else f"a model that {access.user_name} may use (there is none)"
@@ -95,54 +89,41 @@ async def find_model(access: Access, name: str) -> str:
     return found.uuid
 
 
-async def remove_fleet(access: Access, model: str, prefix: str, made_model: bool) -> int:
-    """Remove what a run made, whole or in part, and wait until it is gone; how many things there were.
+@dataclass(frozen=True)
+class Model:
+    """A model as the controller lists it; `owner` is a user's name."""
 
-    `model` is a name or UUID. What is removed are applications named PREFIX-..., machines with an instance id of
-    manual:PREFIX-..., and with `made_model` the model itself, all by force. A model is only destroyed when the
-    prefix is in its name, which says that we made it, and nothing of anyone else is in it, and a machine only when
-    nobody else's unit is on it: else TargetError says so, after the rest of ours has been removed. Counted are units,
-    applications, machines and the model. A model that is not there counts nothing; one that somebody has asked to go
-    is asked again, as without force hollow units never end. OperationFailed where it is not gone within
-    REMOVED_WITHIN seconds.
-    """
-    client = ApiClient(access.addresses, access.ca)
-    try:
-        connection = await log_in(client, access.user, None)
-        found = _matching(await _models(connection, access), model, access)
-        if found is None or await _life(connection, found.uuid) == _GONE:
-            return 0
-        try:
-            admin = await ModelAdmin.open(client, access, found.uuid)
-            ours = _Ours.of(await admin.full_status(), prefix)
-        except ApiError:
-            # Someone else may be destroying it: its database goes before its name does.
-            if await _life(connection, found.uuid) == "alive":
-                raise
-            await _await_gone(connection, found.uuid)
-            return 0
-        if made_model and prefix in found.name and not ours.foreign:
-            admin.close()
-            await _destroy_model(connection, found.uuid)
-            return ours.count + 1
-        await _remove_from(admin, ours, prefix)
-        if made_model:
-            named = prefix in found.name
-            kept = f"has {', '.join(ours.foreign[:3])} in it" if named else f"is not named {prefix}"
-            raise TargetError(
-                "target.model",
-                f"{found.name}: kept, as it {kept}",
-                "`juju destroy-model` from you, if you want",
-            )
-        if ours.shared:
-            raise TargetError(
-                "target.model",
-                f"{found.name}: machine {', '.join(ours.shared)}: kept, as units of others are there",
-                "`juju remove-machine` from you, if you want",
-            )
-        return ours.count
-    finally:
-        await client.close()
+    uuid: str
+    name: str
+    owner: str
+
+
+async def list_models(connection: Connection, access: Access) -> list[Model]:
+    """The models that the user may use, on a connection to the controller."""
+    answer = await ask(connection, "ModelManager", "ListModels", {"tag": access.user.tag})
+    models = [fields(fields(entry).get("model")) for entry in items(answer.get("user-models"))]
+    return [
+        Model(
+            uuid=str(model.get("uuid")),
+            name=str(model.get("name")),
+            owner=str(model.get("qualifier") or model.get("owner-tag") or "").removeprefix("user-"),
+        )
+        for model in models
+    ]
+
+
+def matching_model(models: Sequence[Model], name: str, access: Access) -> Model | None:
+    """The model of this UUID, owner/name, or name: the user's own before another's of the same name."""
+    owner, slash, short = name.rpartition("/")
+    named = [model for model in models if model.name == short and (not slash or model.owner == owner)]
+    own = [model for model in named if model.owner == access.user_name]
+    exact = [model for model in models if model.uuid == name]
+    return next(iter(exact + own + (named if slash or len(named) == 1 else [])), None)
+
+
+def batches(names: Sequence[str], size: int) -> list[Sequence[str]]:
+    """The names in their order, so many at once."""
+    return [names[start : start + size] for start in range(0, len(names), size)]
 
 
 class HollowFleet:
@@ -287,7 +268,7 @@ class HollowFleet:
                 machine.identity = await admin.machine_identity(machine.number, machine.spec.nonce)
             connection = await log_in(self._client, machine.identity, self._model)
             try:
-                for batch in _batches(there, PASSWORDS_PER_CALL):
+                for batch in batches(there, PASSWORDS_PER_CALL):
                     await self._change(connection, batch)
                     self._ready.update(batch)
                     done += len(batch)
@@ -313,57 +294,6 @@ class _Machine:
     number: str
     identity: Identity | None = field(default=None)
     units: int = 0
-
-
-@dataclass(frozen=True)
-class _Model:
-    uuid: str
-    name: str
-    owner: str
-
-
-@dataclass(frozen=True)
-class _Ours:
-    """What of a model's status a run made, and the names of what others did."""
-
-    applications: list[str]
-    units: int
-    machines: list[str]
-    shared: list[str]
-    """Machines of the run's that have units of others on them."""
-    foreign: list[str]
-
-    @property
-    def count(self) -> int:
-        return len(self.applications) + self.units + len(self.machines)
-
-    @classmethod
-    def of(cls, status: Mapping[str, Any], prefix: str) -> _Ours:
-        applications: list[str] = []
-        machines: list[str] = []
-        shared: list[str] = []
-        foreign: list[str] = []
-        used_by_others: set[str] = set()
-        count = 0
-        for name, application in fields(status.get("applications")).items():
-            units = fields(fields(application).get("units"))
-            if name.startswith(f"{prefix}-"):
-                applications.append(name)
-                count += len(units)
-            else:
-                foreign.append(name)
-                # "3/lxd/0" is inside machine 3.
-                used_by_others |= {
-                    str(fields(unit).get("machine")).partition("/")[0] for unit in units.values()
-                }
-        for number, machine in fields(status.get("machines")).items():
-            if not str(fields(machine).get("instance-id")).startswith(f"manual:{prefix}-"):
-                foreign.append(f"machine {number}")
-            elif number in used_by_others:
-                shared.append(number)
-            else:
-                machines.append(number)
-        return cls(applications, count, machines, shared, sorted(foreign))
 
 
 @contextlib.asynccontextmanager
@@ -404,98 +334,3 @@ async def _cloud(connection: Connection, access: Access) -> dict[str, str]:
     if len(credentials) == 1:
         chosen["credential"] = str(credentials[0])
     return chosen
-
-
-async def _models(connection: Connection, access: Access) -> list[_Model]:
-    answer = await ask(connection, "ModelManager", "ListModels", {"tag": access.user.tag})
-    models = [fields(fields(entry).get("model")) for entry in items(answer.get("user-models"))]
-    return [
-        _Model(
-            uuid=str(model.get("uuid")),
-            name=str(model.get("name")),
-            owner=str(model.get("qualifier") or model.get("owner-tag") or "").removeprefix("user-"),
-        )
-        for model in models
-    ]
-
-
-def _matching(models: Sequence[_Model], name: str, access: Access) -> _Model | None:
-    """The model of this UUID, owner/name, or name: the user's own before another's of the same name."""
-    owner, slash, short = name.rpartition("/")
-    named = [model for model in models if model.name == short and (not slash or model.owner == owner)]
-    own = [model for model in named if model.owner == access.user_name]
-    exact = [model for model in models if model.uuid == name]
-    return next(iter(exact + own + (named if slash or len(named) == 1 else [])), None)
-
-
-async def _destroy_model(connection: Connection, uuid: str) -> None:
-    tag = f"model-{uuid}"
-    request = {
-        "models": [
-            {
-                "model-tag": tag,
-                "destroy-storage": True,
-                "force": True,
-                "max-wait": 0,
-                "timeout": int(REMOVED_WITHIN * 1e9),
-            }
-        ]
-    }
-    answer = await ask(connection, "ModelManager", "DestroyModels", request)
-    for error in result_errors(answer, "ModelManager", "DestroyModels"):
-        if error is not None and await _life(connection, uuid) == "alive":
-            raise error
-    await _await_gone(connection, uuid)
-
-
-async def _await_gone(connection: Connection, uuid: str) -> None:
-    life = ""
-    try:
-        async with asyncio.timeout(REMOVED_WITHIN):
-            while True:
-                life = await _life(connection, uuid)
-                if life == _GONE:
-                    return
-                await asyncio.sleep(_POLL)
-    except TimeoutError:
-        raise OperationFailed(f"model {uuid}: still there ({life}) after {REMOVED_WITHIN:.0f} s") from None
-
-
-async def _life(connection: Connection, uuid: str) -> str:
-    """A model's life: "alive", "dying", "dead", _GONE, or what the controller says instead while it goes."""
-    tag = f"model-{uuid}"
-    answer = await ask(connection, "ModelManager", "ModelInfo", {"entities": [{"tag": tag}]})
-    (result,) = items(answer.get("results")) or [{}]
-    error = result_error(result, "ModelManager", "ModelInfo")
-    if error is None:
-        return str(fields(fields(result).get("result")).get("life"))
-    # Only a controller's administrator is told "not found"; others may no longer ask.
-    return _GONE if error.code in (*GONE, _UNAUTHORIZED) else str(error)
-
-
-async def _remove_from(admin: ModelAdmin, ours: _Ours, prefix: str) -> None:
-    """Remove a run's things from a model that stays, and wait until its status shows none of them."""
-    loop = asyncio.get_running_loop()
-    left, asked = ours, float("-inf")
-    try:
-        async with asyncio.timeout(REMOVED_WITHIN):
-            while left.count:
-                if loop.time() - asked > _ASK_AGAIN:
-                    for batch in _batches(left.applications, REMOVED_PER_CALL):
-                        await admin.destroy_applications(batch)
-                    if left.machines:
-                        await admin.destroy_machines(left.machines)
-                    asked = loop.time()
-                began = loop.time()
-                left = _Ours.of(await admin.full_status(), prefix)
-                if left.count:
-                    # A large model's status costs the controller more than the wait for it.
-                    await asyncio.sleep(max(_POLL, 2 * (loop.time() - began)))
-    except TimeoutError:
-        first = (left.applications + [f"machine {number}" for number in left.machines])[0]
-        problem = f"{left.count} of {ours.count} things, {first} among them, are still there"
-        raise OperationFailed(f"model {admin.model}: {problem} after {REMOVED_WITHIN:.0f} s") from None
-
-
-def _batches(names: Sequence[str], size: int) -> list[Sequence[str]]:
-    return [names[start : start + size] for start in range(0, len(names), size)]

@@ -119,6 +119,7 @@ class Login:
         identity: Identity,
         model: str | None,
         closed: Callable[[str], None] | None,
+        begun: Callable[[], None] | None,
     ) -> None:
         self._logins = logins
         self._controller = controller
@@ -131,11 +132,11 @@ class Login:
         self._stream: Stream | None = None
         self.future: Future[Connection] = logins.gate.loop.create_future()
         self.future.add_done_callback(self._ended)
-        self._dial: Dial | None = self._begin()
+        self._dial: Dial | None = self._begin(begun)
 
-    def _begin(self) -> Dial:
+    def _begin(self, begun: Callable[[], None] | None = None) -> Dial:
         path = "/api" if self._model is None else f"/model/{self._model}/api"
-        return Dial(self._logins.gate, self._controller, path, self._opened, self._fail)
+        return Dial(self._logins.gate, self._controller, path, self._opened, self._fail, begun)
 
     def give_up(self, error: ConnectionLost) -> None:
         """End the login with an error."""

@@ -89,14 +89,20 @@ class ModelAdmin:
     with the name of the thing that was refused), and a lost connection is ConnectionLost."""
 
     def __init__(
-        self, connection: Connection, access: Access, model: str, lost: asyncio.Event, answer_within: float
+        self,
+        connection: Connection,
+        access: Access,
+        model: str,
+        lost: asyncio.Event,
+        answer_within: float,
+        charm_url: str | None,
     ) -> None:
         self.model = model
         self._connection = connection
         self._access = access
         self._lost = lost
         self._answer_within = answer_within
-        self._charm_url: str | None = None
+        self._charm_url = charm_url
         self._uploading = asyncio.Lock()
 
     @classmethod
@@ -107,9 +113,10 @@ class ModelAdmin:
         model: str,
         answer_within: float = ANSWER_WITHIN,
         told: Callable[[str], None] | None = None,
+        charm_url: str | None = None,
     ) -> ModelAdmin:
         """Log in to the model with this UUID. Each call is given so many seconds for its answer; `told(reason)` is
-        called when the connection is lost."""
+        called when the connection is lost. `charm_url` is what `hollow_charm` returned on an earlier connection."""
         lost = asyncio.Event()  # perhaps before the login is noticed here
 
         def closed(reason: str) -> None:
@@ -117,7 +124,8 @@ class ModelAdmin:
             if told is not None:
                 told(reason)
 
-        return cls(await log_in(client, access.user, model, closed), access, model, lost, answer_within)
+        connection = await log_in(client, access.user, model, closed)
+        return cls(connection, access, model, lost, answer_within, charm_url)
 
     @property
     def lost(self) -> bool:
@@ -166,13 +174,22 @@ class ModelAdmin:
             raise OperationFailed(f"machine {machine}: the provisioning script has no password in it")
         return Identity(f"machine-{machine}", found.group(1), nonce)
 
+    async def hollow_charm(self) -> str:
+        """The URL of the hollow charm in the model, uploaded at the first call."""
+        async with self._uploading:
+            if self._charm_url is None:
+                self._charm_url = await charm.upload(
+                    self._connection.server, self._access.ca, self._access.user, self.model
+                )
+            return self._charm_url
+
     async def deploy(self, applications: Sequence[str], units: int, machine: str) -> None:
         """Deploy the hollow charm once per name, each with this many units, all on one machine.
 
-        The charm is uploaded before the first of them. Juju answers for each application by itself: all are
+        The charm is uploaded before, unless it was already. Juju answers for each application by itself: all are
         tried, and the first that failed is the error. One that is there already is none.
         """
-        url = await self._charm()
+        url = await self.hollow_charm()
         revision = int(url.rpartition("-")[2])
         base = self._base()
         series = {"series": "jammy"} if self._before_bases else {}
@@ -276,14 +293,6 @@ class ModelAdmin:
     def _base(self) -> dict[str, str]:
         # 3.1 and most of 2.9 do not know 24.04; what comes after 4.0 may not know 22.04.
         return {"name": "ubuntu", "channel": "22.04" if self._before_bases else "24.04"}
-
-    async def _charm(self) -> str:
-        async with self._uploading:
-            if self._charm_url is None:
-                self._charm_url = await charm.upload(
-                    self._connection.server, self._access.ca, self._access.user, self.model
-                )
-            return self._charm_url
 
     async def _destroy(self, facade: str, request: str, params: object, names: Sequence[str]) -> None:
         answer = await self._ask(facade, request, params)

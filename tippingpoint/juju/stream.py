@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
+from select import EPOLLERR
+from socket import SO_ERROR, SOL_SOCKET
 from typing import Protocol
 
 from tippingpoint.juju import websocket
 from tippingpoint.juju.readiness import READ, WRITE, Readiness
 from tippingpoint.juju.websocket import FrameReader, WebSocketError
 
+_WITHOUT_A_WORD = "closed by the server without a word"
 _MOST_UNSENT = 4 * 2**20
 """Bytes that may wait for a server that does not read, besides one message; then the connection is lost."""
 
@@ -83,12 +87,16 @@ class Stream:
 
     def ready(self, events: int) -> None:
         """The socket is ready."""
-        if events & WRITE and self._unsent is not None:
+        fault = 0
+        if events & EPOLLERR and self._socket is not None:
+            # Asked for now: Python's ssl takes a reset for the end of the file, whoever reads or writes.
+            fault = self._socket.getsockopt(SOL_SOCKET, SO_ERROR)
+        if events & WRITE and self._unsent is not None and not fault:
             self._flush()
         if events & ~WRITE and self._socket is not None:
-            self._receive(self._socket)
+            self._receive(self._socket, os.strerror(fault) if fault else _WITHOUT_A_WORD)
 
-    def _receive(self, socket: ssl.SSLSocket) -> None:
+    def _receive(self, socket: ssl.SSLSocket, at_the_end: str) -> None:
         try:
             count = socket.recv_into(_view, len(_received))
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -97,7 +105,7 @@ class Stream:
             self.fail(why(problem))
             return
         if count == 0:
-            self.fail("closed by the server without a word")
+            self.fail(at_the_end)
             return
         self.take(bytes(_view[:count]))
 
@@ -156,7 +164,7 @@ def why(problem: OSError) -> str:
             "expected a certificate of the controller's own CA"
         )
     if isinstance(problem, ssl.SSLEOFError):
-        return "closed by the server without a word"
+        return _WITHOUT_A_WORD
     if isinstance(problem, ssl.SSLError):
         return "TLS: " + (problem.reason or problem.strerror or str(problem)).replace("_", " ").lower()
     return problem.strerror or str(problem) or type(problem).__name__

@@ -14,7 +14,7 @@ from typing import Any
 
 from tippingpoint.juju.hollow import application_name, instance_id
 from tippingpoint.juju.model import fields, items
-from tippingpoint.plan import SpawnStage
+from tippingpoint.plan import SpawnStage, SpawnUnit
 
 Pair = tuple[int, int]
 
@@ -165,9 +165,14 @@ class There:
         self._on.subtract(machines)
 
     @property
-    def unit_count(self) -> int:
-        """How many units there are, the going ones too."""
-        return sum(len(units) for units in self.units.values())
+    def amounts(self) -> dict[SpawnUnit, int]:
+        """How many of each kind there are, the going ones too."""
+        return {
+            "units": sum(map(len, self.units.values())),
+            "relations": len(self.relations),
+            "applications": len(self.units),
+            "machines": len(self.machines),
+        }
 
     def has(self, application: int) -> bool:
         """Whether an application is there to stay, one's own or another share's."""

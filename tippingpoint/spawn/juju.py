@@ -26,7 +26,7 @@ from tippingpoint.juju.hollow import application_name, instance_id
 from tippingpoint.juju.model import ANSWER_WITHIN, HollowMachineSpec, ModelAdmin
 from tippingpoint.load import Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
 from tippingpoint.pacing import Schedule, spread
-from tippingpoint.plan import SPAWN_OPERATIONS, SpawnPlan, SpawnStage
+from tippingpoint.plan import SPAWN_OPERATIONS, SpawnPlan, SpawnStage, SpawnUnit
 from tippingpoint.recorder import Recorder
 from tippingpoint.spawn.agents import Agents
 from tippingpoint.spawn.goal import Goal, Share, Step, There, is_done, placement, steps, waits_for
@@ -71,6 +71,7 @@ class JujuSpawn:
         schedule: Schedule,
     ) -> None:
         self._stages: Sequence[SpawnStage] = plan.stages
+        self._load_unit: SpawnUnit = plan.load_unit
         self._workload = plan.workload
         self._access = access
         self._model = model
@@ -80,6 +81,7 @@ class JujuSpawn:
         self._client = ApiClient(access.addresses, access.ca)
         self._admin: ModelAdmin | None = None
         self._opening: asyncio.Task[ModelAdmin] | None = None
+        self._charm_url: str | None = None
         self._operations = Operations(SPAWN_OPERATIONS, recorder, self._workload.timeout)
         self._agents = Agents(self._client, model, self._machine_identity, self._operations, schedule)
         self._share = Share(0, 1)
@@ -104,10 +106,11 @@ class JujuSpawn:
 
     @property
     def gauge(self) -> Gauge:
-        """Units that are there, calls still to be sent and things still going, operations under way."""
+        """What is there of what loads are counted in; calls to be sent and things still going; operations under way."""
         waiting = self._round.undue + len(self._queue) + sum(map(len, self._blocked.values()))
         up = self._reached and (not self._workload.agents or self._agents.up)
-        return Gauge(self._there.unit_count, waiting + len(self._there.going), self._operations.under_way, up)
+        held = self._there.amounts[self._load_unit]
+        return Gauge(held, waiting + len(self._there.going), self._operations.under_way, up)
 
     async def open(self) -> TargetFacts:
         """Log in to the model; TargetError when no server can be reached or the controller refuses us."""
@@ -123,7 +126,7 @@ class JujuSpawn:
         """Upload the charm, so that no stage's first deploy has that in its time."""
         admin = await self._administrator()
         progress("charm", 0, 1)
-        await admin.deploy([], 0, "")  # of nothing: what remains is the upload before it
+        self._charm_url = await admin.hollow_charm()
         progress("charm", 1, 1)
 
     async def begin_stage(self, stage: StageOrder) -> None:
@@ -408,7 +411,9 @@ class JujuSpawn:
     async def _log_in(self) -> ModelAdmin:
         # The workload's timeout ends what it times; that is to be its doing, not the call's own end.
         within = max(ANSWER_WITHIN, self._workload.timeout) + _AFTER_TIMEOUT
-        self._admin = await ModelAdmin.open(self._client, self._access, self._model, within, self._admin_lost)
+        self._admin = await ModelAdmin.open(
+            self._client, self._access, self._model, within, self._admin_lost, self._charm_url
+        )
         return self._admin
 
     def _opened(self, opening: asyncio.Task[ModelAdmin]) -> None:

@@ -1,0 +1,108 @@
+"""What is wrong with a plan, in one line: the field as a person wrote it, its value, and what would be accepted."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import reprlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from tippingpoint.errors import UserError
+
+_EXPLAINS_OTHERS = {"model_type": 0, "extra_forbidden": 1}
+
+Alternatives = Mapping[str, type[BaseModel]]
+"""Models by the `kind` that chooses between them, which a field's path has in it (see _without_tags)."""
+
+
+def explained(problem: ValidationError, plans: Alternatives, targets: Alternatives) -> UserError:
+    """The first thing wrong with what is one of these plans, with one of these targets."""
+    errors = problem.errors(include_url=False)
+    # What is no mapping where one is wanted explains what follows from it, and a misspelt key also makes the right
+    # one missing: what was written wrongly is the better explanation.
+    error = min(errors, key=lambda error: _EXPLAINS_OTHERS.get(error["type"], len(_EXPLAINS_OTHERS)))
+    path = _without_tags(error["loc"], plans, targets)
+    field = without_login(" ".join(".".join(str(part) for part in path).split()))[:120] or "plan"
+    value = _shown(error["input"])
+    if error["type"] == "model_type" or (
+        error["type"] == "union_tag_invalid" and not isinstance(error["input"], dict)
+    ):
+        return UserError(field, value, "a mapping")
+    if error["type"] == "union_tag_invalid":
+        found = error.get("ctx", {})
+        # What chose between alternatives: the kind of the workload for a whole plan, else the field's own.
+        place = ".".join([*map(str, path), "kind"]) if path else "workload.kind"
+        return UserError(
+            place, found.get("tag", ""), f"one of {found.get('expected_tags', '')}".replace("'", "")
+        )
+    if error["type"] == "extra_forbidden":
+        known = _fields_at(error["loc"][:-1], plans, targets)
+        return UserError(field, value, f"one of {', '.join(known)}{nearest(str(path[-1]), known)}")
+    if error["type"] == "missing":
+        return UserError(field, "missing", f"a value; {field} is required")
+    if error["type"] == "value_error":
+        message = str(error["msg"]).removeprefix("Value error, ")
+        if ": expected " in message:  # a model's own check names the field and the value itself
+            inside, accepted = message.split(": expected ", 1)
+            name, _, shown = inside.partition(": ")
+            return UserError(".".join([*map(str, path), name]), shown or "given", accepted)
+        return UserError(field, value, message)
+    accepted = str(error["msg"]).removeprefix("Input should be ").lower()
+    return UserError(
+        field, value, re.sub(r"^(?:list|string) should have (.*?)(?: after .*)?$", r"\1", accepted)
+    )
+
+
+def _without_tags(
+    loc: tuple[int | str, ...], plans: Alternatives, targets: Alternatives
+) -> tuple[int | str, ...]:
+    """A field's path without the names of the alternatives that were chosen on the way to it."""
+    rest = loc[1:] if loc and loc[0] in plans else loc
+    return rest[:1] + rest[2:] if rest[:1] == ("target",) and rest[1:2] and rest[1] in targets else rest
+
+
+def _shown(value: object) -> str:
+    """A value for an error: short whatever aliases make of it, and without what may be a password."""
+    brief = reprlib.Repr()
+    brief.maxlevel = 3
+    brief.maxstring = brief.maxother = 120
+    try:
+        return without_login(value if isinstance(value, str) else brief.repr(value))
+    except ValueError:  # Python prints no number of more than some thousand digits
+        return "a number too long to show"
+
+
+def without_login(text: str) -> str:
+    """A text with the user and password of a URL in it left out."""
+    begin, end = text.find("://"), text.rfind("@")
+    return f"{text[:begin]}://...{text[end:]}" if 0 <= begin < end else text
+
+
+def _fields_at(path: Sequence[int | str], plans: Alternatives, targets: Alternatives) -> list[str]:
+    """The fields that a plan has at a place, which is named with the alternatives chosen on the way to it."""
+    model: Any = plans[str(path[0])]
+    for part in path[1:]:
+        if part in targets:
+            model = targets[str(part)]
+        elif not isinstance(part, int) and model is not None:
+            model = _model_in(model.model_fields[part].annotation) if part in model.model_fields else None
+    return list(model.model_fields) if model is not None else []
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type):
+        return annotation if issubclass(annotation, BaseModel) else None
+    for argument in getattr(annotation, "__args__", ()):
+        found = _model_in(argument)
+        if found is not None:
+            return found
+    return None
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint at the known name that a wrong one may have meant; empty where there is none like it."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]}?)" if close else ""
