@@ -104,14 +104,14 @@ def test_a_controller_that_goes_and_comes_back(new_juju: Labs, tmp_path: Path) -
     plan = lasting_plan(tmp_path, "10s", faults=faults)
     # when it is run
     done = run_on(lab, "run", plan, *lab_settings(lab), "--out", tmp_path / "runs")
-    # then no lease is lost, and what failed meanwhile is counted by what was said
+    # then no lease is lost, what was due meanwhile took as long as it took, and what failed is counted by what was said
     assert done.returncode == 0, done.stdout + done.stderr
     measured = only_run(tmp_path / "runs")
     assert measured.manifest.status == "complete"
     assert [event["do"] for event in measured.events if event["event"] == "fault"] == ["kill", "start"]
     (stage,) = measured.stages
     assert stage.count("extend", "lost") == 0
-    assert "not connected" in counted(measured, "extend", "error")
+    assert stage.response("extend").max > 2_000_000
     assert sum(counted(measured, "connection", "lost").values()) == EVERYONE
     assert all(text.startswith(lab.addresses[0]) for text in counted(measured, "connect", "error"))
     # and every unit has connected again, not all at once, and holds what it held
