@@ -292,7 +292,7 @@ class Runner:
                     field,
                     size,
                     f"at most {fits}, as each of {workers} workers has a connection for every unit and may open "
-                    f"no more files (ulimit -n)",
+                    f"no more files (ulimit -n); more workers fit more",
                 )
 
     async def _close(self) -> None:
