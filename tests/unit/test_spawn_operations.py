@@ -111,7 +111,7 @@ def test_a_flood_of_different_messages_stays_bounded() -> None:
     async def scene() -> None:
         rig = Rig()
         for number in range(1000):
-            rig.operations.note("deploy", "error", f"problem {number}")
+            rig.operations.errors.note("deploy", "error", f"problem {number}")
         assert len(rig.operations.errors) < 50
         assert rig.operations.errors.total() == 1000
 

@@ -16,15 +16,14 @@ import gc
 import random
 import time
 from asyncio import Future
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from tippingpoint.claim.target import ClaimTarget, Holding, Link, OwnConnections
-from tippingpoint.errors import Limited, OperationFailed
 from tippingpoint.load import Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
+from tippingpoint.outcomes import Errors, failure
 from tippingpoint.pacing import Schedule, spread
 from tippingpoint.plan import CLAIM_OPERATIONS, MAX_LEASES, ClaimWorkload
 from tippingpoint.recorder import Recorder
@@ -39,7 +38,6 @@ RELEASE_WITHIN = 20.0
 _RELEASES_AT_ONCE = 256
 _STILL_WAITING = 1.0
 """Seconds between two words about a wait."""
-_DISTINCT_MESSAGES = 20
 
 
 class Unit:
@@ -127,7 +125,7 @@ class ClaimLoad:
         self._asked = float("-inf")
         """When a claim or an extension was sent last, on the monotonic clock: whatever became of it, a lease that
         it got is over a claim time later."""
-        self.errors: Counter[tuple[str, str, str]] = Counter()
+        self.errors = Errors()
         """(operation, outcome, message) of failures since the worker last took them."""
         self.lost: list[tuple[float, int, int, float]] = []
         """(moment, lease, unit, seconds held) of leases lost since the worker last took them."""
@@ -205,7 +203,7 @@ class ClaimLoad:
 
         def ended(future: Future[None]) -> None:
             if not future.cancelled() and (problem := future.exception()) is not None:
-                self._note("release", "error", str(problem))
+                self.errors.note("release", "error", str(problem))
 
         self._target.release(holding).add_done_callback(ended)
 
@@ -346,8 +344,8 @@ class ClaimLoad:
 
     def _connect_answered(self, call: _Call, now: float) -> None:
         unit = call.unit
-        failure = self._failure(call)
-        if failure is None:
+        failed = failure(call.future, self._workload.timeout)
+        if failed is None:
             unit.failures = 0
             self._count(call, now, "ok")
             link: Link = call.future.result()
@@ -361,9 +359,9 @@ class ClaimLoad:
             elif unit.holding is None and not unit.claiming:
                 self._claim(unit, now)
             return
-        self._count(call, now, *failure)
+        self._count(call, now, *failed)
         again = now + self._backoff(unit)
-        if failure[0] == "limited":
+        if failed[0] == "limited":
             self._schedule.at(again, partial(self._connect_again, unit, call.intended))
         else:
             self._schedule.at(again, partial(self._connect, unit))
@@ -372,7 +370,7 @@ class ClaimLoad:
         """Connect again after a while; a lease that is held stays so until its time is over."""
         if generation != self._generation or unit.generation != generation:
             return
-        self._note("connection", "lost", reason)
+        self.errors.note("connection", "lost", reason)
         if not unit.connected:
             return  # whoever hears of its login will see that it is closed
         self._set_connected(unit, False)
@@ -465,9 +463,9 @@ class ClaimLoad:
     def _claimed(self, call: _Call, now: float) -> None:
         unit = call.unit
         unit.claiming = False
-        failure = self._failure(call)
-        if failure is not None:
-            self._count(call, now, *failure)
+        failed = failure(call.future, self._workload.timeout)
+        if failed is not None:
+            self._count(call, now, *failed)
             self._claim_at(unit, now + self._backoff(unit))
             return
         unit.failures = 0
@@ -497,9 +495,9 @@ class ClaimLoad:
 
     def _extended(self, call: _Call, now: float) -> None:
         unit = call.unit
-        failure = self._failure(call)
-        if failure is not None:
-            outcome, message = failure
+        failed = failure(call.future, self._workload.timeout)
+        if failed is not None:
+            outcome, message = failed
             if now - unit.held > self._workload.claim_time:
                 self._count(call, now, "lost", message)
                 self._lose(unit, now)
@@ -543,18 +541,6 @@ class ClaimLoad:
         longest = max(self._workload.renew_time, 0.01)
         return min(longest, FIRST_RETRY * 2.0 ** min(unit.failures - 1, 20)) * random.uniform(0.75, 1.0)
 
-    def _failure(self, call: _Call) -> tuple[str, str] | None:
-        if call.future.cancelled():
-            return "timeout", f"no answer within {self._workload.timeout:g} s"
-        problem = call.future.exception()
-        if problem is None:
-            return None
-        if isinstance(problem, Limited):
-            return "limited", str(problem)
-        if isinstance(problem, OperationFailed):
-            return "error", str(problem)
-        return "error", f"{type(problem).__name__}: {problem}"
-
     def _count(self, call: _Call, now: float, outcome: str, message: str = "") -> None:
         self._count_at(call.operation, call.intended, now, outcome, message)
         if outcome == "ok":
@@ -563,13 +549,7 @@ class ClaimLoad:
     def _count_at(self, operation: str, intended: float, now: float, outcome: str, message: str) -> None:
         self._record[tag(operation, outcome)](max(1, int((now - intended) * 1e6)))
         if outcome != "ok" and message:
-            self._note(operation, outcome, message)
-
-    def _note(self, operation: str, outcome: str, message: str) -> None:
-        key = (operation, outcome, message)
-        if key not in self.errors and len(self.errors) >= _DISTINCT_MESSAGES:
-            key = (operation, outcome, "other errors")
-        self.errors[key] += 1
+            self.errors.note(operation, outcome, message)
 
 
 def _share(size: int, share: tuple[int, int]) -> Sequence[int]:

@@ -152,7 +152,7 @@ class Agent:
         self._cut = True
         self._forget()
         if not self._closed and not self.going:
-            self._operations.note("connection", "lost", reason)
+            self._operations.errors.note("connection", "lost", reason)
             moment = time.monotonic() + random.uniform(0.0, RECONNECT_WITHIN)
             self._connect_at(moment, moment)
 
@@ -198,7 +198,7 @@ class Agent:
 
     def _note(self, problem: ApiError) -> None:
         if not self.going and not self._closed:
-            self._operations.note("agent", "error", str(problem))
+            self._operations.errors.note("agent", "error", str(problem))
 
     async def _start(self, connection: Connection) -> None:
         """From the login until it idles: the uniter's order (uniter.go init, loop; watcher.go loop)."""

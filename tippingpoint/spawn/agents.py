@@ -111,7 +111,7 @@ class Agents:
     def _ran(self, task: Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
-            self._operations.note("agent", "error", f"{type(problem).__name__}: {problem}")
+            self._operations.errors.note("agent", "error", f"{type(problem).__name__}: {problem}")
 
     async def _set_passwords(self, machine: str) -> None:
         """As the machine's agent, give its units their passwords, until none is without one."""
@@ -126,7 +126,7 @@ class Agents:
                 try:
                     done = await self._change(machine, units)
                 except OperationFailed as problem:
-                    self._operations.note("password", "error", str(problem))
+                    self._operations.errors.note("password", "error", str(problem))
                 left = [unit for unit in waiting if unit not in done]
                 if left:
                     self._without_password.setdefault(machine, []).extend(left)
@@ -158,7 +158,7 @@ class Agents:
             if error is None:
                 done.add(unit)
             else:
-                self._operations.note("password", "error", str(error))
+                self._operations.errors.note("password", "error", str(error))
         return done
 
     def _machine_lost(self, machine: str, reason: str) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -99,7 +99,7 @@ class JujuSpawn:
         self._failed_rounds = 0
         self._reached = False
         self._stopped = True
-        self.errors: Counter[tuple[str, str, str]] = self._operations.errors
+        self.errors = self._operations.errors
         """(operation, outcome, message) of failures since the worker last took them."""
         self.lost: list[tuple[float, int, int, float]] = []
         """Nothing: what is lost from a model is made again, and a lost connection is among the errors."""
@@ -422,7 +422,7 @@ class JujuSpawn:
             opening.exception()  # those who wait for it have it
 
     def _admin_lost(self, reason: str) -> None:
-        self._operations.note("connection", "lost", reason)
+        self._operations.errors.note("connection", "lost", reason)
 
     # -- the observer ----------------------------------------------------------------------------
 

@@ -6,20 +6,18 @@ import asyncio
 import random
 import time
 from asyncio import Future
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tippingpoint.errors import Limited, OperationFailed
+from tippingpoint.outcomes import Errors, failure
 from tippingpoint.recorder import Recorder
 from tippingpoint.tags import OUTCOMES, SCHEDULE_LAG, tag
 
 FIRST_RETRY = 1.0
 LONGEST_RETRY = 30.0
 """Seconds before what failed is tried again; doubled with each failure in a row."""
-_DISTINCT_MESSAGES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ class Operations:
         self._timeout = timeout
         self._calls: dict[int, _Call] = {}
         self._number = 0
-        self.errors: Counter[tuple[str, str, str]] = Counter()
+        self.errors = Errors()
         """(operation, outcome, message) of failures; the messages of a flood are counted together."""
 
     @property
@@ -104,13 +102,6 @@ class Operations:
                 self._count(call, now, "timeout", "no answer when the load ended")
                 call.future.cancel()
 
-    def note(self, operation: str, outcome: str, message: str) -> None:
-        """Count a failure that is an event of the run, whether or not it ended an operation."""
-        key = (operation, outcome, message)
-        if key not in self.errors and len(self.errors) >= _DISTINCT_MESSAGES:
-            key = (operation, outcome, "other errors")
-        self.errors[key] += 1
-
     def _answered(self, number: int, future: Future[Any]) -> None:
         call = self._calls.pop(number, None)
         if call is None:
@@ -118,28 +109,16 @@ class Operations:
                 future.exception()  # counted already: nobody else looks at it
             return
         now = time.monotonic()
-        outcome, message = self._outcome(future)
+        outcome, message = failure(future, self._timeout) or ("ok", "")
         self._count(call, now, outcome, message)
         call.ended(Ended(outcome, now, call.intended, future.result() if outcome == "ok" else None))
-
-    def _outcome(self, future: Future[Any]) -> tuple[str, str]:
-        if future.cancelled():
-            return "timeout", f"no answer within {self._timeout:g} s"
-        problem = future.exception()
-        if problem is None:
-            return "ok", ""
-        if isinstance(problem, Limited):
-            return "limited", str(problem)
-        if isinstance(problem, OperationFailed):
-            return "error", str(problem)
-        return "error", f"{type(problem).__name__}: {problem}"
 
     def _count(self, call: _Call, now: float, outcome: str, message: str) -> None:
         self._record[tag(call.operation, outcome)](max(1, int((now - call.intended) * 1e6)))
         if outcome == "ok":
             self._record[tag(call.operation, service=True)](max(1, int((now - call.sent) * 1e6)))
         else:
-            self.note(call.operation, outcome, message)
+            self.errors.note(call.operation, outcome, message)
 
 
 def backoff(failures: int) -> float:
