@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 
 from tippingpoint.errors import UserError
 
-Action = Literal["kill", "stop", "continue", "start"]
+Action = Literal["kill", "stop", "continue", "start", "partition", "heal"]
 
 ANSWER_TIMEOUT_S = 60.0
 """A lab answers when the action is done; the slowest is a start that waits until the member serves."""
@@ -37,7 +37,7 @@ class LabControl:
         self._socket = socket
 
     async def act(self, do: Action, member: str) -> None:
-        """Kill, stop (freeze), continue or start a member; returns when that is done.
+        """Kill, stop (freeze), continue, start, cut off or heal a member; returns when that is done.
 
         UserError (field `lab`) when there is no lab at the socket, or the lab refuses: a member it does not
         have (the error names those it has), one that is dead already, one that does not come up.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel
 
@@ -13,6 +13,10 @@ from tippingpoint.tags import StageKind
 
 Progress = Callable[[str, int, int], None]
 """Told what is being made, how many of it there are, and how many there will be."""
+
+
+Event = tuple[float, str, dict[str, Any]]
+"""A moment on the monotonic clock, what happened, and its fields as they stand in the journal."""
 
 
 class StageOrder(BaseModel):
@@ -82,6 +86,11 @@ class Load(Protocol):
     @property
     def lost(self) -> list[tuple[float, int, int, float]]:
         """(moment, lease or thing, unit, seconds held) of losses since the worker last took them."""
+        ...
+
+    @property
+    def events(self) -> list[Event]:
+        """What else matters singly, since the worker last took it."""
         ...
 
     @property

@@ -7,34 +7,35 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_args
-from urllib.parse import urlsplit
 
 import yaml
 from pydantic import (
-    AfterValidator,
     BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Discriminator,
     Field,
-    PlainSerializer,
     Tag,
     TypeAdapter,
     ValidationError,
-    WithJsonSchema,
     model_validator,
 )
 
-from tippingpoint.durations import ACCEPTED, format_duration, parse_duration
+from tippingpoint.durations import format_duration
 from tippingpoint.errors import UserError
-from tippingpoint.plan_errors import explained, nearest, without_login
+from tippingpoint.plan_errors import ON, explained, nearest, without_login
+from tippingpoint.plan_parts import Part, Seconds
+from tippingpoint.plan_spawn import SPAWN_OPERATIONS as SPAWN_OPERATIONS
+from tippingpoint.plan_spawn import SpawnStage as SpawnStage
+from tippingpoint.plan_spawn import SpawnWorkload as SpawnWorkload
+from tippingpoint.plan_targets import EtcdTarget as EtcdTarget
+from tippingpoint.plan_targets import JujuTarget as JujuTarget
+from tippingpoint.plan_targets import LxdTarget as LxdTarget
 from tippingpoint.tags import StageKind
 
 MAX_STAGES = 1000
 MAX_LEASES = 10_000_000
 CLAIM_OPERATIONS = ("connect", "claim", "extend")
 """What the claim workload times; `connect` only where every unit has a connection of its own."""
-SPAWN_OPERATIONS = (
+MODEL_OPERATIONS = (
     "add-machine",
     "deploy",
     "add-unit",
@@ -51,124 +52,15 @@ SPAWN_OPERATIONS = (
 MAX_TEXT = 1 << 20
 """Characters (bytes of a file) of a plan."""
 
-_ENDPOINT = r"^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?\])(:[0-9]{1,5})?$"
 # What YAML's own constructors raise on values that only look like theirs, such as the date 2001-99-99.
 _NO_YAML = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-def _duration(value: object) -> object:
-    if isinstance(value, str):
-        return parse_duration(value)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
-    raise ValueError(ACCEPTED)
-
-
-Seconds = Annotated[
-    float,
-    BeforeValidator(_duration),
-    Field(ge=0, le=7 * 86400, allow_inf_nan=False),
-    PlainSerializer(format_duration, return_type=str),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "string", "examples": ["250ms", "30s", "1m30s"]},
-                {"type": "number", "minimum": 0},
-            ]
-        }
-    ),
-]
-
-
-def _endpoint(url: str) -> str:
-    """A URL as etcd's clients write it; no credentials, which would end up in journals and reports."""
-    if "@" in url:
-        raise ValueError("http(s)://host:port, and the user in target.credentials")
-    try:
-        if not re.fullmatch(_ENDPOINT, url) or urlsplit(url).port == 0:
-            raise ValueError
-    except ValueError:
-        raise ValueError("http(s)://host:port") from None
-    return url
-
-
-Endpoint = Annotated[str, AfterValidator(_endpoint), WithJsonSchema({"type": "string", "pattern": _ENDPOINT})]
 Leases = Annotated[int, Field(ge=1, le=MAX_LEASES, strict=True)]
 Rate = Annotated[float, Field(ge=0, le=1)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class EtcdTarget(_Part):
-    """A real etcd cluster. Secrets stay in files; TLS is verified against `ca` or the system's authorities."""
-
-    kind: Literal["etcd"] = "etcd"
-    endpoints: list[Endpoint] = Field(
-        default=["http://127.0.0.1:2379"],
-        min_length=1,
-        description="client URLs; connections are spread over them",
-    )
-    api: Literal["v3", "v2"] = "v3"
-    connections: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        default=1, description="connections to each endpoint, from each worker"
-    )
-    ca: Path | None = Field(default=None, description="PEM file with the authority that signed the servers")
-    cert: Path | None = Field(default=None, description="PEM file with the client certificate")
-    key: Path | None = Field(default=None, description="PEM file with the client key, mode 0600")
-    credentials: Path | None = Field(
-        default=None, description="YAML file, mode 0600, with `username` and `password`"
-    )
-
-    @model_validator(mode="after")
-    def _pair(self) -> EtcdTarget:
-        if (self.cert is None) != (self.key is None):
-            raise ValueError("cert and key go together: expected both or neither")
-        return self
-
-
-class JujuTarget(_Part):
-    """A Juju controller, stock or patched. TLS is verified against the controller's own authority, always."""
-
-    kind: Literal["juju"]
-    controller: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="name in the juju client's store; its current controller when left out"
-    )
-    credentials: Path | None = Field(
-        default=None,
-        description="YAML file, mode 0600, with `addresses`, `ca`, `user` and `password`, instead of the store",
-    )
-    model: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None,
-        description="name or UUID of a model to make hollow units in; one is made, and removed, when left out",
-    )
-    identity: Literal["hollow", "agent"] = Field(
-        default="hollow",
-        description="hollow: every unit logs in as itself; agent: all as one unit, which needs a patched controller",
-    )
-    agent: Path | None = Field(
-        default=None, description="the unit's agent.conf, with identity agent; it is read, not copied"
-    )
-
-    @model_validator(mode="after")
-    def _who(self) -> JujuTarget:
-        if self.controller is not None and self.credentials is not None:
-            raise ValueError(
-                f"credentials: {self.credentials}: expected either controller or credentials, not both"
-            )
-        if (self.identity == "agent") != (self.agent is not None):
-            raise ValueError(
-                f"agent: {self.agent or 'missing'}: expected an agent.conf with identity agent, and only then"
-            )
-        if self.identity == "agent" and (self.controller or self.credentials or self.model):
-            raise ValueError(
-                "identity: agent: expected no controller, credentials or model, as the agent.conf names them"
-            )
-        return self
-
-
-class ClaimWorkload(_Part):
+class ClaimWorkload(Part):
     """Leases that are claimed, renewed and fought over."""
 
     kind: Literal["claim"] = "claim"
@@ -195,7 +87,7 @@ class ClaimWorkload(_Part):
         return self
 
 
-class Stage(_Part):
+class Stage(Part):
     """One step of load: this many leases in all, brought up over a time, then held for a time."""
 
     leases: Leases
@@ -203,8 +95,8 @@ class Stage(_Part):
     over: Seconds = Field(default=5.0, description="new claims are spread over this; 0s claims all at once")
 
 
-class SpawnWorkload(_Part):
-    """Machines, applications, units and relations that are made, listed and removed, each call timed."""
+class ModelWorkload(Part):
+    """On Juju: machines, applications, units and relations that are made, listed and removed, each call timed."""
 
     kind: Literal["spawn"]
     batch: Annotated[int, Field(ge=1, le=10_000)] = Field(
@@ -225,7 +117,7 @@ class SpawnWorkload(_Part):
     timeout: Seconds = Field(default=300.0, description="after this an operation counts as a timeout")
 
     @model_validator(mode="after")
-    def _times(self) -> SpawnWorkload:
+    def _times(self) -> ModelWorkload:
         if self.timeout < 0.01:
             raise ValueError(f"timeout: {format_duration(self.timeout)}: expected at least 10ms")
         return self
@@ -234,12 +126,12 @@ class SpawnWorkload(_Part):
 Things = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
 
 
-SpawnUnit = Literal["units", "relations", "applications", "machines"]
-SPAWN_UNITS: tuple[SpawnUnit, ...] = get_args(SpawnUnit)
+ModelUnit = Literal["units", "relations", "applications", "machines"]
+MODEL_UNITS: tuple[ModelUnit, ...] = get_args(ModelUnit)
 """What loads of the spawn workload may be counted in: the first of these that a plan makes any of."""
 
 
-class SpawnStage(_Part):
+class ModelStage(Part):
     """One step of a model's growth: what there is in all when it is reached; less than before is removed."""
 
     machines: Things = Field(default=1, description="hollow machines, which units are spread over")
@@ -259,8 +151,8 @@ class SpawnStage(_Part):
         return self.applications * self.units
 
     @property
-    def amounts(self) -> dict[SpawnUnit, int]:
-        """How many of each kind there are in all, in the order of SPAWN_UNITS."""
+    def amounts(self) -> dict[ModelUnit, int]:
+        """How many of each kind there are in all, in the order of MODEL_UNITS."""
         return {
             "units": self.size,
             "relations": self.relations,
@@ -269,7 +161,7 @@ class SpawnStage(_Part):
         }
 
     @model_validator(mode="after")
-    def _possible(self) -> SpawnStage:
+    def _possible(self) -> ModelStage:
         if self.applications and self.units and not self.machines:
             raise ValueError("machines: 0: expected at least 1, as units need a machine")
         most = self.applications * (self.applications - 1) // 2
@@ -281,7 +173,7 @@ class SpawnStage(_Part):
         return self
 
 
-class Find(_Part):
+class Find(Part):
     """Search for the largest load that meets the thresholds: double, bisect, confirm."""
 
     start: Leases = 100
@@ -302,7 +194,7 @@ class Find(_Part):
         return self
 
 
-class Threshold(_Part):
+class Threshold(Part):
     """What is good enough, for one operation, in every stage."""
 
     operation: Annotated[str, Field(max_length=40)]
@@ -331,11 +223,20 @@ class Threshold(_Part):
         return self
 
 
-class Fault(_Part):
+UNDONE_BY: dict[str, Literal["start", "continue", "heal"]] = {
+    "kill": "start",
+    "stop": "continue",
+    "partition": "heal",
+}
+"""What undoes what a fault does to a lab's member."""
+
+
+class Fault(Part):
     """Something that goes wrong on purpose: at a time into the run, or into a stage (counted from 1)."""
 
-    do: Literal["kill", "stop", "continue", "start", "drop-claims"] = Field(
-        description="kill, stop (SIGSTOP), continue or start a lab member; "
+    do: Literal["kill", "stop", "continue", "start", "partition", "heal", "drop-claims"] = Field(
+        description="kill, stop (SIGSTOP), continue or start a lab member; partition cuts it off from the others and "
+        "from us, heal undoes that; "
         "drop-claims abandons every claim and connection and claims new leases all at once (a restart storm)"
     )
     member: str | None = Field(default=None, description="a lab member's name; not for drop-claims")
@@ -345,7 +246,7 @@ class Fault(_Part):
     )
     at: Seconds = 0.0
     undo_after: Seconds | None = Field(
-        default=None, description="start (or continue) the member again after this"
+        default=None, description="start (continue, heal) the member again after this"
     )
 
     @model_validator(mode="after")
@@ -358,18 +259,18 @@ class Fault(_Part):
             )
         if self.do == "drop-claims" and self.stage is None:
             raise ValueError("stage: missing: expected the number of the listed stage that drop-claims is in")
-        if self.undo_after is not None and self.do not in ("kill", "stop"):
-            raise ValueError(f"undo_after: expected only with kill or stop, not {self.do}")
+        if self.undo_after is not None and self.do not in UNDONE_BY:
+            raise ValueError(f"undo_after: expected only with {', '.join(UNDONE_BY)}, not {self.do}")
         return self
 
 
-class _Plan(_Part):
+class _Plan(Part):
     """What every plan has."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
     description: str = ""
-    thresholds: list[Threshold] = []
-    faults: list[Fault] = []
+    thresholds: list[Threshold] = Field(default=[])
+    faults: list[Fault] = Field(default=[])
     workers: Annotated[int, Field(ge=1, le=256)] | None = Field(
         default=None, description="processes that generate load; one per core when left out"
     )
@@ -424,7 +325,7 @@ ClaimTargets = Annotated[
 ]
 
 
-_TARGETS: dict[str, type[BaseModel]] = {"etcd": EtcdTarget, "juju": JujuTarget}
+_TARGETS: dict[str, type[BaseModel]] = {"etcd": EtcdTarget, "juju": JujuTarget, "lxd": LxdTarget}
 
 
 class ClaimPlan(_Plan):
@@ -432,7 +333,7 @@ class ClaimPlan(_Plan):
 
     target: ClaimTargets = EtcdTarget()
     workload: ClaimWorkload = ClaimWorkload()
-    stages: Annotated[list[Stage], Field(max_length=MAX_STAGES)] = []
+    stages: list[Stage] = Field(default=[], max_length=MAX_STAGES)
     find: Find | None = None
 
     @property
@@ -476,18 +377,18 @@ class ClaimPlan(_Plan):
         return self
 
 
-class SpawnPlan(_Plan):
-    """A plan of the spawn workload."""
+class ModelPlan(_Plan):
+    """A plan of the spawn workload on Juju."""
 
     target: JujuTarget
-    workload: SpawnWorkload
-    stages: Annotated[list[SpawnStage], Field(min_length=1, max_length=MAX_STAGES)]
+    workload: ModelWorkload
+    stages: Annotated[list[ModelStage], Field(min_length=1, max_length=MAX_STAGES)]
 
     @property
-    def load_unit(self) -> SpawnUnit:
-        """What loads are counted in: units, or in a plan that makes none the first of SPAWN_UNITS that it makes."""
-        made: list[SpawnUnit] = [
-            name for name in SPAWN_UNITS if any(stage.amounts[name] for stage in self.stages)
+    def load_unit(self) -> ModelUnit:
+        """What loads are counted in: units, or in a plan that makes none the first of MODEL_UNITS that it makes."""
+        made: list[ModelUnit] = [
+            name for name in MODEL_UNITS if any(stage.amounts[name] for stage in self.stages)
         ]
         return made[0] if made else "units"
 
@@ -499,7 +400,7 @@ class SpawnPlan(_Plan):
         before: a stage that removes everything would say nothing otherwise.
         """
         found: list[tuple[StageKind, int]] = []
-        before = SpawnStage(machines=0)
+        before = ModelStage(machines=0)
         for stage in self.stages:
             destroys = [*stage.amounts.values()] < [*before.amounts.values()]
             loaded = before if destroys else stage
@@ -508,37 +409,88 @@ class SpawnPlan(_Plan):
         return found
 
     @model_validator(mode="after")
-    def _whole(self) -> SpawnPlan:
+    def _whole(self) -> ModelPlan:
         if self.target.identity != "hollow":
             raise ValueError(f"target.identity: {self.target.identity}: expected hollow, for spawn")
-        _check_operations(self.thresholds, SPAWN_OPERATIONS)
-        for number, fault in enumerate(self.faults):
-            if fault.do == "drop-claims":
-                raise ValueError(
-                    f"faults.{number}.do: drop-claims: expected kill, stop, continue or start, for spawn"
-                )
-        _check_fault_times(self.faults, [stage.hold for stage in self.stages])
+        _check_operations(self.thresholds, MODEL_OPERATIONS)
+        _check_spawn_faults(self.faults, [stage.hold for stage in self.stages])
         return self
 
 
-Plan = ClaimPlan | SpawnPlan
-"""A validated plan: `workload.kind` says which."""
+class SpawnPlan(_Plan):
+    """A plan of the spawn workload on a target that runs things: LXD."""
+
+    target: LxdTarget
+    workload: SpawnWorkload
+    stages: Annotated[list[SpawnStage], Field(min_length=1, max_length=MAX_STAGES)]
+
+    @property
+    def load_unit(self) -> Literal["containers", "members"]:
+        """What loads are counted in: containers, or the cluster's members where only these differ."""
+        few = len({stage.size for stage in self.stages}) == 1 < len({stage.members for stage in self.stages})
+        return "members" if few else "containers"
+
+    @property
+    def loads(self) -> list[tuple[StageKind, int]]:
+        """The kind and the load of each stage; one with fewer things than before destroys, and has the load before it.
+
+        A stage that removes everything would say nothing otherwise.
+        """
+        found: list[tuple[StageKind, int]] = []
+        before = 0
+        for stage in self.stages:
+            load = (stage.members or 0) if self.load_unit == "members" else max(stage.size, before)
+            found.append(("destroy" if stage.size < before else "ramp", load))
+            before = stage.size
+        return found
+
+    @model_validator(mode="after")
+    def _whole(self) -> SpawnPlan:
+        _check_operations(self.thresholds, SPAWN_OPERATIONS)
+        _check_spawn_faults(self.faults, [stage.hold for stage in self.stages])
+        return self
 
 
-def _workload_kind(value: Any) -> str:
-    if isinstance(value, _Plan):
-        return "spawn" if isinstance(value, SpawnPlan) else "claim"
-    workload = cast(dict[str, Any], value).get("workload") if isinstance(value, dict) else None
-    kind = cast(dict[str, Any], workload).get("kind", "claim") if isinstance(workload, dict) else "claim"
-    return kind if isinstance(kind, str) else repr(kind)
+def _check_spawn_faults(faults: Sequence[Fault], holds: Sequence[float]) -> None:
+    for number, fault in enumerate(faults):
+        if fault.do == "drop-claims":
+            raise ValueError(
+                f"faults.{number}.do: drop-claims: expected kill, stop, continue, start, partition or heal, for spawn"
+            )
+    _check_fault_times(faults, holds)
 
 
+Plan = ClaimPlan | ModelPlan | SpawnPlan
+"""A validated plan: `workload.kind` says which, and of the spawn workloads the target's kind."""
+
+
+def _plan_kind(value: Any) -> str:
+    match value:
+        case _Plan():
+            return next(kind for kind, plan in _KINDS.items() if isinstance(value, plan))
+        case {"workload": {"kind": "spawn"}, "target": {"kind": kind}}:
+            return f"spawn{ON}{kind}"
+        case {"workload": {"kind": "spawn"}}:
+            return f"spawn{ON}lxd"  # which then says what is missing
+        case {"workload": {"kind": kind}}:
+            return kind if isinstance(kind, str) else repr(kind)
+        case _:
+            return "claim"
+
+
+_KINDS: dict[str, type[BaseModel]] = {
+    "claim": ClaimPlan,
+    f"spawn{ON}lxd": SpawnPlan,
+    f"spawn{ON}juju": ModelPlan,
+}
 AnyPlan = Annotated[
-    Annotated[ClaimPlan, Tag("claim")] | Annotated[SpawnPlan, Tag("spawn")], Discriminator(_workload_kind)
+    Annotated[ClaimPlan, Tag("claim")]
+    | Annotated[SpawnPlan, Tag(f"spawn{ON}lxd")]
+    | Annotated[ModelPlan, Tag(f"spawn{ON}juju")],
+    Discriminator(_plan_kind),
 ]
 """A plan as a field of a pydantic model."""
 _PLANS: TypeAdapter[Plan] = TypeAdapter(AnyPlan)
-_KINDS: dict[str, type[BaseModel]] = {"claim": ClaimPlan, "spawn": SpawnPlan}
 
 
 def validate_plan(fields: object) -> Plan:

@@ -14,6 +14,9 @@ from tippingpoint.errors import UserError
 
 _EXPLAINS_OTHERS = {"model_type": 0, "extra_forbidden": 1}
 
+ON = " on "
+"""Between a workload's kind and its target's, where both choose what a plan is."""
+
 Alternatives = Mapping[str, type[BaseModel]]
 """Models by the `kind` that chooses between them, which a field's path has in it (see _without_tags)."""
 
@@ -32,12 +35,7 @@ def explained(problem: ValidationError, plans: Alternatives, targets: Alternativ
     ):
         return UserError(field, value, "a mapping")
     if error["type"] == "union_tag_invalid":
-        found = error.get("ctx", {})
-        # What chose between alternatives: the kind of the workload for a whole plan, else the field's own.
-        place = ".".join([*map(str, path), "kind"]) if path else "workload.kind"
-        return UserError(
-            place, found.get("tag", ""), f"one of {found.get('expected_tags', '')}".replace("'", "")
-        )
+        return _unknown_kind([str(part) for part in path], error.get("ctx", {}))
     if error["type"] == "extra_forbidden":
         known = _fields_at(error["loc"][:-1], plans, targets)
         return UserError(field, value, f"one of {', '.join(known)}{nearest(str(path[-1]), known)}")
@@ -56,11 +54,25 @@ def explained(problem: ValidationError, plans: Alternatives, targets: Alternativ
     )
 
 
+def _unknown_kind(path: Sequence[str], found: Mapping[str, Any]) -> UserError:
+    """What chose between alternatives: the field's own kind, or for a whole plan its workload's and its target's."""
+    kind = str(found.get("tag", ""))
+    known = str(found.get("expected_tags", "")).replace("'", "").split(", ")
+    if path:
+        return UserError(".".join([*path, "kind"]), kind, f"one of {', '.join(known)}")
+    workload, on, target = kind.partition(ON)
+    if on:
+        targets = sorted(name.removeprefix(workload + ON) for name in known if name.startswith(workload + ON))
+        return UserError("target.kind", target, f"one of {', '.join(targets)}, for {workload}")
+    workloads = dict.fromkeys(name.partition(ON)[0] for name in known)
+    return UserError("workload.kind", workload, f"one of {', '.join(workloads)}")
+
+
 def _without_tags(
     loc: tuple[int | str, ...], plans: Alternatives, targets: Alternatives
 ) -> tuple[int | str, ...]:
     """A field's path without the names of the alternatives that were chosen on the way to it."""
-    rest = loc[1:] if loc and loc[0] in plans else loc
+    rest = tuple(part for part in (loc[1:] if loc and loc[0] in plans else loc) if part != "[key]")
     return rest[:1] + rest[2:] if rest[:1] == ("target",) and rest[1:2] and rest[1] in targets else rest
 
 

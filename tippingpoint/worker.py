@@ -134,6 +134,9 @@ class _Worker:
         if len(self._load.lost) > _LOST_SINGLY:
             events.write(until, "lost", count=len(self._load.lost) - _LOST_SINGLY)
         self._load.lost.clear()
+        for moment, event, fields in self._load.events:
+            events.write(moment - self._job.started, event, **fields)
+        self._load.events.clear()
         self._voice.say(
             "tick", t=until, seconds=end - begin, lines=lines, unwritten=self._journal.waiting, **tick
         )

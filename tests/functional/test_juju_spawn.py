@@ -23,7 +23,7 @@ from tippingpoint.juju.model import ModelAdmin
 from tippingpoint.juju.removal import remove_fleet
 from tippingpoint.load import PrepareOrder, StageOrder
 from tippingpoint.pacing import Schedule
-from tippingpoint.plan import SpawnPlan
+from tippingpoint.plan import ModelPlan
 from tippingpoint.recorder import Recorded, Recorder
 from tippingpoint.spawn.juju import JujuSpawn
 
@@ -35,7 +35,7 @@ NOTHING = {"machines": 0, "applications": 0, "over": 0}
 class Scene:
     """Workers on a model of their own, and what they recorded."""
 
-    def __init__(self, access: Access, prefix: str, model: str, plan: SpawnPlan, workers: int) -> None:
+    def __init__(self, access: Access, prefix: str, model: str, plan: ModelPlan, workers: int) -> None:
         self.access = access
         self.model = model
         self.plan = plan
@@ -144,7 +144,7 @@ async def scene(
 ) -> AsyncGenerator[Scene]:
     """A run's workers in a model of their own; all of it is gone afterwards."""
     prefix = f"tp{secrets.token_hex(4)}"
-    plan = SpawnPlan.model_validate(
+    plan = ModelPlan.model_validate(
         {
             "name": "spawn",
             "target": {"kind": "juju"},
@@ -347,7 +347,7 @@ def test_logins_that_a_rate_limit_refuses_are_counted_apart_and_tried_again() ->
 
 def test_a_controller_that_cannot_be_reached_refuses_the_run() -> None:
     async def test(access: Access) -> None:
-        plan = SpawnPlan.model_validate(
+        plan = ModelPlan.model_validate(
             {"name": "x", "target": {"kind": "juju"}, "workload": {"kind": "spawn"}, "stages": [NOTHING]}
         )
         schedule = Schedule(asyncio.get_running_loop())

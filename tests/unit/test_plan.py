@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from tippingpoint.durations import format_duration, parse_duration
 from tippingpoint.errors import UserError
 from tippingpoint.plan import (
-    SPAWN_OPERATIONS,
+    MODEL_OPERATIONS,
     ClaimPlan,
     ClaimWorkload,
     EtcdTarget,
     Fault,
     Find,
     JujuTarget,
+    ModelPlan,
+    ModelStage,
+    ModelWorkload,
     Plan,
-    SpawnPlan,
-    SpawnStage,
-    SpawnWorkload,
     Stage,
     Threshold,
     load_plan,
@@ -75,13 +75,13 @@ juju_workloads = st.floats(5, 300).flatmap(
 )
 spawn_stages = st.integers(0, 60).flatmap(
     lambda applications: st.builds(
-        SpawnStage, machines=st.integers(1, 10**6), applications=st.just(applications),
+        ModelStage, machines=st.integers(1, 10**6), applications=st.just(applications),
         units=st.integers(0, 10**6), relations=st.integers(0, applications * (applications - 1) // 2),
         hold=seconds, over=seconds,
     )
 )  # fmt: skip
 spawn_workloads = st.builds(
-    SpawnWorkload,
+    ModelWorkload,
     kind=st.just("spawn"),
     batch=st.integers(1, 10_000),
     concurrency=st.none() | st.integers(1, 10_000),
@@ -89,11 +89,11 @@ spawn_workloads = st.builds(
     observe_every=seconds,
     timeout=st.floats(0.01, 604800),
 )
-spawn_thresholds = st.builds(Threshold, operation=st.sampled_from(SPAWN_OPERATIONS), p50=seconds)
+spawn_thresholds = st.builds(Threshold, operation=st.sampled_from(MODEL_OPERATIONS), p50=seconds)
 plans = st.one_of(
     st.builds(ClaimPlan, name=names, workload=juju_workloads, target=juju_targets | agent_targets,
               stages=st.lists(stages, min_size=1, max_size=3)),
-    st.builds(SpawnPlan, name=names, workload=spawn_workloads, target=juju_targets,
+    st.builds(ModelPlan, name=names, workload=spawn_workloads, target=juju_targets,
               stages=st.lists(spawn_stages, min_size=1, max_size=3), thresholds=st.lists(spawn_thresholds, max_size=3)),
     st.builds(ClaimPlan, name=names, description=st.text(), workload=workloads,
               thresholds=st.lists(thresholds, max_size=3),
@@ -197,7 +197,7 @@ SPAWN = "name: x\ntarget: {kind: juju}\nworkload: {kind: spawn}\nstages: [{appli
         (SPAWN, ["workload.kind=spwan"], r"workload\.kind: spwan: expected one of claim, spawn"),
         (SPAWN, ["workload=spawn"], r"workload: spawn: expected a mapping"),
         (SPAWN, ["workload.batchs=3"], r"workload\.batchs: 3: .*did you mean batch\?"),
-        (SPAWN, ["target.kind=etcd"], r"target\.kind: etcd: expected 'juju'"),
+        (SPAWN, ["target.kind=etcd"], r"target\.kind: etcd: expected one of juju, lxd, for spawn"),
         (SPAWN, ["target=x"], r"target: x: expected a mapping"),
         (SPAWN, ["target.identity=agent", "target.agent=/x"], r"target\.identity: agent: expected hollow"),
         (SPAWN, ["stages.0.leases=1"], r"stages\.0\.leases: 1: expected one of machines, applications"),

@@ -15,7 +15,7 @@ from tippingpoint.juju.access import Access
 from tippingpoint.juju.client import ApiClient, Identity
 from tippingpoint.juju.model import ModelAdmin
 from tippingpoint.pacing import Schedule
-from tippingpoint.plan import SPAWN_OPERATIONS
+from tippingpoint.plan import MODEL_OPERATIONS
 from tippingpoint.recorder import Recorder
 from tippingpoint.spawn import agent
 from tippingpoint.spawn.agents import Agents
@@ -60,7 +60,7 @@ class Rig:
         self.recorder = Recorder()
         self.schedule = Schedule(asyncio.get_running_loop())
         self.client = ApiClient([server.address], server.ca)
-        self.operations = Operations(SPAWN_OPERATIONS, self.recorder, 60.0)
+        self.operations = Operations(MODEL_OPERATIONS, self.recorder, 60.0)
         self.agents = Agents(self.client, MODEL, self._machine, self.operations, self.schedule)
 
     async def _machine(self, machine: str) -> Identity:

@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any
 
 from tippingpoint.claim.target import ClaimTarget, Holding, Link, OwnConnections
-from tippingpoint.load import Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
+from tippingpoint.load import Event, Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
 from tippingpoint.outcomes import Errors, failure
 from tippingpoint.pacing import Schedule, spread
 from tippingpoint.plan import CLAIM_OPERATIONS, MAX_LEASES, ClaimWorkload
@@ -129,6 +129,8 @@ class ClaimLoad:
         """(operation, outcome, message) of failures since the worker last took them."""
         self.lost: list[tuple[float, int, int, float]] = []
         """(moment, lease, unit, seconds held) of leases lost since the worker last took them."""
+        self.events: list[Event] = []
+        """Nothing."""
 
     @property
     def gauge(self) -> Gauge:

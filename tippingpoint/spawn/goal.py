@@ -14,7 +14,7 @@ from typing import Any
 
 from tippingpoint.juju.hollow import application_name, instance_id
 from tippingpoint.juju.model import fields, items
-from tippingpoint.plan import SpawnStage, SpawnUnit
+from tippingpoint.plan import ModelStage, ModelUnit
 
 Pair = tuple[int, int]
 
@@ -31,7 +31,7 @@ class Share:
     of: int
 
     @classmethod
-    def among(cls, stages: Sequence[SpawnStage], index: int, workers: int) -> Share:
+    def among(cls, stages: Sequence[ModelStage], index: int, workers: int) -> Share:
         """A worker's share through all of a plan's stages: as many have one as the units always have machines."""
         fewest = min((stage.machines for stage in stages if stage.size), default=workers)
         return cls(index, max(1, min(workers, fewest)))
@@ -75,7 +75,7 @@ class Goal:
     relations: int = 0
 
     @classmethod
-    def of(cls, stage: SpawnStage, share: Share) -> Goal:
+    def of(cls, stage: ModelStage, share: Share) -> Goal:
         """What a share has to have in a stage."""
         return cls(
             share,
@@ -165,7 +165,7 @@ class There:
         self._on.subtract(machines)
 
     @property
-    def amounts(self) -> dict[SpawnUnit, int]:
+    def amounts(self) -> dict[ModelUnit, int]:
         """How many of each kind there are, the going ones too."""
         return {
             "units": sum(map(len, self.units.values())),

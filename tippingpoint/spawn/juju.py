@@ -24,9 +24,9 @@ from tippingpoint.juju.access import Access
 from tippingpoint.juju.client import ApiClient, Identity
 from tippingpoint.juju.hollow import application_name, instance_id
 from tippingpoint.juju.model import ANSWER_WITHIN, HollowMachineSpec, ModelAdmin
-from tippingpoint.load import Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
+from tippingpoint.load import Event, Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
 from tippingpoint.pacing import Schedule, spread
-from tippingpoint.plan import SPAWN_OPERATIONS, SpawnPlan, SpawnStage, SpawnUnit
+from tippingpoint.plan import MODEL_OPERATIONS, ModelPlan, ModelStage, ModelUnit
 from tippingpoint.recorder import Recorder
 from tippingpoint.spawn.agents import Agents
 from tippingpoint.spawn.goal import Goal, Share, Step, There, is_done, placement, steps, waits_for
@@ -62,7 +62,7 @@ class JujuSpawn:
 
     def __init__(
         self,
-        plan: SpawnPlan,
+        plan: ModelPlan,
         access: Access,
         model: str,
         prefix: str,
@@ -70,8 +70,8 @@ class JujuSpawn:
         recorder: Recorder,
         schedule: Schedule,
     ) -> None:
-        self._stages: Sequence[SpawnStage] = plan.stages
-        self._load_unit: SpawnUnit = plan.load_unit
+        self._stages: Sequence[ModelStage] = plan.stages
+        self._load_unit: ModelUnit = plan.load_unit
         self._workload = plan.workload
         self._access = access
         self._model = model
@@ -82,7 +82,7 @@ class JujuSpawn:
         self._admin: ModelAdmin | None = None
         self._opening: asyncio.Task[ModelAdmin] | None = None
         self._charm_url: str | None = None
-        self._operations = Operations(SPAWN_OPERATIONS, recorder, self._workload.timeout)
+        self._operations = Operations(MODEL_OPERATIONS, recorder, self._workload.timeout)
         self._agents = Agents(self._client, model, self._machine_identity, self._operations, schedule)
         self._share = Share(0, 1)
         self._goal = Goal(self._share)
@@ -103,6 +103,8 @@ class JujuSpawn:
         """(operation, outcome, message) of failures since the worker last took them."""
         self.lost: list[tuple[float, int, int, float]] = []
         """Nothing: what is lost from a model is made again, and a lost connection is among the errors."""
+        self.events: list[Event] = []
+        """Nothing."""
 
     @property
     def gauge(self) -> Gauge:
