@@ -11,14 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tippingpoint.errors import UserError
-from tippingpoint.juju.access import (
-    LARGEST_FILE,
-    Access,
-    from_agent_conf,
-    from_file,
-    from_store,
-    store_directory,
-)
+from tippingpoint.juju.access import Access, from_agent_conf, from_file, from_store, store_directory
+from tippingpoint.secret_files import LARGEST_FILE
 
 CA = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 SECRET = "a-password-nobody-may-see"

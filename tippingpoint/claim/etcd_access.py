@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import random
 import ssl
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
 from urllib.parse import urlsplit
-
-import yaml
 
 from tippingpoint.claim.http2 import CLOSED, told
 from tippingpoint.errors import TargetError, UserError
 from tippingpoint.plan import EtcdTarget
+from tippingpoint.secret_files import read_text, read_yaml
 
 ANSWER_WITHIN = 5.0
 """Seconds a server has for each step of open() and clean(), the handshake among them."""
@@ -131,7 +128,7 @@ def _endpoint(url: str) -> Endpoint:
 def _tls(target: EtcdTarget, alpn: str | None) -> ssl.SSLContext:
     for name, path in (("ca", target.ca), ("cert", target.cert), ("key", target.key)):
         if path is not None:
-            _read(f"target.{name}", path, "a PEM file", private=name == "key")
+            read_text(f"target.{name}", path, "a PEM file", private=name == "key")
     try:
         context = ssl.create_default_context(cafile=str(target.ca) if target.ca else None)
     except ssl.SSLError:
@@ -153,22 +150,8 @@ def _credentials(path: Path | None) -> Credentials | None:
     if path is None:
         return None
     accepted = "a YAML file with `username` and `password`"
-    try:
-        content: object = yaml.safe_load(_read("target.credentials", path, accepted, private=True))
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):  # whose messages would quote the file
-        raise UserError("target.credentials", str(path), accepted) from None
-    known = cast(dict[object, object], content) if isinstance(content, dict) else {}
+    known = read_yaml("target.credentials", path, accepted, private=True)
     username, password = known.get("username"), known.get("password")
     if not isinstance(username, str) or not isinstance(password, str) or len(known) != 2 or not username:
         raise UserError("target.credentials", str(path), f"{accepted}, both of them text, and nothing else")
     return Credentials(username, password)
-
-
-def _read(place: str, path: Path, accepted: str, private: bool) -> str:
-    try:
-        with path.open(encoding="utf-8") as file:
-            if private and stat.S_IMODE(path.stat().st_mode) & 0o077:
-                raise UserError(place, str(path), "a file that only its owner can read (mode 0600)")
-            return file.read()
-    except (OSError, ValueError) as problem:
-        raise UserError(place, str(path), f"{accepted} ({told(problem)})") from None

@@ -6,19 +6,14 @@ Files are only read. The ones with a password in them are refused while others c
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-import yaml
-
 from tippingpoint.errors import UserError
 from tippingpoint.juju.client import Identity
-
-LARGEST_FILE = 1 << 20
-"""Bytes; a client's store of a thousand controllers is smaller."""
+from tippingpoint.secret_files import read_text, read_yaml
 
 
 @dataclass(frozen=True)
@@ -55,7 +50,7 @@ def from_store(controller: str | None, store: Path) -> Access:
     UserError where the store, the controller or a password is missing.
     """
     field = "target.controller"
-    controllers = _read_yaml(field, store / "controllers.yaml", "the juju client's store (JUJU_DATA)")
+    controllers = read_yaml(field, store / "controllers.yaml", "the juju client's store (JUJU_DATA)")
     known = _mapping(controllers.get("controllers"))
     name = controller if controller is not None else controllers.get("current-controller")
     if not isinstance(name, str) or not name:
@@ -72,7 +67,7 @@ def from_store(controller: str | None, store: Path) -> Access:
     if addresses is None or ca is None:
         raise UserError(field, name, f"api-endpoints (host:port) and ca-cert in {store / 'controllers.yaml'}")
     accounts_file = store / "accounts.yaml"
-    accounts = _read_yaml(field, accounts_file, "the juju client's accounts", private=True)
+    accounts = read_yaml(field, accounts_file, "the juju client's accounts", private=True)
     account = _mapping(_mapping(accounts.get("controllers")).get(name))
     user, password = account.get("user"), account.get("password")
     if not isinstance(user, str) or not user:
@@ -93,7 +88,7 @@ def from_file(path: Path) -> Access:
     """
     field = "target.credentials"
     accepted = "a YAML file with `addresses` (host:port), `ca` or `ca-file`, `user` and `password`"
-    content = _read_yaml(field, path, accepted, private=True)
+    content = read_yaml(field, path, accepted, private=True)
     unknown = content.keys() - {"addresses", "ca", "ca-file", "user", "password"}
     if unknown or ("ca" in content) == ("ca-file" in content):
         raise UserError(field, str(path), f"{accepted}, and nothing else")
@@ -105,7 +100,7 @@ def from_file(path: Path) -> Access:
         raise UserError(field, str(path), "`user` and `password`, both of them text")
     ca_text, ca_file = content.get("ca"), content.get("ca-file")
     if isinstance(ca_file, str):
-        ca_text = _read(field, path.parent / ca_file, "`ca-file` with a PEM file")
+        ca_text = read_text(field, path.parent / ca_file, "`ca-file` with a PEM file")
     ca = _ca(ca_text)
     if ca is None:
         raise UserError(field, str(path), "the controller's CA certificate in `ca` or `ca-file` (PEM)")
@@ -119,7 +114,7 @@ def from_agent_conf(path: Path) -> AgentAccess:
     """
     field = "target.agent"
     accepted = "a unit's agent.conf (tag, model, apiaddresses, cacert, apipassword)"
-    content = _read_yaml(field, path, accepted, private=True)
+    content = read_yaml(field, path, accepted, private=True)
     tag, model = content.get("tag"), content.get("model")
     addresses, ca = _addresses(content.get("apiaddresses")), _ca(content.get("cacert"))
     passwords = [content.get("apipassword"), content.get("oldpassword")]
@@ -175,29 +170,3 @@ def _listed(known: Mapping[str, Any]) -> str:
 
 def _mapping(value: object) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def _read_yaml(field: str, path: Path, accepted: str, private: bool = False) -> dict[str, Any]:
-    text = _read(field, path, accepted, private)
-    try:
-        content: object = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):  # whose messages would quote the file
-        raise UserError(field, str(path), f"{accepted}, as YAML") from None
-    if not isinstance(content, dict):
-        raise UserError(field, str(path), f"{accepted}, as YAML")
-    return cast("dict[str, Any]", content)
-
-
-def _read(field: str, path: Path, accepted: str, private: bool = False) -> str:
-    try:
-        with path.open("rb") as file:
-            if private and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
-                raise UserError(field, str(path), "a file that only its owner can read (mode 0600)")
-            content = file.read(LARGEST_FILE + 1)
-            if len(content) > LARGEST_FILE:
-                raise UserError(field, str(path), f"{accepted}, at most {LARGEST_FILE >> 20} MiB")
-            return content.decode()
-    except OSError as problem:
-        raise UserError(field, str(path), f"{accepted} ({problem.strerror})") from None
-    except ValueError:  # not UTF-8, or a NUL in the path
-        raise UserError(field, repr(str(path)), f"{accepted}, as UTF-8 text") from None

@@ -1,0 +1,1 @@
+"""A client of the LXD API, for one server or a cluster of them; it knows nothing of workloads."""

@@ -1,0 +1,259 @@
+"""Calls of the LXD API: one session, connections that stay open, and operations that are waited for, never polled."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+from urllib.parse import quote, urlencode
+
+import aiohttp
+import orjson
+from yarl import URL
+
+from tippingpoint.errors import TargetError
+from tippingpoint.lxd.access import Access
+from tippingpoint.lxd.errors import LxdError, lxd_error, one_line
+
+CONNECT_WITHIN = 10.0
+"""Seconds for a connection, its TLS handshake included."""
+LARGEST_ANSWER = 256 << 20
+"""Bytes; 5000 containers listed in full are a tenth of it."""
+SILENT_FOR = 20
+"""Seconds after which a connection is lost whose other side does not even acknowledge."""
+
+_JSON = {"Content-Type": "application/json"}
+_OWN_HEADERS = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
+_NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+
+Body = Callable[[], bytes | BinaryIO | None]
+
+
+class LxdClient:
+    """A client of one server or of a cluster's members, used from one event loop.
+
+    Every call is made to one address, until that cannot be reached or does not answer; then to the next, in turn.
+    `prefer` says which is the first, so that workers spread. What fails raises LxdError, or LxdGone and LxdExists;
+    where the way to LXD failed its kind is "unreachable", or "trust" where it is not the server that is expected. No
+    call has a time limit of its own: the caller cancels it.
+    """
+
+    def __init__(self, access: Access, prefer: int = 0) -> None:
+        self._access = access
+        self._addresses = ["http://lxd"] if access.socket is not None else list(access.addresses)
+        self._current = prefer % len(self._addresses)
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses that are tried, "https://host:port"; none for a socket."""
+        return () if self._access.socket is not None else tuple(self._addresses)
+
+    def add_addresses(self, urls: Iterable[str]) -> None:
+        """Try these too: other members of the cluster, which show the same certificate."""
+        if self._access.socket is None:
+            self._addresses += [url for url in dict.fromkeys(urls) if url not in self._addresses]
+
+    async def server(self) -> dict[str, Any]:
+        """What the server tells about itself (GET /1.0); TargetError when there is none or it does not trust us."""
+        name = self._access.name
+        try:
+            told = await self.get("/1.0")
+        except LxdError as problem:
+            accepted = (
+                "the server whose certificate we have"
+                if problem.kind == "trust"
+                else "an LXD server that answers"
+            )
+            raise TargetError(name, str(problem), accepted) from None
+        if not isinstance(told, dict) or "auth" not in told:
+            raise TargetError(name, "it is no LXD server", "an LXD server that answers")
+        facts = cast("dict[str, Any]", told)
+        if facts["auth"] != "trusted":
+            accepted = "one that is in `lxc config trust list`"
+            raise TargetError(name, "it does not trust our certificate", accepted)
+        return facts
+
+    async def get(self, path: str, **query: object) -> Any:
+        """What is there: the `metadata` of a synchronous answer."""
+        return (await self._call("GET", path, query)).get("metadata")
+
+    async def send(self, method: str, path: str, body: object = None, **query: object) -> Any:
+        """A change that is done when it is answered: the `metadata` of a synchronous answer."""
+        return (await self._call(method, path, query, _json(body))).get("metadata")
+
+    async def operate(self, method: str, path: str, body: object = None, **query: object) -> dict[str, Any]:
+        """A change that LXD does meanwhile, until it is done: the operation's own `metadata`.
+
+        The operation is followed by one call that is answered when it ends. Where that connection breaks it is waited
+        for again, by the next address. LxdError is the operation's own, or, of kind "unreachable", says that nobody
+        knows of the operation any more: it may have been done.
+        """
+        return await self._followed(await self._call(method, path, query, _json(body)))
+
+    async def upload(self, path: str, data: bytes | Path, headers: dict[str, str]) -> dict[str, Any]:
+        """A file that is sent as it is, and the operation that takes it in, as operate() follows it."""
+        sent: Body = (lambda: data.open("rb")) if isinstance(data, Path) else (lambda: data)
+        headers = {"Content-Type": "application/octet-stream"} | headers
+        return await self._followed(await self._call("POST", path, {}, sent, headers))
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _followed(self, answer: dict[str, Any]) -> dict[str, Any]:
+        operation = _mapping(answer.get("metadata"))
+        identity = operation.get("id")
+        if answer.get("type") != "async" or not isinstance(identity, str):
+            return operation
+        path, breaks = f"/1.0/operations/{quote(identity, safe='')}/wait", 0
+        while True:
+            try:
+                ended = _mapping((await self._call("GET", path, {})).get("metadata"))
+                break
+            except LxdError as problem:
+                if problem.code == 404:
+                    text = f"{operation.get('description') or 'operation'}: nobody knows how it ended"
+                    raise LxdError(text, "unreachable", 404) from None
+                breaks += 1
+                if problem.code or problem.kind != "unreachable" or breaks > len(self._addresses):
+                    raise
+        if ended.get("status_code") != 200:
+            told = ended.get("err") or ended.get("status") or "it did not end"
+            raise lxd_error(str(told), _code(ended.get("status_code")))
+        return _mapping(ended.get("metadata"))
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, object],
+        body: Body | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """The answer to one request; only what was certainly not sent, or changes nothing, is tried elsewhere."""
+        tail = f"{path}?{urlencode(query)}" if query else path
+        problems: dict[str, LxdError] = {}
+        for _ in range(len(self._addresses)):
+            at = self._current
+            address = self._addresses[at]
+            try:
+                return await self._ask(method, address + tail, body, headers or _JSON)
+            except asyncio.CancelledError:
+                # Perhaps it is stopped: then the next call would hang as well. A wait says nothing: it takes its time.
+                if not path.endswith("/wait"):
+                    self._give_up(at)
+                raise
+            except aiohttp.ClientError as problem:
+                self._give_up(at)
+                problems[address] = _broken(address, problem)
+                if method != "GET" and not isinstance(problem, _NOT_SENT):
+                    break
+        *_, last = problems.values()
+        if len(problems) == 1:
+            raise last
+        kind = "trust" if all(problem.kind == "trust" for problem in problems.values()) else "unreachable"
+        raise LxdError("; ".join(map(str, problems.values())), kind)
+
+    async def _ask(self, method: str, url: str, body: Body | None, headers: dict[str, str]) -> dict[str, Any]:
+        if self._session is None:
+            self._session = self._open()
+        data = body() if body is not None else None
+        try:
+            async with self._session.request(
+                method, URL(url, encoded=True), data=data, headers=headers, allow_redirects=False
+            ) as response:
+                content = await _content(response)
+        finally:
+            if data is not None and not isinstance(data, bytes):
+                data.close()
+        try:
+            answer = _mapping(orjson.loads(content))
+        except orjson.JSONDecodeError:
+            answer = {}
+        if answer.get("type") in ("sync", "async"):
+            return answer
+        message = answer.get("error") or f"HTTP {response.status} without what LXD would say"
+        raise lxd_error(str(message), _code(answer.get("error_code")) or response.status)
+
+    def _give_up(self, address: int) -> None:
+        # Several calls may find out at the same time: one of them moves on.
+        if address == self._current:
+            self._current = (address + 1) % len(self._addresses)
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._access.socket is not None:
+            connector: aiohttp.BaseConnector = aiohttp.UnixConnector(str(self._access.socket), limit=0)
+        else:
+            connector = aiohttp.TCPConnector(limit=0, ssl=self._access.tls(), socket_factory=_socket)
+        return aiohttp.ClientSession(
+            connector=connector,
+            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_WITHIN),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            skip_auto_headers=_OWN_HEADERS,
+        )
+
+
+def _socket(found: tuple[int, int, int, str, Any]) -> socket.socket:
+    """A socket that notices within SILENT_FOR seconds when the other host is gone, also while it waits."""
+    made = socket.socket(found[0], found[1], found[2])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENT_FOR // 4)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, SILENT_FOR // 4)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENT_FOR * 1000)
+    return made
+
+
+async def _content(response: aiohttp.ClientResponse) -> bytes:
+    blocks: list[bytes] = []
+    size = 0
+    async for block in response.content.iter_any():
+        blocks.append(block)
+        size += len(block)
+        if size > LARGEST_ANSWER:
+            response.close()
+            raise LxdError(f"{response.url.path}: an answer of more than {LARGEST_ANSWER >> 20} MiB")
+    return b"".join(blocks)
+
+
+def _broken(address: str, problem: aiohttp.ClientError) -> LxdError:
+    """How the way to an address failed; of kind "trust" where one side refuses the other's certificate."""
+    where = address.removeprefix("https://")
+    cause: BaseException = problem
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    if isinstance(problem, aiohttp.ConnectionTimeoutError):
+        return LxdError(f"{where}: no connection within {CONNECT_WITHIN:g} s", "unreachable")
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        told = cause.verify_message if getattr(cause, "verify_code", 0) else str(cause.args[-1])
+        return LxdError(f"{where}: the server's certificate: {told}", "trust")
+    if isinstance(cause, ssl.SSLError):
+        told = (cause.reason or str(cause)).replace("_", " ").lower()
+        return LxdError(f"{where}: TLS: {told}", "trust" if "certificate" in told else "unreachable")
+    if isinstance(cause, OSError) and cause.strerror:
+        return LxdError(f"{where}: {cause.strerror}", "unreachable")
+    with suppress(IndexError):
+        cause = cause.args[0] if isinstance(cause.args[0], BaseException) else cause
+    return LxdError(f"{where}: {one_line(str(cause)) or type(cause).__name__}", "unreachable")
+
+
+def _json(body: object) -> Body | None:
+    if body is None:
+        return None
+    content = orjson.dumps(body)
+    return lambda: content
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _code(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,105 @@
+"""What LXD's errors mean: LXD tells by text, and only partly by code, why it did not do what it was asked."""
+
+from __future__ import annotations
+
+from tippingpoint.spawn.target import Exists, Gone, SpawnFailed, Trouble
+
+_LONGEST = 400
+
+# In this order, the first that is found; without case. Each text is LXD's (lxd/, 5.0.2) or of what LXD passes on:
+# go-dqlite's client/ and driver/, SQLite's messages, errno's.
+_TROUBLES: tuple[tuple[Trouble, tuple[str, ...]], ...] = (
+    (
+        "locked",
+        (
+            "database is locked",
+            "database table is locked",
+            "checkpoint in progress",
+            "cannot start a transaction within a transaction",
+            "bad connection",
+        ),
+    ),
+    (
+        "quorum",
+        (
+            "no available dqlite leader",
+            "failed to begin transaction",
+            "failed to create dqlite connection",
+            "not leader",
+            "disk i/o error",
+            "raft cluster is unavailable",
+            "cluster unavailable",
+            "failed to connect to cluster leader",
+        ),
+    ),
+    ("full", ("no space left on device", "disk quota exceeded", "out of space", "insufficient free space")),
+    ("busy", ("instance is busy running", "matching operation already running")),
+    ("quota", ("reached maximum", "reached limit")),
+    (
+        "unreachable",
+        (
+            "missing event connection",
+            "unable to connect to",
+            "failed to connect to",
+            "failed connecting to",
+            "is shutting down",
+            "setup in progress",
+            "currently offline",
+            "is offline",
+            "connection refused",
+            "connection reset",
+            "broken pipe",
+            "no route to host",
+            "unexpected eof",
+            "unavailable",
+        ),
+    ),
+    ("timeout", ("context deadline exceeded", "i/o timeout", "timed out", "tls handshake timeout")),
+    ("image", ("image",)),
+    ("trust", ("not authorized", "certificate", "permission denied", "token has expired")),
+    (
+        "setting",
+        ("unknown configuration key", "invalid project configuration", "invalid config", "invalid value"),
+    ),
+)
+
+
+class LxdError(SpawnFailed):
+    """One call that LXD, or the way to it, failed; `code` is LXD's (as HTTP's: 404, 500), 0 where it gave none."""
+
+    def __init__(self, message: str, kind: Trouble = "other", code: int = 0) -> None:
+        self.code = code
+        super().__init__(one_line(message), kind)
+
+
+class LxdGone(LxdError, Gone):
+    """The instance is not there."""
+
+
+class LxdExists(LxdError, Exists):
+    """There is one of this name already."""
+
+
+def lxd_error(message: str, code: int) -> LxdError:
+    """The error for what LXD answered: LxdGone, LxdExists, or LxdError, whose kind is read from the text."""
+    text = message.lower()
+    kind = _kind(text)
+    if kind == "other":
+        if "instance not found" in text:
+            return LxdGone(message, code=code)
+        if "already exists" in text or "unique constraint" in text:
+            return LxdExists(message, code=code)
+    return LxdError(message, kind, code)
+
+
+def _kind(text: str) -> Trouble:
+    for kind, signs in _TROUBLES:
+        if any(sign in text for sign in signs):
+            return kind
+    return "other"
+
+
+def one_line(text: str) -> str:
+    """A text of the other side as one line of bounded length."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."

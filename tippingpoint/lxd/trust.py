@@ -1,0 +1,197 @@
+"""A key pair of our own, and a trust token (`lxc config trust add`) that makes an LXD server trust it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import os
+import ssl
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import orjson
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from tippingpoint.errors import TargetError, UserError
+from tippingpoint.lxd.access import Access, addresses_of, checked, der, fingerprint
+from tippingpoint.lxd.client import CONNECT_WITHIN, LxdClient
+from tippingpoint.lxd.errors import LxdError
+from tippingpoint.secret_files import read_text
+
+VALID = timedelta(days=3650)
+"""How long a key pair of ours is valid; that of the lxc client is, too (shared/cert.go)."""
+
+_CERTIFICATE, _KEY, _SERVER, _ADDRESSES = "client.crt", "client.key", "server.crt", "addresses"
+
+
+@dataclass(frozen=True)
+class Token:
+    """What a trust token says: where the server is, which certificate (SHA-256) it shows, and a secret, once valid."""
+
+    name: str
+    addresses: tuple[str, ...]
+    fingerprint: str
+    text: str = field(repr=False)
+
+
+def read_token(text: str) -> Token:
+    """The token of `lxc config trust add`, base64 of JSON; UserError, without the text, where it is none."""
+    place, accepted = "target.token", "a trust token, as `lxc config trust add` prints it"
+    text = "".join(text.split())
+    try:
+        content: object = orjson.loads(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError):
+        raise UserError(place, "(not shown)", f"{accepted}: base64 of JSON") from None
+    known = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+    name, print_, secret = (known.get(each) for each in ("client_name", "fingerprint", "secret"))
+    addresses = addresses_of(known.get("addresses"))
+    if not isinstance(name, str) or not isinstance(print_, str) or not isinstance(secret, str) or not secret:
+        raise UserError(place, "(not shown)", f"{accepted}: with client_name, fingerprint and secret")
+    if addresses is None:
+        raise UserError(place, name, f"{accepted}: with addresses of the server (core.https_address)")
+    if len(print_) != 64 or not set(print_.lower()) <= set("0123456789abcdef"):
+        raise UserError(place, name, f"{accepted}: with a SHA-256 fingerprint")
+    ends = known.get("expires_at")
+    with suppress(ValueError, TypeError):
+        # Go writes year 1 for a token that does not expire, and nanoseconds, which Python drops.
+        expires = datetime.fromisoformat(cast("str", ends))
+        if expires.year > 1 and expires < datetime.now(UTC):
+            raise UserError(
+                place, name, f"a token that is valid: this one expired on {expires:%Y-%m-%d %H:%M %Z}"
+            )
+    return Token(name, addresses, print_.lower(), text)
+
+
+def make_identity(directory: Path, name: str) -> str:
+    """A key pair in a directory, made unless it is there, and its certificate's fingerprint; both files 0600."""
+    certificate = directory / _CERTIFICATE
+    if not certificate.exists():
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        made, key = _pair(name)
+        _write(directory / _KEY, key)
+        _write(certificate, made)  # last: it says that both are there
+    place = "target.token"
+    text = read_text(place, certificate, "our certificate")
+    try:
+        return fingerprint(der(text))
+    except ssl.SSLError:
+        raise UserError(place, str(certificate), "our certificate (PEM)") from None
+
+
+async def redeem(token: str, directory: Path, name: str) -> Access:
+    """Have the server that made a token trust the key pair in a directory (make_identity), and how to reach it.
+
+    The server's certificate is held against the token and then kept beside the key pair, where from_identity finds
+    it. UserError where the token is none or has expired, TargetError where no server shows the certificate it names,
+    or the server refuses it.
+    """
+    read = read_token(token)
+    make_identity(directory, name)
+    problems: dict[str, str] = {}
+    for address in read.addresses:
+        try:
+            certificate = await _certificate(address)
+        except OSError as problem:  # an ssl.SSLError and a TimeoutError too
+            problems[address] = problem.strerror or type(problem).__name__
+            continue
+        if fingerprint(certificate) != read.fingerprint:
+            problems[address] = "its certificate is not that of the token"
+            continue
+        _write(directory / _SERVER, ssl.DER_cert_to_PEM_cert(certificate).encode())
+        others = [each for each in read.addresses if each != address]
+        _write(directory / _ADDRESSES, "\n".join((address, *others, "")).encode())
+        access = from_identity(directory)
+        await _ask_for_trust(access, read)
+        return access
+    shown = "; ".join(f"{urlsplit(address).netloc}: {problem}" for address, problem in problems.items())
+    raise TargetError("target.token", shown, "a server that answers and shows the token's certificate")
+
+
+def from_identity(directory: Path) -> Access:
+    """The server that redeem() made trust the key pair in this directory; UserError where it did not."""
+    place, accepted = "target.token", "what was kept when the trust token was redeemed"
+    urls = addresses_of(read_text(place, directory / _ADDRESSES, accepted).split())
+    if urls is None:
+        raise UserError(place, str(directory / _ADDRESSES), accepted)
+    access = Access(
+        name=urlsplit(urls[0]).netloc,
+        addresses=urls,
+        server_certificate=read_text(place, directory / _SERVER, accepted),
+        certificate=read_text(place, directory / _CERTIFICATE, accepted),
+        key=read_text(place, directory / _KEY, accepted, private=True),
+    )
+    files = (str(directory / _SERVER), str(directory / _CERTIFICATE), str(directory / _KEY))
+    return checked(place, access, *files)
+
+
+async def _ask_for_trust(access: Access, token: Token) -> None:
+    client = LxdClient(access)
+    try:
+        server = await client.get("/1.0")
+        if server.get("auth") != "trusted":
+            # The certificate that is to be trusted is the one the connection shows.
+            field = (
+                "trust_token" if "explicit_trust_token" in server.get("api_extensions", ()) else "password"
+            )
+            await client.send("POST", "/1.0/certificates", {"type": "client", field: token.text})
+    except LxdError as problem:
+        accepted = "a token that was not used yet (lxc config trust list-tokens)"
+        raise TargetError("target.token", f"{access.name}: {problem}", accepted) from None
+    finally:
+        await client.close()
+
+
+async def _certificate(address: str) -> bytes:
+    """The certificate (DER) a server shows, which nobody has verified: the caller does, by its fingerprint."""
+    parts = urlsplit(address)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    async with asyncio.timeout(CONNECT_WITHIN):
+        _, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=context)
+        try:
+            shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+    return shown or b""
+
+
+def _pair(name: str) -> tuple[bytes, bytes]:
+    """A certificate that is signed by its own key, and the key, as PEM; of the kind the lxc client makes."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    who = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(who)
+        .issuer_name(who)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))  # the server's clock may be behind
+        .not_valid_after(now + VALID)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .sign(key, hashes.SHA384())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return certificate.public_bytes(pem), private
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Put a file there, whole or not at all, that only its owner can read."""
+    part = path.with_name(path.name + ".part")
+    part.unlink(missing_ok=True)
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+    part.replace(path)

@@ -1,0 +1,47 @@
+"""Small files that a user names, some of them secret: those with a password or a key in them are refused while others
+could read them. What is in a file is never shown."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from tippingpoint.errors import UserError
+
+LARGEST_FILE = 1 << 20
+"""Bytes; a juju client's store of a thousand controllers is smaller."""
+
+
+def read_yaml(place: str, path: Path, accepted: str, *, private: bool = False) -> dict[str, Any]:
+    """The mapping that a YAML file holds; UserError as in read_text, and where it is no YAML or no mapping."""
+    text = read_text(place, path, accepted, private=private)
+    try:
+        content: object = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError):  # whose messages would quote the file
+        raise UserError(place, str(path), f"{accepted}, as YAML") from None
+    if not isinstance(content, dict):
+        raise UserError(place, str(path), f"{accepted}, as YAML")
+    return cast("dict[str, Any]", content)
+
+
+def read_text(place: str, path: Path, accepted: str, *, private: bool = False) -> str:
+    """The text of a file; UserError, which begins with `place`, where it cannot be read, or is no UTF-8, or too large.
+
+    A `private` file is refused too while its group or others may read, write or execute it.
+    """
+    try:
+        with path.open("rb") as file:
+            if private and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
+                raise UserError(place, str(path), "a file that only its owner can read (mode 0600)")
+            content = file.read(LARGEST_FILE + 1)
+            if len(content) > LARGEST_FILE:
+                raise UserError(place, str(path), f"{accepted}, at most {LARGEST_FILE >> 20} MiB")
+            return content.decode()
+    except OSError as problem:
+        raise UserError(place, str(path), f"{accepted} ({problem.strerror})") from None
+    except ValueError:  # not UTF-8, or a NUL in the path
+        raise UserError(place, repr(str(path)), f"{accepted}, as UTF-8 text") from None
