@@ -1,5 +1,6 @@
-# Sourced by the scripts beside it: fetches what they need (uv, Python packages, etcd) on a machine that has only
-# python3 and git. Everything goes into the checkout's .cache/ and .venv/; nothing is installed on the machine.
+# Sourced by the scripts beside it: fetches what they need (uv, Python packages, etcd, LXD) on a machine that has only
+# python3 and git. Everything goes into the checkout's .cache/ and .venv/; nothing is installed on the machine, but for
+# LXD (need_lxd).
 # shellcheck shell=bash
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -110,4 +111,40 @@ need_faketime() {
         found=$(compgen -G "$cache/packages/faketime/usr/lib/*/faketime/libfaketimeMT.so.1" | head -n 1)
     fi
     ln -sfn "$found" "$library"
+}
+
+# LXD, its client and what they call: Debian's packages, installed on the machine by root. None of them is started.
+need_lxd() {
+    local pair missing=() policy=/usr/sbin/policy-rc.d options=(-qq -y --no-install-recommends)
+    [ "$(id -u)" = 0 ] || die "LXD: not root: expected root, which LXD needs"
+    export PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+    for pair in lxd:lxd lxc:lxd-client dnsmasq:dnsmasq-base ip:iproute2 nft:nftables unsquashfs:squashfs-tools; do
+        command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
+    done
+    static_busybox || missing+=(busybox-static)
+    if [ ${#missing[@]} = 0 ]; then return; fi
+    command -v apt-get >/dev/null || die "LXD: ${missing[*]}: not found: expected Debian 12 or 13, or these installed"
+    say "installing ${missing[*]} with apt-get (their services are not started)"
+    if [ ! -e "$policy" ]; then  # what packages ask before they start a service
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod 755 "$policy"
+        trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    if ! apt-get "${options[@]}" install "${missing[@]}" </dev/null >"$cache/apt.log" 2>&1; then
+        say "reading the distribution's package lists"
+        apt-get -qq update >>"$cache/apt.log" 2>&1 || true  # one source may fail; the next line tells
+        apt-get "${options[@]}" install "${missing[@]}" </dev/null >>"$cache/apt.log" 2>&1 ||
+            die "LXD: not installed (see .cache/apt.log): expected the packages of Debian 12 or 13"
+    fi
+    rm -f "$cache/apt.log"
+    if [ -n "$(trap -p EXIT)" ]; then
+        rm -f "$policy"
+        trap - EXIT
+    fi
+}
+
+static_busybox() {
+    local busybox
+    busybox=$(command -v busybox) && ! ldd "$busybox" >/dev/null 2>&1
 }

@@ -1,5 +1,5 @@
-"""Targets for the functional tests, real etcd clusters and a simulated Juju controller, and the check that none of
-them is left behind."""
+"""Targets for the functional tests, real etcd and LXD clusters and a simulated Juju controller, and the check that
+none of them is left behind. LXD needs root: without it the tests on LXD are left out, which the header says."""
 
 from __future__ import annotations
 
@@ -16,10 +16,36 @@ from tests.conftest import MARK
 from tests.functional.juju_access import REAL, user_of
 from tests.lab.etcd import EtcdLab
 from tests.lab.juju import JujuLab
+from tests.lab.lxd import LxdLab
 from tippingpoint.juju.access import Access, from_store, store_directory
 
 _FAKETIME = Path(__file__).resolve().parents[2] / ".cache" / "lib" / "libfaketimeMT.so.1"
 _GONE_WITHIN_S = 3.0
+_ROOT = os.geteuid() == 0
+_OF_LXD = {"lxd", "lxd_single", "new_lxd"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the mark of tests that need LXD and use none of its fixtures."""
+    config.addinivalue_line("markers", "lxd: needs LXD, and therefore root")
+
+
+def pytest_report_header() -> str | None:
+    """Say what is left out."""
+    return None if _ROOT else "not root: the tests on LXD are left out"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what cannot be run by this user."""
+    if _ROOT:
+        return
+    out = [
+        item
+        for item in items
+        if item.get_closest_marker("lxd") or _OF_LXD & set(getattr(item, "fixturenames", ()))
+    ]
+    config.hook.pytest_deselected(items=out)
+    items[:] = [item for item in items if item not in out]
 
 
 @pytest.fixture(scope="session")
@@ -98,6 +124,40 @@ def no_simulator_left_behind() -> Iterator[None]:
     while left := session_processes(b"tests.lab.juju_process"):
         if time.monotonic() > deadline:
             pytest.fail(f"simulators left behind: {sorted(left)}")
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def lxd() -> Iterator[LxdLab]:
+    """A cluster of 3, with an image `tiny`, shared by the tests that leave its members alone."""
+    with LxdLab(members=3) as lab:
+        lab.image("tiny")
+        yield lab
+
+
+@pytest.fixture(scope="session")
+def lxd_single() -> Iterator[LxdLab]:
+    """A server of no cluster, with an image `tiny`, shared by the tests that leave it alone."""
+    with LxdLab(members=1, clustered=False) as lab:
+        lab.image("tiny")
+        yield lab
+
+
+@pytest.fixture
+def new_lxd() -> Iterator[Callable[..., LxdLab]]:
+    """Starts LXD of the test's own, with LxdLab's arguments; all of them end with the test."""
+    with contextlib.ExitStack() as labs:
+        yield lambda *given, **named: labs.enter_context(LxdLab(*given, **named))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_lxd_left_behind() -> Iterator[None]:
+    """Fails the session after whose last test an LXD of it still runs."""
+    yield
+    deadline = time.monotonic() + _GONE_WITHIN_S
+    while left := {pid for pid in _session_pids() if _read(pid, "comm").strip() == b"lxd"}:
+        if time.monotonic() > deadline:
+            pytest.fail(f"LXD left behind: {sorted(left)}")
         time.sleep(0.05)
 
 

@@ -2,11 +2,12 @@
 
 One JSON object a line, one line back, over a unix socket that only its owner may open (mode 0600):
 
-    {"do": "kill" | "stop" | "continue" | "start", "member": "m2"}  ->  {"ok": true}
+    {"do": "kill" | "stop" | "continue" | "start" | "partition" | "heal", "member": "m2"}  ->  {"ok": true}
     {"do": "members"}  ->  {"members": [{"name": "m1", "pid": 4711, "running": true, "leader": false}, ...]}
 
 What is refused is answered by {"error": what was wrong, "expected": what would be accepted}, one line each.
 An action is done when its answer comes: a killed member is dead, a started one serves (if there is a quorum).
+A lab that cannot cut its members off (they are all on loopback) refuses `partition` and `heal`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, TypedDict, cast
+from typing import Any, Protocol, TypedDict, cast, runtime_checkable
 
 _LONGEST_LINE = 65_536
 
@@ -63,6 +64,19 @@ class Lab(Protocol):
 
     def start(self, name: str) -> None:
         """Undo `kill`, with the data the member had."""
+        ...
+
+
+@runtime_checkable
+class Partitions(Protocol):
+    """What a lab can do besides whose members have links of their own; every call raises LabError when it cannot."""
+
+    def partition(self, name: str) -> None:
+        """Cut a member off: what it sends and is sent is lost without a word, also what we send."""
+        ...
+
+    def heal(self, name: str) -> None:
+        """Undo `partition`."""
         ...
 
 
@@ -124,6 +138,8 @@ def answer_line(line: bytes, act: Callable[[dict[str, Any]], dict[str, Any]]) ->
 
 def _answers(lab: Lab) -> Callable[[bytes], dict[str, Any]]:
     actions = {"kill": lab.kill, "stop": lab.stop, "continue": lab.resume, "start": lab.start}
+    if isinstance(lab, Partitions):
+        actions |= {"partition": lab.partition, "heal": lab.heal}
 
     def act(fields: dict[str, Any]) -> dict[str, Any]:
         do, member = fields.get("do"), fields.get("member")

@@ -1,8 +1,11 @@
-"""The demo: a private 3-member etcd, the shipped plan `etcd-demo` run on it, and where its report is.
+"""The demo: a private cluster, a shipped plan run on it, and where its report is.
+
+    python -m tests.lab.demo etcd    # leases on 3 members of etcd, one of which is killed
+    python -m tests.lab.demo lxd     # containers on 3 members of LXD; needs root
 
 The run is a process of its own, as a user would start it. Ctrl-C, SIGTERM and SIGHUP end it with a report of
 what was measured; then the cluster goes. Exit code: 0 when there is a report (a threshold missed because a
-member was killed on purpose is what a demo shows), else the run's own.
+member was killed on purpose is what a demo shows), 130 when it was ended early, else the run's own.
 """
 
 from __future__ import annotations
@@ -16,17 +19,18 @@ from pathlib import Path
 
 from tests.lab.control import LabError
 from tests.lab.etcd import EtcdLab
+from tests.lab.lxd import LxdLab
 from tests.lab.tether import tethered
 
+_PLANS = {"etcd": "etcd-demo", "lxd": "lxd-cluster-small"}
 _MEASURED = {0: "thresholds met", 1: "thresholds missed", 4: "verdict withheld"}
 _END_WITHIN_S = 20.0
 
 
 def main(arguments: list[str]) -> int:
     """Run the demo; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="demo", description="Leases on a private etcd; one member is killed."
-    )
+    parser = argparse.ArgumentParser(prog="demo", description="A shipped plan on a private cluster.")
+    parser.add_argument("target", choices=_PLANS)
     parser.add_argument("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[])
     parser.add_argument(
         "--out", type=Path, default=Path("runs"), metavar="DIR", help="where reports go (./runs)"
@@ -52,12 +56,13 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
     signal.signal(signal.SIGALRM, end_now)
-    print("demo: starting a private 3-member etcd on loopback", flush=True)
+    name = {"etcd": "etcd", "lxd": "LXD"}[options.target]
+    print(f"demo: starting a private 3-member {name}", flush=True)
     try:
-        with EtcdLab(members=3) as lab:
+        with EtcdLab(members=3) if options.target == "etcd" else LxdLab(members=3) as lab:
             settings = [f"--set={setting}" for setting in [*lab.settings(), *options.settings]]
             tippingpoint = str(Path(sys.executable).with_name("tippingpoint"))
-            command = [tippingpoint, "run", "etcd-demo", f"--out={options.out}", *settings]
+            command = [tippingpoint, "run", _PLANS[options.target], f"--out={options.out}", *settings]
             # A session of its own: the terminal's Ctrl-C reaches the run once, through `end`.
             run = subprocess.Popen(tethered(command, signal.SIGINT), start_new_session=True)
             code = run.wait()
@@ -65,17 +70,18 @@ def main(arguments: list[str]) -> int:
         print(f"demo: {problem}", file=sys.stderr)
         return 3
     new = sorted(_reports(options.out) - before, key=os.path.getmtime)
-    print("demo: etcd is stopped; nothing is left running")
+    print(f"demo: {name} is stopped; nothing is left running")
     if not new or (code not in _MEASURED and not signals):
         return code if code > 0 else 1
     if signals:
         print("demo: ended early, as asked")
     elif code == 1:
-        print("demo: thresholds missed; a member was killed on the way, on purpose")
+        on_purpose = "; a member was killed on the way, on purpose" if options.target == "etcd" else ""
+        print(f"demo: thresholds missed{on_purpose}")
     else:
         print(f"demo: {_MEASURED[code]}")
     print(f"demo: the report is {new[-1].resolve()}")
-    return 0
+    return 130 if signals else 0
 
 
 def _reports(directory: Path) -> set[Path]:

@@ -19,7 +19,6 @@ import os
 import secrets
 import select
 import shlex
-import socket
 import subprocess
 import sys
 import uuid
@@ -31,6 +30,7 @@ from typing import Any
 
 import yaml
 
+from tests.lab.ask import ask
 from tests.lab.control import LabError, Member
 from tests.lab.juju_store import PROFILES
 from tests.lab.juju_tls import CERTIFICATES, Certificate, make_controller_certificates
@@ -276,19 +276,6 @@ class JujuLab:
             self._process.stdout.close()
 
 
-def ask(control: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """Send one request to a simulator's control socket; its answer, whatever it is. LabError without one."""
-    with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(_ANSWER_WITHIN_S)
-        try:
-            connection.connect(str(control))
-            connection.sendall(json.dumps(request).encode() + b"\n")
-            with connection.makefile("rb") as lines:
-                return json.loads(lines.readline())
-        except (OSError, ValueError) as problem:
-            raise LabError(f"{control}: {problem}", "a simulator's control socket") from None
-
-
 def _write(path: Path, content: str) -> None:
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(content)
@@ -307,15 +294,7 @@ def main() -> int:
     parser.add_argument("--port", type=int, help="of every server, as 17070; a free one when left out")
     parser.add_argument("--certificate", default="valid", choices=CERTIFICATES)
     parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
-    parser.add_argument(
-        "--ask",
-        nargs=2,
-        metavar=("SOCKET", "JSON"),
-        help="start nothing; ask the simulator at this control socket for something (juju_control.py)",
-    )
     options = parser.parse_args()
-    if options.ask:
-        return _ask_and_print(Path(options.ask[0]), options.ask[1])
     return serve(
         lambda: JujuLab(
             options.servers,
@@ -328,24 +307,6 @@ def main() -> int:
         ),
         lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
     )
-
-
-def _ask_and_print(control: Path, request: str) -> int:
-    try:
-        fields = json.loads(request)
-    except ValueError:
-        print(f'{request}: not JSON: expected an object such as {{"do": "members"}}', file=sys.stderr)
-        return 2
-    try:
-        answer = ask(control, fields)
-    except LabError as problem:
-        print(problem, file=sys.stderr)
-        return 3
-    if "error" in answer:
-        print(f"{answer['error']}: expected {answer['expected']}", file=sys.stderr)
-        return 2
-    print(json.dumps(answer))
-    return 0
 
 
 def _rate_limit(text: str | None) -> tuple[int, float] | None:

@@ -1,0 +1,135 @@
+"""Control groups that go with whoever made them: one tree of the same name in every hierarchy of this machine.
+
+Run as a program it is the janitor, which outlives its maker: when its standard input ends it kills what is in
+the trees it was given and removes them: `cgroups.py TREE...`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+_GONE_WITHIN_S = 10.0
+
+
+@dataclass(frozen=True)
+class Hierarchy:
+    """A cgroup file system that is mounted: `kind` is cgroup or cgroup2, `options` are those it was mounted with."""
+
+    kind: str
+    options: str
+    mount_point: Path
+    own: Path
+    """The directory of the control group that this process is in."""
+
+
+def hierarchies() -> list[Hierarchy]:
+    """The hierarchies of this machine: one of version 2, several of version 1, or both kinds."""
+    groups: dict[frozenset[str], str] = {}
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _number, controllers, group = line.split(":", 2)
+        groups[frozenset(controllers.split(",")) - {""}] = group
+    found: list[Hierarchy] = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        mount, _, rest = line.partition(" - ")
+        kind, _source, super_options = rest.split(" ")
+        if kind not in ("cgroup", "cgroup2"):
+            continue
+        root, mount_point = mount.split(" ")[3:5]
+        options = [
+            option for option in super_options.split(",") if kind == "cgroup" and option not in _NOT_OURS
+        ]
+        group = groups.get(frozenset(options), "/")
+        own = Path(mount_point) / os.path.relpath(group, root)
+        found.append(Hierarchy(kind, ",".join(options), Path(mount_point), Path(os.path.normpath(own))))
+    return found
+
+
+_NOT_OURS = {"ro", "rw", "xattr", "clone_children", "noprefix"}
+
+
+class VanishingCgroups:
+    """A control group of that name in each hierarchy, below the one this process is in.
+
+    They go, with all processes in them, when the context ends or when this process does, even by SIGKILL.
+    """
+
+    def __init__(self, cleanup: ExitStack, name: str) -> None:
+        self._trees = {hierarchy: _parent(hierarchy) / name for hierarchy in hierarchies()}
+        trees = list(self._trees.values())
+        command = [sys.executable, "-I", "-S", __file__, *map(str, trees)]
+        janitor = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+        def remove() -> None:
+            _remove(trees)
+            janitor.kill()
+            janitor.communicate()
+
+        cleanup.callback(remove)
+        for hierarchy, tree in self._trees.items():
+            _make(hierarchy, tree)
+
+    def fresh(self, child: str) -> dict[Hierarchy, Path]:
+        """A group of that name in each of ours, without what was in one of that name before."""
+        groups = {hierarchy: tree / child for hierarchy, tree in self._trees.items()}
+        _remove(list(groups.values()))
+        for hierarchy, group in groups.items():
+            _make(hierarchy, group)
+        return groups
+
+
+def _make(hierarchy: Hierarchy, group: Path) -> None:
+    group.mkdir()
+    if hierarchy.kind == "cgroup2":
+        for controller in (group.parent / "cgroup.controllers").read_text().split():
+            with contextlib.suppress(
+                OSError
+            ):  # processes beside it may forbid it: then it has no limits, no harm
+                (group.parent / "cgroup.subtree_control").write_text(f"+{controller}")
+    elif "cpuset" in hierarchy.options:
+        for setting in ("cpuset.cpus", "cpuset.mems"):  # empty in a new one, which no process may join then
+            (group / setting).write_text((group.parent / setting).read_text())
+
+
+def _parent(hierarchy: Hierarchy) -> Path:
+    """Our own group; in version 2 the nearest one that has controllers for its children, if there is any."""
+    if hierarchy.kind == "cgroup":
+        return hierarchy.own
+    for group in (hierarchy.own, *hierarchy.own.parents):
+        if not group.is_relative_to(hierarchy.mount_point):
+            break
+        if (group / "cgroup.subtree_control").read_text().strip():
+            return group
+    return hierarchy.own
+
+
+def _remove(trees: list[Path]) -> None:
+    """Kill what is in the trees and remove them; what cannot be removed in time stays."""
+    deadline = time.monotonic() + _GONE_WITHIN_S
+    while any(tree.exists() for tree in trees) and time.monotonic() < deadline:
+        for tree in trees:
+            for group in _leaves_first(tree):
+                with contextlib.suppress(OSError):
+                    for pid in (group / "cgroup.procs").read_text().split():
+                        os.kill(int(pid), signal.SIGKILL)
+                with contextlib.suppress(OSError):
+                    group.rmdir()
+        time.sleep(0.02)
+
+
+def _leaves_first(tree: Path) -> Iterator[Path]:
+    for directory, _directories, _files in os.walk(tree, topdown=False):
+        yield Path(directory)
+
+
+if __name__ == "__main__":
+    sys.stdin.buffer.read()
+    _remove([Path(tree) for tree in sys.argv[1:]])
