@@ -28,13 +28,14 @@ from tippingpoint.errors import TargetError, UserError
 from tippingpoint.fleet import Refused
 from tippingpoint.grounds import clean_run
 from tippingpoint.importer import import_log
-from tippingpoint.ledger import Entry, EtcdEntry, entries
+from tippingpoint.ledger import Entry, EtcdEntry, LxdEntry, entries
 from tippingpoint.manifest import Manifest
 from tippingpoint.plan import Plan, load_plan, parse_plan, plan_schema, shipped_plans
 from tippingpoint.progress import ConsoleProgress
 from tippingpoint.report import write_comparison, write_report
 from tippingpoint.results import RunData, load_run
-from tippingpoint.runner import Runner
+from tippingpoint.resume import take_up
+from tippingpoint.runner import Runner, TakenUp
 from tippingpoint.tipping import Tipping, find_tipping
 from tippingpoint.verdict import Verdict, judge
 
@@ -99,8 +100,16 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--controller", metavar="NAME", help="a controller in the juju client's store, as target.controller"
     )
-    run.add_argument("--out", type=Path, default=_RUNS, metavar="DIR", help="where runs are kept (./runs)")
-    run.add_argument("--json", action="store_true", help="print the report as JSON on standard output")
+    run.add_argument(
+        "--remote", metavar="NAME", help="a remote in the lxc client's configuration, as target.remote"
+    )
+    _add_run_options(run)
+
+    resume = command(
+        "resume", _resume, "Go on with a spawn run on LXD that was cut, from the stage it was in."
+    )
+    resume.add_argument("run", type=Path, metavar="RUN", help="its directory")
+    _add_run_options(resume)
 
     report = command("report", _report, "Print a run's report.")
     report.add_argument("run", metavar="RUN", help="a run's directory, or seed:NAME")
@@ -136,6 +145,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_run_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--out", type=Path, default=_RUNS, metavar="DIR", help="where runs are kept (./runs)"
+    )
+    command.add_argument("--json", action="store_true", help="print the report as JSON on standard output")
+    command.add_argument("--force", action="store_true", help="try what the target says it has no room for")
+
+
 def _tolerance(text: str) -> float:
     try:
         value = float(text)
@@ -148,12 +165,23 @@ def _tolerance(text: str) -> float:
 
 def _run(options: argparse.Namespace) -> int:
     plan = load_plan(options.plan, options.overrides)
-    if options.controller is not None:
-        if plan.target.kind != "juju":
-            raise UserError("--controller", options.controller, "a plan whose target is juju")
-        named = f"target.controller={json.dumps(options.controller)}"
-        plan = load_plan(options.plan, [*options.overrides, named])
-    directory = uvloop.run(_run_plan(plan, options.out))
+    for option, kind in (("controller", "juju"), ("remote", "lxd")):
+        name = getattr(options, option)
+        if name is not None:
+            if plan.target.kind != kind:
+                raise UserError(f"--{option}", name, f"a plan whose target is {kind}")
+            options.overrides.append(f"target.{option}={json.dumps(name)}")
+            plan = load_plan(options.plan, options.overrides)
+    return _run_to_report(plan, options, None)
+
+
+def _resume(options: argparse.Namespace) -> int:
+    plan, taken_up = take_up(options.run)
+    return _run_to_report(plan, options, taken_up)
+
+
+def _run_to_report(plan: Plan, options: argparse.Namespace, taken_up: TakenUp | None) -> int:
+    directory = uvloop.run(_run_plan(plan, options, taken_up))
     run = load_run(directory)
     verdict, tipping = judge(run), find_tipping(run)
     page = _keep_report(run, write_report(run, "html"))
@@ -180,9 +208,9 @@ def _said(run: RunData, verdict: Verdict, tipping: Tipping, page: Path | None) -
     return captured.get()
 
 
-async def _run_plan(plan: Plan, out: Path) -> Path:
+async def _run_plan(plan: Plan, options: argparse.Namespace, taken_up: TakenUp | None) -> Path:
     progress = ConsoleProgress()
-    runner = Runner(plan, out, progress)
+    runner = Runner(plan, options.out, progress, force=options.force, takes_up=taken_up)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, runner.interrupt)
@@ -306,4 +334,6 @@ async def _clean_patiently(directory: Path) -> int:
 def _made(entry: Entry) -> str:
     if isinstance(entry, EtcdEntry):
         return f"the keys below {entry.prefix}"
+    if isinstance(entry, LxdEntry):
+        return f"the projects {entry.prefix}-... and what is in them"
     return f"model {entry.model}" if entry.made_model else f"{entry.prefix}-... from model {entry.model}"

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BaseModel, Field
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
-from tippingpoint.ledger import FILE, Entry, EtcdEntry, JujuEntry, entries
+from tippingpoint.ledger import FILE, Entry, EtcdEntry, JujuEntry, LxdEntry, entries
 from tippingpoint.load import Load
+from tippingpoint.lxd.grounds import LxdGrounds
 from tippingpoint.manifest import Manifest
 from tippingpoint.pacing import Schedule
-from tippingpoint.plan import JujuTarget, Plan, SpawnPlan
+from tippingpoint.plan import JujuTarget, ModelPlan, Plan, SpawnPlan
 from tippingpoint.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -49,11 +50,19 @@ class JujuGrounds(BaseModel):
     """The juju client's directory that names the controller; None where a credentials file does."""
 
 
-Grounds = Annotated[EtcdGrounds | JujuGrounds, Field(discriminator="kind")]
+Grounds = Annotated[EtcdGrounds | JujuGrounds | LxdGrounds, Field(discriminator="kind")]
 
 
-def ledger_entry(plan: Plan, run_id: str, workers: int) -> Entry:
-    """What a run of this plan will make, for its ledger; UserError when we cannot tell who we are there."""
+def ledger_entry(plan: Plan, run_id: str, workers: int, directory: Path) -> Entry:
+    """What a run of this plan will make, for its ledger; UserError when we cannot tell who we are there.
+
+    A key pair that has to be made for it is kept in `directory`.
+    """
+    if isinstance(plan, SpawnPlan):
+        from tippingpoint.lxd.estate import new_entry
+
+        groups = max(stage.groups for stage in plan.stages)
+        return new_entry(plan.target, run_id, name_prefix(run_id), groups, directory)
     target = plan.target
     if target.kind == "etcd":
         from tippingpoint.claim import etcd
@@ -87,8 +96,12 @@ def ledger_entry(plan: Plan, run_id: str, workers: int) -> Entry:
 
 async def reach(entry: Entry) -> None:
     """See that the target lets us in, so that who is refused has nothing to clean up; TargetError when it does not."""
+    if isinstance(entry, LxdEntry):
+        from tippingpoint.lxd import estate
+
+        return await estate.reach(entry)
     if isinstance(entry, EtcdEntry) or not entry.model:
-        return  # their workers make nothing before they are let in
+        return None  # their workers make nothing before they are let in
     from tippingpoint.juju.client import ApiClient
     from tippingpoint.juju.model import log_in
 
@@ -102,8 +115,30 @@ async def reach(entry: Entry) -> None:
         await client.close()
 
 
-async def take(entry: Entry) -> EtcdGrounds | JujuGrounds:
+async def check_room(entry: Entry, plan: Plan, stage: int, before: int) -> None:
+    """See that a listed stage (from 1) of this plan fits the target, which has `before` of our things already.
+
+    UserError names the number that fits. Only for a target that says what it has room for.
+    """
+    if isinstance(entry, LxdEntry) and isinstance(plan, SpawnPlan):
+        from tippingpoint.lxd.room import check_room
+
+        asked = plan.stages[stage - 1]
+        running = plan.workload.until != "created"
+        try:
+            await check_room(
+                entry, asked.size - before, plan.workload.memory if running else 0, asked.members
+            )
+        except UserError as refused:
+            raise UserError(f"stages.{stage - 1}.{refused.field}", refused.value, refused.accepted) from None
+
+
+async def take(entry: Entry) -> EtcdGrounds | JujuGrounds | LxdGrounds:
     """Make what the workers find ready; TargetError when the target refuses it or cannot be reached."""
+    if isinstance(entry, LxdEntry):
+        from tippingpoint.lxd import estate
+
+        return await estate.take(entry)
     if isinstance(entry, EtcdEntry):
         return EtcdGrounds(prefix=entry.prefix, first_lease_id=entry.first_lease_id)
     if not entry.model:
@@ -120,10 +155,20 @@ async def take(entry: Entry) -> EtcdGrounds | JujuGrounds:
 
 
 def make_load(
-    plan: Plan, grounds: EtcdGrounds | JujuGrounds, worker: str, recorder: Recorder, schedule: Schedule
+    plan: Plan,
+    grounds: EtcdGrounds | JujuGrounds | LxdGrounds,
+    worker: str,
+    recorder: Recorder,
+    schedule: Schedule,
 ) -> Load:
     """The load of one worker, not yet opened. UserError when a file that the plan names is unusable."""
     if isinstance(plan, SpawnPlan):
+        from tippingpoint.spawn.lxd import LxdInstances
+        from tippingpoint.spawn.workload import SpawnLoad
+
+        assert isinstance(grounds, LxdGrounds)
+        return SpawnLoad(plan, LxdInstances(grounds, int(worker)), recorder, schedule)
+    if isinstance(plan, ModelPlan):
         from tippingpoint.spawn.juju import JujuSpawn
 
         assert isinstance(grounds, JujuGrounds)
@@ -132,6 +177,7 @@ def make_load(
     from tippingpoint.claim.workload import ClaimLoad
 
     workload = plan.workload
+    assert not isinstance(grounds, LxdGrounds)
     if isinstance(grounds, EtcdGrounds):
         from tippingpoint.claim import etcd
 
@@ -167,6 +213,8 @@ async def clean_entries(made: Iterable[Entry], run_id: str) -> int:
     for entry in made:
         if isinstance(entry, EtcdEntry):
             removed += await _clean_etcd(entry, run_id)
+        elif isinstance(entry, LxdEntry):
+            removed += await _clean_lxd(entry)
         elif entry.model:
             removed += await _clean_juju(entry, run_id)
     return removed
@@ -180,6 +228,16 @@ async def _clean_etcd(entry: EtcdEntry, run_id: str) -> int:
     if not own or ids.start % RUN_LEASE_IDS or not 0 < len(ids) <= RUN_LEASE_IDS or ids.start <= 0:
         raise UserError("ledger", entry.prefix, f"what this run made, below {key_prefix(run_id)}")
     return await etcd.clean(entry.target, entry.prefix, ids)
+
+
+async def _clean_lxd(entry: LxdEntry) -> int:
+    from tippingpoint.lxd.removal import remove
+
+    if entry.prefix != name_prefix(entry.run):
+        raise UserError(
+            "ledger", entry.prefix, f"what run {entry.run} made, named {name_prefix(entry.run)}..."
+        )
+    return await remove(entry)
 
 
 async def _clean_juju(entry: JujuEntry, run_id: str) -> int:
@@ -217,7 +275,7 @@ def key_prefix(run_id: str) -> str:
 
 
 def name_prefix(run_id: str) -> str:
-    """What the names of all that a run makes on a Juju controller begin with."""
+    """What the names of all that a run makes in a Juju controller or an LXD begin with."""
     return "tp" + hashlib.sha256(run_id.encode()).hexdigest()[:8]
 
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal, TypeVar, cast
 
 from pydantic import BaseModel, Discriminator, Tag, TypeAdapter, ValidationError
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan import EtcdTarget, JujuTarget
+from tippingpoint.plan_targets import EtcdTarget, JujuTarget, LxdTarget
 
 FILE = "ledger.jsonl"
+T = TypeVar("T", bound=BaseModel)
 
 
 class EtcdEntry(BaseModel):
@@ -40,13 +41,38 @@ class JujuEntry(BaseModel):
     """The juju client's directory that names the controller; None where a credentials file does."""
 
 
+class LxdEntry(BaseModel):
+    """Everything a run makes in an LXD: projects with their profile and containers, an image, our trust."""
+
+    kind: Literal["lxd"] = "lxd"
+    run: str
+    """The run whose names and marks they carry: another one than the ledger's where a run takes that one up."""
+    prefix: str
+    """What the names of projects and containers begin with."""
+    groups: int
+    """How many projects there may be, numbered from 0."""
+    image: str
+    """Fingerprint of the image that is imported unless it is there; empty where the plan names one on the server."""
+    target: LxdTarget
+    """As the ledger has it: with the remote's name, whatever becomes lxc's default one meanwhile."""
+    store: Path | None
+    """The lxc client's directory that names the remote; None where the plan says otherwise who we are."""
+    identity: Path | None
+    """Directory of the key pair made for a trust token; None without one."""
+
+
 def _kind(value: Any) -> str:
     return str(cast("dict[str, Any]", value).get("kind", "etcd")) if isinstance(value, dict) else ""
 
 
-Entry = EtcdEntry | JujuEntry
+Entry = EtcdEntry | JujuEntry | LxdEntry
 _ENTRIES: TypeAdapter[Entry] = TypeAdapter(
-    Annotated[Annotated[EtcdEntry, Tag("etcd")] | Annotated[JujuEntry, Tag("juju")], Discriminator(_kind)]
+    Annotated[
+        Annotated[EtcdEntry, Tag("etcd")]
+        | Annotated[JujuEntry, Tag("juju")]
+        | Annotated[LxdEntry, Tag("lxd")],
+        Discriminator(_kind),
+    ]
 )
 
 
@@ -56,7 +82,7 @@ def remember(directory: Path, entry: Entry) -> None:
     Files that it names are remembered by their absolute paths, so that the target can be cleaned from anywhere.
     UserError when there is no room for the entry.
     """
-    entry = entry.model_copy(update={**_anchored(entry), "target": _anchored_target(entry.target)})
+    entry = entry.model_copy(update={**_anchored(entry), "target": anchored(entry.target)})
     try:
         with open(directory / FILE, "a", encoding="utf-8") as file:
             file.write(entry.model_dump_json() + "\n")
@@ -89,7 +115,8 @@ def entries(directory: Path) -> list[Entry]:
     return found
 
 
-def _anchored_target(target: EtcdTarget | JujuTarget) -> EtcdTarget | JujuTarget:
+def anchored(target: T) -> T:
+    """A target with the files that it names by their absolute paths."""
     return target.model_copy(update=_anchored(target))
 
 

@@ -72,6 +72,8 @@ class Manifest(BaseModel):
     """`order` when the source gives no common clock: times are positions, rates are unknown."""
     target: TargetEntry
     plan: dict[str, Any] | None = None
+    first_stage: int = 1
+    """The listed stage that it began with: a later one where it went on with a run that was cut."""
     status: RunStatus = "running"
     reason: str = ""
     started: float

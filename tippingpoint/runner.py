@@ -18,9 +18,9 @@ from tippingpoint.errors import TargetError, UserError
 from tippingpoint.faults import Action, LabControl
 from tippingpoint.finder import Found, find_load
 from tippingpoint.fleet import Refused, WorkerProcess, opened, start_worker, tidy_stderr
-from tippingpoint.grounds import clean_entries, ledger_entry, reach, take
+from tippingpoint.grounds import check_room, clean_entries, ledger_entry, reach, take
 from tippingpoint.journal import RESCUE_PREFIX, Events
-from tippingpoint.ledger import Entry, JujuEntry, remember
+from tippingpoint.ledger import Entry, EtcdEntry, JujuEntry, LxdEntry, remember
 from tippingpoint.limits import allow_connections
 from tippingpoint.load import PrepareOrder, StageOrder
 from tippingpoint.manifest import (
@@ -32,13 +32,15 @@ from tippingpoint.manifest import (
     new_run_id,
     process_started,
 )
-from tippingpoint.plan import ClaimPlan, Fault, Plan, SpawnPlan
+from tippingpoint.plan import UNDONE_BY, ClaimPlan, Fault, ModelPlan, Plan, SpawnPlan
 from tippingpoint.results import StageKind, load_run
 from tippingpoint.verdict import stage_checks, stage_saturated
 from tippingpoint.worker import DRAIN_WITHIN, Job
 
-_CLEAN_WITHIN = {"etcd": 20.0, "juju": 900.0}
+_CLEAN_WITHIN = {"etcd": 20.0, "juju": 900.0, "lxd": 600.0}
 """Seconds: 19,000 hollow units of a Juju 4.0.15 went in 47 s with their model; a busy controller takes its time."""
+_CLEAN_EACH = {"lxd": 2.0}
+"""Seconds more for each thing: an LXD removes its containers one by one, 2 to 10 a second."""
 _PREPARE_SILENCE = 300.0
 """Seconds without a word from a worker that makes what the stages need, after which it is taken for hung."""
 _ANSWER_WITHIN = DRAIN_WITHIN + RELEASE_WITHIN + 10.0
@@ -81,18 +83,20 @@ class RunnerEvents:
 class Headway:
     """Whether the workers get on with a stage, by their ticks: any of them may, whatever becomes of the others.
 
-    Bringing a load up, what is held and what waits grow; taking it away, they shrink.
+    Bringing leases up, what is held and what waits for a release grow. What is made comes to be there, and what is
+    still to be made becomes less; taking things away, both become less.
     """
 
-    def __init__(self, *, removing: bool) -> None:
-        self._sign = -1 if removing else 1
+    def __init__(self, *, removing: bool, making: bool = False) -> None:
+        self._held = -1 if removing else 1
+        self._waiting = -1 if removing or making else 1
         self._furthest: dict[str, int] = {}
 
     def made(self, ticks: Mapping[str, dict[str, Any]]) -> bool:
         """Whether any worker, by its name, is further with its latest tick of the stage than with those before."""
         ahead = False
         for worker, tick in ticks.items():
-            there = self._sign * (int(tick["held"]) + int(tick["waiting"]))
+            there = self._held * int(tick["held"]) + self._waiting * int(tick["waiting"])
             if worker not in self._furthest or there > self._furthest[worker]:
                 self._furthest[worker] = there
                 ahead = True
@@ -107,11 +111,34 @@ class _EndedEarly(Exception):
         super().__init__(reason)
 
 
-class Runner:
-    """One run of a plan on this machine's cores. `interrupt` ends it early and in order, at any time."""
+@dataclass(frozen=True)
+class TakenUp:
+    """A run that was cut, and that another one goes on with."""
 
-    def __init__(self, plan: Plan, out: Path, watcher: RunnerEvents | None = None) -> None:
+    entry: LxdEntry
+    """What it made, and under which names."""
+    stage: int
+    """The listed stage it was in, from 1: earlier ones are not done again."""
+
+
+class Runner:
+    """One run of a plan on this machine's cores. `interrupt` ends it early and in order, at any time.
+
+    With `force`, what the target says it has no room for is tried all the same.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        out: Path,
+        watcher: RunnerEvents | None = None,
+        *,
+        force: bool = False,
+        takes_up: TakenUp | None = None,
+    ) -> None:
         self._plan = plan
+        self._force = force
+        self._takes_up = takes_up
         self._watcher = watcher or RunnerEvents()
         self._started_wall = time.time()
         self._started = time.monotonic()
@@ -128,7 +155,8 @@ class Runner:
         self._changed = asyncio.Event()
         self._hurry = asyncio.Event()
         self._stage: StageOrder | None = None
-        self._stage_count = 0
+        self._first = takes_up.stage if takes_up is not None else 1
+        self._stage_count = self._first - 1
         self._hold_ends: float | None = None
         self._hold_began = 0.0
         self._fault_tasks: set[asyncio.Task[None]] = set()
@@ -164,6 +192,7 @@ class Runner:
             load_unit=self._plan.load_unit,
             target=TargetEntry(kind=self._plan.target.kind),
             plan=self._plan.model_dump(mode="json", exclude_none=True),
+            first_stage=self._first,
             started=self._started_wall,
             pid=os.getpid(),
             pid_started=process_started(os.getpid()),
@@ -192,7 +221,7 @@ class Runner:
                 isinstance(refused, Refused) and refused.exit_code == BAD_INPUT
             )
             # What refused us at the first word has nothing of ours; a model may have been made before that.
-            clean = not any(isinstance(entry, JujuEntry) for entry in self._made) or await self._clean()
+            clean = all(isinstance(entry, EtcdEntry) for entry in self._made) or await self._clean()
             if bad_input and clean:
                 shutil.rmtree(self.directory, ignore_errors=True)
             else:
@@ -228,11 +257,17 @@ class Runner:
 
     async def _open(self) -> None:
         count = self._plan.workers or len(os.sched_getaffinity(0))
+        if isinstance(self._plan, SpawnPlan):  # a group is one worker's
+            count = max(1, min(count, max(stage.groups for stage in self._plan.stages)))
         self._check_size(count)
-        entry = ledger_entry(self._plan, self._id, count)
+        if self._takes_up is not None:
+            entry: Entry = self._takes_up.entry
+        else:
+            entry = ledger_entry(self._plan, self._id, count, self.directory.resolve())
         remember(self.directory, entry)
         await self._unless_interrupted(reach(entry))
         self._made.append(entry)
+        await self._make_room(self._first)
         grounds = await self._unless_interrupted(take(entry))
         self._taken = True
         self._manifest.workers = [WorkerEntry(name=str(index)) for index in range(count)]
@@ -270,9 +305,9 @@ class Runner:
     def _check_size(self, workers: int) -> None:
         """Refuse a plan that needs more connections than a worker's process may open."""
         plan = self._plan
-        if plan.target.kind == "etcd":
+        if plan.target.kind == "etcd" or isinstance(plan, SpawnPlan):
             return
-        if isinstance(plan, SpawnPlan):
+        if isinstance(plan, ModelPlan):
             sizes = {
                 f"stages.{n}.units": (stage.size, 1)
                 for n, stage in enumerate(plan.stages)
@@ -312,7 +347,9 @@ class Runner:
     async def _clean(self) -> bool:
         """Remove what no worker could give back; whether nothing of ours is left, as far as we know."""
         remedy = f"tippingpoint clean {self.directory}"
-        within = _CLEAN_WITHIN[self._plan.target.kind]
+        kind = self._plan.target.kind
+        things = max((size for _, size in self._plan.loads), default=0)
+        within = _CLEAN_WITHIN[kind] + _CLEAN_EACH.get(kind, 0.0) * things
         cleaning = asyncio.ensure_future(clean_entries(self._made, self._id))
         hurried = asyncio.ensure_future(self._hurry.wait())
         await asyncio.wait([hurried, cleaning], timeout=within, return_when=asyncio.FIRST_COMPLETED)
@@ -417,7 +454,38 @@ class Runner:
         await self._prepare(max(size for _, size in plan.loads), fresh=False)
         self._start_faults(stage=None)
         for number, (stage, (kind, size)) in enumerate(zip(plan.stages, plan.loads, strict=True), start=1):
+            if number < self._first:
+                continue
+            if number > self._first:
+                try:
+                    await self._make_room(number)
+                except UserError as refused:
+                    raise _EndedEarly("cut", f"stage {number} was not begun: {refused}") from None
             await self._run_stage(kind, size, stage.over, stage.hold, listed=number)
+
+    async def _make_room(self, stage: int) -> None:
+        """Have the members that a stage asks for, as far as a lab starts them; UserError when it does not fit."""
+        plan = self._plan
+        if not isinstance(plan, SpawnPlan):
+            return
+        await self._unless_interrupted(self._start_members(plan.stages[stage - 1].members or 0))
+        # What a run that is taken up has made is there, or is not: then it was counted as what there was room for.
+        taken_up = self._takes_up is not None and self._takes_up.stage == stage
+        before = plan.stages[stage - 1 if taken_up else stage - 2].size if taken_up or stage > 1 else 0
+        if not self._force:
+            await self._unless_interrupted(check_room(self._made[0], plan, stage, before))
+
+    async def _start_members(self, wanted: int) -> None:
+        """Have a lab start members, in its order, until so many run."""
+        if self._lab is None or not wanted:
+            return
+        members = await self._lab.members()
+        running = sum(member.running for member in members)
+        for member in members:
+            if running < wanted and not member.running:
+                await self._lab.act("start", member.name)
+                running += 1
+                self._event("member-started", member=member.name)
 
     async def _prepare(self, size: int, *, fresh: bool) -> None:
         """Have the workers make what stages up to this size need; a failure ends the run with what it has."""
@@ -521,7 +589,7 @@ class Runner:
         patience = self._plan.workload.timeout
         begun = time.monotonic() - self._started
         deadline = time.monotonic() + over + patience
-        headway = Headway(removing=removing)
+        headway = Headway(removing=removing, making=not isinstance(self._plan, ClaimPlan))
         while time.monotonic() < deadline:
             current = [worker for worker in self._workers if worker.alive]
             # What was there before the stage says nothing of it: a storm begins with less, a removal with more.
@@ -580,7 +648,7 @@ class Runner:
     async def _inject(self, fault: Fault) -> None:
         assert fault.do != "drop-claims"  # that is a stage of its own, see _run_stage
         await asyncio.sleep(fault.at)
-        if fault.do in ("kill", "stop"):
+        if fault.do in UNDONE_BY:
             self._undone.append(fault)
         else:
             self._undone = [undone for undone in self._undone if undone.member != fault.member]
@@ -590,7 +658,7 @@ class Runner:
             await self._undo(fault)
 
     async def _undo(self, fault: Fault) -> None:
-        await self._act("start" if fault.do == "kill" else "continue", fault.member)
+        await self._act(UNDONE_BY[fault.do], fault.member)
         if fault in self._undone:
             self._undone.remove(fault)  # only now: cut off in between, it is still to be done
 

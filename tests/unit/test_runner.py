@@ -21,6 +21,14 @@ def test_what_waits_for_a_release_is_there_too() -> None:
     assert headway.made(ticks(1, waiting=2))
 
 
+def test_what_is_still_to_be_made_is_no_headway_and_less_of_it_is() -> None:
+    headway = Headway(removing=False, making=True)
+    made = [
+        headway.made(ticks(held, waiting=waiting)) for held, waiting in ((0, 10), (0, 10), (0, 9), (1, 8))
+    ]
+    assert made == [True, False, True, True]
+
+
 def test_a_removal_gets_on_where_things_become_fewer() -> None:
     headway = Headway(removing=True)
     made = [headway.made(ticks(held, waiting=10)) for held in (9, 9, 10, 8, 0)]

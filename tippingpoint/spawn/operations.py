@@ -13,6 +13,7 @@ from typing import Any
 
 from tippingpoint.outcomes import Errors, failure
 from tippingpoint.recorder import Recorder
+from tippingpoint.spawn.target import Exists, Gone
 from tippingpoint.tags import OUTCOMES, SCHEDULE_LAG, tag
 
 FIRST_RETRY = 1.0
@@ -20,14 +21,23 @@ LONGEST_RETRY = 30.0
 """Seconds before what failed is tried again; doubled with each failure in a row."""
 
 
+class NothingToDo(Exception):
+    """An operation that found nothing there for it to do: neither an answer nor a failure, and not counted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """How an operation ended: its outcome, when on the monotonic clock, and the answer where the outcome is ok."""
 
     outcome: str
+    """One of tags.OUTCOMES, or `nothing`; `denied` when the thing was there already, or was not there at all."""
     moment: float
     intended: float
     answer: Any = None
+    message: str = ""
+    """What went wrong, in one line."""
+    problem: BaseException | None = None
+    """What was raised; None when there is an answer, and when it timed out."""
 
 
 @dataclass(slots=True)
@@ -78,6 +88,16 @@ class Operations:
         self._calls[number] = _Call(operation, intended, sent, future, ended)
         future.add_done_callback(partial(self._answered, number))
 
+    def count(
+        self, operation: str, outcome: str, intended: float, sent: float, moment: float, message: str = ""
+    ) -> None:
+        """Count what was no call but took its time: from `intended`, or `sent`, until `moment`."""
+        self._record[tag(operation, outcome)](max(1, int((moment - intended) * 1e6)))
+        if outcome == "ok":
+            self._record[tag(operation, service=True)](max(1, int((moment - sent) * 1e6)))
+        elif outcome != "denied":
+            self.errors.note(operation, outcome, message)
+
     def expire(self) -> None:
         """Give up what is older than the timeout; to be called a few times a second."""
         limit = time.monotonic() - self._timeout
@@ -99,7 +119,9 @@ class Operations:
                 if call.future.done():
                     continue
                 del self._calls[number]
-                self._count(call, now, "timeout", "no answer when the load ended")
+                self.count(
+                    call.operation, "timeout", call.intended, call.sent, now, "no answer when the load ended"
+                )
                 call.future.cancel()
 
     def _answered(self, number: int, future: Future[Any]) -> None:
@@ -109,16 +131,16 @@ class Operations:
                 future.exception()  # counted already: nobody else looks at it
             return
         now = time.monotonic()
-        outcome, message = failure(future, self._timeout) or ("ok", "")
-        self._count(call, now, outcome, message)
-        call.ended(Ended(outcome, now, call.intended, future.result() if outcome == "ok" else None))
-
-    def _count(self, call: _Call, now: float, outcome: str, message: str) -> None:
-        self._record[tag(call.operation, outcome)](max(1, int((now - call.intended) * 1e6)))
-        if outcome == "ok":
-            self._record[tag(call.operation, service=True)](max(1, int((now - call.sent) * 1e6)))
+        problem = None if future.cancelled() else future.exception()
+        if isinstance(problem, NothingToDo):
+            outcome, message = "nothing", ""
         else:
-            self.errors.note(call.operation, outcome, message)
+            outcome, message = failure(future, self._timeout) or ("ok", "")
+            if isinstance(problem, Exists | Gone):
+                outcome = "denied"
+            self.count(call.operation, outcome, call.intended, call.sent, now, message)
+        answer = future.result() if outcome == "ok" else None
+        call.ended(Ended(outcome, now, call.intended, answer, message, problem))
 
 
 def backoff(failures: int) -> float:

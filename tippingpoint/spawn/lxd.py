@@ -1,0 +1,253 @@
+"""Containers in the projects of an LXD cluster or single server, for the spawn workload."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tippingpoint.errors import TargetError
+from tippingpoint.load import Progress, TargetFacts
+from tippingpoint.lxd.client import LxdClient
+from tippingpoint.lxd.errors import LxdError
+from tippingpoint.lxd.estate import (
+    MARK,
+    access_of,
+    delete_instance,
+    find_site,
+    instance_name,
+    make_group,
+    number_of,
+    project_name,
+)
+from tippingpoint.lxd.grounds import LxdGrounds
+from tippingpoint.spawn.target import Item, MemberSeen, Seen, SpawnFailed
+
+SETTLES = 60.0
+"""Seconds that an instance in state ERROR counts as what it was before: after the loss of a leader, LXD 5.0.2 shows
+ERROR for up to 20 s where nothing is wrong. Whether its member is gone, only the member's own status tells."""
+
+_AT_ONCE = 4
+"""Projects that are made at a time; in a cluster more are no faster."""
+_LEASING = ("bridge", "ovn")
+_EXEC: dict[str, Any] = {
+    "wait-for-websocket": False,
+    "interactive": False,
+    "record-output": False,
+    "environment": {},
+}
+
+
+class LxdInstances:
+    """One worker's access to an LXD; a worker's number says which member it talks to first.
+
+    A container's name is PREFIX-GROUP-NUMBER, in the project PREFIX-GROUP. UserError, when it is made, where a file
+    that says who we are is unusable.
+    """
+
+    def __init__(self, grounds: LxdGrounds, worker: int) -> None:
+        self._grounds = grounds
+        access = access_of(grounds.target, grounds.store, grounds.identity)
+        self._name = access.name
+        self._client = LxdClient(access, prefer=worker)
+        self._server = ""
+        self._clustered = False
+        self._lists_all_operations = False
+        self._has_leases = False
+        self._listed: dict[int, dict[Item, Seen]] = {}
+        self._unclear: dict[Item, float] = {}
+        self._observations: dict[str, Callable[[int, Item | None], Awaitable[bool]]] = {
+            "cluster-list": self._cluster_list,
+            "list-fast": self._list_fast,
+            "list": self._list,
+            "operation-list": self._operation_list,
+            "exec": self._exec_there,
+            "network-leases": self._network_leases,
+            "network-list": self._network_list,
+        }
+
+    async def open(self) -> TargetFacts:
+        """Connect, and learn of the cluster's other members; TargetError when LXD does not let us in."""
+        server = await self._client.server()
+        environment: dict[str, Any] = server["environment"]
+        self._clustered = bool(environment.get("server_clustered"))
+        self._server = str(environment.get("server_name") or self._name)
+        self._lists_all_operations = "operations_get_query_all_projects" in server["api_extensions"]
+        names = [self._server]
+        try:
+            if self._clustered:
+                members = await self._client.get("/1.0/cluster/members", recursion=1)
+                names = sorted(member["server_name"] for member in members)
+                self._client.add_addresses(member["url"] for member in members)
+            if network := self._grounds.network:
+                kind = (await self._client.get(f"/1.0/networks/{network}")).get("type")
+                self._has_leases = kind in _LEASING
+        except LxdError as problem:
+            raise TargetError(self._name, str(problem), "an LXD that answers") from None
+        return TargetFacts("lxd", str(environment.get("server_version", "")), names, self._name)
+
+    async def prepare(self, groups: range, progress: Progress) -> None:
+        """Make the projects of these groups, each with its profile, unless they are there."""
+        site = await find_site(self._client, self._grounds.target)
+        at_once, made = asyncio.Semaphore(_AT_ONCE), 0
+
+        async def make(group: int) -> None:
+            nonlocal made
+            async with at_once:
+                await make_group(self._client, self._grounds, site, group)
+            made += 1
+            progress("projects", made, len(groups))
+
+        try:
+            async with asyncio.TaskGroup() as making:
+                for group in groups:
+                    making.create_task(make(group))
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from None
+
+    async def create(self, item: Item, member: str | None) -> None:
+        """Make a container, not started; on that member, or where LXD puts it."""
+        query = self._project(item.group)
+        if member is not None and self._clustered:
+            query["target"] = member
+        wanted = {
+            "name": self._instance(item),
+            "source": {"type": "image", "fingerprint": self._grounds.image},
+            "profiles": ["default"],
+            "config": {MARK: self._grounds.run},
+        }
+        await self._client.operate("POST", "/1.0/instances", wanted, **query)
+
+    async def start(self, item: Item) -> None:
+        """Start it; fine when it runs already."""
+        path, query = f"/1.0/instances/{self._instance(item)}/state", self._project(item.group)
+        try:
+            await self._client.operate("PUT", path, {"action": "start", "timeout": -1}, **query)
+        except LxdError as problem:
+            if "already running" not in str(problem):
+                raise
+
+    async def probe(self, item: Item) -> None:
+        """Run a shell in it that ends at once; it failed unless its exit code is 0."""
+        await self._run(item, ["/bin/sh", "-c", "true"])
+
+    async def delete(self, item: Item) -> None:
+        """Stop and remove it; fine when it is not there."""
+        await delete_instance(
+            self._client, project_name(self._grounds.prefix, item.group), self._instance(item)
+        )
+
+    async def list_group(self, group: int, *, addresses: bool) -> Mapping[Item, Seen]:
+        """What there is in a group's project, by one call; addresses are those that are not link-local."""
+        listed = await self._instances(group, recursion=2 if addresses else 1)
+        now, before = asyncio.get_running_loop().time(), self._listed.get(group, {})
+        there: dict[Item, Seen] = {}
+        for instance in listed:
+            number = number_of(self._grounds.prefix, group, instance["name"])
+            if number is None:
+                continue
+            item, status = Item(group, number), instance["status"].lower()
+            member = instance["location"] if self._clustered else self._server
+            seen = Seen(status == "running", member, addresses and _has_address(instance.get("state")))
+            if status != "error":
+                self._unclear.pop(item, None)
+            elif now - self._unclear.setdefault(item, now) < SETTLES and item in before:
+                seen = replace(before[item], member=member)
+            there[item] = seen
+        for item in before.keys() - there.keys():
+            self._unclear.pop(item, None)
+        self._listed[group] = there
+        return there
+
+    async def members(self) -> list[MemberSeen]:
+        """The cluster's members; a single server is one, under its own name."""
+        if not self._clustered:
+            await self._client.get("/1.0")
+            return [MemberSeen(self._server, online=True)]
+        listed = await self._client.get("/1.0/cluster/members", recursion=1)
+        return [
+            MemberSeen(
+                member["server_name"],
+                online=member["status"].lower() != "offline",
+                leader="database-leader" in (member.get("roles") or ()),
+                takes=member["status"].lower() == "online",
+            )
+            for member in listed
+        ]
+
+    async def evict(self, member: str) -> None:
+        """Remove a member by force, with what was on it; fine when it is no member any more."""
+        try:
+            await self._client.operate("DELETE", f"/1.0/cluster/members/{member}", force=1)
+        except LxdError as problem:
+            if problem.code != 404:
+                raise
+
+    async def observe(self, what: str, group: int, running: Item | None) -> bool:
+        """One of OBSERVATIONS: lists are of a group's project, `exec` is in the thing that runs."""
+        return await self._observations[what](group, running)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._client.close()
+
+    async def _cluster_list(self, group: int, running: Item | None) -> bool:
+        if self._clustered:
+            await self._client.get("/1.0/cluster/members", recursion=1)
+        return self._clustered
+
+    async def _list_fast(self, group: int, running: Item | None) -> bool:
+        await self._instances(group, recursion=1)
+        return True
+
+    async def _list(self, group: int, running: Item | None) -> bool:
+        await self._instances(group, recursion=2)
+        return True
+
+    async def _operation_list(self, group: int, running: Item | None) -> bool:
+        query = {"all-projects": "true"} if self._lists_all_operations else self._project(group)
+        await self._client.get("/1.0/operations", recursion=1, **query)
+        return True
+
+    async def _exec_there(self, group: int, running: Item | None) -> bool:
+        if running is not None:
+            await self._run(running, ["echo", "tippingpoint"])
+        return running is not None
+
+    async def _network_leases(self, group: int, running: Item | None) -> bool:
+        if self._has_leases:
+            await self._client.get(f"/1.0/networks/{self._grounds.network}/leases", **self._project(group))
+        return self._has_leases
+
+    async def _network_list(self, group: int, running: Item | None) -> bool:
+        await self._client.get("/1.0/networks", recursion=1)
+        return True
+
+    async def _instances(self, group: int, recursion: int) -> list[dict[str, Any]]:
+        return await self._client.get("/1.0/instances", recursion=recursion, **self._project(group))
+
+    async def _run(self, item: Item, command: list[str]) -> None:
+        """Run a program in a container and see that its exit code is 0."""
+        path = f"/1.0/instances/{self._instance(item)}/exec"
+        ended = await self._client.operate(
+            "POST", path, {"command": command, **_EXEC}, **self._project(item.group)
+        )
+        if (code := ended.get("return")) != 0:
+            raise SpawnFailed(f"{' '.join(command)}: ended with {code}: expected 0")
+
+    def _project(self, group: int) -> dict[str, str]:
+        return {"project": project_name(self._grounds.prefix, group)}
+
+    def _instance(self, item: Item) -> str:
+        return instance_name(self._grounds.prefix, item.group, item.number)
+
+
+def _has_address(state: dict[str, Any] | None) -> bool:
+    networks: dict[str, dict[str, Any]] = (state or {}).get("network") or {}
+    return any(
+        address.get("scope") == "global"
+        for name, network in networks.items()
+        if name != "lo"
+        for address in network.get("addresses") or ()
+    )

@@ -1,0 +1,97 @@
+"""One call made over and over: never two at once, and never more of the time than half."""
+
+from __future__ import annotations
+
+import time
+from asyncio import Task
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from tippingpoint.pacing import Schedule
+from tippingpoint.spawn.operations import Ended, Operations, backoff
+
+LONGEST_PAUSE = 5.0
+"""Seconds between polls that fail: they are how it is seen that the target answers again."""
+
+
+class Poll:
+    """Calls of one kind, recorded as operation `poll`; the answers go to `told(asked, ended)`.
+
+    `asked` is the moment the call was sent: what was done since may not be in the answer.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[], Task[Any]],
+        told: Callable[[float, Ended], None],
+        operations: Operations,
+        schedule: Schedule,
+        every: float,
+    ) -> None:
+        self._call = call
+        self._told = told
+        self._operations = operations
+        self._schedule = schedule
+        self._every = every
+        self._interval = every
+        self._failures = 0
+        self._asking = False
+        self._anew = False
+        self._asked = 0.0
+        self._turn = 0
+
+    def begin(self, moment: float) -> None:
+        """Ask now, and then over and over; a call that is under way is waited for and its answer not told."""
+        self._interval = self._every
+        self._turn += 1
+        if self._asking:
+            self._anew = True
+        else:
+            self._ask(moment)
+
+    def every(self, interval: float) -> None:
+        """Ask so often from now on; the schedule's next look at it is never later than the interval it began with."""
+        self._interval = interval
+
+    def halt(self) -> None:
+        """Ask no more; a call that is under way ends without being told."""
+        self._turn += 1
+        self._anew = False
+
+    def forget(self) -> None:
+        """Ask no more, and nothing is under way."""
+        self.halt()
+        self._asking = False
+
+    def _due(self, turn: int, intended: float) -> None:
+        if turn != self._turn:
+            return
+        if intended - self._asked >= self._interval - 1e-6:
+            self._ask(intended)
+        else:
+            self._schedule.at(intended + self._every, partial(self._due, turn))
+
+    def _ask(self, intended: float) -> None:
+        self._asking = True
+        self._asked = time.monotonic()
+        ended = partial(self._ended, self._turn, self._asked)
+        self._operations.begin("poll", self._call(), intended, intended, ended)
+
+    def _ended(self, turn: int, asked: float, ended: Ended) -> None:
+        self._asking = False
+        if self._anew:
+            self._anew = False
+            self._ask(ended.moment)
+            return
+        if turn != self._turn:
+            return
+        if ended.outcome == "ok":
+            self._failures = 0
+            pause = asked + max(self._every, 2 * (ended.moment - asked)) - ended.moment
+        else:
+            self._failures += 1
+            pause = min(LONGEST_PAUSE, backoff(self._failures))
+        self._told(asked, ended)
+        if turn == self._turn:
+            self._schedule.at(ended.moment + max(0.0, pause), partial(self._due, turn))
