@@ -11,6 +11,7 @@ import numpy as np
 
 from tippingpoint.hdr import Histogram
 from tippingpoint.lateness import own_losses
+from tippingpoint.plan import UNDONE_BY
 from tippingpoint.results import RunData, StageResult, tag
 from tippingpoint.wording import show_calls, show_size
 
@@ -227,15 +228,15 @@ def _fault_words(load: Load) -> str:
 
 
 def fault_times(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, float, str]]:
-    """From when to when which member was killed or stopped on purpose; a storm is a stage of its own."""
+    """From when to when which member was killed, stopped or cut off on purpose; a storm is a stage of its own."""
     began: dict[str, float] = {}
     times: list[tuple[float, float, str]] = []
     for event in events:
         if event["event"] != "fault":
             continue
         member, t = str(event.get("member")), float(event["t"])
-        if event.get("do") in ("kill", "stop"):
+        if event.get("do") in UNDONE_BY:
             began.setdefault(member, t)
-        elif event.get("do") in ("start", "continue") and member in began:
+        elif event.get("do") in UNDONE_BY.values() and member in began:
             times.append((began.pop(member), t, member))
     return times + [(t, float("inf"), member) for member, t in began.items()]

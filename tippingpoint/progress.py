@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections import deque
 from collections.abc import Generator
 from pathlib import Path
 from typing import IO, Any
@@ -22,6 +23,10 @@ from tippingpoint.results import FAILURES, OPERATIONS, OWN_LOAD, tag
 from tippingpoint.runner import Progress, RunnerEvents
 
 _PLAIN_EVERY = 5.0
+_RATE_TICKS = {"units": 1, "containers": 10}
+"""Ticks of each worker that a rate is taken over: containers come one or two a second."""
+_LIVES = ("launch", "create")
+"""Of a run that makes containers, what stands on the line: the first of these that there is."""
 
 
 class _Console(Console):
@@ -43,10 +48,13 @@ class ConsoleProgress(RunnerEvents):
         )
         self._last: dict[str, dict[str, Any]] = {}
         self._recent: dict[str, dict[str, Histogram]] = {}
-        self._totals: dict[str, int] = dict.fromkeys(("errors", "lost", "limited"), 0)
+        self._totals: dict[str, int] = dict.fromkeys(("errors", "lost", "limited", "retries"), 0)
         self._workload = "claim"
         self._unit = "leases"
-        self._growth: dict[str, float] = {}
+        self._containers = False
+        self._growth: dict[str, deque[tuple[float, float]]] = {}
+        self._lives: dict[str, Histogram] = {}
+        self._stage = 0
         self._prepared: set[tuple[str, int]] = set()
         self._next_plain = 0.0
         self._unwritten = False
@@ -54,6 +62,7 @@ class ConsoleProgress(RunnerEvents):
     def began(self, manifest: Manifest, directory: Path) -> None:
         """Say what is run on what, and where it is written."""
         self._workload, self._unit = manifest.workload, manifest.load_unit
+        self._containers = manifest.load_unit in ("containers", "members")
         members = f", {len(manifest.target.members)} members" if manifest.target.members else ""
         self._say(
             f"{manifest.title} on {manifest.target.kind} {manifest.target.version}{members}; "
@@ -84,9 +93,18 @@ class ConsoleProgress(RunnerEvents):
     def progress(self, progress: Progress, worker: str, tick: dict[str, Any]) -> None:
         """Show a worker's tick among the others' latest."""
         before = self._last.get(worker, tick)
-        self._growth[worker] = abs(int(tick["held"]) - int(before["held"])) / max(tick["seconds"], 0.001)
+        most = _RATE_TICKS["containers" if self._containers else "units"]
+        growth = self._growth.setdefault(worker, deque(maxlen=most))
+        growth.append((abs(int(tick["held"]) - int(before["held"])), max(tick["seconds"], 0.001)))
         self._last[worker] = tick
         self._recent[worker] = recent = _histograms(tick["lines"])
+        self._totals["retries"] += int(tick.get("retries", 0))
+        if progress.stage != self._stage:
+            self._stage = progress.stage
+            self._lives.clear()
+        for operation in _LIVES:
+            if tag(operation) in recent:
+                self._lives.setdefault(operation, Histogram()).add(recent[tag(operation)])
         for name, histogram in recent.items():
             operation, outcome, *_ = name.split(".")
             if operation in OPERATIONS and outcome in FAILURES:
@@ -138,7 +156,10 @@ class ConsoleProgress(RunnerEvents):
     def _rate(self) -> float:
         """Per second: things made or removed, or claims and extensions that succeeded."""
         if self._workload == "spawn":
-            return sum(self._growth.values())
+            return sum(
+                sum(made for made, _ in ticks) / sum(seconds for _, seconds in ticks)
+                for ticks in self._growth.values()
+            )
         seconds = max((tick["seconds"] for tick in self._last.values()), default=1.0)
         own = OWN_LOAD[self._workload]
         return sum(self._merged(tag(operation)).total for operation in own) / max(seconds, 0.001)
@@ -149,6 +170,8 @@ class ConsoleProgress(RunnerEvents):
         if self._workload == "claim":
             return held, progress.size, self._unit
         waiting = sum(int(tick["waiting"]) for tick in self._last.values())
+        if self._containers:
+            return held, held + waiting, "containers left" if progress.kind == "destroy" else "containers"
         return held, held + waiting, "things left" if progress.kind == "destroy" else "things made"
 
     def _line(self, progress: Progress) -> str:
@@ -157,17 +180,23 @@ class ConsoleProgress(RunnerEvents):
             f"{progress.elapsed:7.1f}s",
             f"stage {progress.stage}{f'/{progress.stages}' if progress.stages else ''} {progress.kind}",
             f"{done}/{goal} {what}",
-            f"{self._rate():.0f}/s",
+            f"{self._rate():.1f}/s" if self._containers else f"{self._rate():.0f}/s",
         ]
-        for operation in OPERATIONS:
-            latest = self._merged(tag(operation))
-            if latest.total:
-                p50, p99 = latest.percentiles([50, 99])
-                parts.append(f"{operation} p50 {show_us(p50)} p99 {show_us(p99)}")
+        for operation, latest in self._latencies().items():
+            p50, p99 = latest.percentiles([50, 99])
+            parts.append(f"{operation} p50 {show_us(p50)} p99 {show_us(p99)}")
         counted = ["errors", *(["lost"] if self._workload == "claim" else [])]
-        counted += ["limited"] if self._totals["limited"] else []
+        counted += [name for name in ("limited", "retries") if self._totals[name]]
         parts.append(" ".join(f"{name} {self._totals[name]}" for name in counted))
         return "  ".join(parts)
+
+    def _latencies(self) -> dict[str, Histogram]:
+        """By operation those of the last second; of containers, which take longer, those of the stage so far."""
+        if self._containers:
+            shown = next((operation for operation in _LIVES if operation in self._lives), None)
+            return {shown: self._lives[shown]} if shown is not None else {}
+        latest = {operation: self._merged(tag(operation)) for operation in OPERATIONS}
+        return {operation: found for operation, found in latest.items() if found.total}
 
     def _table(self, progress: Progress) -> Table:
         done, goal, _ = self._reached(progress)

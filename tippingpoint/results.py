@@ -16,7 +16,8 @@ import numpy as np
 from tippingpoint.hdr import SLOTS, Batch, FloatArray, Histogram, IntArray, decode_batch, highest_values
 from tippingpoint.journal import IntervalLog, is_number, last_begin, read_events, read_interval_log
 from tippingpoint.manifest import Manifest
-from tippingpoint.plan import CLAIM_OPERATIONS, SPAWN_OPERATIONS
+from tippingpoint.plan import CLAIM_OPERATIONS, MODEL_OPERATIONS
+from tippingpoint.plan_spawn import OBSERVATIONS, SPAWN_OPERATIONS
 from tippingpoint.tags import FAILURES as FAILURES
 from tippingpoint.tags import LOOP_LAG as LOOP_LAG
 from tippingpoint.tags import OUTCOMES as OUTCOMES
@@ -24,12 +25,20 @@ from tippingpoint.tags import SCHEDULE_LAG as SCHEDULE_LAG
 from tippingpoint.tags import StageKind as StageKind
 from tippingpoint.tags import tag as tag
 
-OPERATIONS = tuple(dict.fromkeys((*CLAIM_OPERATIONS, *SPAWN_OPERATIONS)))
+OPERATIONS = tuple(dict.fromkeys((*CLAIM_OPERATIONS, *MODEL_OPERATIONS, *SPAWN_OPERATIONS)))
 """All that workloads time, in the order in which it is shown; a run has only some of it (`RunData.operations`)."""
 CONNECT = "connect"
-MAKING = ("add-machine", "deploy", "add-unit", "relate")
-REMOVING = ("remove-relation", "remove-unit", "remove-application", "remove-machine")
-OBSERVING = ("status", "full-status")
+MAKING = (
+    *("add-machine", "deploy", "add-unit", "relate"),
+    *("create", "start", "reachable", "probe", "launch"),
+)
+REMOVING = (
+    *("remove-relation", "remove-unit", "remove-application", "remove-machine"),
+    *("delete", "evict"),
+)
+OBSERVING = ("status", "full-status", *OBSERVATIONS)
+OWN_CALLS = ("poll",)
+"""What a workload asks for its own sake: shown, and no load of its own."""
 BRINGING_UP = (CONNECT, *MAKING, *REMOVING)
 """What is done while a stage is brought up, and only in stages that ask for it."""
 OWN_LOAD: dict[str, tuple[str, ...]] = {"claim": ("claim", "extend"), "spawn": MAKING}
@@ -38,7 +47,8 @@ _CHART_BINS = 1200
 _CHART_SHIFT = 4  # 64 instead of 1024 slots per power of two
 _CHART_SLOTS = SLOTS >> _CHART_SHIFT
 _GROWTH_SECONDS = 5.0
-_GROWTH_PARTS = 8
+_GROWTH_PARTS = {"units": 8, "containers": 24}
+"""Parts that a stage's growth is told in: containers come one by one and slowly, for hours."""
 
 
 @dataclass
@@ -60,7 +70,7 @@ class StageResult:
     gauges: dict[str, float] = field(default_factory=dict[str, float])
     """Medians over the stage's hold: leases held in all; `cpu` (cores) of the busiest worker; see Gauges."""
     growth: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
-    """Moments from the stage's begin to its hold, a few seconds apart, and what was held (was there) in all."""
+    """Moments from the stage's begin to its hold (or its end without one), some seconds apart, and what was there."""
 
     @property
     def is_step(self) -> bool:
@@ -167,6 +177,18 @@ class RunData:
         return [name for name in OPERATIONS if name in tried] + sorted(tried.difference(OPERATIONS))
 
     @property
+    def instances(self) -> bool:
+        """Whether things are made that run on members of a cluster, which a Juju model's units do not."""
+        return self.manifest.workload == "spawn" and self.manifest.target.kind != "juju"
+
+    @property
+    def things(self) -> str:
+        """What people call what is held or there."""
+        if self.instances:
+            return "containers"
+        return "leases" if self.manifest.workload == "claim" else "things"
+
+    @property
     def own_load(self) -> tuple[str, ...]:
         """The operations that are the load of the run's workload."""
         return OWN_LOAD[self.manifest.workload]
@@ -208,10 +230,17 @@ def load_run(directory: Path) -> RunData:
     ]
     gauges = _gauges(workers, bin_seconds)
     _set_stage_gauges(stages, workers)
-    _set_growth(stages, workers)
+    containers = manifest.load_unit in ("containers", "members")
+    _set_growth(stages, workers, _GROWTH_PARTS["containers" if containers else "units"])
     return RunData(
         directory, manifest, stages, _curves(charts, bin_seconds), gauges, bin_seconds, events, notes
     )
+
+
+def count_of(event: Mapping[str, Any]) -> int:
+    """How often that happened which an event tells of."""
+    count = event.get("count", 1)
+    return count if isinstance(count, int) else 1
 
 
 def _time_of(event: Mapping[str, Any]) -> float:
@@ -473,8 +502,12 @@ def _set_stage_gauges(stages: Iterable[StageResult], workers: Iterable[_WorkerDa
                 gauges[name] = before + median if name in _SUMMED else max(before, median)
 
 
-def _set_growth(stages: Iterable[StageResult], workers: Sequence[_WorkerData]) -> None:
-    """What all workers held while a stage was brought up; workers tick at a stage's marks, so its ends are exact."""
+def _set_growth(stages: Sequence[StageResult], workers: Sequence[_WorkerData], most: int) -> None:
+    """What all workers held while a stage was brought up, in at most so many parts.
+
+    Workers tick at a stage's marks, so its ends are exact. One that was never brought up grew until its end, or
+    until nothing more is known of it.
+    """
     ticks = [
         (
             np.asarray([tick["t"] for tick in worker.ticks], dtype=np.float64),
@@ -483,10 +516,12 @@ def _set_growth(stages: Iterable[StageResult], workers: Sequence[_WorkerData]) -
         for worker in workers
         if worker.ticks
     ]
+    last = max((float(times[-1]) for times, _ in ticks), default=0.0)
     for stage in stages:
-        if stage.hold_begin is None or stage.hold_begin <= stage.begin or not ticks:
+        until = next((t for t in (stage.hold_begin, stage.end) if t is not None), last)
+        if until <= stage.begin or not ticks:
             continue
-        parts = int((stage.hold_begin - stage.begin) / _GROWTH_SECONDS)
-        moments = np.linspace(stage.begin, stage.hold_begin, 1 + min(max(parts, 1), _GROWTH_PARTS))
+        parts = int((until - stage.begin) / _GROWTH_SECONDS)
+        moments = np.linspace(stage.begin, until, 1 + min(max(parts, 1), most))
         held = np.sum([np.interp(moments, times, values, left=0.0) for times, values in ticks], axis=0)
         stage.growth = [(float(t), float(there)) for t, there in zip(moments, held, strict=True)]

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tippingpoint.cliff import SIGNIFICANT, Cliff, Load, find_cliff, improbability, loads_of
+from tippingpoint.cluster import Cluster, read_cluster
 from tippingpoint.durations import show_us
+from tippingpoint.filling import fill_words, fills_of
 from tippingpoint.knee import Knee, NoKnee, find_knee
 from tippingpoint.latency import costs
-from tippingpoint.results import REMOVING, RunData
+from tippingpoint.results import OWN_CALLS, REMOVING, RunData
 from tippingpoint.usl import Forecast, forecast
 from tippingpoint.wording import show_calls, show_list, show_size
 
@@ -55,16 +57,20 @@ def find_tipping(run: RunData) -> Tipping:
 
     Knees and forecast leave out storms, removals and, like the cliff's idea of normal, loads with a fault on purpose.
     How much is made per second is the plan's decision: only leases, which are renewed for as long as they are
-    held, have a throughput that tells of the target.
+    held, have a throughput that tells of the target. Containers are made as fast as it goes unless a plan has a
+    rate: the sentence says whether that fell as there were more of them.
     """
+    judged = [operation for operation in run.operations if operation not in OWN_CALLS]
+    cluster = read_cluster(run.events)
     loads = loads_of(run)
     claims = run.manifest.workload == "claim"
     clock_known = run.manifest.timeline == "seconds"
     undisturbed = [stage for load in loads if not load.faulted for stage in load.stages]
-    bends = {op: find_knee(undisturbed, op) for op in run.operations if op not in REMOVING}
-    cliff, notes = find_cliff(loads, run.operations, rates_known=clock_known and claims)
-    predicted = forecast(loads, clock_known=clock_known) if claims else _NO_THROUGHPUT
+    bends = {op: find_knee(undisturbed, op) for op in judged if op not in REMOVING}
+    cliff, notes = find_cliff(loads, judged, rates_known=clock_known and claims)
+    predicted = forecast(loads, clock_known=clock_known) if claims else _NO_THROUGHPUT[run.instances]
     storms = _storms(run, loads, cliff)
+    fills = fills_of(run, cluster)
     return Tipping(
         knees={operation: bend for operation, bend in bends.items() if isinstance(bend, Knee)},
         no_knee={operation: bend.reason for operation, bend in bends.items() if isinstance(bend, NoKnee)},
@@ -73,12 +79,33 @@ def find_tipping(run: RunData) -> Tipping:
         forecast=predicted if isinstance(predicted, Forecast) else None,
         no_forecast=predicted if isinstance(predicted, str) else "",
         notes=notes,
-        sentence=_sentence(run.manifest.load_unit, loads, bends, cliff, storms),
+        sentence=" ".join(
+            [
+                _sentence(run.manifest.load_unit, loads, bends, cliff, storms),
+                *_gone_meanwhile(run, cluster, cliff),
+                *(fill_words(fill, alone=len(fills) == 1) for fill in fills if fill.slower),
+            ]
+        ),
     )
 
 
 _NAMED_SINGLY = 2
-_NO_THROUGHPUT = "the plan decides how much is made per second, so throughput says nothing of the target"
+_NO_THROUGHPUT = {
+    False: "the plan decides how much is made per second, so throughput says nothing of the target",
+    True: "there is no throughput while a stage is held, as containers are made until it is",
+}
+
+
+def _gone_meanwhile(run: RunData, cluster: Cluster, cliff: Cliff | None) -> list[str]:
+    """What a reader should know of a cliff at which members were away, though by nobody's plan."""
+    if cliff is None or cliff.during_fault:
+        return []
+    stage = run.stage(cliff.stage)
+    gone = cluster.gone(stage.begin, stage.end if stage.end is not None else float("inf"))
+    if not gone:
+        return []
+    who = show_list(gone) if len(gone) <= _NAMED_SINGLY else f"{len(gone)} members"
+    return [f"{who} {'was' if len(gone) == 1 else 'were'} away then, so that may be no matter of the load."]
 
 
 def _storms(run: RunData, loads: Sequence[Load], cliff: Cliff | None) -> list[StormOutcome]:

@@ -20,7 +20,7 @@ from tippingpoint.lateness import (
     stage_saturated,
 )
 from tippingpoint.plan import ClaimPlan, Threshold, validate_plan
-from tippingpoint.results import BRINGING_UP, CONNECT, RunData, StageResult
+from tippingpoint.results import BRINGING_UP, CONNECT, MAKING, RunData, StageResult, count_of
 from tippingpoint.wording import show_calls, show_list, show_load, show_share, show_size
 
 __all__ = ["Check", "Outcome", "Verdict", "judge", "stage_checks", "stage_saturated"]
@@ -128,6 +128,7 @@ def judge(run: RunData) -> Verdict:
     if nothing_succeeded:
         return Verdict("failed", nothing_succeeded, checks)
     unit = manifest.load_unit
+    not_made = _not_made(run)
     lost_by_us = [_own_words(run, run.stage(number), lost) for number, lost in own.items()]
     if not thresholds:
         reasons = _ended_early(run) + lost_by_us
@@ -138,7 +139,11 @@ def judge(run: RunData) -> Verdict:
         checks = [replace(check, stage=None, size=None) for check in stage_checks(_NO_STAGE, thresholds)]
         return Verdict("withheld", "Withheld: no stage was run.", checks, _ended_early(run))
     reasons = (
-        _ended_early(run) + _bottlenecks(run.stages, unit) + lost_by_us + _gaps(checks, run.stages, unit)
+        _ended_early(run)
+        + _bottlenecks(run.stages, unit)
+        + lost_by_us
+        + list(not_made.values())
+        + _gaps(checks, run.stages, unit)
     )
     if isinstance(plan, ClaimPlan) and plan.find is not None:
         outcome, sentence = _judge_find(run, checks, own)
@@ -232,6 +237,24 @@ def _ended_early(run: RunData) -> list[str]:
     return reasons
 
 
+def _not_made(run: RunData) -> dict[int, str]:
+    """By stage in which containers were given up, so that its load was never whole, how many and why."""
+    given_up = [
+        event for event in run.events if event["event"] == "gave-up" and event.get("operation") in MAKING
+    ]
+    found: dict[int, str] = {}
+    for stage in run.stages:
+        end = stage.end if stage.end is not None else float("inf")
+        inside = [event for event in given_up if stage.begin <= float(event["t"]) <= end]
+        if inside:
+            count = sum(count_of(event) for event in inside)
+            why = f"{inside[-1].get('operation')}: {inside[-1].get('error')}"
+            found[stage.number] = (
+                f"{show_size(count)} containers of stage {stage.number} were given up ({why})"
+            )
+    return found
+
+
 def _bottlenecks(stages: Iterable[StageResult], unit: str) -> list[str]:
     return [
         f"stage {stage.number} ({show_size(stage.size)} {unit}): the generator itself was strained: {why}"
@@ -279,6 +302,8 @@ def _judge_stages(run: RunData, checks: list[Check], own: Mapping[int, OwnLosses
         return "withheld", f"Withheld: {_ended_early(run)[0]}{held}."
     for number, lost in own.items():
         return "withheld", f"Withheld: {_own_words(run, run.stage(number), lost)}{held}."
+    for sentence in _not_made(run).values():
+        return "withheld", f"Withheld: {sentence}{held}."
     largest = max(stage.size for stage in run.stages)
     limits = len({(check.operation, check.limit) for check in checks})
     every = "the threshold" if limits == 1 else f"all {limits} thresholds"
@@ -359,7 +384,7 @@ def _held_through(run: RunData, checks: list[Check]) -> str:
     """Up to which load every check of every stage was met, by the stages that are steps of that ladder."""
     steps = {stage.number for stage in run.stages if stage.is_step}
     ladder: dict[int, bool] = {}
-    missing = {stage.number for stage in run.stages if _load_missing(run, stage)}
+    missing = {stage.number for stage in run.stages if _load_missing(run, stage)} | set(_not_made(run))
     for check in checks:
         if check.stage in steps and check.size is not None:
             whole = check.met is True and check.stage not in missing

@@ -134,11 +134,19 @@ class _Worker:
         if len(self._load.lost) > _LOST_SINGLY:
             events.write(until, "lost", count=len(self._load.lost) - _LOST_SINGLY)
         self._load.lost.clear()
+        retries = 0
         for moment, event, fields in self._load.events:
             events.write(moment - self._job.started, event, **fields)
+            retries += fields["count"] if event == "retry" else 0
         self._load.events.clear()
         self._voice.say(
-            "tick", t=until, seconds=end - begin, lines=lines, unwritten=self._journal.waiting, **tick
+            "tick",
+            t=until,
+            seconds=end - begin,
+            lines=lines,
+            unwritten=self._journal.waiting,
+            retries=retries,
+            **tick,
         )
 
     def _mark(self, phase: str) -> None:

@@ -87,6 +87,36 @@ def test_a_spawn_run_shows_what_is_made_of_what_is_to_be_made(
     assert "40/80 things made  5/s  add-unit p50 200 ms p99 200 ms  errors 0 limited 5" in last
 
 
+def test_a_run_that_makes_containers_shows_how_fast_they_come_and_how_long_one_takes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # given two workers that make a container every other second, one of which has to try again
+    shown = io.StringIO()
+    progress = ConsoleProgress(shown)
+    kind = {"workload": "spawn", "load_unit": "containers", "target": TargetEntry(kind="lxd")}
+    progress.began(manifest().model_copy(update=kind), tmp_path)
+    for second in range(9):
+        later = 1e6 + 60 * second
+        monkeypatch.setattr(time, "monotonic", lambda later=later: later)
+        made = second % 2
+        samples = {"launch.ok": Histogram.of([2_000_000]), "list.ok": Histogram.of([5])} if made else {}
+        for worker in "01":
+            held = 10 + second // 2
+            lines = interval_lines(second, second + 1.0, samples)
+            told = {"held": held, "waiting": 30 - held, "seconds": 1.0, "lines": lines, "unwritten": 0}
+            progress.progress(STAGE, worker, {**told, "retries": int(worker)})
+    # when the line is shown in a second in which none has come
+    progress.close()
+    # then it has what is there of all, how fast it came (4 in 9 s and 3 in 8 s), and how long a launch takes
+    *_, last = shown.getvalue().splitlines()
+    assert last.split("  ")[-4:] == [
+        "27/60 containers",
+        "0.8/s",
+        "launch p50 2 s p99 2 s",
+        "errors 0 retries 8",
+    ]
+
+
 def test_the_making_of_the_fleet_is_shown_while_it_lasts_and_at_its_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -7,9 +7,10 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, BinaryIO, cast
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
 import orjson
@@ -112,19 +113,15 @@ class LxdClient:
         identity = operation.get("id")
         if answer.get("type") != "async" or not isinstance(identity, str):
             return operation
-        path, breaks = f"/1.0/operations/{quote(identity, safe='')}/wait", 0
-        while True:
-            try:
-                ended = _mapping((await self._call("GET", path, {})).get("metadata"))
-                break
-            except LxdError as problem:
-                if problem.code == 404:
-                    text = f"{operation.get('description') or 'operation'}: nobody knows how it ended"
-                    raise LxdError(text, "unreachable", 404) from None
-                breaks += 1
-                if problem.code or problem.kind != "unreachable" or breaks > len(self._addresses):
-                    raise
-        if ended.get("status_code") != 200:
+        try:
+            answer = await self._call("GET", f"/1.0/operations/{quote(identity, safe='')}/wait", {})
+        except LxdError as problem:
+            if problem.code != HTTPStatus.NOT_FOUND:
+                raise
+            text = f"{operation.get('description') or 'operation'}: nobody knows how it ended"
+            raise LxdError(text, "unreachable", problem.code) from None
+        ended = _mapping(answer.get("metadata"))
+        if ended.get("status_code") != HTTPStatus.OK:
             told = ended.get("err") or ended.get("status") or "it did not end"
             raise lxd_error(str(told), _code(ended.get("status_code")))
         return _mapping(ended.get("metadata"))
@@ -140,7 +137,7 @@ class LxdClient:
         """The answer to one request; only what was certainly not sent, or changes nothing, is tried elsewhere."""
         tail = f"{path}?{urlencode(query)}" if query else path
         problems: dict[str, LxdError] = {}
-        for _ in range(len(self._addresses)):
+        for _ in range(len(self._addresses) + (method == "GET")):  # again, where the only connection broke
             at = self._current
             address = self._addresses[at]
             try:
@@ -152,7 +149,7 @@ class LxdClient:
                 raise
             except aiohttp.ClientError as problem:
                 self._give_up(at)
-                problems[address] = _broken(address, problem)
+                problems[address] = _broken(str(self._access.socket or urlsplit(address).netloc), problem)
                 if method != "GET" and not isinstance(problem, _NOT_SENT):
                     break
         *_, last = problems.values()
@@ -223,9 +220,8 @@ async def _content(response: aiohttp.ClientResponse) -> bytes:
     return b"".join(blocks)
 
 
-def _broken(address: str, problem: aiohttp.ClientError) -> LxdError:
+def _broken(where: str, problem: aiohttp.ClientError) -> LxdError:
     """How the way to an address failed; of kind "trust" where one side refuses the other's certificate."""
-    where = address.removeprefix("https://")
     cause: BaseException = problem
     while cause.__cause__ is not None:
         cause = cause.__cause__

@@ -6,8 +6,8 @@ from tippingpoint.spawn.target import Exists, Gone, SpawnFailed, Trouble
 
 _LONGEST = 400
 
-# In this order, the first that is found; without case. Each text is LXD's (lxd/, 5.0.2) or of what LXD passes on:
-# go-dqlite's client/ and driver/, SQLite's messages, errno's.
+# In this order, the first that is found; without case. Each text is LXD's own (lxd/, 5.0.2), or of what LXD passes
+# on: go-dqlite, SQLite, Go's net and x509, errno, the file systems of its pools.
 _TROUBLES: tuple[tuple[Trouble, tuple[str, ...]], ...] = (
     (
         "locked",
@@ -26,15 +26,26 @@ _TROUBLES: tuple[tuple[Trouble, tuple[str, ...]], ...] = (
             "failed to begin transaction",
             "failed to create dqlite connection",
             "not leader",
-            "disk i/o error",
+            "disk i/o error",  # go-dqlite's, of a leader that has lost its place
             "raft cluster is unavailable",
             "cluster unavailable",
             "failed to connect to cluster leader",
         ),
     ),
-    ("full", ("no space left on device", "disk quota exceeded", "out of space", "insufficient free space")),
-    ("busy", ("instance is busy running", "matching operation already running")),
-    ("quota", ("reached maximum", "reached limit")),
+    (
+        "full",
+        (
+            "no space left on device",
+            "run out of disk space",
+            "disk quota exceeded",
+            "database or disk is full",
+            "out of space",
+            "insufficient free space",
+        ),
+    ),
+    ("busy", ("instance is busy running", "a matching non-reusable operation")),
+    ("quota", ("reached maximum",)),
+    ("trust", ("not authorized", "does not have permission", "x509: ", "token has expired")),
     (
         "unreachable",
         (
@@ -44,24 +55,36 @@ _TROUBLES: tuple[tuple[Trouble, tuple[str, ...]], ...] = (
             "failed connecting to",
             "is shutting down",
             "setup in progress",
-            "currently offline",
             "is offline",
+            "currently offline",
             "connection refused",
             "connection reset",
             "broken pipe",
             "no route to host",
+            ": eof",
             "unexpected eof",
             "unavailable",
         ),
     ),
     ("timeout", ("context deadline exceeded", "i/o timeout", "timed out", "tls handshake timeout")),
-    ("image", ("image",)),
-    ("trust", ("not authorized", "certificate", "permission denied", "token has expired")),
+    ("image", ("image not found", "image alias not found", "image source not found", "image not provided")),
     (
         "setting",
-        ("unknown configuration key", "invalid project configuration", "invalid config", "invalid value"),
+        (
+            "unknown configuration key",
+            "invalid project configuration",
+            "invalid config",
+            "invalid devices",
+            "invalid value",
+            "invalid instance name",
+            "storage pool not found",
+            "network not found",
+        ),
     ),
 )
+
+# What they say where no text does.
+_BY_CODE: dict[int, Trouble] = {403: "trust", 502: "unreachable", 503: "unreachable", 504: "timeout"}
 
 
 class LxdError(SpawnFailed):
@@ -83,20 +106,14 @@ class LxdExists(LxdError, Exists):
 def lxd_error(message: str, code: int) -> LxdError:
     """The error for what LXD answered: LxdGone, LxdExists, or LxdError, whose kind is read from the text."""
     text = message.lower()
-    kind = _kind(text)
-    if kind == "other":
-        if "instance not found" in text:
-            return LxdGone(message, code=code)
-        if "already exists" in text or "unique constraint" in text:
-            return LxdExists(message, code=code)
-    return LxdError(message, kind, code)
-
-
-def _kind(text: str) -> Trouble:
     for kind, signs in _TROUBLES:
         if any(sign in text for sign in signs):
-            return kind
-    return "other"
+            return LxdError(message, kind, code)
+    if "instance not found" in text:
+        return LxdGone(message, code=code)
+    if "already exists" in text or "unique constraint" in text:
+        return LxdExists(message, code=code)
+    return LxdError(message, _BY_CODE.get(code, "other"), code)
 
 
 def one_line(text: str) -> str:

@@ -26,7 +26,7 @@ MARK = "user.tippingpoint"
 """The setting of projects, profiles and instances that names the run that made them."""
 TINY = "tiny"
 PATIENCE = 60.0
-"""Seconds that what passes by itself is waited for, outside of what is measured."""
+"""Seconds that an answer, and what passes by itself, is waited for outside of what is measured."""
 
 _PASSING = ("locked", "quorum", "busy", "unreachable", "timeout")
 _FEATURES = {"features.images": "false", "features.profiles": "true", "features.storage.volumes": "true"}
@@ -85,9 +85,20 @@ async def reach(entry: LxdEntry) -> None:
     access = access_of(entry.target, entry.store, entry.identity)
     client = LxdClient(access)
     try:
-        await client.server()
+        await greet(client, access)
     finally:
         await client.close()
+
+
+async def greet(client: LxdClient, access: Access) -> dict[str, Any]:
+    """What the server tells about itself; TargetError when it does not let us in, or does not answer."""
+    try:
+        async with asyncio.timeout(PATIENCE):
+            return await client.server()
+    except TimeoutError:
+        raise TargetError(
+            access.name, f"no answer within {PATIENCE:.0f} s", "an LXD server that answers"
+        ) from None
 
 
 async def _is_trusted(identity: Path) -> bool:
@@ -236,12 +247,15 @@ async def make_group(client: LxdClient, grounds: LxdGrounds, site: Site, group: 
 
 
 async def insist(call: Callable[[], Awaitable[T]]) -> T:
-    """What a call returns, made again for PATIENCE seconds while it fails of what passes by itself."""
+    """What a call returns, made again while it fails of what passes by itself, for PATIENCE seconds in all."""
     loop = asyncio.get_running_loop()
     until, pause = loop.time() + PATIENCE, 0.2
     while True:
         try:
-            return await call()
+            async with asyncio.timeout_at(until):
+                return await call()
+        except TimeoutError:
+            raise LxdError(f"no answer within {PATIENCE:.0f} s", "timeout") from None
         except LxdError as problem:
             if problem.kind not in _PASSING or loop.time() + pause > until:
                 raise
@@ -337,7 +351,7 @@ async def _image(client: LxdClient, entry: LxdEntry) -> str:
         raise UserError("target.image", named, "the file that was there when the run began")
     headers = {"X-LXD-fingerprint": entry.image, "X-LXD-filename": image_mark(entry.run)}
     try:
-        await insist(lambda: client.upload("/1.0/images", data, headers))
+        await client.upload("/1.0/images", data, headers)  # as long as it takes
     except LxdExists:
         pass
     except LxdError as problem:

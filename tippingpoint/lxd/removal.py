@@ -17,6 +17,7 @@ from tippingpoint.lxd.estate import (
     access_of,
     delete_instance,
     discard_identity,
+    greet,
     group_of,
     image_mark,
     insist,
@@ -45,7 +46,7 @@ async def remove(entry: LxdEntry) -> int:
     access = access_of(entry.target, entry.store, entry.identity)
     client = LxdClient(access)
     try:
-        server = await client.server()
+        server = await greet(client, access)
         removal = _Removal(client, entry, bool(server["environment"].get("server_clustered")))
         try:
             kept = await removal.run()
@@ -170,10 +171,13 @@ class _Removal:
         async def one(project: str, name: str) -> None:
             async with at_once:
                 try:
-                    await delete_instance(self._client, project, name)
+                    async with asyncio.timeout(STUCK_AFTER):
+                        await delete_instance(self._client, project, name)
                     self.removed += 1
                 except LxdError as problem:
                     self._problem = f"{name}: {problem}"
+                except TimeoutError:
+                    self._problem = f"{name}: no answer within {STUCK_AFTER:.0f} s"
 
         async with asyncio.TaskGroup() as removing:
             for project in projects:
@@ -184,7 +188,7 @@ class _Removal:
     async def _removed_project(self, name: str) -> bool:
         """Whether a project is gone; not while something is in it, such as what LXD is still making."""
         try:
-            await self._client.operate("DELETE", f"/1.0/projects/{name}")
+            await insist(lambda: self._client.operate("DELETE", f"/1.0/projects/{name}"))
         except LxdError as problem:
             if problem.code != 404:
                 self._problem = str(problem)

@@ -12,7 +12,7 @@ from tippingpoint.errors import TargetError, UserError
 from tippingpoint.ledger import LxdEntry
 from tippingpoint.lxd.client import LxdClient
 from tippingpoint.lxd.errors import LxdError
-from tippingpoint.lxd.estate import access_of, find_site, insist
+from tippingpoint.lxd.estate import access_of, find_site, greet, insist
 
 BRIDGE_PORTS = 1023
 """Interfaces that fit on one bridge (BR_PORT_BITS in the kernel's net/bridge/br_private.h, less one)."""
@@ -44,7 +44,7 @@ async def check_room(entry: LxdEntry, adds: int, memory: int, members: int | Non
     access = access_of(entry.target, entry.store, entry.identity)
     client = LxdClient(access)
     try:
-        server = await client.server()
+        server = await greet(client, access)
         here: str = server["environment"].get("server_name", "")
         clustered = bool(server["environment"].get("server_clustered"))
         online = await _online(client, members or 1) if clustered else [here]

@@ -17,6 +17,7 @@ from tippingpoint.compare import Comparison, Row
 from tippingpoint.hdr import Histogram
 from tippingpoint.latency import costs
 from tippingpoint.report.document import FORMAT, tipping_entry
+from tippingpoint.report.instances import beside_runs
 from tippingpoint.results import OPERATIONS, RunData
 
 
@@ -51,7 +52,7 @@ def build_comparison(
         "unsure": sum(a.judgement == "unsure" for row in comparison.rows for a in row.against),
         "not_comparable": comparison.not_comparable,
         "rows": [_row(row) for row in comparison.rows],
-        "beside": [baseline.model_dump() for baseline in beside],
+        "beside": [{**baseline.model_dump(), "timings": beside_runs(baseline, runs)} for baseline in beside],
     }
 
 

@@ -20,20 +20,31 @@ import yaml
 from pydantic import ValidationError
 
 from tippingpoint import __version__
+from tippingpoint.cluster import Cluster, read_cluster
 from tippingpoint.errors import UserError
 from tippingpoint.hdr import Histogram
 from tippingpoint.latency import costs
 from tippingpoint.plan import load_plan, validate_plan
 from tippingpoint.report import figures
-from tippingpoint.report.timeline import build_timeline, count_of, is_lost_connection
+from tippingpoint.report.instances import (
+    build_fill,
+    build_members,
+    build_retries,
+    build_timings,
+    cluster_marks,
+    members_over_time,
+)
+from tippingpoint.report.timeline import build_timeline, is_lost_connection
 from tippingpoint.results import (
     CONNECT,
     LOOP_LAG,
     OBSERVING,
     OUTCOMES,
+    OWN_CALLS,
     SCHEDULE_LAG,
     RunData,
     StageResult,
+    count_of,
     tag,
 )
 from tippingpoint.tipping import Forecast, Tipping
@@ -46,12 +57,17 @@ _ERROR_CODE = re.compile(r"\(([a-z][a-z ,'-]*)\)$")
 """How a Juju controller's error ends: what went wrong (not found)."""
 _ON_CHARTS = ("fault", "fault-failed", "worker-cut", "interrupted")
 _NOTES = ("note", "left-behind", "left-to-expire", "journal-lost", "fault-failed")
-_TOLD_ELSEWHERE = ("lost", "error", "timeout", "probe", "found", "prepared", *_NOTES)
+_OF_CLUSTERS = ("member", "leader", "placed", "retry", "gave-up", "repaired")
+_TOLD_ELSEWHERE = ("lost", "error", "timeout", "probe", "found", "prepared", *_OF_CLUSTERS, *_NOTES)
 
 
 def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str, Any]:
     """Everything a report says of a run. `verdict` and `tipping` are this run's."""
     operations = run.operations
+    cluster = read_cluster(run.events)
+    timeline = build_timeline(run, operations)
+    if timeline is not None:
+        timeline["members"] = members_over_time(cluster, len(timeline["t"]), timeline["bin_seconds"])
     stages = [_stage(stage, operations) for stage in run.stages]
     return {
         "format": FORMAT,
@@ -68,17 +84,22 @@ def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str
         "thresholds": _thresholds(_binding(run, verdict.checks), run.manifest.load_unit),
         "tipping": tipping_entry(tipping),
         "operations": operations,
+        "loading": [name for name in operations if name not in (*OBSERVING, *OWN_CALLS)],
         "observing": [name for name in operations if name in OBSERVING],
         "outcomes": _outcomes(run, operations),
         "stages": stages,
         "has_service_times": any(o["service"] for stage in stages for o in stage["operations"].values()),
         "by_load": _by_load(run, operations),
         "growth": _growth(run),
-        "timeline": build_timeline(run, operations),
+        "fill": build_fill(run, cluster),
+        "timings": build_timings(run, cluster),
+        "members": build_members(run, cluster),
+        **build_retries(run.events),
+        "timeline": timeline,
         "no_timeline": _why_no_timeline(run),
         "generator": _generator(run),
         "search": _search(run),
-        "events": _events(run),
+        "events": _events(run, cluster),
         "notes": _notes(run),
         "repeat": _repeat(run),
     }
@@ -123,6 +144,8 @@ def _run(run: RunData) -> dict[str, Any]:
         "origin": manifest.origin,
         "workload": manifest.workload,
         "load_unit": manifest.load_unit,
+        "things": run.things,
+        "instances": run.instances,
         "timeline": manifest.timeline,
         "status": manifest.status,
         "reason": manifest.reason,
@@ -417,16 +440,23 @@ def _search(run: RunData) -> dict[str, Any] | None:
     return {"probes": probes, "found": found[-1] if found else None} if probes or found else None
 
 
-def _events(run: RunData) -> dict[str, Any]:
-    """Single events. `marks` stand on the charts, `lost` lists the first few, `errors` are grouped by message.
+def _events(run: RunData, cluster: Cluster) -> dict[str, Any]:
+    """Single events. `lost` lists the first few, `errors` are grouped by message.
 
+    `marks` stand on the charts: faults, lost workers, and what became of the cluster's members and leaders.
     `limited` are the answers of a rate limit, after which the operation was tried again; `classes` counts both by
     the target's own error code where it gives one, else by outcome. `connections` are those lost.
     """
     lost = [event for event in run.events if event["event"] == "lost"]
     problems = _errors(event for event in run.events if not is_lost_connection(event))
     return {
-        "marks": [_mark(event) for event in run.events if event["event"] in _ON_CHARTS],
+        "marks": sorted(
+            [
+                *(_mark(event) for event in run.events if event["event"] in _ON_CHARTS),
+                *cluster_marks(cluster, float(run.gauges.t[-1]) if run.gauges.t.size else 0.0),
+            ],
+            key=lambda mark: mark["t"],
+        ),
         "others": [
             _mark(event) for event in run.events if event["event"] not in (*_TOLD_ELSEWHERE, *_ON_CHARTS)
         ],

@@ -18,6 +18,9 @@ from tippingpoint.report import figures
 _KNOWN_OPERATIONS = {
     **{"claim": 1, "extend": 2, "connect": 3},
     **{"add-machine": 4, "deploy": 5, "add-unit": 1, "relate": 2, "status": 6, "full-status": 7},
+    **{"create": 1, "start": 2, "reachable": 3, "probe": 4, "launch": 5, "delete": 1, "evict": 6, "poll": 6},
+    **{"cluster-list": 1, "list-fast": 2, "list": 3, "operation-list": 4, "exec": 5},
+    **{"network-leases": 6, "network-list": 7},
     **{"remove-machine": 4, "remove-application": 5, "remove-unit": 1, "remove-relation": 2},
 }
 """Colours; what removes something has that of what makes it."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from tippingpoint.report import figures
+
+_T = TypeVar("_T")
 
 LIMIT = 30_000
 """Bytes (UTF-8) that no report exceeds: what an action's output takes."""
@@ -25,7 +27,11 @@ def render_run(document: dict[str, Any]) -> str:
     what += [f"plan {_plain(run['plan'])}"] if run["plan"] else []
     what += [run["started"]] if run["source"] == "run" else [_plain(run["origin"])]
     what += [run["status"] + (f": {_plain(run['reason'])}" if run["reason"] else "")]
-    what += [f"controller {_plain(run['controller'])}"] if run["controller"] else []
+    what += (
+        [f"{'at' if run['instances'] else 'controller'} {_plain(run['controller'])}"]
+        if run["controller"]
+        else []
+    )
     what += [f"identity {run['identity']}"] if run["identity"] else []
     blocks = [
         f"# {_plain(run['title'])}: {_badge(document)}",
@@ -35,9 +41,12 @@ def render_run(document: dict[str, Any]) -> str:
         _bullets(verdict["reasons"]),
         " · ".join(part for part in what if part) + f" · run `{_plain(run['id']).replace('`', '')}`",
         _thresholds(document["thresholds"], unit),
+        _section("What users wait for, p50 / p99", _timings(document["timings"])),
+        _section("Members", _members(document)),
         *_operations(document, unit),
-        _growth(document["growth"], unit),
-        _errors(document["events"]),
+        _growth(document, unit),
+        _section("Tried again", _retries(document)),
+        _errors(document),
         _section("Notes", _bullets(document["notes"])),
     ]
     return _joined(blocks)
@@ -88,7 +97,66 @@ def _operations(document: dict[str, Any], unit: str) -> list[str]:
     return blocks
 
 
-def _growth(parts: list[dict[str, Any]], unit: str) -> str:
+def _timings(timings: dict[str, Any] | None) -> str:
+    if timings is None:
+        return ""
+    stages: list[dict[str, Any]] = timings["stages"]
+    header = ["command"]
+    kept = _spread(list(range(len(stages))))
+    for stage in (stages[place] for place in kept):
+        members = f", {stage['members']} members" if stage["members"] else ""
+        where = f"{figures.number(stage['containers'])} containers{members}"
+        header += [f"{where}: filling", "at idle"]
+    rows = [
+        [
+            row["command"],
+            *(
+                f"{figures.latency(times['p50'])} / {figures.latency(times['p99'])}"
+                for place in kept
+                for times in (row["stages"][place]["filling"], row["stages"][place]["idle"])
+            ),
+        ]
+        for row in timings["rows"]
+    ]
+    return _table(header, rows, text=(0,))
+
+
+def _members(document: dict[str, Any]) -> str:
+    ended = [stage for stage in document["stages"] if stage["end"] is not None]
+    kept = _spread(list(range(len(ended))))
+    members: list[dict[str, Any]] = document["members"]
+    rows = [
+        [
+            member["name"],
+            *(figures.number(member["at_end"][place]) for place in kept),
+            figures.number(member["lost"]),
+            ", ".join(figures.clock(t) for t in member["led"]) or "–",
+            ", ".join(f"{change['status']} {figures.clock(change['t'])}" for change in member["changes"]),
+        ]
+        for member in members[:_MOST_LINES]
+    ]
+    stages = [f"stage {ended[place]['number']}" for place in kept]
+    header = ["member", *stages, "lost", "led from", "what became of it"]
+    table = _table(header, rows, text=(0, len(header) - 1), left_out=len(members) - len(rows))
+    repaired = document["repaired"]
+    again = f"{figures.number(repaired)} containers that were gone were made again." if repaired else ""
+    return "\n\n".join(part for part in (table, again) if part)
+
+
+def _retries(document: dict[str, Any]) -> str:
+    lines = [
+        f"{figures.number(retry['count'])} x {retry['operation']}: {retry['kind']}"
+        for retry in document["retries"]
+    ]
+    lines += [
+        f"given up: {figures.number(entry['count'])} x {entry['operation']}, {entry['kind']}: {entry['error']}"
+        for entry in document["gave_up"]
+    ]
+    return _bullets(lines)
+
+
+def _growth(document: dict[str, Any], unit: str) -> str:
+    parts: list[dict[str, Any]] = document["growth"]
     rows = [
         [
             figures.number(part["size"]) + ("" if part["kind"] == "ramp" else f" {part['kind']}"),
@@ -99,11 +167,15 @@ def _growth(parts: list[dict[str, Any]], unit: str) -> str:
         ]
         for part in _spread(parts)
     ]
-    table = _table([unit, "things from", "to", "within", "per second"], rows, left_out=len(parts) - len(rows))
-    return _section("Growth", table)
+    things = document["run"]["things"]
+    table = _table(
+        [unit, f"{things} from", "to", "within", "per second"], rows, left_out=len(parts) - len(rows)
+    )
+    sentences = _bullets([entry["sentence"] for entry in document["fill"]])
+    return _section("Growth", "\n\n".join(part for part in (sentences, table) if part))
 
 
-def _spread(stages: list[Any]) -> list[Any]:
+def _spread(stages: list[_T]) -> list[_T]:
     """All stages, or the first, the last and an even choice of those between."""
     if len(stages) <= _MOST_STAGES:
         return stages
@@ -111,7 +183,8 @@ def _spread(stages: list[Any]) -> list[Any]:
     return [stages[round(place * last / (_MOST_STAGES - 1))] for place in range(_MOST_STAGES)]
 
 
-def _errors(events: dict[str, Any]) -> str:
+def _errors(document: dict[str, Any]) -> str:
+    events = document["events"]
     lines = [
         f"{figures.number(error['count'])} x {error['operation']} {error['outcome']}: {error['message']}"
         for error in [*events["errors"], *events["limited"]]
@@ -122,7 +195,7 @@ def _errors(events: dict[str, Any]) -> str:
             f"{figures.number(lost['lost'])} connections lost, {figures.number(lost['again'])} made again while held"
         )
     if events["lost"]["count"]:
-        lines.insert(0, f"{figures.number(events['lost']['count'])} leases lost")
+        lines.insert(0, f"{figures.number(events['lost']['count'])} {document['run']['things']} lost")
     lines += [f"{figures.clock(mark['t'])} {mark['text']}" for mark in events["marks"]]
     return _section("Events", _bullets(lines))
 
@@ -164,12 +237,46 @@ def render_comparison(document: dict[str, Any]) -> str:
         _section("Better", _bullets(document["better"])),
         _section("Not comparable", _bullets(document["not_comparable"])),
         _section("Figures", _table(header, rows[:most], text=(0, 2), left_out=len(rows) - len(rows[:most]))),
+        *(_beside(baseline, runs) for baseline in document["beside"]),
         *(
             _section(f"Published: {_plain(baseline['title'])}", _bullets(_published(baseline)))
             for baseline in document["beside"]
         ),
     ]
     return _joined(blocks)
+
+
+def _beside(baseline: dict[str, Any], runs: Sequence[dict[str, Any]]) -> str:
+    timings = baseline["timings"]
+    if timings is None:
+        return ""
+    header = ["command", "published"]
+    for column in timings["columns"]:
+        members = f", {column['members']} members" if column["members"] else ""
+        where = f"{runs[column['run']]['letter']}: {figures.number(column['containers'])} containers{members}"
+        header += [f"{where}, filling", "at idle"]
+    rows = [
+        [
+            row["command"],
+            figures.published(row["published"]),
+            *(
+                figures.latency(cell[when]["p50"] if cell else None)
+                for cell in row["stages"]
+                for when in ("filling", "idle")
+            ),
+        ]
+        for row in timings["rows"]
+    ]
+    table = _table(header, rows, text=(0,))
+    if timings["made"]:
+        here = ", ".join(
+            f"{run['letter']} {figures.rate(rate)}"
+            for run, rate in zip(runs, timings["made"]["runs"], strict=True)
+        )
+        table += (
+            f"\n\nContainers created: {figures.published(timings['made']['published'])} as published; {here}."
+        )
+    return _section(f"The same commands here: {_plain(baseline['title'])}", table)
 
 
 def _published(baseline: dict[str, Any]) -> list[str]:

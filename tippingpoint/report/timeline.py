@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tippingpoint.hdr import FloatArray
-from tippingpoint.results import OUTCOMES, RunData, tag
+from tippingpoint.results import OUTCOMES, RunData, count_of, tag
 
 _GAUGES = ("held", "waiting", "in_flight", "cpu", "loop_lag", "rss")
 
@@ -73,12 +73,6 @@ def build_timeline(run: RunData, operations: Sequence[str]) -> dict[str, Any] | 
 def is_lost_connection(event: Mapping[str, Any]) -> bool:
     """Whether an event tells of logged-in connections that were lost: no operation ended with them."""
     return event["event"] == "error" and event.get("operation") == "connection"
-
-
-def count_of(event: Mapping[str, Any]) -> int:
-    """How often that happened which an event tells of."""
-    count = event.get("count", 1)
-    return count if isinstance(count, int) else 1
 
 
 def _places(t: FloatArray, width: float) -> Any:

@@ -11,6 +11,8 @@
   const css = name => getComputedStyle(root).getPropertyValue(name).trim();
   const known = { claim: 1, extend: 2, connect: 3,
     "add-machine": 4, deploy: 5, "add-unit": 1, relate: 2, status: 6, "full-status": 7,
+    create: 1, start: 2, reachable: 3, probe: 4, launch: 5, delete: 1, evict: 6, poll: 6,
+    "cluster-list": 1, "list-fast": 2, list: 3, "operation-list": 4, exec: 5, "network-leases": 6, "network-list": 7,
     "remove-machine": 4, "remove-application": 5, "remove-unit": 1, "remove-relation": 2 };
   const others = (doc.operations || []).filter(name => !known[name]);
   const operationColour = name => css("--op-" + (known[name] || 3 + (others.indexOf(name) % 4)));
@@ -129,19 +131,26 @@
         ctx.fillText(band.label, from + 4 * px, top + 3 * px);
       }
       let row = bands.some(band => band.label) ? 1 : 0;
-      for (const line of lines) {
-        const x = u.valToPos(line.x, "x", true);
-        if (x < left - 1 || x > right + 1) continue;
+      const below = [], above = [];  // where labels along lines stand already
+      const shown = lines.map(line => [line, u.valToPos(line.x, "x", true)]).filter(([, x]) => x >= left - 1 && x <= right + 1);
+      for (const [line, x] of shown) {
         ctx.strokeStyle = line.stroke; ctx.lineWidth = 1.5 * px;
         ctx.setLineDash((line.dash || []).map(n => n * px));
         ctx.beginPath(); ctx.moveTo(x, top); ctx.lineTo(x, top + height); ctx.stroke();
-        ctx.setLineDash([]);
+      }
+      ctx.setLineDash([]);
+      for (const [line, x] of shown) {
         if (!line.label) continue;
         ctx.fillStyle = line.stroke; ctx.strokeStyle = card; ctx.lineWidth = 3 * px; ctx.lineJoin = "round";
-        if (line.upright) {  // written along the line, so that neighbours do not cover each other
+        if (line.upright) {  // written along the line, from its foot or else its head: neighbours do not cover each other
+          const wide = ctx.measureText(line.label).width, near = taken => taken.filter(other => Math.abs(other.x - x) < 13 * px);
+          const facing = Math.max(0, ...near(below).map(other => other.wide));
+          const place = !facing ? below : !near(above).length && facing + wide < height - 26 * px ? above : null;
+          if (!place) continue;
+          place.push({ x, wide });
           ctx.save();
-          ctx.translate(x + 3 * px, top + height - 5 * px); ctx.rotate(-Math.PI / 2);
-          ctx.textAlign = "left";
+          ctx.translate(x + 3 * px, place === below ? top + height - 5 * px : top + 16 * px); ctx.rotate(-Math.PI / 2);
+          ctx.textAlign = place === below ? "left" : "right";
           ctx.strokeText(line.label, 0, 0); ctx.fillText(line.label, 0, 0);
           ctx.restore();
         } else {
@@ -248,13 +257,15 @@
 
   // Each part of a stage stands where it was half done.
   function growthAgainstCount() {
-    const parts = doc.growth.filter(part => part.kind !== "destroy").map(part => ({ x: Number(((part.from + part.to) / 2).toPrecision(3)), ...part }));
+    const middle = value => doc.run.instances ? Math.round(value) : Number(value.toPrecision(3));
+    const parts = doc.growth.filter(part => part.kind !== "destroy" && part.to > part.from).map(part => ({ x: middle((part.from + part.to) / 2), ...part }));
     const xs = [...new Set(parts.map(part => part.x))].sort((a, b) => a - b);
     if (!xs.length) return null;
     const rates = xs.map(x => parts.filter(part => part.x === x)).map(here =>
       here.reduce((sum, part) => sum + part.per_second, 0) / here.length), stroke = css("--held");
-    return { data: [xs, rates], series: [{}, line("made", stroke, P50, perSecond, { width: 1.25, ...dots(stroke) })], axes: [loadAxis(xs, "things there"), plainAxis("things per second", count)],
-      scales: { x: loadScale(xs), y: fromZero }, xLabel: "things there", xFormat: count };
+    const things = doc.run.things;
+    return { data: [xs, rates], series: [{}, line("made", stroke, P50, perSecond, { width: 1.25, ...dots(stroke) })], axes: [loadAxis(xs, `${things} there`), plainAxis(`${things} per second`, count)],
+      scales: { x: loadScale(xs), y: fromZero }, xLabel: `${things} there`, xFormat: count };
   }
 
   function throughputAgainstLoad() {
@@ -288,7 +299,7 @@
       bands.push({ from: stage.begin, to: up, fill: css("--stage-up") });
     }
     const lines = doc.events.marks.map(mark => ({ x: mark.t, label: mark.text, upright: true, dash: [4, 3],
-      stroke: css(mark.kind === "fault" ? "--error" : "--timeout") }));
+      stroke: css({ fault: "--error", "member-gone": "--lost", "member-back": "--held", leader: "--health" }[mark.kind] ?? "--timeout") }));
     return { data: [doc.timeline.t, ...columns.map(c => c.values)], series: [{}, ...columns.map(c => c.series)],
       axes: [timeAxis(), axisOfY], scales: { x: { time: false, range: () => [0, end] }, y: scale }, sync: "time",
       xLabel: "time", xFormat: clock, bands, lines };
@@ -298,7 +309,7 @@
   const lone = stroke => ({ points: { show: true, size: 6, stroke, fill: stroke, filter: alone } });
 
   function drawRun() {
-    draw("chart-load", 380, () => latencyAgainstLoad(doc.operations.filter(name => !doc.observing.includes(name))));
+    draw("chart-load", 380, () => latencyAgainstLoad(doc.loading));
     draw("chart-observe", 300, () => latencyAgainstLoad(doc.observing));
     draw("chart-growth", 260, growthAgainstCount);
     draw("chart-throughput", 280, throughputAgainstLoad);
@@ -314,17 +325,21 @@
     const gauge = (name, label, stroke, dash, format) => ({ values: timeline.gauges[name], series: line(label, stroke, dash, format) });
     if (timeline.gauges.held) {
       draw("chart-held", 210, () => overTime([
-        gauge("held", spawn ? "things there" : `${doc.run.load_unit} held`, css("--held"), P50, count),
+        gauge("held", spawn ? `${doc.run.things} there` : `${doc.run.load_unit} held`, css("--held"), P50, count),
         gauge("waiting", spawn ? "still to be made or removed" : "units waiting", css("--waiting"), P99, count)],
-        plainAxis(spawn ? "things" : `${doc.run.load_unit}, units`, count), fromZero));
+        plainAxis(spawn ? doc.run.things : `${doc.run.load_unit}, units`, count), fromZero));
       draw("chart-cpu", 190, () => overTime([gauge("cpu", "CPU of the busiest worker", css("--health"), P50, v => v == null ? "–" : Math.round(v * 100) + " %")],
         plainAxis("share of one core", v => Math.round(v * 100) + " %"), { range: (u, min, max) => [0, Math.max(1, max * 1.1)] }));
       draw("chart-lag", 190, () => overTime([gauge("loop_lag", "event-loop lag, longest", css("--health"), P50, v => v == null ? "–" : digits(v, 3) + " ms")],
         plainAxis("milliseconds", v => count(v) + " ms"), fromZero));
     }
+    draw("chart-members", 230, () => overTime(Object.entries(timeline.members).map(([name, values], index) => {
+      const colour = css("--op-" + (1 + index % 7));
+      return { values, series: line(name, colour, P50, count, { width: 1.5 }) };
+    }), plainAxis(`${doc.run.things} on it`, count), fromZero));
     const some = values => values.map(value => value > 0 ? value : null);  // a logarithm has no zero
-    draw("chart-ok", 210, () => overTime(Object.entries(timeline.ok).map(([operation, values]) => ({ values: some(values),
-      series: line(spawn ? operation : `${operation}s that succeeded`, operationColour(operation), operation.startsWith("remove-") ? P99 : P50,
+    draw("chart-ok", 210, () => overTime(Object.entries(timeline.ok).filter(([operation]) => !doc.run.instances || doc.loading.includes(operation)).map(([operation, values]) => ({ values: some(values),
+      series: line(spawn ? operation : `${operation}s that succeeded`, operationColour(operation), /^(remove-|delete$)/.test(operation) ? P99 : P50,
         perSecond, lone(operationColour(operation))) })), rateAxis(), rateScale));
     const other = Object.entries(timeline.per_second).map(([outcome, values]) => ({ values: some(values),
       series: line(outcome, css("--" + outcome), ["denied", "limited"].includes(outcome) ? P99 : P50, perSecond, lone(css("--" + outcome))) }));

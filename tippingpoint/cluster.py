@@ -1,0 +1,144 @@
+"""What a run's events tell of a cluster: which members were there, who led them, what was on them, what was lost."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+ONLINE = ("online", "joined", "back")
+"""A member's status while it is there; otherwise it is offline, lost or evicted."""
+
+
+@dataclass
+class Change:
+    """A member's status from a moment on (seconds since the run's start)."""
+
+    t: float
+    status: str
+    things: int
+    """How many of our things were on it then."""
+    workers: set[str] = field(default_factory=set[str])
+    """Who saw it."""
+
+
+@dataclass
+class Member:
+    """One member of the cluster, as all workers together saw it."""
+
+    name: str
+    changes: list[Change] = field(default_factory=list[Change])
+    led: list[float] = field(default_factory=list[float])
+    """The moments from which on it led the cluster's database."""
+    lost: int = 0
+    """Things that were counted lost with it."""
+
+    def online(self, t: float) -> bool:
+        """Whether it was there at a moment."""
+        last = bisect_right([change.t for change in self.changes], t)
+        return last > 0 and self.changes[last - 1].status in ONLINE
+
+
+@dataclass
+class Cluster:
+    """The cluster over a run; empty where no worker told of one."""
+
+    members: list[Member]
+    """In the order of their names, those that only things were seen on too."""
+    leaders: list[tuple[float, str]]
+    """From when on which member led."""
+    placed: list[tuple[float, dict[str, int]]]
+    """From when on how many of our things were on which member, over all workers."""
+
+    def online(self, t: float) -> list[str]:
+        """The members that were there at a moment."""
+        return [member.name for member in self.members if member.online(t)]
+
+    def things(self, t: float) -> dict[str, int]:
+        """How many of our things were on each member at a moment."""
+        last = bisect_right(self.placed, t, key=lambda entry: entry[0])
+        return self.placed[last - 1][1] if last else {}
+
+    def gone(self, begin: float, end: float) -> list[str]:
+        """The members that were away for a part of a time, having been there before."""
+        return [
+            member.name
+            for member in self.members
+            if any(change.status not in ONLINE and begin <= change.t < end for change in member.changes)
+            or (
+                not member.online(begin)
+                and any(change.status in ONLINE and change.t <= begin for change in member.changes)
+            )
+        ]
+
+
+def read_cluster(events: Iterable[Mapping[str, Any]]) -> Cluster:
+    """The cluster that `member`, `leader`, `lost` and `placed` events tell of, which are in the order of time.
+
+    Every worker looks for itself and tells of its own things: what several saw of one change is one change, at the
+    moment the first of them saw it.
+    """
+    found: dict[str, Member] = {}
+    seen_up_to: Counter[tuple[str, str]] = Counter()
+    leaders: list[tuple[float, str]] = []
+    latest: dict[str, dict[str, int]] = {}
+    placed: list[tuple[float, dict[str, int]]] = []
+
+    def member(event: Mapping[str, Any]) -> Member:
+        name = str(event.get("member", ""))
+        return found.setdefault(name, Member(name))
+
+    for event in events:
+        t, worker = float(event["t"]), str(event.get("worker", ""))
+        match event["event"]:
+            case "member":
+                told = member(event)
+                place = seen_up_to[worker, told.name]
+                status, things = str(event.get("status", "")), _whole(event.get("containers"))
+                same = next(
+                    (
+                        number
+                        for number, change in enumerate(told.changes)
+                        if number >= place and change.status == status and worker not in change.workers
+                    ),
+                    None,
+                )
+                if same is None:
+                    told.changes.append(Change(t, status, things, {worker}))
+                    same = len(told.changes) - 1
+                else:
+                    told.changes[same].things += things
+                    told.changes[same].workers.add(worker)
+                seen_up_to[worker, told.name] = same + 1
+            case "leader":
+                if not leaders or leaders[-1][1] != event.get("member"):
+                    leaders.append((t, member(event).name))
+                    member(event).led.append(t)
+            case "lost" if "member" in event:
+                member(event).lost += _whole(event.get("count"))
+            case "placed" if isinstance(event.get("counts"), dict):
+                latest[worker] = {
+                    str(name): _whole(count) for name, count in event["counts"].items() if _whole(count)
+                }
+                sums: Counter[str] = Counter()
+                for counts in latest.values():
+                    sums.update(counts)
+                placed.append((t, dict(sums)))
+                for name in sums:
+                    found.setdefault(name, Member(name))
+            case _:
+                pass
+    return Cluster(sorted(found.values(), key=lambda member: _natural(member.name)), leaders, placed)
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """lxd9 before lxd10."""
+    parts = re.split("([0-9]+)", name)
+    return [(int(part), "") if place % 2 else (0, part) for place, part in enumerate(parts)]
