@@ -61,8 +61,7 @@ def ledger_entry(plan: Plan, run_id: str, workers: int, directory: Path) -> Entr
     if isinstance(plan, SpawnPlan):
         from tippingpoint.lxd.estate import new_entry
 
-        groups = max(stage.groups for stage in plan.stages)
-        return new_entry(plan.target, run_id, name_prefix(run_id), groups, directory)
+        return new_entry(plan.target, run_id, name_prefix(run_id), directory)
     target = plan.target
     if target.kind == "etcd":
         from tippingpoint.claim import etcd
@@ -130,15 +129,18 @@ async def check_room(entry: Entry, plan: Plan, stage: int, before: int) -> None:
                 entry, asked.size - before, plan.workload.memory if running else 0, asked.members
             )
         except UserError as refused:
+            if refused.field.startswith("target."):
+                raise
             raise UserError(f"stages.{stage - 1}.{refused.field}", refused.value, refused.accepted) from None
 
 
-async def take(entry: Entry) -> EtcdGrounds | JujuGrounds | LxdGrounds:
+async def take(entry: Entry, plan: Plan) -> EtcdGrounds | JujuGrounds | LxdGrounds:
     """Make what the workers find ready; TargetError when the target refuses it or cannot be reached."""
     if isinstance(entry, LxdEntry):
         from tippingpoint.lxd import estate
 
-        return await estate.take(entry)
+        reachable = isinstance(plan, SpawnPlan) and plan.workload.until in ("reachable", "probed")
+        return await estate.take(entry, reachable=reachable)
     if isinstance(entry, EtcdEntry):
         return EtcdGrounds(prefix=entry.prefix, first_lease_id=entry.first_lease_id)
     if not entry.model:

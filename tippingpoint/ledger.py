@@ -49,8 +49,6 @@ class LxdEntry(BaseModel):
     """The run whose names and marks they carry: another one than the ledger's where a run takes that one up."""
     prefix: str
     """What the names of projects and containers begin with."""
-    groups: int
-    """How many projects there may be, numbered from 0."""
     image: str
     """Fingerprint of the image that is imported unless it is there; empty where the plan names one on the server."""
     target: LxdTarget

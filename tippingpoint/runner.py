@@ -221,7 +221,9 @@ class Runner:
                 isinstance(refused, Refused) and refused.exit_code == BAD_INPUT
             )
             # What refused us at the first word has nothing of ours; a model may have been made before that.
-            clean = all(isinstance(entry, EtcdEntry) for entry in self._made) or await self._clean()
+            clean = all(isinstance(entry, EtcdEntry) for entry in self._made) or await self._clean(
+                silently=bad_input
+            )
             if bad_input and clean:
                 shutil.rmtree(self.directory, ignore_errors=True)
             else:
@@ -268,7 +270,7 @@ class Runner:
         await self._unless_interrupted(reach(entry))
         self._made.append(entry)
         await self._make_room(self._first)
-        grounds = await self._unless_interrupted(take(entry))
+        grounds = await self._unless_interrupted(take(entry, self._plan))
         self._taken = True
         self._manifest.workers = [WorkerEntry(name=str(index)) for index in range(count)]
         for index in range(count):
@@ -344,8 +346,11 @@ class Runner:
             *(self._undo(fault) for fault in [*self._undone]),
         )
 
-    async def _clean(self) -> bool:
-        """Remove what no worker could give back; whether nothing of ours is left, as far as we know."""
+    async def _clean(self, *, silently: bool = False) -> bool:
+        """Remove what no worker could give back; whether nothing of ours is left, as far as we know.
+
+        Silently, only what is left is told: what was refused says why in one line.
+        """
         remedy = f"tippingpoint clean {self.directory}"
         kind = self._plan.target.kind
         things = max((size for _, size in self._plan.loads), default=0)
@@ -363,7 +368,8 @@ class Runner:
             self._event("left-behind", problem=str(problem) or given_up, remedy=remedy)
             return False
         if removed:
-            self._event("cleaned", removed=removed)
+            if not silently:
+                self._event("cleaned", removed=removed)
         elif self._taken and any(isinstance(entry, JujuEntry) and entry.made_model for entry in self._made):
             self._model_gone = True
             self._event("model-gone", problem=_MODEL_GONE)

@@ -36,7 +36,6 @@ def cut_run(directory: Path, *, marks: list[tuple[float, int, str]], first_stage
     entry = LxdEntry(
         run="cut",
         prefix="tp01234567",
-        groups=3,
         image="",
         target=LxdTarget(kind="lxd"),
         store=None,

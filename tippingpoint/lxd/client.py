@@ -6,7 +6,6 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -18,7 +17,7 @@ from yarl import URL
 
 from tippingpoint.errors import TargetError
 from tippingpoint.lxd.access import Access
-from tippingpoint.lxd.errors import LxdError, lxd_error, one_line
+from tippingpoint.lxd.errors import LxdError, lxd_error, one_line, told
 
 CONNECT_WITHIN = 10.0
 """Seconds for a connection, its TLS handshake included."""
@@ -63,7 +62,7 @@ class LxdClient:
         """What the server tells about itself (GET /1.0); TargetError when there is none or it does not trust us."""
         name = self._access.name
         try:
-            told = await self.get("/1.0")
+            answer = await self.get("/1.0")
         except LxdError as problem:
             accepted = (
                 "the server whose certificate we have"
@@ -71,9 +70,9 @@ class LxdClient:
                 else "an LXD server that answers"
             )
             raise TargetError(name, str(problem), accepted) from None
-        if not isinstance(told, dict) or "auth" not in told:
+        if not isinstance(answer, dict) or "auth" not in answer:
             raise TargetError(name, "it is no LXD server", "an LXD server that answers")
-        facts = cast("dict[str, Any]", told)
+        facts = cast("dict[str, Any]", answer)
         if facts["auth"] != "trusted":
             accepted = "one that is in `lxc config trust list`"
             raise TargetError(name, "it does not trust our certificate", accepted)
@@ -122,8 +121,8 @@ class LxdClient:
             raise LxdError(text, "unreachable", problem.code) from None
         ended = _mapping(answer.get("metadata"))
         if ended.get("status_code") != HTTPStatus.OK:
-            told = ended.get("err") or ended.get("status") or "it did not end"
-            raise lxd_error(str(told), _code(ended.get("status_code")))
+            message = ended.get("err") or ended.get("status") or "it did not end"
+            raise lxd_error(str(message), _code(ended.get("status_code")))
         return _mapping(ended.get("metadata"))
 
     async def _call(
@@ -134,7 +133,10 @@ class LxdClient:
         body: Body | None = None,
         headers: dict[str, str] | None = None,
     ) -> dict[str, Any]:
-        """The answer to one request; only what was certainly not sent, or changes nothing, is tried elsewhere."""
+        """The answer to one request; only what was certainly not sent, or changes nothing, is tried elsewhere.
+
+        (On a connection that has been used, and breaks, aiohttp repeats a PUT or DELETE once, as HTTP has them.)
+        """
         tail = f"{path}?{urlencode(query)}" if query else path
         problems: dict[str, LxdError] = {}
         for _ in range(len(self._addresses) + (method == "GET")):  # again, where the only connection broke
@@ -227,16 +229,10 @@ def _broken(where: str, problem: aiohttp.ClientError) -> LxdError:
         cause = cause.__cause__
     if isinstance(problem, aiohttp.ConnectionTimeoutError):
         return LxdError(f"{where}: no connection within {CONNECT_WITHIN:g} s", "unreachable")
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        told = cause.verify_message if getattr(cause, "verify_code", 0) else str(cause.args[-1])
-        return LxdError(f"{where}: the server's certificate: {told}", "trust")
-    if isinstance(cause, ssl.SSLError):
-        told = (cause.reason or str(cause)).replace("_", " ").lower()
-        return LxdError(f"{where}: TLS: {told}", "trust" if "certificate" in told else "unreachable")
-    if isinstance(cause, OSError) and cause.strerror:
-        return LxdError(f"{where}: {cause.strerror}", "unreachable")
-    with suppress(IndexError):
-        cause = cause.args[0] if isinstance(cause.args[0], BaseException) else cause
+    if isinstance(cause, OSError):
+        text = told(cause)
+        refused = isinstance(cause, ssl.SSLCertVerificationError) or "certificate" in text
+        return LxdError(f"{where}: {text}", "trust" if refused else "unreachable")
     return LxdError(f"{where}: {one_line(str(cause)) or type(cause).__name__}", "unreachable")
 
 

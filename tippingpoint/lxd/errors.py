@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import ssl
+
 from tippingpoint.spawn.target import Exists, Gone, SpawnFailed, Trouble
 
 _LONGEST = 400
@@ -120,3 +123,15 @@ def one_line(text: str) -> str:
     """A text of the other side as one line of bounded length."""
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
+
+
+def told(problem: OSError) -> str:
+    """What a failure of the network is, in words; asyncio would add the address, which stands before it already."""
+    if isinstance(problem, ssl.SSLCertVerificationError):
+        reason = getattr(problem, "verify_message", "") or problem.args[-1]
+        return f"the server's certificate: {reason}"
+    if isinstance(problem, ssl.SSLError):
+        return f"TLS: {(problem.reason or str(problem)).replace('_', ' ').lower()}"
+    if problem.errno:
+        return os.strerror(problem.errno)
+    return one_line(str(problem)) or type(problem).__name__

@@ -47,7 +47,7 @@ def access_of(target: LxdTarget, store: Path | None, identity: Path | None) -> A
     return from_remote(target.remote, store or config_directory())
 
 
-def new_entry(target: LxdTarget, run_id: str, prefix: str, groups: int, directory: Path) -> LxdEntry:
+def new_entry(target: LxdTarget, run_id: str, prefix: str, directory: Path) -> LxdEntry:
     """What a run will make, for its ledger; for a trust token a key pair is made in a folder of `directory`.
 
     UserError where the image, or a file that says who we are, is unusable. A remote is remembered by its name, or
@@ -67,9 +67,7 @@ def new_entry(target: LxdTarget, run_id: str, prefix: str, groups: int, director
         else:
             named = {"remote": access.name}
         target = target.model_copy(update=named)
-    return LxdEntry(
-        run=run_id, prefix=prefix, groups=groups, image=image, target=target, store=store, identity=identity
-    )
+    return LxdEntry(run=run_id, prefix=prefix, image=image, target=target, store=store, identity=identity)
 
 
 async def reach(entry: LxdEntry) -> None:
@@ -135,9 +133,10 @@ def _trust_name(run_id: str) -> str:
 # What is taken before the workers begin
 
 
-async def take(entry: LxdEntry) -> LxdGrounds:
+async def take(entry: LxdEntry, *, reachable: bool = False) -> LxdGrounds:
     """Find or import the image, and make the first project, so that refused settings are known before any load.
 
+    `reachable` says that containers are to have an address, for which they need a network.
     UserError names what of the plan is not there, or is refused, and what would be accepted; TargetError says that
     LXD failed.
     """
@@ -145,6 +144,9 @@ async def take(entry: LxdEntry) -> LxdGrounds:
     client = LxdClient(access)
     try:
         site = await find_site(client, entry.target)
+        if reachable and not site.has_network:
+            accepted = "one of its networks, as the profile default has none; or workload.until=started"
+            raise UserError("target.network", "missing", accepted)
         grounds = LxdGrounds(
             run=entry.run,
             prefix=entry.prefix,
@@ -171,6 +173,11 @@ class Site:
     """At least `root`, a disk on a pool."""
     network: str
     """The network of their first interface; empty where they have none, or one on a bridge that LXD does not manage."""
+
+    @property
+    def has_network(self) -> bool:
+        """Whether they have any interface, on whatever network."""
+        return any(device["type"] == "nic" for device in self.devices.values())
 
 
 async def find_site(client: LxdClient, target: LxdTarget) -> Site:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import os
 import platform
 import shutil
 import subprocess
@@ -106,7 +105,7 @@ def fingerprint(image: bytes | Path) -> str:
 
 def _busybox() -> Path:
     accepted = "a static busybox on this machine (package busybox-static), or another image"
-    found = shutil.which("busybox", path=f"{os.environ.get('PATH', '')}:/bin:/usr/bin")
+    found = shutil.which("busybox")
     if found is None:
         raise UserError("target.image", "tiny", accepted)
     if not _is_static(Path(found).read_bytes()):

@@ -26,9 +26,9 @@ from tippingpoint.lxd.estate import (
 )
 
 AT_ONCE = 8
-"""Instances that are removed at a time; LXD 5.0.2 removes no more per second with more."""
+"""Instances removed at a time: 30 on a cluster of 3 on 2 cores took 14 s one by one, 4 to 6 s with 4, 8 or 16."""
 STUCK_AFTER = 120.0
-"""Seconds after which a removal ends that nothing more is removed by; LXD waits up to 30 s for one instance to stop."""
+"""Seconds after which a removal ends that nothing more is removed by; LXD says within 41 s that a member is offline."""
 
 _PAUSE = 1.0
 

@@ -23,7 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from tippingpoint.errors import TargetError, UserError
 from tippingpoint.lxd.access import Access, addresses_of, checked, der, fingerprint
 from tippingpoint.lxd.client import CONNECT_WITHIN, LxdClient
-from tippingpoint.lxd.errors import LxdError
+from tippingpoint.lxd.errors import LxdError, told
 from tippingpoint.secret_files import read_text
 
 VALID = timedelta(days=3650)
@@ -99,8 +99,11 @@ async def redeem(token: str, directory: Path, name: str) -> Access:
     for address in read.addresses:
         try:
             certificate = await _certificate(address)
-        except OSError as problem:  # an ssl.SSLError and a TimeoutError too
-            problems[address] = problem.strerror or type(problem).__name__
+        except TimeoutError:
+            problems[address] = f"no answer within {CONNECT_WITHIN:g} s"
+            continue
+        except OSError as problem:
+            problems[address] = told(problem)
             continue
         if fingerprint(certificate) != read.fingerprint:
             problems[address] = "its certificate is not that of the token"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from tippingpoint.errors import TargetError
@@ -23,10 +22,6 @@ from tippingpoint.lxd.estate import (
 )
 from tippingpoint.lxd.grounds import LxdGrounds
 from tippingpoint.spawn.target import Item, MemberSeen, Seen, SpawnFailed
-
-SETTLES = 60.0
-"""Seconds that an instance in state ERROR counts as what it was before: after the loss of a leader, LXD 5.0.2 shows
-ERROR for up to 20 s where nothing is wrong. Whether its member is gone, only the member's own status tells."""
 
 _AT_ONCE = 4
 """Projects that are made at a time; in a cluster more are no faster."""
@@ -55,8 +50,6 @@ class LxdInstances:
         self._clustered = False
         self._lists_all_operations = False
         self._has_leases = False
-        self._listed: dict[int, dict[Item, Seen]] = {}
-        self._unclear: dict[Item, float] = {}
         self._observations: dict[str, Callable[[int, Item | None], Awaitable[bool]]] = {
             "cluster-list": self._cluster_list,
             "list-fast": self._list_fast,
@@ -140,24 +133,18 @@ class LxdInstances:
 
     async def list_group(self, group: int, *, addresses: bool) -> Mapping[Item, Seen]:
         """What there is in a group's project, by one call; addresses are those that are not link-local."""
-        listed = await self._instances(group, recursion=2 if addresses else 1)
-        now, before = asyncio.get_running_loop().time(), self._listed.get(group, {})
         there: dict[Item, Seen] = {}
-        for instance in listed:
+        for instance in await self._instances(group, recursion=2 if addresses else 1):
             number = number_of(self._grounds.prefix, group, instance["name"])
             if number is None:
                 continue
-            item, status = Item(group, number), instance["status"].lower()
-            member = instance["location"] if self._clustered else self._server
-            seen = Seen(status == "running", member, addresses and _has_address(instance.get("state")))
-            if status != "error":
-                self._unclear.pop(item, None)
-            elif now - self._unclear.setdefault(item, now) < SETTLES and item in before:
-                seen = replace(before[item], member=member)
-            there[item] = seen
-        for item in before.keys() - there.keys():
-            self._unclear.pop(item, None)
-        self._listed[group] = there
+            status = instance["status"].lower()
+            there[Item(group, number)] = Seen(
+                running=status == "running",
+                member=instance["location"] if self._clustered else self._server,
+                address=addresses and _has_address(instance.get("state")),
+                unclear=status == "error",  # LXD could not find out: see fill.SETTLES
+            )
         return there
 
     async def members(self) -> list[MemberSeen]:

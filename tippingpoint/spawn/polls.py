@@ -1,4 +1,4 @@
-"""One call made over and over: never two at once, and never more of the time than half."""
+"""One call made over and over: never two at once, and not more of the time than half, as long as that takes seconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tippingpoint.pacing import Schedule
 from tippingpoint.spawn.operations import Ended, Operations, backoff
 
 LONGEST_PAUSE = 5.0
-"""Seconds between polls that fail: they are how it is seen that the target answers again."""
+"""Seconds between polls that fail or take long, at most: they are how it is seen that the target answers again. An LXD
+5.0.2 lists for 20 s while it looks for a member that has died."""
 
 
 class Poll:
@@ -88,7 +89,8 @@ class Poll:
             return
         if ended.outcome == "ok":
             self._failures = 0
-            pause = asked + max(self._every, 2 * (ended.moment - asked)) - ended.moment
+            took = ended.moment - asked
+            pause = max(self._every - took, min(LONGEST_PAUSE, took))
         else:
             self._failures += 1
             pause = min(LONGEST_PAUSE, backoff(self._failures))

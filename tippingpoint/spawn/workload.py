@@ -70,6 +70,8 @@ class SpawnLoad:
         self._unlisted: set[int] = set()
         self._unsure: dict[int, float] = {}
         self._awaiting: dict[int, dict[Thing, float]] = {}
+        self._calls: dict[Thing, tuple[Task[Any], float]] = {}
+        self._abandoned: set[Thing] = set()
         self._evicting: set[str] = set()
         self._spared: set[str] = set()
         self._leader = ""
@@ -162,6 +164,7 @@ class SpawnLoad:
             thing.doing = Doing.NOTHING
             thing.awaited = thing.launched = None
             thing.has_turn = False
+        self._calls.clear()
         self._turns.forget()
         self._probe_turns.forget()
         self._evicting.clear()
@@ -246,23 +249,40 @@ class SpawnLoad:
             if thing.launched is None:
                 thing.launched = (intended, time.monotonic())
         thing.doing = Doing.UNDER_WAY
-        ended = partial(self._ended, thing, step)
-        self._operations.begin(step, _task(self._perform(thing, step, member)), intended, intended, ended)
+        call = _task(self._perform(thing, step, member))
+        self._calls[thing] = call, time.monotonic()
+        self._operations.begin(step, call, intended, intended, partial(self._ended, thing, step))
 
     async def _perform(self, thing: Thing, step: Step, member: str | None) -> None:
-        match step:
-            case "create":
-                if self._in_turn and member is None:
-                    raise SpawnFailed("no member is online that takes new things", "unreachable")
-                await self._target.create(thing.item, member)
-            case "start":
-                await self._target.start(thing.item)
-            case "probe":
-                await self._target.probe(thing.item)
-            case _:
-                await self._target.delete(thing.item)
+        try:
+            match step:
+                case "create":
+                    if self._in_turn and member is None:
+                        raise SpawnFailed("no member is online that takes new things", "unreachable")
+                    await self._target.create(thing.item, member)
+                case "start":
+                    await self._target.start(thing.item)
+                case "probe":
+                    await self._target.probe(thing.item)
+                case _:
+                    await self._target.delete(thing.item)
+        except asyncio.CancelledError:
+            if thing not in self._abandoned:
+                raise
+            raise SpawnFailed("no answer from a member that is gone", "unreachable") from None
+
+    def _abandon(self, member: str, moment: float) -> None:
+        """Wait no longer for calls to a member that is gone, which may hang until they time out: those on what is on
+        it, and what was being made before it went, wherever that is."""
+        before = moment - self._workload.offline_polls * self._workload.poll_every
+        for thing, (call, sent) in self._calls.items():
+            if thing.member == member or (not thing.member and sent < before):
+                self._abandoned.add(thing)
+                call.cancel()
 
     def _ended(self, thing: Thing, step: Step, ended: Ended) -> None:
+        self._calls.pop(thing, None)
+        self._abandoned.discard(thing)
         thing.doing = Doing.NOTHING
         thing.touched = ended.moment
         if ended.outcome == "ok":
@@ -431,6 +451,7 @@ class SpawnLoad:
         member, status = change
         self.events.note(moment, "member", member=member, status=status, containers=self._fill.placed[member])
         if status == "lost":
+            self._abandon(member, moment)
             count = self._fill.lose(member)
             if count:
                 self.events.note(moment, "lost", member=member, count=count)

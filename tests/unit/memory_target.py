@@ -1,0 +1,202 @@
+"""A target in memory for the spawn workload: things in groups on members, and failures that a test asks for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from tippingpoint.load import Progress, TargetFacts
+from tippingpoint.spawn.target import Exists, Gone, Item, MemberSeen, Seen, SpawnFailed
+
+
+@dataclass
+class Box:
+    """A thing that is there."""
+
+    member: str
+    running: bool = False
+    has_address: bool = False
+    unclear: bool = False
+
+
+@dataclass
+class Cluster:
+    """What all workers share: the things, the members, and what is to go wrong."""
+
+    members: dict[str, bool] = field(default_factory=lambda: {"m1": True, "m2": True, "m3": True})
+    leader: str = "m1"
+    boxes: dict[Item, Box] = field(default_factory=dict[Item, Box])
+    addresses: bool = True
+    """Whether what starts gets its address."""
+    fail: Callable[[str, Item | None], BaseException | None] = lambda operation, item: None
+    """Asked before each call takes effect; what it returns is raised."""
+    fail_after: Callable[[str, Item | None], BaseException | None] = lambda operation, item: None
+    """Asked after each call took effect; what it returns is raised."""
+    hold: Callable[[str, Item | None], Awaitable[object] | None] = lambda operation, item: None
+    """Asked before each call takes effect; what it returns is waited for."""
+    hold_list: Callable[[int], Awaitable[object] | None] = lambda group: None
+    """Asked once it is known what a list of a group will answer; what it returns is waited for."""
+    calls: list[tuple[str, Item | None]] = field(default_factory=list[tuple[str, Item | None]])
+    listed: list[tuple[int, bool]] = field(default_factory=list[tuple[int, bool]])
+    """Lists of groups, and whether addresses were asked for."""
+    listing: Counter[int] = field(default_factory=Counter[int])
+    at_once: Counter[str] = field(default_factory=Counter[str])
+    most_at_once: Counter[str] = field(default_factory=Counter[str])
+    prepared: list[range] = field(default_factory=list[range])
+    observed: list[tuple[str, Item | None]] = field(default_factory=list[tuple[str, Item | None]])
+    created_on: Counter[str] = field(default_factory=Counter[str])
+    busy: set[Item] = field(default_factory=set[Item])
+
+    def count(self, operation: str) -> int:
+        """How often an operation was called."""
+        return sum(name == operation for name, _ in self.calls)
+
+    def running(self) -> set[Item]:
+        """What runs on members that are online."""
+        return {item for item, box in self.boxes.items() if box.running and self.members[box.member]}
+
+    def kill(self, member: str) -> None:
+        """A member dies, and what runs on it."""
+        self.members[member] = False
+        for box in self.boxes.values():
+            if box.member == member:
+                box.running = box.has_address = False
+
+
+class MemoryTarget:
+    """One worker's access to a cluster; it implements SpawnTarget."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.closed = False
+
+    async def open(self) -> TargetFacts:
+        return TargetFacts("memory", "1", sorted(self._cluster.members))
+
+    async def prepare(self, groups: range, progress: Progress) -> None:
+        self._cluster.prepared.append(groups)
+        progress("groups", len(groups), len(groups))
+
+    async def create(self, item: Item, member: str | None) -> None:
+        async with _Call(self._cluster, "create", item):
+            if item in self._cluster.boxes:
+                raise Exists("This instance already exists", "busy")
+            online = [name for name, there in self._cluster.members.items() if there]
+            where = member or min(online, key=lambda name: self._on(name))
+            if where not in online:
+                raise SpawnFailed("the member is gone", "unreachable")
+            self._cluster.boxes[item] = Box(where)
+            self._cluster.created_on[where] += 1
+
+    async def start(self, item: Item) -> None:
+        async with _Call(self._cluster, "start", item):
+            box = self._box(item)
+            assert not box.unclear, "started although nobody knows whether it runs"
+            box.running = True
+            box.has_address = self._cluster.addresses
+
+    async def probe(self, item: Item) -> None:
+        async with _Call(self._cluster, "probe", item):
+            if not self._box(item).running:
+                raise SpawnFailed("it does not run")
+
+    async def delete(self, item: Item) -> None:
+        async with _Call(self._cluster, "delete", item):
+            self._cluster.boxes.pop(item, None)
+
+    async def list_group(self, group: int, *, addresses: bool) -> Mapping[Item, Seen]:
+        self._cluster.listed.append((group, addresses))
+        self._cluster.listing[group] += 1
+        assert self._cluster.listing[group] == 1, "two lists of a group at once"
+        try:
+            async with _Call(self._cluster, "list-group", Item(group, 0)):
+                listed = {
+                    item: Seen(
+                        box.running and not box.unclear and self._cluster.members.get(box.member, False),
+                        box.member,
+                        box.has_address and addresses,
+                        box.unclear or not self._cluster.members.get(box.member, False),
+                    )
+                    for item, box in self._cluster.boxes.items()
+                    if item.group == group
+                }
+                waits = self._cluster.hold_list(group)
+                if waits is not None:
+                    await waits
+                return listed
+        finally:
+            self._cluster.listing[group] -= 1
+
+    async def members(self) -> list[MemberSeen]:
+        async with _Call(self._cluster, "members", None):
+            return [
+                MemberSeen(name, online, name == self._cluster.leader)
+                for name, online in self._cluster.members.items()
+            ]
+
+    async def evict(self, member: str) -> None:
+        async with _Call(self._cluster, "evict", None):
+            del self._cluster.members[member]
+            for item in [item for item, box in self._cluster.boxes.items() if box.member == member]:
+                del self._cluster.boxes[item]
+
+    async def observe(self, what: str, group: int, running: Item | None) -> bool:
+        async with _Call(self._cluster, what, running):
+            self._cluster.observed.append((what, running))
+            return what != "exec" or running is not None
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def _on(self, member: str) -> int:
+        return sum(box.member == member for box in self._cluster.boxes.values())
+
+    def _box(self, item: Item) -> Box:
+        box = self._cluster.boxes.get(item)
+        if box is None:
+            raise Gone("Instance not found")
+        if not self._cluster.members[box.member]:
+            raise SpawnFailed("Missing event connection with target cluster member", "unreachable")
+        return box
+
+
+class _Call:
+    """What every call does before and after its work."""
+
+    def __init__(self, cluster: Cluster, operation: str, item: Item | None) -> None:
+        self._cluster = cluster
+        self._operation = operation
+        self._item = item
+
+    async def __aenter__(self) -> None:
+        cluster = self._cluster
+        cluster.calls.append((self._operation, self._item))
+        if self._operation in ("create", "start", "probe", "delete"):
+            assert self._item not in cluster.busy, "two operations on one thing at once"
+            assert self._item is not None
+            cluster.busy.add(self._item)
+        cluster.at_once[self._operation] += 1
+        cluster.most_at_once |= cluster.at_once
+        try:
+            waits = cluster.hold(self._operation, self._item)
+            await (asyncio.sleep(0) if waits is None else waits)
+            problem = cluster.fail(self._operation, self._item)
+            if problem is not None:
+                raise problem
+        except BaseException:
+            self._over()
+            raise
+
+    def _over(self) -> None:
+        self._cluster.at_once[self._operation] -= 1
+        if self._operation in ("create", "start", "probe", "delete") and self._item is not None:
+            self._cluster.busy.discard(self._item)
+
+    async def __aexit__(self, kind: object, problem: object, trace: object) -> None:
+        self._over()
+        if problem is None:
+            after = self._cluster.fail_after(self._operation, self._item)
+            if after is not None:
+                raise after

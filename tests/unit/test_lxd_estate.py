@@ -1,0 +1,109 @@
+"""What a run's things in an LXD are called, and what of a plan is settled before anything is made."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tippingpoint.errors import UserError
+from tippingpoint.ledger import LxdEntry
+from tippingpoint.lxd.estate import group_of, instance_name, new_entry, number_of, project_name
+from tippingpoint.lxd.image import fingerprint
+from tippingpoint.plan_targets import LxdTarget
+
+PREFIX = "tp12345678"
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A socket that the environment names as the local server's, and a client without any remote."""
+    path = tmp_path / "lxd" / "unix.socket"
+    path.parent.mkdir()
+    monkeypatch.delenv("LXD_SOCKET", raising=False)
+    monkeypatch.setenv("LXD_DIR", str(path.parent))
+    monkeypatch.setenv("LXD_CONF", str(tmp_path / "none"))
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        yield path
+
+
+def entry_of(directory: Path, **fields: object) -> LxdEntry:
+    target = LxdTarget.model_validate({"kind": "lxd", "image": "jammy", **fields})
+    return new_entry(target, "run-1", PREFIX, directory)
+
+
+@pytest.mark.parametrize(("group", "number"), [(0, 0), (7, 12), (999, 9999), (1000, 10000)])
+def test_names_say_which_group_and_number_they_are_of(group: int, number: int) -> None:
+    name = instance_name(PREFIX, group, number)
+    assert name.startswith(project_name(PREFIX, group) + "-")
+    assert number_of(PREFIX, group, name) == number
+    assert group_of(PREFIX, project_name(PREFIX, group)) == group
+
+
+def test_the_first_names() -> None:
+    assert (project_name(PREFIX, 0), instance_name(PREFIX, 0, 1)) == ("tp12345678-000", "tp12345678-000-0001")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "web",
+        "tp12345678-000",
+        "tp12345678-001-0001",
+        "tp99999999-000-0001",
+        "tp12345678-000-1",
+        "tp12345678-000-00001",
+        "tp12345678-000-0001x",
+        "tp12345678-000-",
+        "tp12345678-000-000١",
+    ],
+)
+def test_a_name_that_is_none_of_the_groups_is_none_of_ours(name: str) -> None:
+    assert number_of(PREFIX, 0, name) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["default", "tp12345678", "tp12345678-1", "tp12345678-0001", "tp99999999-000"]
+)
+def test_a_project_of_another_name_is_none_of_ours(name: str) -> None:
+    assert group_of(PREFIX, name) is None
+
+
+def test_the_local_server_is_remembered_by_its_socket(server: Path, tmp_path: Path) -> None:
+    entry = entry_of(tmp_path)
+    assert (entry.target.socket, entry.target.remote, entry.store) == (server, None, None)
+
+
+def test_an_image_on_the_server_is_not_imported(server: Path, tmp_path: Path) -> None:
+    assert entry_of(tmp_path).image == ""
+
+
+def test_a_file_is_imported_and_remembered_by_its_absolute_path(
+    server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("image.tar.gz").write_bytes(b"an image")
+    entry = entry_of(tmp_path, image="image.tar.gz")
+    assert entry.image == fingerprint(b"an image")
+    assert entry.target.image == str(tmp_path / "image.tar.gz")
+
+
+def test_a_token_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret")
+    token.chmod(0o644)
+    with pytest.raises(UserError, match=r"^target\.token: .*mode 0600"):
+        entry_of(tmp_path, token=token)
+
+
+def test_a_token_that_is_none_is_refused_without_being_shown(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.touch(mode=0o600)
+    token.write_text("secret")
+    with pytest.raises(UserError, match=r"^target\.token: ") as refused:
+        entry_of(tmp_path, token=token)
+    assert "secret" not in str(refused.value)
+    assert not (tmp_path / "trust").exists()
