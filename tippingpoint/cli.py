@@ -322,13 +322,17 @@ def _clean(options: argparse.Namespace) -> int:
 
 async def _clean_patiently(directory: Path) -> int:
     """Clean up a run, and where that takes a while say on what."""
-    cleaning = asyncio.create_task(clean_run(directory))
+    progress = ConsoleProgress()
+    cleaning = asyncio.create_task(clean_run(directory, progress.removing))
     await asyncio.wait([cleaning], timeout=_PATIENCE)
     if not cleaning.done():
         made = [_made(entry) for entry in entries(directory)]
         with contextlib.suppress(OSError):  # nobody need listen for it to be done
             print(f"tippingpoint: removing {', '.join(made)}, which may take minutes", file=sys.stderr)
-    return await cleaning
+    try:
+        return await cleaning
+    finally:
+        progress.close()
 
 
 def _made(entry: Entry) -> str:

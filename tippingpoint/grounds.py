@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.ledger import FILE, Entry, EtcdEntry, JujuEntry, LxdEntry, entries
-from tippingpoint.load import Load
+from tippingpoint.load import Load, Progress, untold
 from tippingpoint.lxd.grounds import LxdGrounds
 from tippingpoint.manifest import Manifest
 from tippingpoint.pacing import Schedule
@@ -197,7 +197,7 @@ def make_load(
     return ClaimLoad(workload, leases, recorder, schedule)
 
 
-async def clean_run(directory: Path) -> int:
+async def clean_run(directory: Path, progress: Progress = untold) -> int:
     """Remove from the target what the run's ledger names and is still there; returns how many things that was.
 
     Raises TargetError when the target cannot be reached.
@@ -206,17 +206,17 @@ async def clean_run(directory: Path) -> int:
     made = entries(directory)
     if not made and manifest.source == "run":
         raise UserError("ledger", str(directory / FILE), "the run's ledger, or nobody knows what it made")
-    return await clean_entries(made, manifest.id)
+    return await clean_entries(made, manifest.id, progress)
 
 
-async def clean_entries(made: Iterable[Entry], run_id: str) -> int:
+async def clean_entries(made: Iterable[Entry], run_id: str, progress: Progress = untold) -> int:
     """Remove what these entries of that run name; UserError for an entry that names more than a run can make."""
     removed = 0
     for entry in made:
         if isinstance(entry, EtcdEntry):
             removed += await _clean_etcd(entry, run_id)
         elif isinstance(entry, LxdEntry):
-            removed += await _clean_lxd(entry)
+            removed += await _clean_lxd(entry, progress)
         elif entry.model:
             removed += await _clean_juju(entry, run_id)
     return removed
@@ -232,14 +232,14 @@ async def _clean_etcd(entry: EtcdEntry, run_id: str) -> int:
     return await etcd.clean(entry.target, entry.prefix, ids)
 
 
-async def _clean_lxd(entry: LxdEntry) -> int:
+async def _clean_lxd(entry: LxdEntry, progress: Progress) -> int:
     from tippingpoint.lxd.removal import remove
 
     if entry.prefix != name_prefix(entry.run):
         raise UserError(
             "ledger", entry.prefix, f"what run {entry.run} made, named {name_prefix(entry.run)}..."
         )
-    return await remove(entry)
+    return await remove(entry, progress)
 
 
 async def _clean_juju(entry: JujuEntry, run_id: str) -> int:

@@ -15,6 +15,10 @@ Progress = Callable[[str, int, int], None]
 """Told what is being made, how many of it there are, and how many there will be."""
 
 
+def untold(what: str, done: int, goal: int) -> None:
+    """Progress that nobody watches."""
+
+
 Event = tuple[float, str, dict[str, Any]]
 """A moment on the monotonic clock, what happened, and its fields as they stand in the journal."""
 

@@ -74,7 +74,14 @@ class ConsoleProgress(RunnerEvents):
 
     def preparing(self, what: str, done: int, goal: int) -> None:
         """Show how far what has to be there before the first stage is: the hollow fleet, which takes a while."""
-        line = f"preparing {what}: {done} of {goal}"
+        self._show_part(f"preparing {what}", done, goal)
+
+    def removing(self, what: str, done: int, goal: int) -> None:
+        """Show how far the removal is."""
+        self._show_part(f"removing {what}", done, goal)
+
+    def _show_part(self, what: str, done: int, goal: int) -> None:
+        line = f"{what}: {done} of {goal}"
         if self._live is not None:
             table = Table.grid(padding=(0, 1))
             table.add_row(ProgressBar(total=max(1, goal), completed=min(done, goal), width=24), Text(line))

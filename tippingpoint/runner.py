@@ -76,6 +76,9 @@ class RunnerEvents:
     def preparing(self, what: str, done: int, goal: int) -> None:
         """Something that the stages need is being made, by all workers together."""
 
+    def removing(self, what: str, done: int, goal: int) -> None:
+        """What the run made is being removed from the target."""
+
     def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
         """Something single happened: a fault, a worker that is gone, a stage's end in a search."""
 
@@ -355,7 +358,7 @@ class Runner:
         kind = self._plan.target.kind
         things = max((size for _, size in self._plan.loads), default=0)
         within = _CLEAN_WITHIN[kind] + _CLEAN_EACH.get(kind, 0.0) * things
-        cleaning = asyncio.ensure_future(clean_entries(self._made, self._id))
+        cleaning = asyncio.ensure_future(clean_entries(self._made, self._id, self._watcher.removing))
         hurried = asyncio.ensure_future(self._hurry.wait())
         await asyncio.wait([hurried, cleaning], timeout=within, return_when=asyncio.FIRST_COMPLETED)
         hurried.cancel()
@@ -467,6 +470,8 @@ class Runner:
                     await self._make_room(number)
                 except UserError as refused:
                     raise _EndedEarly("cut", f"stage {number} was not begun: {refused}") from None
+                except TargetError as problem:  # it fails: what becomes of the stage will be seen
+                    self._event("room-unknown", stage=number, problem=str(problem))
             await self._run_stage(kind, size, stage.over, stage.hold, listed=number)
 
     async def _make_room(self, stage: int) -> None:

@@ -129,6 +129,18 @@ def test_the_making_of_the_fleet_is_shown_while_it_lasts_and_at_its_end(
     assert shown.getvalue().splitlines() == ["preparing units: 1 of 100", "preparing units: 100 of 100"]
 
 
+def test_a_removal_is_shown_now_and_then_and_at_its_end() -> None:
+    shown = io.StringIO()
+    progress = ConsoleProgress(shown)
+    for done in range(1, 41):
+        progress.removing("containers and projects", done, 40)
+    progress.close()
+    assert shown.getvalue().splitlines() == [
+        "removing containers and projects: 1 of 40",
+        "removing containers and projects: 40 of 40",
+    ]
+
+
 def test_the_last_line_of_the_making_says_the_whole_though_one_worker_was_done_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

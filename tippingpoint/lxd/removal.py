@@ -9,6 +9,7 @@ from typing import Any
 
 from tippingpoint.errors import TargetError
 from tippingpoint.ledger import LxdEntry
+from tippingpoint.load import Progress, untold
 from tippingpoint.lxd.access import Access, der, fingerprint
 from tippingpoint.lxd.client import LxdClient
 from tippingpoint.lxd.errors import LxdError
@@ -33,7 +34,7 @@ STUCK_AFTER = 120.0
 _PAUSE = 1.0
 
 
-async def remove(entry: LxdEntry) -> int:
+async def remove(entry: LxdEntry, progress: Progress = untold) -> int:
     """Remove what a run made and is still there; how many instances, projects, images and trust entries that was.
 
     Ours is what has both the run's prefix in its name and the run's mark. What LXD was still making when the run
@@ -47,7 +48,7 @@ async def remove(entry: LxdEntry) -> int:
     client = LxdClient(access)
     try:
         server = await greet(client, access)
-        removal = _Removal(client, entry, bool(server["environment"].get("server_clustered")))
+        removal = _Removal(client, entry, bool(server["environment"].get("server_clustered")), progress)
         try:
             kept = await removal.run()
             removed = removal.removed
@@ -80,8 +81,10 @@ class _Project:
 class _Removal:
     """The removal of one run's projects and what is in them; `removed` counts both."""
 
-    def __init__(self, client: LxdClient, entry: LxdEntry, clustered: bool) -> None:
+    def __init__(self, client: LxdClient, entry: LxdEntry, clustered: bool, progress: Progress) -> None:
         self._client = client
+        self._progress = progress
+        self._goal = 0
         self._entry = entry
         self._clustered = clustered
         self._problem = ""
@@ -97,6 +100,8 @@ class _Removal:
                 member for project in projects for member in project.instances.values() if member in offline
             )
             before = self.removed
+            left = sum(1 + len(project.instances) for project in projects)
+            self._goal = max(self._goal, before + left)
             await self._remove_instances(projects, offline)
             waited_for = 0
             for project in projects:
@@ -173,7 +178,7 @@ class _Removal:
                 try:
                     async with asyncio.timeout(STUCK_AFTER):
                         await delete_instance(self._client, project, name)
-                    self.removed += 1
+                    self._gone()
                 except LxdError as problem:
                     self._problem = f"{name}: {problem}"
                 except TimeoutError:
@@ -194,8 +199,12 @@ class _Removal:
                 self._problem = str(problem)
                 return False
             return True
-        self.removed += 1
+        self._gone()
         return True
+
+    def _gone(self) -> None:
+        self.removed += 1
+        self._progress("containers and projects", self.removed, max(self._goal, self.removed))
 
 
 async def _remove_image(client: LxdClient, entry: LxdEntry) -> int:

@@ -20,6 +20,8 @@ PIDS_EACH = 3
 """Processes of a container with next to nothing in it: its monitor, its init and a DHCP client."""
 ONLINE_WITHIN = 30.0
 """Seconds in which a member that was just started is seen online: three of LXD's heartbeats."""
+TELLS_WITHIN = 15.0
+"""Seconds in which a member says what it has. One that is gone counts as online for some time, and does not answer."""
 
 _MIB = 1 << 20
 _PAUSE = 0.5
@@ -104,15 +106,23 @@ async def _rooms(
         lambda: client.get("/1.0/instances", **{"recursion": 1, "all-projects": "true"})
     )
     rooms: list[MemberRoom] = []
+    silent: LxdError | None = None
     for name in names:
         query = {"target": name} if clustered else {}
-        resources = await insist(lambda query=query: client.get("/1.0/resources", **query))
+        try:
+            async with asyncio.timeout(TELLS_WITHIN):
+                resources = await insist(lambda query=query: client.get("/1.0/resources", **query))
+        except (LxdError, TimeoutError) as problem:  # it is gone: there is no room on it
+            silent = problem if isinstance(problem, LxdError) else LxdError(f"{name}: no answer", "timeout")
+            continue
         there = [instance for instance in listed if not clustered or instance["location"] == name]
         free = resources["memory"]["total"] - resources["memory"]["used"]
         more = {"memory": max(0, free) // (memory * _MIB)}
         if bridge:
             more["bridge ports"] = max(0, BRIDGE_PORTS - sum(_ports(instance, bridge) for instance in there))
         rooms.append(MemberRoom(name, len(there), more))
+    if silent is not None and not rooms:
+        raise silent
     return rooms
 
 
