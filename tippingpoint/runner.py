@@ -495,6 +495,7 @@ class Runner:
         for member in members:
             if running < wanted and not member.running:
                 await self._lab.act("start", member.name)
+                self._undone = [undone for undone in self._undone if undone.member != member.name]
                 running += 1
                 self._event("member-started", member=member.name)
 

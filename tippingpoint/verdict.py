@@ -238,7 +238,7 @@ def _ended_early(run: RunData) -> list[str]:
 
 
 def _not_made(run: RunData) -> dict[int, str]:
-    """By stage in which containers were given up, so that its load was never whole, how many and why."""
+    """By stage whose load of containers was not whole, how many were given up and why, or were just not there."""
     given_up = [
         event for event in run.events if event["event"] == "gave-up" and event.get("operation") in MAKING
     ]
@@ -252,6 +252,13 @@ def _not_made(run: RunData) -> dict[int, str]:
             found[stage.number] = (
                 f"{show_size(count)} containers of stage {stage.number} were given up ({why})"
             )
+        elif run.manifest.load_unit == "containers" and stage.kind == "ramp" and stage.hold_begin is not None:
+            held = stage.gauges.get("held", stage.size)
+            if held < stage.size:
+                found[stage.number] = (
+                    f"{show_size(stage.size - held)} of the {show_size(stage.size)} containers of stage "
+                    f"{stage.number} were not there while it was held"
+                )
     return found
 
 

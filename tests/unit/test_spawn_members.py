@@ -42,6 +42,19 @@ def test_a_member_that_answers_in_between_is_not_lost() -> None:
     assert members.lost == []
 
 
+def test_a_member_of_which_the_word_is_stale_is_not_lost_for_that() -> None:
+    """Given a member that is told to be offline by a cluster that may say so of old, then those polls do not count."""
+    members = Members(2)
+    poll(members, a=True, b=True)
+    stale = [MemberSeen("a", True), MemberSeen("b", False, stale=True)]
+    assert members.see(stale) == [("b", "offline")]
+    for _ in range(3):
+        assert members.see(stale) == []
+    assert not members.is_online("b")
+    assert members.lost == []
+    assert poll(members, a=True, b=False) == [("b", "lost")]
+
+
 def test_a_lost_member_that_answers_again_is_back() -> None:
     members = Members(1)
     poll(members, a=True, b=True)

@@ -23,6 +23,12 @@ from tippingpoint.lxd.estate import (
 from tippingpoint.lxd.grounds import LxdGrounds
 from tippingpoint.spawn.target import Item, MemberSeen, Seen, SpawnFailed
 
+STALE_FOR = 20.0
+"""Seconds, two rounds of heartbeats, in which members that are told to be offline may well be there: after LXD did not
+answer, showed nobody online, or got another leader. LXD 5.0.2, given its quorum back, showed all of its members
+offline at first, the one that answered too, and then one after the other online, for 3 to 6 s."""
+
+_LEADS = "database-leader"
 _AT_ONCE = 4
 """Projects that are made at a time; in a cluster more are no faster."""
 _LEASING = ("bridge", "ovn")
@@ -50,6 +56,8 @@ class LxdInstances:
         self._clustered = False
         self._lists_all_operations = False
         self._has_leases = False
+        self._leader = ""
+        self._stale_until = 0.0
         self._observations: dict[str, Callable[[int, Item | None], Awaitable[bool]]] = {
             "cluster-list": self._cluster_list,
             "list-fast": self._list_fast,
@@ -152,15 +160,21 @@ class LxdInstances:
         if not self._clustered:
             await self._client.get("/1.0")
             return [MemberSeen(self._server, online=True)]
-        listed = await self._client.get("/1.0/cluster/members", recursion=1)
+        now = asyncio.get_running_loop().time
+        try:
+            listed = await self._client.get("/1.0/cluster/members", recursion=1)
+        except BaseException:  # also where it took too long
+            self._stale_until = now() + STALE_FOR
+            raise
+        leader = next((each["server_name"] for each in listed if _LEADS in (each.get("roles") or ())), "")
+        statuses = {each["server_name"]: each["status"].lower() for each in listed}
+        if leader != self._leader or all(status == "offline" for status in statuses.values()):
+            self._stale_until = now() + STALE_FOR
+            self._leader = leader
+        stale = now() < self._stale_until
         return [
-            MemberSeen(
-                member["server_name"],
-                online=member["status"].lower() != "offline",
-                leader="database-leader" in (member.get("roles") or ()),
-                takes=member["status"].lower() == "online",
-            )
-            for member in listed
+            MemberSeen(name, status != "offline", name == leader, takes=status == "online", stale=stale)
+            for name, status in statuses.items()
         ]
 
     async def evict(self, member: str) -> None:

@@ -31,7 +31,8 @@ class Members:
     """Who is there. Until the first poll nobody is known.
 
     A member is lost when its own status was offline in `offline_polls` polls in a row. A poll that failed says nothing
-    and interrupts nothing: when the cluster has lost its quorum, nobody is lost for that.
+    and interrupts nothing: when the cluster has lost its quorum, nobody is lost for that. Neither does one count whose
+    word for it is stale.
     """
 
     def __init__(self, offline_polls: int) -> None:
@@ -67,8 +68,11 @@ class Members:
             changes = [Change(seen.name, status)] if member.away else []
             member.away, member.lost = 0, False
             return changes
+        changes = [Change(seen.name, "offline")] if not member.away else []
+        if seen.stale:
+            member.away = max(1, member.away)
+            return changes
         member.away += 1
-        changes = [Change(seen.name, "offline")] if member.away == 1 else []
         if member.away >= self._offline_polls and not member.lost:
             member.lost = True
             changes.append(Change(seen.name, "lost"))

@@ -79,6 +79,8 @@ class MemberSeen:
     """Whether it leads the cluster's database."""
     takes: bool = True
     """Whether new things may be put on it (it is not being emptied for maintenance)."""
+    stale: bool = False
+    """The target may say so of old: offline is no sign then that it is gone."""
 
 
 class SpawnTarget(Protocol):
