@@ -250,6 +250,8 @@ def test_connections_that_break_and_answers_that_are_none(
     assert stage["operations"]["create"]["error"] >= 1
     assert stage["operations"]["start"]["error"] >= 2
     assert stage["operations"]["poll"]["error"] >= 4
+    told = {error["message"].partition(":")[0] for error in report["events"]["errors"]}
+    assert {f"a list of {what} that LXD would not send" for what in ("instances", "members")} <= told
     assert all(worker["status"] == "complete" for worker in report["run"]["workers"])
     assert everything(lxd) == before
 

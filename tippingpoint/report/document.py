@@ -56,7 +56,7 @@ _SINGLE_EVENTS = 10
 _ERROR_CODE = re.compile(r"\(([a-z][a-z ,'-]*)\)$")
 """How a Juju controller's error ends: what went wrong (not found)."""
 _ON_CHARTS = ("fault", "fault-failed", "worker-cut", "interrupted")
-_NOTES = ("note", "left-behind", "left-to-expire", "journal-lost", "fault-failed")
+_NOTES = ("note", "left-behind", "left-to-expire", "journal-lost", "fault-failed", "room-unknown")
 _OF_CLUSTERS = ("member", "leader", "placed", "retry", "gave-up", "repaired")
 _TOLD_ELSEWHERE = ("lost", "error", "timeout", "probe", "found", "prepared", *_OF_CLUSTERS, *_NOTES)
 
@@ -539,6 +539,11 @@ def _notes(run: RunData) -> list[str]:
                 )
             case "journal-lost":
                 notes.append(f"a part of the journal could not be written: {event.get('problem', '')}")
+            case "room-unknown":
+                notes.append(
+                    f"stage {event.get('stage', '')} was begun without knowing whether there is room for it: "
+                    f"{event.get('problem', '')}"
+                )
             case "fault-failed":
                 notes.append(
                     f"the fault {event.get('do', '')} {event.get('member', '')} could not be injected: "

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from tippingpoint.errors import TargetError
@@ -141,19 +142,18 @@ class LxdInstances:
 
     async def list_group(self, group: int, *, addresses: bool) -> Mapping[Item, Seen]:
         """What there is in a group's project, by one call; addresses are those that are not link-local."""
-        there: dict[Item, Seen] = {}
-        for instance in await self._instances(group, recursion=2 if addresses else 1):
-            number = number_of(self._grounds.prefix, group, instance["name"])
-            if number is None:
-                continue
-            status = instance["status"].lower()
-            there[Item(group, number)] = Seen(
-                running=status == "running",
-                member=instance["location"] if self._clustered else self._server,
-                address=addresses and _has_address(instance.get("state")),
-                unclear=status == "error",  # LXD could not find out: see fill.SETTLES
-            )
-        return there
+        listed = await self._instances(group, recursion=2 if addresses else 1)
+        with _as_lxd_lists("instances"):
+            return {
+                Item(group, number): Seen(
+                    running=(status := instance["status"].lower()) == "running",
+                    member=instance["location"] if self._clustered else self._server,
+                    address=addresses and _has_address(instance.get("state")),
+                    unclear=status == "error",  # LXD could not find out: see fill.SETTLES
+                )
+                for instance in listed
+                if (number := number_of(self._grounds.prefix, group, instance["name"])) is not None
+            }
 
     async def members(self) -> list[MemberSeen]:
         """The cluster's members; a single server is one, under its own name."""
@@ -166,8 +166,9 @@ class LxdInstances:
         except BaseException:  # also where it took too long
             self._stale_until = now() + STALE_FOR
             raise
-        leader = next((each["server_name"] for each in listed if _LEADS in (each.get("roles") or ())), "")
-        statuses = {each["server_name"]: each["status"].lower() for each in listed}
+        with _as_lxd_lists("members"):
+            leader = next((each["server_name"] for each in listed if _LEADS in (each.get("roles") or ())), "")
+            statuses: dict[str, str] = {each["server_name"]: each["status"].lower() for each in listed}
         if leader != self._leader or all(status == "offline" for status in statuses.values()):
             self._stale_until = now() + STALE_FOR
             self._leader = leader
@@ -242,6 +243,15 @@ class LxdInstances:
 
     def _instance(self, item: Item) -> str:
         return instance_name(self._grounds.prefix, item.group, item.number)
+
+
+@contextmanager
+def _as_lxd_lists(what: str) -> Generator[None]:
+    """SpawnFailed where an answer is JSON, but not what LXD lists."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError) as problem:
+        raise SpawnFailed(f"a list of {what} that LXD would not send: {problem}") from None
 
 
 def _has_address(state: dict[str, Any] | None) -> bool:

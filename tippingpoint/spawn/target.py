@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
 
 from tippingpoint.errors import OperationFailed
-from tippingpoint.load import Progress, TargetFacts
+
+if TYPE_CHECKING:  # what targets raise is imported by API clients, which need nothing of a worker's
+    from tippingpoint.load import Progress, TargetFacts
 
 Trouble = Literal[
     "locked",
