@@ -94,7 +94,7 @@ def test_settings_that_yaml_reads_as_numbers_are_texts_to_lxd() -> None:
         (["stages.0.groups=-1"], r"stages\.0\.groups: -1: expected greater than or equal to 0"),
         (["stages.0.members=0"], r"stages\.0\.members: 0: expected greater than or equal to 1"),
         (["stages.0.units=3"], r"stages\.0\.units: 3: expected one of groups, instances"),
-        (["target.remot=x"], r"target\.remot: x: .*did you mean remote\?"),
+        (["target.remotee=x"], r"target\.remotee: x: .*did you mean remote\?"),
         (["target.remote=x", "target.socket=/y"], r"target\.socket: /y: expected only one of remote"),
         (["target.project={user.tippingpoint: x}"], r"target\.project\.user\.tippingpoint: .*: expected another"),
         (["target.project={limits: {a: b}}"], r"target\.project\.limits: .*: expected a valid string"),
