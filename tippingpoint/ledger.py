@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, Discriminator, Tag, TypeAdapter, ValidationError
 
@@ -13,7 +13,6 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan_targets import EtcdTarget, JujuTarget, LxdTarget
 
 FILE = "ledger.jsonl"
-T = TypeVar("T", bound=BaseModel)
 
 
 class EtcdEntry(BaseModel):
@@ -80,7 +79,8 @@ def remember(directory: Path, entry: Entry) -> None:
     Files that it names are remembered by their absolute paths, so that the target can be cleaned from anywhere.
     UserError when there is no room for the entry.
     """
-    entry = entry.model_copy(update={**_anchored(entry), "target": anchored(entry.target)})
+    target = entry.target.model_copy(update=_anchored(entry.target))
+    entry = entry.model_copy(update={**_anchored(entry), "target": target})
     try:
         with open(directory / FILE, "a", encoding="utf-8") as file:
             file.write(entry.model_dump_json() + "\n")
@@ -111,11 +111,6 @@ def entries(directory: Path) -> list[Entry]:
     with contextlib.suppress(ValidationError):
         found.append(_ENTRIES.validate_json(rest))
     return found
-
-
-def anchored(target: T) -> T:
-    """A target with the files that it names by their absolute paths."""
-    return target.model_copy(update=_anchored(target))
 
 
 def _anchored(part: BaseModel) -> dict[str, Path]:

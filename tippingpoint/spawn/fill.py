@@ -195,10 +195,6 @@ class Fill:
             )
         )
 
-    def of_group(self, group: int) -> Iterator[Thing]:
-        """A group's things."""
-        return iter(self._groups[group].things.values())
-
     def changes(self, group: int) -> bool:
         """Whether anything in a group is still to become otherwise."""
         return self._groups[group].waiting > 0
