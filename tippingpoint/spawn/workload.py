@@ -386,6 +386,7 @@ class SpawnLoad:
                     self._operations,
                     self._schedule,
                     self._workload.poll_every,
+                    among=len(self._awaiting),
                 )
             self._polls[group].begin(moment)
         self._look_whether_listed(moment)
