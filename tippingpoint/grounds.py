@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -61,6 +61,7 @@ def ledger_entry(plan: Plan, run_id: str, workers: int, directory: Path) -> Entr
     if isinstance(plan, SpawnPlan):
         from tippingpoint.lxd.estate import new_entry
 
+        _check_projects(plan)
         return new_entry(plan.target, run_id, name_prefix(run_id), directory)
     target = plan.target
     if target.kind == "etcd":
@@ -134,13 +135,24 @@ async def check_room(entry: Entry, plan: Plan, stage: int, before: int) -> None:
             raise UserError(f"stages.{stage - 1}.{refused.field}", refused.value, refused.accepted) from None
 
 
-async def take(entry: Entry, plan: Plan) -> EtcdGrounds | JujuGrounds | LxdGrounds:
-    """Make what the workers find ready; TargetError when the target refuses it or cannot be reached."""
+async def take(
+    entry: Entry, plan: Plan, tell: Callable[[str], None] = lambda _: None
+) -> EtcdGrounds | JujuGrounds | LxdGrounds:
+    """Make what the workers find ready; TargetError when the target refuses it or cannot be reached.
+
+    What the target keeps from us, and the report is to say, is told in sentences.
+    """
     if isinstance(entry, LxdEntry):
         from tippingpoint.lxd import estate
 
-        reachable = isinstance(plan, SpawnPlan) and plan.workload.until in ("reachable", "probed")
-        return await estate.take(entry, reachable=reachable)
+        assert isinstance(plan, SpawnPlan)
+        return await estate.take(
+            entry,
+            groups=max(1, *(stage.groups for stage in plan.stages)),
+            reachable=plan.workload.until in ("reachable", "probed"),
+            evicts=plan.workload.evict,
+            tell=tell,
+        )
     if isinstance(entry, EtcdEntry):
         return EtcdGrounds(prefix=entry.prefix, first_lease_id=entry.first_lease_id)
     if not entry.model:
@@ -220,6 +232,18 @@ async def clean_entries(made: Iterable[Entry], run_id: str, progress: Progress =
         elif entry.model:
             removed += await _clean_juju(entry, run_id)
     return removed
+
+
+def _check_projects(plan: SpawnPlan) -> None:
+    """UserError where a stage has more groups than the plan names projects for them."""
+    named = plan.target.projects
+    for number, stage in enumerate(plan.stages):
+        if named and stage.groups > len(named):
+            raise UserError(
+                f"stages.{number}.groups",
+                stage.groups,
+                f"at most {len(named)}, as target.projects has that many ({', '.join(named)})",
+            )
 
 
 async def _clean_etcd(entry: EtcdEntry, run_id: str) -> int:

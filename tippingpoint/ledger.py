@@ -41,7 +41,10 @@ class JujuEntry(BaseModel):
 
 
 class LxdEntry(BaseModel):
-    """Everything a run makes in an LXD: projects with their profile and containers, an image, our trust."""
+    """Everything a run makes in an LXD: projects with their profile and containers, an image, our trust.
+
+    Where its target names `projects`, the containers and the image are in these, and it makes no projects.
+    """
 
     kind: Literal["lxd"] = "lxd"
     run: str

@@ -133,10 +133,18 @@ class LxdTarget(Part):
     )
     pool: str | None = Field(
         default=None,
-        description="storage pool of the root disks; what the profile default has, when left out",
+        description="storage pool of the root disks; what the profile default has, when left out, or else (with "
+        "`projects`) the only one there is",
     )
     network: str | None = Field(
-        default=None, description="network of the containers; what the profile default has, when left out"
+        default=None,
+        description="network of the containers; what the profile default has, when left out, or else (with "
+        "`projects`) the only one there is",
+    )
+    projects: list[Annotated[str, Field(min_length=1, max_length=200)]] = Field(
+        default=[],
+        description="projects to put a group in each, in this order, and leave when the run ends, instead of ones that "
+        "are made: what a certificate that is restricted to projects needs",
     )
     project: Settings = Field(
         default={}, description="settings of the projects that are made, such as limits.instances: 100"
@@ -163,4 +171,12 @@ class LxdTarget(Part):
                 raise ValueError(
                     f"{name}.{ours[0]}: expected another setting, as this one marks what we made"
                 )
+        twice = [name for number, name in enumerate(self.projects) if name in self.projects[:number]]
+        if twice:
+            raise ValueError(f"projects: {twice[0]}: expected each project once")
+        if self.projects and self.project:
+            setting, value = next(iter(self.project.items()))
+            raise ValueError(
+                f"project.{setting}: {value}: expected no settings with target.projects, which are there already"
+            )
         return self

@@ -22,6 +22,8 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -158,9 +160,23 @@ class LxdLab:
         }
         return _run(["lxc", *arguments], environment, content or "")
 
-    def token(self, name: str = "x") -> str:
-        """A new trust token: whoever has it may add one client certificate."""
-        return self.lxc("config", "trust", "add", "--name", name, "-q").strip().splitlines()[-1]
+    def token(self, name: str = "x", projects: Sequence[str] = ()) -> str:
+        """A new trust token: whoever has it may add one client certificate, restricted to projects if some are
+        given."""
+        restricted = ["--restricted", f"--projects={','.join(projects)}"] if projects else []
+        return self.lxc("config", "trust", "add", "--name", name, "-q", *restricted).strip().splitlines()[-1]
+
+    def restricted(self, *projects: str) -> Path:
+        """The credentials file of a new client, whose certificate is restricted to these projects."""
+        client = make_client_certificate()
+        name = f"restricted-{uuid.uuid4().hex[:8]}"
+        trusted = {"type": "client", "name": name, "certificate": client.der}
+        at = self.unix_socket(self._voice())
+        ask(at, "POST", "/1.0/certificates", trusted | {"restricted": True, "projects": [*projects]})
+        server: str = ask(at, "GET", "/1.0")["environment"]["certificate"]
+        path = self.directory / f"{name}.yaml"
+        write_credentials(path, self.addresses, server, client)
+        return path
 
     def remote_directory(self) -> Path:
         """A configuration directory of the lxc client (LXD_CONF) whose default remote, `lab`, is this."""

@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tippingpoint.errors import UserError
+from tippingpoint.grounds import ledger_entry
 from tippingpoint.ledger import LxdEntry
-from tippingpoint.lxd.estate import group_of, instance_name, new_entry, number_of, project_name
+from tippingpoint.lxd.estate import group_of, instance_name, new_entry, number_of, parts_of, project_name
 from tippingpoint.lxd.image import fingerprint
+from tippingpoint.plan import parse_plan
 from tippingpoint.plan_targets import LxdTarget
 
 PREFIX = "tp12345678"
@@ -45,6 +49,17 @@ def test_names_say_which_group_and_number_they_are_of(group: int, number: int) -
 
 def test_the_first_names() -> None:
     assert (project_name(PREFIX, 0), instance_name(PREFIX, 0, 1)) == ("tp12345678-000", "tp12345678-000-0001")
+
+
+@given(st.text("tp0123456789abcdef-", min_size=1, max_size=12), st.integers(0, 10**6), st.integers(0, 10**6))
+def test_a_name_says_what_it_was_made_of(prefix: str, group: int, number: int) -> None:
+    assert parts_of(instance_name(prefix, group, number)) == (prefix, group, number)
+
+
+@given(st.text("tp-0123456789\u0661", max_size=20))
+def test_a_name_of_ours_is_the_one_its_parts_make(name: str) -> None:
+    parts = parts_of(name)
+    assert parts is None or instance_name(*parts) == name
 
 
 @pytest.mark.parametrize(
@@ -107,3 +122,18 @@ def test_a_token_that_is_none_is_refused_without_being_shown(tmp_path: Path) -> 
         entry_of(tmp_path, token=token)
     assert "secret" not in str(refused.value)
     assert not (tmp_path / "trust").exists()
+
+
+def test_a_stage_may_have_as_many_groups_as_projects_are_named(server: Path, tmp_path: Path) -> None:
+    text = """
+name: fill
+target: {kind: lxd, image: jammy, projects: [a, b]}
+workload: {kind: spawn, concurrency: 4}
+stages: [{groups: 2, instances: 5}, {groups: GROUPS, instances: 5}]
+"""
+    entry = ledger_entry(parse_plan(text.replace("GROUPS", "1")), "run-1", 1, tmp_path)
+    assert isinstance(entry, LxdEntry)
+    assert entry.target.projects == ["a", "b"]
+    expected = r"^stages\.1\.groups: 3: expected at most 2, as target\.projects has that many \(a, b\)$"
+    with pytest.raises(UserError, match=expected):
+        ledger_entry(parse_plan(text.replace("GROUPS", "3")), "run-1", 1, tmp_path)

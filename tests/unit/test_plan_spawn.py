@@ -97,6 +97,8 @@ def test_settings_that_yaml_reads_as_numbers_are_texts_to_lxd() -> None:
         (["target.remotee=x"], r"target\.remotee: x: .*did you mean remote\?"),
         (["target.remote=x", "target.socket=/y"], r"target\.socket: /y: expected only one of remote"),
         (["target.project={user.tippingpoint: x}"], r"target\.project\.user\.tippingpoint: .*: expected another"),
+        (["target.projects=[a, b, a]"], r"target\.projects: a: expected each project once"),
+        (["target.projects=[a]", "target.project={limits.cpu: 2}"], r"target\.project\.limits\.cpu: 2: expected no"),
         (["target.project={limits: {a: b}}"], r"target\.project\.limits: .*: expected a valid string"),
         (["thresholds=[{operation: lst, p99: 1s}]"], r"thresholds\.0\.operation: lst: .*did you mean list"),
         (["faults=[{do: drop-claims, stage: 1}]"], r"faults\.0\.do: drop-claims: expected kill, stop"),

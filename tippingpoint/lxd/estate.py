@@ -5,32 +5,30 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
-from urllib.parse import quote
+from typing import Any
+from urllib.parse import quote, urlencode
 
 from tippingpoint.errors import TargetError, UserError
 from tippingpoint.ledger import LxdEntry
 from tippingpoint.lxd import trust
-from tippingpoint.lxd.access import Access, config_directory, from_file, from_remote, from_socket
+from tippingpoint.lxd.access import Access, config_directory, der, from_file, from_remote, from_socket
+from tippingpoint.lxd.access import fingerprint as certificate_fingerprint
+from tippingpoint.lxd.asking import PATIENCE, REFUSED, ask, ask_unless_refused, insist, last, one_of
 from tippingpoint.lxd.client import LxdClient
 from tippingpoint.lxd.errors import LxdError, LxdExists, LxdGone
-from tippingpoint.lxd.grounds import LxdGrounds
+from tippingpoint.lxd.grounds import LxdGrounds, LxdPlace
 from tippingpoint.lxd.image import fingerprint, tiny_image
+from tippingpoint.lxd.site import Site, find_projects, find_site
 from tippingpoint.plan_targets import LxdTarget
 from tippingpoint.secret_files import read_text
 
 MARK = "user.tippingpoint"
 """The setting of projects, profiles and instances that names the run that made them."""
 TINY = "tiny"
-PATIENCE = 60.0
-"""Seconds that an answer, and what passes by itself, is waited for outside of what is measured."""
 
-_PASSING = ("locked", "quorum", "busy", "unreachable", "timeout")
 _FEATURES = {"features.images": "false", "features.profiles": "true", "features.storage.volumes": "true"}
-T = TypeVar("T")
 
 
 # Who we are there
@@ -71,7 +69,10 @@ def new_entry(target: LxdTarget, run_id: str, prefix: str, directory: Path) -> L
 
 
 async def reach(entry: LxdEntry) -> None:
-    """See that LXD lets us in, with a trust token by redeeming it; TargetError or UserError when it does not."""
+    """See that LXD lets us in, with a trust token by redeeming it, and has the projects that the plan names.
+
+    TargetError or UserError when it does not; where only a project is not there, the trust of a token is ended again.
+    """
     if entry.identity is not None and not await _is_trusted(entry.identity):
         assert entry.target.token is not None
         try:
@@ -84,6 +85,15 @@ async def reach(entry: LxdEntry) -> None:
     client = LxdClient(access)
     try:
         await greet(client, access)
+        try:
+            await find_projects(client, entry.target.projects)
+        except UserError:
+            if entry.identity is not None:
+                await trust.end(client, access)
+                discard_identity(entry.identity)
+            raise
+    except LxdError as problem:
+        raise TargetError(access.name, str(problem), "an LXD that lets us use projects") from None
     finally:
         await client.close()
 
@@ -133,81 +143,142 @@ def _trust_name(run_id: str) -> str:
 # What is taken before the workers begin
 
 
-async def take(entry: LxdEntry, *, reachable: bool = False) -> LxdGrounds:
+async def take(
+    entry: LxdEntry,
+    *,
+    groups: int = 1,
+    reachable: bool = False,
+    evicts: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> LxdGrounds:
     """Find or import the image, and make the first project, so that refused settings are known before any load.
 
-    `reachable` says that containers are to have an address, for which they need a network.
+    Where the plan names projects, it is the image of each of the first `groups` of them. `reachable` says that
+    containers are to have an address, for which they need a network, and `evicts` that members are to be removed. What
+    a certificate that is restricted to projects keeps from us, and is no reason to stop, is told in sentences.
     UserError names what of the plan is not there, or is refused, and what would be accepted; TargetError says that
     LXD failed.
     """
     access = access_of(entry.target, entry.store, entry.identity)
     client = LxdClient(access)
     try:
-        site = await find_site(client, entry.target)
-        if reachable and not site.has_network:
-            accepted = "one of its networks, as the profile default has none; or workload.until=started"
-            raise UserError("target.network", "missing", accepted)
-        grounds = LxdGrounds(
-            run=entry.run,
-            prefix=entry.prefix,
-            image=await _image(client, entry),
-            pool=site.devices["root"]["pool"],
-            network=site.network,
-            target=entry.target,
-            store=entry.store,
-            identity=entry.identity,
-        )
-        await make_group(client, grounds, site, 0)
+        restricted = await trust.is_restricted(client, access)
+        if evicts and restricted:
+            accepted = "false, or a certificate that is not restricted to projects, to remove members with"
+            raise UserError("workload.evict", "true", accepted)
+        if entry.target.projects:
+            grounds = await _take_places(client, entry, groups, reachable)
+        else:
+            grounds = await _take_projects(client, entry, reachable)
+        if restricted:
+            await _tell_limits(client, access, entry, grounds, tell)
         return grounds
     except LxdError as problem:
-        raise TargetError(access.name, str(problem), "an LXD that lets us make projects") from None
+        do = "use" if entry.target.projects else "make"
+        raise TargetError(access.name, str(problem), f"an LXD that lets us {do} projects") from None
     finally:
         await client.close()
 
 
-@dataclass(frozen=True)
-class Site:
-    """What a run's containers are put on: the devices of their profile."""
-
-    devices: dict[str, dict[str, str]]
-    """At least `root`, a disk on a pool."""
-    network: str
-    """The network of their first interface; empty where they have none, or one on a bridge that LXD does not manage."""
-
-    @property
-    def has_network(self) -> bool:
-        """Whether they have any interface, on whatever network."""
-        return any(device["type"] == "nic" for device in self.devices.values())
+async def _take_projects(client: LxdClient, entry: LxdEntry, reachable: bool) -> LxdGrounds:
+    """The grounds of a run that makes its projects, the first of which is made."""
+    site = await find_site(client, entry.target)
+    _check_network(site, reachable, "")
+    grounds = _grounds(entry, site.network, image=await _image(client, entry))
+    await make_group(client, grounds, site, 0)
+    return grounds
 
 
-async def find_site(client: LxdClient, target: LxdTarget) -> Site:
-    """The pool and the network that a plan names, or else those of the server's profile `default`.
+async def _take_places(client: LxdClient, entry: LxdEntry, groups: int, reachable: bool) -> LxdGrounds:
+    """The grounds of a run whose plan names its projects, with an image in each; nothing else of them is changed."""
+    target = entry.target
+    places: list[LxdPlace] = []
+    networks: list[str] = []
+    for name, settings in (await find_projects(client, target.projects[:groups])).items():
+        if target.placement == "round-robin" and _keeps_members(settings):
+            accepted = f"lxd, as project {name} lets nobody choose a member (restricted.cluster.target)"
+            raise UserError("target.placement", target.placement, accepted)
+        site = await find_site(client, target, name)
+        _check_network(site, reachable, f" of project {name}")
+        image = await _image(client, entry, name)
+        places.append(LxdPlace(project=name, image=image, devices=site.added))
+        networks.append(site.network)
+    refused = await _refused_observations(client, places[0].project, networks[0])
+    return _grounds(entry, networks[0], places=places, refused=refused)
 
-    UserError where one is not there, with those that are.
-    """
-    profile = await _get(client, "/1.0/profiles/default")
-    known: dict[str, dict[str, str]] = profile.get("devices") or {}
-    disks = [device for device in known.values() if device.get("type") == "disk"]
-    roots = [disk for disk in disks if disk.get("path") == "/"] or [{"type": "disk", "path": "/"}]
-    nics = {name: device for name, device in known.items() if device.get("type") == "nic"}
-    pools = [_last(url) for url in await _get(client, "/1.0/storage-pools")]
-    pool = target.pool if target.pool is not None else roots[0].get("pool")
-    if pool is None:
-        raise UserError("target.pool", "missing", f"{_one_of(pools)}: the profile default has no root disk")
-    if pool not in pools:
-        raise UserError("target.pool", pool, _one_of(pools))
-    if target.network is not None:
-        networks = [
-            network["name"]
-            for network in await _get(client, "/1.0/networks", recursion=1)
-            if network.get("managed")
-        ]
-        if target.network not in networks:
-            raise UserError("target.network", target.network, _one_of(networks))
-        nics = {"eth0": {"type": "nic", "name": "eth0", "network": target.network}}
-    first = "eth0" if "eth0" in nics else next(iter(nics), "")
-    network = nics[first].get("network", "") if first else ""
-    return Site({"root": {**roots[0], "pool": pool}, **nics}, network)
+
+def _grounds(
+    entry: LxdEntry,
+    network: str,
+    *,
+    image: str = "",
+    places: Sequence[LxdPlace] = (),
+    refused: Sequence[str] = (),
+) -> LxdGrounds:
+    return LxdGrounds(
+        run=entry.run,
+        prefix=entry.prefix,
+        image=image,
+        network=network,
+        places=[*places],
+        refused=[*refused],
+        target=entry.target,
+        store=entry.store,
+        identity=entry.identity,
+    )
+
+
+def _check_network(site: Site, reachable: bool, where: str) -> None:
+    if reachable and not site.has_network:
+        accepted = f"one of its networks, as the profile default{where} has none; or workload.until=started"
+        raise UserError("target.network", "missing", accepted)
+
+
+def _keeps_members(settings: Mapping[str, str]) -> bool:
+    """Whether a project with these settings is one whose containers only LXD puts on members."""
+    return settings.get("restricted") == "true" and settings.get("restricted.cluster.target") != "allow"
+
+
+async def _refused_observations(client: LxdClient, project: str, network: str) -> list[str]:
+    """Which of the observations our certificate may not make."""
+    query = {"project": project}
+    asked: dict[str, tuple[str, dict[str, str]]] = {
+        "cluster-list": ("/1.0/cluster/members", {}),
+        "operation-list": ("/1.0/operations", query),
+        "network-leases": (f"/1.0/networks/{network}/leases", query),
+        "network-list": ("/1.0/networks", query),
+    }
+    found: list[str] = []
+    for what, (path, where) in asked.items():
+        if what != "network-leases" or network:
+            try:
+                await insist(lambda path=path, where=where: client.get(path, **where))
+            except LxdError as problem:  # of what fails in another way the run will tell
+                if problem.code == REFUSED:
+                    found.append(what)
+    return found
+
+
+async def _tell_limits(
+    client: LxdClient, access: Access, entry: LxdEntry, grounds: LxdGrounds, tell: Callable[[str], None]
+) -> None:
+    """Tell what a certificate that is restricted to projects keeps from us."""
+    if grounds.refused:
+        tell(f"our certificate is refused {', '.join(grounds.refused)}: this is not timed")
+    if "cluster-list" in grounds.refused:
+        tell("our certificate may not list members: they are known by the containers on them alone")
+    if await ask_unless_refused(client, "/1.0/resources") is None:
+        tell("our certificate may not see what members have: whether there is room was not checked")
+    else:
+        tell(
+            "our certificate is restricted to projects: the containers of other projects were not counted when it "
+            "was checked whether there is room"
+        )
+    if entry.identity is not None:
+        tell(
+            "our certificate is restricted to projects and cannot end its own trust: `lxc config trust remove "
+            f"{certificate_fingerprint(der(access.certificate))[:12]}` does; its key goes with the run"
+        )
 
 
 async def make_group(client: LxdClient, grounds: LxdGrounds, site: Site, group: int) -> None:
@@ -229,7 +300,7 @@ async def make_group(client: LxdClient, grounds: LxdGrounds, site: Site, group: 
     try:
         await insist(lambda: client.operate("POST", "/1.0/projects", project))
     except LxdExists:
-        there = await _get(client, f"/1.0/projects/{name}")
+        there = await ask(client, f"/1.0/projects/{name}")
         if there["config"].get(MARK) != grounds.run:
             raise LxdError(f"project {name}: there already, and not made by this run") from None
     except LxdError as problem:
@@ -242,7 +313,7 @@ async def make_group(client: LxdClient, grounds: LxdGrounds, site: Site, group: 
         "config": {**target.profile, MARK: grounds.run},
         "devices": site.devices,
     }
-    there = await _get(client, path, **query)
+    there = await ask(client, path, **query)
     if any(there.get(field) != value for field, value in profile.items()):
         try:
             await insist(lambda: client.operate("PUT", path, profile, **query))
@@ -251,23 +322,6 @@ async def make_group(client: LxdClient, grounds: LxdGrounds, site: Site, group: 
             if target.profile and problem.kind in ("setting", "other"):
                 raise _refused("target.profile", target.profile, problem) from None
             raise
-
-
-async def insist(call: Callable[[], Awaitable[T]]) -> T:
-    """What a call returns, made again while it fails of what passes by itself, for PATIENCE seconds in all."""
-    loop = asyncio.get_running_loop()
-    until, pause = loop.time() + PATIENCE, 0.2
-    while True:
-        try:
-            async with asyncio.timeout_at(until):
-                return await call()
-        except TimeoutError:
-            raise LxdError(f"no answer within {PATIENCE:.0f} s", "timeout") from None
-        except LxdError as problem:
-            if problem.kind not in _PASSING or loop.time() + pause > until:
-                raise
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, 2.0)
 
 
 async def delete_instance(client: LxdClient, project: str, name: str) -> None:
@@ -303,6 +357,15 @@ def instance_name(prefix: str, group: int, number: int) -> str:
     return f"{prefix}-{group:03d}-{number:04d}"
 
 
+def is_marked(run_id: str, instance: Mapping[str, Any]) -> bool:
+    """Whether an instance of a list, whose name is one of the run's, is the run's indeed.
+
+    Of what is on a member that does not answer LXD knows the name alone.
+    """
+    config: dict[str, str] | None = instance["config"]
+    return config is None or config.get(MARK) == run_id
+
+
 def group_of(prefix: str, name: str) -> int | None:
     """Which group's project has this name; None where it is none of the run's."""
     found = re.fullmatch(rf"{re.escape(prefix)}-([0-9]{{3,}})", name)
@@ -315,6 +378,16 @@ def number_of(prefix: str, group: int, name: str) -> int | None:
     if not dash or head != project_name(prefix, group) or not (tail.isascii() and tail.isdigit()):
         return None
     return int(tail) if instance_name(prefix, group, int(tail)) == name else None
+
+
+def parts_of(name: str) -> tuple[str, int, int] | None:
+    """The prefix, group and number that make this instance's name; None where it is none of any run."""
+    head, _, number = name.rpartition("-")
+    prefix, _, group = head.rpartition("-")
+    if not prefix or not all(part.isascii() and part.isdigit() for part in (group, number)):
+        return None
+    found = prefix, int(group), int(number)
+    return found if instance_name(*found) == name else None
 
 
 def image_mark(run_id: str) -> str:
@@ -342,13 +415,18 @@ def _image_to_import(target: LxdTarget, run_id: str) -> tuple[str, LxdTarget]:
         raise UserError("target.image", target.image, f"a file that can be read ({why})") from None
 
 
-async def _image(client: LxdClient, entry: LxdEntry) -> str:
-    """The fingerprint to make instances from; UserError when there is no such image, or it is for virtual machines."""
+async def _image(client: LxdClient, entry: LxdEntry, project: str = "") -> str:
+    """The fingerprint to make instances from, in a project; UserError when there is no such image, or it is for
+    virtual machines, or our certificate may not import it.
+
+    The images of a project without images of its own are those of the default project.
+    """
     named = entry.target.image
+    query = {"project": project} if project else {}
     if not entry.image:
-        return await _image_on_server(client, named)
+        return await _image_on_server(client, named, query)
     try:
-        await client.get(f"/1.0/images/{entry.image}")
+        await client.get(f"/1.0/images/{entry.image}", **query)
         return entry.image
     except LxdError as problem:
         if problem.code != 404:
@@ -358,10 +436,16 @@ async def _image(client: LxdClient, entry: LxdEntry) -> str:
         raise UserError("target.image", named, "the file that was there when the run began")
     headers = {"X-LXD-fingerprint": entry.image, "X-LXD-filename": image_mark(entry.run)}
     try:
-        await client.upload("/1.0/images", data, headers)  # as long as it takes
+        path = f"/1.0/images?{urlencode(query)}" if query else "/1.0/images"
+        await client.upload(path, data, headers)  # as long as it takes
     except LxdExists:
         pass
     except LxdError as problem:
+        if problem.code == REFUSED:
+            accepted = (
+                f"an alias or a fingerprint that is in project {project}, as we may not import one there"
+            )
+            raise UserError("target.image", named, accepted) from None
         if problem.kind not in ("image", "other"):
             raise
         accepted = f"a unified LXD image of a container, but LXD says: {problem}"
@@ -369,43 +453,28 @@ async def _image(client: LxdClient, entry: LxdEntry) -> str:
     return entry.image
 
 
-async def _image_on_server(client: LxdClient, named: str) -> str:
+async def _image_on_server(client: LxdClient, named: str, query: dict[str, str]) -> str:
     known = quote(named, safe="")
     try:
-        found = (await client.get(f"/1.0/images/aliases/{known}"))["target"]
+        found = (await client.get(f"/1.0/images/aliases/{known}", **query))["target"]
     except LxdError as problem:
         if problem.code != 404:
             raise
         found = known if re.fullmatch("[0-9a-f]{4,64}", named) else None
     try:
-        image = await client.get(f"/1.0/images/{found}") if found is not None else None
+        image = await client.get(f"/1.0/images/{found}", **query) if found is not None else None
     except LxdError as problem:
         if problem.code not in (400, 404):  # not there, or a prefix that several have
             raise
         image = None
     if image is None:
-        aliases = [_last(url) for url in await _get(client, "/1.0/images/aliases")]
-        there = _one_of(aliases) if aliases else "(none is there)"
+        aliases = [last(url) for url in await ask(client, "/1.0/images/aliases", **query)]
+        there = one_of(aliases) if aliases else "(none is there)"
         accepted = f"an alias or fingerprint on the server {there}, a file, or tiny"
         raise UserError("target.image", named, accepted.replace("server one of", "server, one of"))
     if image.get("type", "container") != "container":
         raise UserError("target.image", named, f"an image of a container, not a {image['type']}")
     return image["fingerprint"]
-
-
-async def _get(client: LxdClient, path: str, **query: object) -> Any:
-    return await insist(lambda: client.get(path, **query))
-
-
-def _last(url: str) -> str:
-    """What a URL of the API names."""
-    return url.partition("?")[0].rpartition("/")[2]
-
-
-def _one_of(names: list[str]) -> str:
-    if not names:
-        return "one to be made first: there is none"
-    return f"one of {', '.join(sorted(names)[:10])}" + (", ..." if len(names) > 10 else "")
 
 
 def _refused(field: str, settings: Mapping[str, str], problem: LxdError) -> UserError:

@@ -10,6 +10,16 @@ from pydantic import BaseModel
 from tippingpoint.plan_targets import LxdTarget
 
 
+class LxdPlace(BaseModel):
+    """A project that was there before the run, for one group."""
+
+    project: str
+    image: str
+    """Fingerprint of the image that containers are made from in this project."""
+    devices: dict[str, dict[str, str]]
+    """What containers get beside what the project's own profile gives them."""
+
+
 class LxdGrounds(BaseModel):
     """Projects and containers whose names begin with a prefix, made from an image on a pool and a network."""
 
@@ -18,10 +28,13 @@ class LxdGrounds(BaseModel):
     """The run whose mark they carry (user.tippingpoint)."""
     prefix: str
     image: str
-    """Fingerprint of the image they are made from."""
-    pool: str
+    """Fingerprint of the image they are made from; empty where `places` say it."""
     network: str
-    """The network of their profile; empty where it has none."""
+    """The network of the first group's containers; empty where they have none."""
+    places: list[LxdPlace] = []
+    """For each group the project that it is put in; none where projects are made."""
+    refused: list[str] = []
+    """The observations that LXD refuses our certificate."""
     target: LxdTarget
     """As the ledger has it: with the remote's name."""
     store: Path | None

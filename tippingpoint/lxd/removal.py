@@ -10,7 +10,8 @@ from typing import Any
 from tippingpoint.errors import TargetError
 from tippingpoint.ledger import LxdEntry
 from tippingpoint.load import Progress, untold
-from tippingpoint.lxd.access import Access, der, fingerprint
+from tippingpoint.lxd import trust
+from tippingpoint.lxd.asking import REFUSED, ask, ask_unless_refused, insist, last
 from tippingpoint.lxd.client import LxdClient
 from tippingpoint.lxd.errors import LxdError
 from tippingpoint.lxd.estate import (
@@ -21,7 +22,7 @@ from tippingpoint.lxd.estate import (
     greet,
     group_of,
     image_mark,
-    insist,
+    is_marked,
     number_of,
     was_redeemed,
 )
@@ -38,8 +39,9 @@ async def remove(entry: LxdEntry, progress: Progress = untold) -> int:
     """Remove what a run made and is still there; how many instances, projects, images and trust entries that was.
 
     Ours is what has both the run's prefix in its name and the run's mark. What LXD was still making when the run
-    ended is waited for. TargetError names what could not go: instances on a member that is offline, or a project
-    that somebody put something else into; all the rest is gone then, but we are still trusted.
+    ended is waited for. Projects that the plan named stay, with what others have in them. TargetError names what could
+    not go: instances on a member that is offline, or a project that somebody put something else into; all the rest is
+    gone then, but we are still trusted. A certificate that is restricted to projects stays trusted, without its key.
     """
     if entry.identity is not None and not was_redeemed(entry.identity):
         discard_identity(entry.identity)
@@ -52,12 +54,13 @@ async def remove(entry: LxdEntry, progress: Progress = untold) -> int:
         try:
             kept = await removal.run()
             removed = removal.removed
-            try:
-                removed += await _remove_image(client, entry)
-            except LxdError as problem:  # that a member is down, on which it may be, too
-                kept.append(f"image {entry.image[:12]}: {problem}")
+            for project in entry.target.projects or [""]:
+                try:
+                    removed += await _remove_image(client, entry, project)
+                except LxdError as problem:  # that a member is down, on which it may be, too
+                    kept.append(f"image {entry.image[:12]}: {problem}")
             if not kept and entry.identity is not None:
-                removed += await _end_trust(client, access)
+                removed += await trust.end(client, access)
         except LxdError as problem:
             raise TargetError(access.name, str(problem), "an LXD that lets us clean up") from None
     finally:
@@ -71,7 +74,7 @@ async def remove(entry: LxdEntry, progress: Progress = untold) -> int:
 
 @dataclass(frozen=True)
 class _Project:
-    """A project of ours, its instances of ours with the member each is on, and what of others is in it."""
+    """A project, its instances of ours with the member each is on, and what of others is in the way of its removal."""
 
     name: str
     instances: dict[str, str]
@@ -79,7 +82,8 @@ class _Project:
 
 
 class _Removal:
-    """The removal of one run's projects and what is in them; `removed` counts both."""
+    """The removal of one run's projects and what is in them, or of what is in those that the plan named; `removed`
+    counts both."""
 
     def __init__(self, client: LxdClient, entry: LxdEntry, clustered: bool, progress: Progress) -> None:
         self._client = client
@@ -88,6 +92,9 @@ class _Removal:
         self._entry = entry
         self._clustered = clustered
         self._problem = ""
+        self._empty_since: dict[str, float] = {}
+        self._done: set[str] = set()
+        self._refused: list[str] = []
         self.removed = 0
 
     async def run(self) -> list[str]:
@@ -100,35 +107,47 @@ class _Removal:
                 member for project in projects for member in project.instances.values() if member in offline
             )
             before = self.removed
-            left = sum(1 + len(project.instances) for project in projects)
+            left = sum((not self._stay) + len(project.instances) for project in projects)
             self._goal = max(self._goal, before + left)
             await self._remove_instances(projects, offline)
             waited_for = 0
             for project in projects:
                 if offline.isdisjoint(project.instances.values()) and not project.foreign:
-                    waited_for += not await self._removed_project(project.name)
+                    done = self._is_left if self._stay else self._removed_project
+                    waited_for += not await done(project.name)
                 else:
                     waited_for += sum(member not in offline for member in project.instances.values())
             if self.removed > before:
                 moved = loop.time()
             elif not waited_for:
-                return [
-                    f"{member} is offline with {count} of this run's containers"
-                    for member, count in sorted(away.items())
-                ] + [
-                    f"project {project.name} has {project.foreign[0]} in it"
-                    for project in projects
-                    if project.foreign
-                ]
+                return (
+                    [
+                        f"{member} is offline with {count} of this run's containers"
+                        for member, count in sorted(away.items())
+                    ]
+                    + [
+                        f"project {project.name} has {project.foreign[0]} in it"
+                        for project in projects
+                        if project.foreign
+                    ]
+                    + self._refused
+                )
             elif loop.time() - moved > STUCK_AFTER:
                 raise LxdError(f"{projects[0].name}: still there: {self._problem}")
             else:
                 await asyncio.sleep(_PAUSE)
-        return []
+        return self._refused
+
+    @property
+    def _stay(self) -> bool:
+        """Whether the projects were there before the run."""
+        return bool(self._entry.target.projects)
 
     async def _projects(self) -> list[str]:
-        """Our projects, by prefix and mark."""
-        listed = await insist(lambda: self._client.get("/1.0/projects", recursion=1))
+        """Our projects, by prefix and mark; or those that the plan named and that may have something of ours."""
+        if self._stay:
+            return [name for name in self._entry.target.projects if name not in self._done]
+        listed = await ask(self._client, "/1.0/projects", recursion=1)
         return [
             project["name"]
             for project in listed
@@ -138,34 +157,78 @@ class _Removal:
 
     async def _look(self, project: str) -> _Project:
         """What is in one of our projects."""
-        query = {"project": project, "recursion": 1}
-        listed: list[dict[str, Any]] = await insist(lambda: self._client.get("/1.0/instances", **query))
-        used: dict[str, Any] = await insist(lambda: self._client.get(f"/1.0/projects/{project}"))
-        group = group_of(self._entry.prefix, project)
-        assert group is not None
-        ours = {
-            instance["name"]: instance["location"] if self._clustered else ""
-            for instance in listed
-            if number_of(self._entry.prefix, group, instance["name"]) is not None
-            and self._is_marked(instance["config"])
-        }
+        if self._stay:
+            return _Project(project, await self._ours_beside_others(project), [])
+        listed: list[dict[str, Any]] = await ask(self._client, "/1.0/instances", project=project, recursion=1)
+        used: dict[str, Any] = await ask(self._client, f"/1.0/projects/{project}")
+        ours = self._ours(group_of(self._entry.prefix, project), listed)
         paths = [url.partition("?")[0].removeprefix("/1.0/") for url in used.get("used_by") or ()]
         known = {"profiles/default", *(f"instances/{instance['name']}" for instance in listed)}
         others = [path for path in paths if path not in known]
         strange = [f"instance {instance['name']}" for instance in listed if instance["name"] not in ours]
         return _Project(project, ours, strange + others)
 
-    def _is_marked(self, config: dict[str, str] | None) -> bool:
-        # Of what is on a member that does not answer LXD knows the name alone; it is in a project of ours.
-        return config is None or config.get(MARK) == self._entry.run
+    def _ours(self, group: int | None, listed: list[dict[str, Any]]) -> dict[str, str]:
+        """Those of a project's instances that are the run's, with the member each is on."""
+        prefix = self._entry.prefix
+        return {
+            instance["name"]: instance["location"] if self._clustered else ""
+            for instance in listed
+            if group is not None
+            and number_of(prefix, group, instance["name"]) is not None
+            and is_marked(self._entry.run, instance)
+        }
+
+    async def _ours_beside_others(self, project: str) -> dict[str, str]:
+        """The same of a project that the plan named; it is done with where it is gone, or kept from us."""
+        try:
+            listed: list[dict[str, Any]] = await ask(
+                self._client, "/1.0/instances", project=project, recursion=1
+            )
+        except LxdError as problem:
+            if problem.code not in (REFUSED, 404):
+                raise
+            self._done.add(project)
+            if problem.code == REFUSED:
+                self._refused.append(f"project {project}: our certificate may not use it any more")
+            return {}
+        return self._ours(self._entry.target.projects.index(project), listed)
+
+    async def _is_left(self, project: str) -> bool:
+        """Whether nothing of ours is in a project that the plan named, and was not a moment ago either, nor was being
+        made: a call that the run sent last may still be on its way."""
+        if project in self._done:
+            return True
+        now = asyncio.get_running_loop().time()
+        if await self._is_making(project) or await self._ours_beside_others(project):
+            self._empty_since.pop(project, None)
+            return False
+        if now - self._empty_since.setdefault(project, now) < _PAUSE:
+            return False
+        self._done.add(project)
+        return True
+
+    async def _is_making(self, project: str) -> bool:
+        """Whether LXD is at something with an instance of ours, as far as it tells us."""
+        group = self._entry.target.projects.index(project)
+        try:
+            async with asyncio.timeout(STUCK_AFTER / 4):
+                listed = await self._client.get("/1.0/operations", recursion=1, project=project)
+        except (LxdError, TimeoutError):  # of a member that is gone there is no word
+            return False
+        by_status: dict[str, list[dict[str, Any]]] = listed or {}
+        going_on = [each for several in by_status.values() for each in several if each["status_code"] < 200]
+        resources: list[dict[str, list[str]]] = [each["resources"] or {} for each in going_on]
+        names = [last(url) for those in resources for urls in those.values() for url in urls]
+        return any(number_of(self._entry.prefix, group, name) is not None for name in names)
 
     async def _offline(self) -> set[str]:
         """The members that LXD says are offline."""
-        if not self._clustered:
+        listed: list[dict[str, Any]] | None = None
+        if self._clustered:
+            listed = await ask_unless_refused(self._client, "/1.0/cluster/members", recursion=1)
+        if listed is None:
             return set()
-        listed: list[dict[str, Any]] = await insist(
-            lambda: self._client.get("/1.0/cluster/members", recursion=1)
-        )
         self._client.add_addresses(member["url"] for member in listed)
         return {member["server_name"] for member in listed if member["status"].lower() == "offline"}
 
@@ -207,24 +270,18 @@ class _Removal:
         self._progress("containers and projects", self.removed, max(self._goal, self.removed))
 
 
-async def _remove_image(client: LxdClient, entry: LxdEntry) -> int:
-    """Remove the image that the run imported; how many that was."""
-    path = f"/1.0/images/{entry.image}"
+async def _remove_image(client: LxdClient, entry: LxdEntry, project: str) -> int:
+    """Remove the image that the run imported, in a project where the plan names some; how many that was."""
+    path, query = f"/1.0/images/{entry.image}", {"project": project} if project else {}
     if not entry.image:
         return 0
     try:
-        if (await insist(lambda: client.get(path))).get("filename") != image_mark(entry.run):
+        if (await ask(client, path, **query)).get("filename") != image_mark(entry.run):
             return 0  # it was there before the run
-        await insist(lambda: client.operate("DELETE", path))
+        await insist(lambda: client.operate("DELETE", path, **query))
     except LxdError as problem:
-        if problem.code != 404:
+        # In a project that is kept from us nothing is known of, which is told of its instances.
+        if problem.code != 404 and not (project and problem.code == REFUSED):
             raise
         return 0
-    return 1
-
-
-async def _end_trust(client: LxdClient, access: Access) -> int:
-    """Have the server trust us no more, which is the last thing we ask of it; how many entries that was."""
-    ours = fingerprint(der(access.certificate))
-    await insist(lambda: client.operate("DELETE", f"/1.0/certificates/{ours}"))
     return 1

@@ -10,9 +10,11 @@ from typing import Any
 
 from tippingpoint.errors import TargetError, UserError
 from tippingpoint.ledger import LxdEntry
+from tippingpoint.lxd.asking import ask, ask_unless_refused
 from tippingpoint.lxd.client import LxdClient
 from tippingpoint.lxd.errors import LxdError
-from tippingpoint.lxd.estate import access_of, find_site, greet, insist
+from tippingpoint.lxd.estate import access_of, greet
+from tippingpoint.lxd.site import find_site
 
 BRIDGE_PORTS = 1023
 """Interfaces that fit on one bridge (BR_PORT_BITS in the kernel's net/bridge/br_private.h, less one)."""
@@ -41,7 +43,9 @@ async def check_room(entry: LxdEntry, adds: int, memory: int, members: int | Non
 
     `memory` is MiB for each container, 0 for those that do not run, which take neither memory nor a bridge's port.
     LXD does not tell how many processes may run: that is checked where it is on this machine, behind a socket.
-    Members that share a machine each report all of its memory. TargetError when LXD does not answer.
+    Members that share a machine each report all of its memory. A certificate that is restricted to projects may see
+    less (no containers of other projects, no members): what it does not see is not checked. TargetError when LXD does
+    not answer.
     """
     access = access_of(entry.target, entry.store, entry.identity)
     client = LxdClient(access)
@@ -50,7 +54,7 @@ async def check_room(entry: LxdEntry, adds: int, memory: int, members: int | Non
         here: str = server["environment"].get("server_name", "")
         clustered = bool(server["environment"].get("server_clustered"))
         online = await _online(client, members or 1) if clustered else [here]
-        if members is not None and len(online) < members:
+        if members is not None and online and len(online) < members:
             raise UserError("members", members, f"at most {len(online)}, as many as are online")
         if memory == 0 or adds <= 0:
             return
@@ -59,6 +63,8 @@ async def check_room(entry: LxdEntry, adds: int, memory: int, members: int | Non
         raise TargetError(access.name, str(problem), "an LXD that says what it has room for") from None
     finally:
         await client.close()
+    if not rooms:
+        return
     if access.socket is not None:
         for room in rooms:
             if room.name == here:
@@ -84,11 +90,14 @@ def fitting(members: Sequence[MemberRoom]) -> tuple[int, str]:
 
 
 async def _online(client: LxdClient, wanted: int) -> list[str]:
-    """The members that new containers may be put on; those that are wanted are waited for a while."""
+    """The members that new containers may be put on, those that are wanted waited for a while; none where our
+    certificate may not list them."""
     loop = asyncio.get_running_loop()
     until = loop.time() + ONLINE_WITHIN
     while True:
-        listed = await insist(lambda: client.get("/1.0/cluster/members", recursion=1))
+        listed = await ask_unless_refused(client, "/1.0/cluster/members", recursion=1)
+        if listed is None:
+            return []
         online: list[str] = [
             member["server_name"] for member in listed if member["status"].lower() == "online"
         ]
@@ -100,21 +109,23 @@ async def _online(client: LxdClient, wanted: int) -> list[str]:
 async def _rooms(
     client: LxdClient, entry: LxdEntry, names: list[str], clustered: bool, memory: int
 ) -> list[MemberRoom]:
-    site = await find_site(client, entry.target)
-    bridge = await _bridge(client, site.network)
-    listed: list[dict[str, Any]] = await insist(
-        lambda: client.get("/1.0/instances", **{"recursion": 1, "all-projects": "true"})
-    )
+    """What members say they have; nothing where our certificate may not ask them."""
+    projects = entry.target.projects
+    site = await find_site(client, entry.target, projects[0] if projects else "")
+    bridge = await _bridge(client, site.network, {"project": projects[0]} if projects else {})
+    listed = await _instances(client, projects)
     rooms: list[MemberRoom] = []
     silent: LxdError | None = None
     for name in names:
         query = {"target": name} if clustered else {}
         try:
             async with asyncio.timeout(TELLS_WITHIN):
-                resources = await insist(lambda query=query: client.get("/1.0/resources", **query))
+                resources = await ask_unless_refused(client, "/1.0/resources", **query)
         except (LxdError, TimeoutError) as problem:  # it is gone: there is no room on it
             silent = problem if isinstance(problem, LxdError) else LxdError(f"{name}: no answer", "timeout")
             continue
+        if resources is None:
+            return []
         there = [instance for instance in listed if not clustered or instance["location"] == name]
         free = resources["memory"]["total"] - resources["memory"]["used"]
         more = {"memory": max(0, free) // (memory * _MIB)}
@@ -126,12 +137,24 @@ async def _rooms(
     return rooms
 
 
-async def _bridge(client: LxdClient, network: str) -> str:
+async def _instances(client: LxdClient, projects: list[str]) -> list[dict[str, Any]]:
+    """The instances of all projects, or of these where our certificate sees no others."""
+    query = {"recursion": 1, "all-projects": "true"}
+    listed: list[dict[str, Any]] | None = await ask_unless_refused(client, "/1.0/instances", **query)
+    if listed is not None:
+        return listed
+    seen: list[dict[str, Any]] = []
+    for project in projects:
+        seen += await ask(client, "/1.0/instances", recursion=1, project=project)
+    return seen
+
+
+async def _bridge(client: LxdClient, network: str, query: dict[str, str]) -> str:
     """The network, where it is a bridge whose ports containers take up; else nothing."""
     if not network:
         return ""
-    kind = (await insist(lambda: client.get(f"/1.0/networks/{network}"))).get("type")
-    return network if kind == "bridge" else ""
+    found = await ask_unless_refused(client, f"/1.0/networks/{network}", **query)
+    return network if found is not None and found.get("type") == "bridge" else ""
 
 
 def _ports(instance: dict[str, Any], network: str) -> int:

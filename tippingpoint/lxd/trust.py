@@ -22,6 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tippingpoint.errors import TargetError, UserError
 from tippingpoint.lxd.access import Access, addresses_of, checked, der, fingerprint
+from tippingpoint.lxd.asking import REFUSED, insist
 from tippingpoint.lxd.client import CONNECT_WITHIN, LxdClient
 from tippingpoint.lxd.errors import LxdError, told
 from tippingpoint.secret_files import read_text
@@ -133,6 +134,35 @@ def from_identity(directory: Path) -> Access:
     )
     files = (str(directory / _SERVER), str(directory / _CERTIFICATE), str(directory / _KEY))
     return checked(place, access, *files)
+
+
+async def is_restricted(client: LxdClient, access: Access) -> bool:
+    """Whether our certificate is restricted to projects, as far as the server tells; over a socket we are not."""
+    if access.socket is not None:
+        return False
+    path = f"/1.0/certificates/{fingerprint(der(access.certificate))}"
+    try:
+        ours = await insist(lambda: client.get(path))
+    except LxdError as problem:
+        if problem.code == 404:  # we are let in for another reason than this certificate
+            return False
+        if problem.code != REFUSED:
+            raise
+        return True
+    return bool(ours.get("restricted"))
+
+
+async def end(client: LxdClient, access: Access) -> int:
+    """Have the server trust us no more, which is the last thing we ask of it; how many entries that was: none where
+    our certificate is restricted to projects, which cannot end its own trust."""
+    path = f"/1.0/certificates/{fingerprint(der(access.certificate))}"
+    try:
+        await insist(lambda: client.operate("DELETE", path))
+    except LxdError as problem:
+        if problem.code != REFUSED:
+            raise
+        return 0
+    return 1
 
 
 async def _ask_for_trust(access: Access, token: Token) -> None:

@@ -9,19 +9,21 @@ from typing import Any
 
 from tippingpoint.errors import TargetError
 from tippingpoint.load import Progress, TargetFacts
+from tippingpoint.lxd.asking import ask_unless_refused
 from tippingpoint.lxd.client import LxdClient
 from tippingpoint.lxd.errors import LxdError
 from tippingpoint.lxd.estate import (
     MARK,
     access_of,
     delete_instance,
-    find_site,
     instance_name,
+    is_marked,
     make_group,
     number_of,
     project_name,
 )
-from tippingpoint.lxd.grounds import LxdGrounds
+from tippingpoint.lxd.grounds import LxdGrounds, LxdPlace
+from tippingpoint.lxd.site import find_site
 from tippingpoint.spawn.target import Item, MemberSeen, Seen, SpawnFailed
 
 STALE_FOR = 20.0
@@ -44,8 +46,9 @@ _EXEC: dict[str, Any] = {
 class LxdInstances:
     """One worker's access to an LXD; a worker's number says which member it talks to first.
 
-    A container's name is PREFIX-GROUP-NUMBER, in the project PREFIX-GROUP. UserError, when it is made, where a file
-    that says who we are is unusable.
+    A container's name is PREFIX-GROUP-NUMBER, in the project PREFIX-GROUP, or the one that the plan names for the
+    group; others that are in it are not seen. UserError, when it is made, where a file that says who we are is
+    unusable.
     """
 
     def __init__(self, grounds: LxdGrounds, worker: int) -> None:
@@ -55,6 +58,7 @@ class LxdInstances:
         self._client = LxdClient(access, prefer=worker)
         self._server = ""
         self._clustered = False
+        self._located: set[str] = set()
         self._lists_all_operations = False
         self._has_leases = False
         self._leader = ""
@@ -78,19 +82,21 @@ class LxdInstances:
         self._lists_all_operations = "operations_get_query_all_projects" in server["api_extensions"]
         names = [self._server]
         try:
-            if self._clustered:
+            if self._clustered and self._lists_members:
                 members = await self._client.get("/1.0/cluster/members", recursion=1)
                 names = sorted(member["server_name"] for member in members)
                 self._client.add_addresses(member["url"] for member in members)
             if network := self._grounds.network:
-                kind = (await self._client.get(f"/1.0/networks/{network}")).get("type")
-                self._has_leases = kind in _LEASING
+                found = await ask_unless_refused(self._client, f"/1.0/networks/{network}", **self._beside())
+                self._has_leases = found is not None and found.get("type") in _LEASING
         except LxdError as problem:
             raise TargetError(self._name, str(problem), "an LXD that answers") from None
         return TargetFacts("lxd", str(environment.get("server_version", "")), names, self._name)
 
     async def prepare(self, groups: range, progress: Progress) -> None:
         """Make the projects of these groups, each with its profile, unless they are there."""
+        if self._grounds.places:
+            return
         site = await find_site(self._client, self._grounds.target)
         at_once, made = asyncio.Semaphore(_AT_ONCE), 0
 
@@ -113,12 +119,16 @@ class LxdInstances:
         query = self._project(item.group)
         if member is not None and self._clustered:
             query["target"] = member
-        wanted = {
+        place, config = self._place(item.group), {MARK: self._grounds.run}
+        image = self._grounds.image if place is None else place.image
+        wanted: dict[str, Any] = {
             "name": self._instance(item),
-            "source": {"type": "image", "fingerprint": self._grounds.image},
+            "source": {"type": "image", "fingerprint": image},
             "profiles": ["default"],
-            "config": {MARK: self._grounds.run},
+            "config": config,
         }
+        if place is not None:  # whose profile is not ours to change
+            wanted |= {"config": self._grounds.target.profile | config, "devices": place.devices}
         await self._client.operate("POST", "/1.0/instances", wanted, **query)
 
     async def start(self, item: Item) -> None:
@@ -136,15 +146,13 @@ class LxdInstances:
 
     async def delete(self, item: Item) -> None:
         """Stop and remove it; fine when it is not there."""
-        await delete_instance(
-            self._client, project_name(self._grounds.prefix, item.group), self._instance(item)
-        )
+        await delete_instance(self._client, self._project(item.group)["project"], self._instance(item))
 
     async def list_group(self, group: int, *, addresses: bool) -> Mapping[Item, Seen]:
-        """What there is in a group's project, by one call; addresses are those that are not link-local."""
+        """What there is of ours in a group's project, by one call; addresses are those that are not link-local."""
         listed = await self._instances(group, recursion=2 if addresses else 1)
         with _as_lxd_lists("instances"):
-            return {
+            ours = {
                 Item(group, number): Seen(
                     running=(status := instance["status"].lower()) == "running",
                     member=instance["location"] if self._clustered else self._server,
@@ -153,13 +161,17 @@ class LxdInstances:
                 )
                 for instance in listed
                 if (number := number_of(self._grounds.prefix, group, instance["name"])) is not None
+                and is_marked(self._grounds.run, instance)
             }
+        self._located |= {seen.member for seen in ours.values()}
+        return ours
 
     async def members(self) -> list[MemberSeen]:
-        """The cluster's members; a single server is one, under its own name."""
-        if not self._clustered:
+        """The cluster's members; a single server is one, under its own name. Where our certificate may not list them,
+        those that are known are where our things are."""
+        if not self._clustered or not self._lists_members:
             await self._client.get("/1.0")
-            return [MemberSeen(self._server, online=True)]
+            return [MemberSeen(name, online=True) for name in sorted({self._server} | self._located)]
         now = asyncio.get_running_loop().time
         try:
             listed = await self._client.get("/1.0/cluster/members", recursion=1)
@@ -187,12 +199,20 @@ class LxdInstances:
                 raise
 
     async def observe(self, what: str, group: int, running: Item | None) -> bool:
-        """One of OBSERVATIONS: lists are of a group's project, `exec` is in the thing that runs."""
+        """One of OBSERVATIONS: lists are of a group's project, `exec` is in the thing that runs. What our certificate
+        is refused is not there."""
+        if what in self._grounds.refused:
+            return False
         return await self._observations[what](group, running)
 
     async def close(self) -> None:
         """Close every connection."""
         await self._client.close()
+
+    @property
+    def _lists_members(self) -> bool:
+        """Whether our certificate may."""
+        return "cluster-list" not in self._grounds.refused
 
     async def _cluster_list(self, group: int, running: Item | None) -> bool:
         if self._clustered:
@@ -208,7 +228,8 @@ class LxdInstances:
         return True
 
     async def _operation_list(self, group: int, running: Item | None) -> bool:
-        query = {"all-projects": "true"} if self._lists_all_operations else self._project(group)
+        everywhere = self._lists_all_operations and not self._grounds.places
+        query = {"all-projects": "true"} if everywhere else self._project(group)
         await self._client.get("/1.0/operations", recursion=1, **query)
         return True
 
@@ -223,7 +244,7 @@ class LxdInstances:
         return self._has_leases
 
     async def _network_list(self, group: int, running: Item | None) -> bool:
-        await self._client.get("/1.0/networks", recursion=1)
+        await self._client.get("/1.0/networks", recursion=1, **self._beside())
         return True
 
     async def _instances(self, group: int, recursion: int) -> list[dict[str, Any]]:
@@ -239,7 +260,16 @@ class LxdInstances:
             raise SpawnFailed(f"{' '.join(command)}: ended with {code}: expected 0")
 
     def _project(self, group: int) -> dict[str, str]:
-        return {"project": project_name(self._grounds.prefix, group)}
+        place = self._place(group)
+        return {"project": project_name(self._grounds.prefix, group) if place is None else place.project}
+
+    def _place(self, group: int) -> LxdPlace | None:
+        """The project that the plan names for a group; None where one is made."""
+        return self._grounds.places[group] if self._grounds.places else None
+
+    def _beside(self) -> dict[str, str]:
+        """What a call is asked with that is of no group: a project that we may use, where we may use no others."""
+        return self._project(0) if self._grounds.places else {}
 
     def _instance(self, item: Item) -> str:
         return instance_name(self._grounds.prefix, item.group, item.number)
