@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
+from tippingpoint.plan import Plan
 from tippingpoint.tags import StageKind
 
 Progress = Callable[[str, int, int], None]
@@ -38,6 +39,14 @@ class StageOrder(BaseModel):
     """This worker's index and the number of workers: it has every number-th thing from its index on."""
     listed: int | None
     """Which of the plan's listed stages this is, from 1; None in a search."""
+
+
+class ShareOrder(BaseModel):
+    """Which part of the plan the stages that follow are of: the part of one machine's workers, of many machines."""
+
+    do: Literal["share"] = "share"
+    index: int
+    of: int
 
 
 class PrepareOrder(BaseModel):
@@ -108,6 +117,10 @@ class Load(Protocol):
         """Make what stages up to that size need and is no part of what they measure; OperationFailed when it fails."""
         ...
 
+    def revise(self, plan: Plan) -> None:
+        """Go by this plan from the next stage on: another part of the same one, as the number of machines changed."""
+        ...
+
     async def begin_stage(self, stage: StageOrder) -> None:
         """Put the stage's load on the target; returns as soon as it is begun."""
         ...
@@ -130,4 +143,17 @@ class Load(Protocol):
 
     async def close(self) -> None:
         """Close every connection."""
+        ...
+
+
+@runtime_checkable
+class Upkeep(Protocol):
+    """What a load does beside where it keeps up what it has made."""
+
+    def repair(self) -> None:
+        """Look at once what is there, and try again what was given up, or is to be tried again later."""
+        ...
+
+    async def evict(self, member: str) -> None:
+        """Remove a member that is gone from the target by force; OperationFailed when it is not gone, or stays."""
         ...

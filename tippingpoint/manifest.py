@@ -72,6 +72,10 @@ class Manifest(BaseModel):
     """`order` when the source gives no common clock: times are positions, rates are unknown."""
     target: TargetEntry
     plan: dict[str, Any] | None = None
+    unit: str = ""
+    """The unit whose part of a run of many units this is."""
+    share: tuple[int, int] | None = None
+    """Which part of the plan that was in the end: the unit's position, of so many."""
     first_stage: int = 1
     """The listed stage that it began with: a later one where it went on with a run that was cut."""
     status: RunStatus = "running"

@@ -57,6 +57,11 @@ def encode(slots_and_counts: Iterable[tuple[int, int]]) -> str:
                 payload.append(word & 0x7F | 0x80)
                 word >>= 7
             payload.append(word)
+    return encoded_payload(payload)
+
+
+def encoded_payload(payload: bytes | bytearray) -> str:
+    """The V2 compressed encoding, base64, of counts in their own packing."""
     header = PAYLOAD_HEADER.pack(
         V2_PAYLOAD_COOKIE, len(payload), 0, SIGNIFICANT_DIGITS, LOWEST_US, HIGHEST_US, 1.0
     )

@@ -1,4 +1,8 @@
-"""A run from its plan to its closed journals: stages one after the other, faults in between, nothing left behind."""
+"""A run from its plan to its closed journals: stages one after the other, faults in between, nothing left behind.
+
+With a conductor it is one unit's part of a run of many: the plan's part that is its share, whose stages begin and are
+held when the conductor says, together with those of the other units.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from tippingpoint.claim.workload import RELEASE_WITHIN
+from tippingpoint.conductor import Conductor
 from tippingpoint.errors import TargetError, UserError
 from tippingpoint.faults import Action, LabControl
 from tippingpoint.finder import Found, find_load
@@ -22,7 +27,7 @@ from tippingpoint.grounds import check_room, clean_entries, ledger_entry, reach,
 from tippingpoint.journal import RESCUE_PREFIX, Events
 from tippingpoint.ledger import Entry, EtcdEntry, JujuEntry, LxdEntry, remember
 from tippingpoint.limits import allow_connections
-from tippingpoint.load import PrepareOrder, StageOrder
+from tippingpoint.load import PrepareOrder, ShareOrder, StageOrder
 from tippingpoint.manifest import (
     Host,
     Manifest,
@@ -33,7 +38,9 @@ from tippingpoint.manifest import (
     process_started,
 )
 from tippingpoint.plan import UNDONE_BY, ClaimPlan, Fault, ModelPlan, Plan, SpawnPlan
+from tippingpoint.plan_share import begins_after, part_of, size_of
 from tippingpoint.results import StageKind, load_run
+from tippingpoint.together import Turn
 from tippingpoint.verdict import stage_checks, stage_saturated
 from tippingpoint.worker import DRAIN_WITHIN, Job
 
@@ -45,6 +52,8 @@ _PREPARE_SILENCE = 300.0
 """Seconds without a word from a worker that makes what the stages need, after which it is taken for hung."""
 _ANSWER_WITHIN = DRAIN_WITHIN + RELEASE_WITHIN + 10.0
 BAD_INPUT = 2
+_LATE = 1.0
+"""Seconds after a turn's begin from which it is told that it was begun late."""
 _MODEL_GONE = "its model was gone before the run ended"
 
 T = TypeVar("T")
@@ -62,6 +71,8 @@ class Progress:
     kind: StageKind
     remaining: float | None
     """Seconds of hold left; None while the load is brought up."""
+    listed: int | None = None
+    """Which of the listed stages it is, from 1; `stage` counts storms too."""
 
 
 class RunnerEvents:
@@ -127,7 +138,9 @@ class TakenUp:
 class Runner:
     """One run of a plan on this machine's cores. `interrupt` ends it early and in order, at any time.
 
-    With `force`, what the target says it has no room for is tried all the same.
+    With `force`, what the target says it has no room for is tried all the same. With a `conductor` it is the part of
+    `unit` in a run of many units, under an id of its own: it gets ready for the `share` (its index, of how many), and
+    then has the shares that the turns say.
     """
 
     def __init__(
@@ -138,14 +151,23 @@ class Runner:
         *,
         force: bool = False,
         takes_up: TakenUp | None = None,
+        run_id: str | None = None,
+        conductor: Conductor | None = None,
+        share: tuple[int, int] = (0, 1),
+        unit: str = "",
     ) -> None:
         self._plan = plan
+        self._conductor = conductor
+        self._unit = unit
+        self._share = share
+        self._own = plan
+        """The part of the plan that is ours."""
         self._force = force
         self._takes_up = takes_up
         self._watcher = watcher or RunnerEvents()
         self._started_wall = time.time()
         self._started = time.monotonic()
-        self._id = new_run_id(plan.name, self._started_wall)
+        self._id = run_id or new_run_id(plan.name, self._started_wall)
         self.directory = out / self._id
         self._rescue = Path(tempfile.gettempdir()) / f"{RESCUE_PREFIX}{self._id}"
         self._part = self._rescue.with_name(self._rescue.name + ".part")
@@ -160,6 +182,10 @@ class Runner:
         self._stage: StageOrder | None = None
         self._first = takes_up.stage if takes_up is not None else 1
         self._stage_count = self._first - 1
+        self._there = 0
+        """How many things there was room for: those of the stage before, or of the one that is taken up."""
+        self._reason = ""
+        self._evicting = asyncio.Lock()
         self._hold_ends: float | None = None
         self._hold_began = 0.0
         self._fault_tasks: set[asyncio.Task[None]] = set()
@@ -167,13 +193,39 @@ class Runner:
         self._ending = False
         self._lab = LabControl(plan.lab) if plan.lab is not None else None
 
-    def interrupt(self) -> None:
+    def interrupt(self, reason: str = "ended early on request") -> None:
         """End the run in order; a second call gives leases up to expire instead of releasing them."""
         if self._interrupt.is_set():
             self._hurry.set()
             for worker in self._workers:
                 worker.tell(do="end", release=False)
+        else:
+            self._reason = reason
         self._interrupt.set()
+
+    def repair(self) -> None:
+        """Have what is kept up looked at now, and what was given up tried again: only containers are kept up so."""
+        if self._stage is not None:
+            for worker in self._workers:
+                worker.tell(do="repair")
+
+    async def evict(self, member: str) -> str:
+        """Have a member that is gone removed from the target by force, as one event of the run; returns why it was not,
+        in one line, or nothing. UserError for a run that has nothing to do with members."""
+        if not isinstance(self._plan, SpawnPlan):
+            raise UserError("member", member, "a run that makes containers on LXD")
+        async with self._evicting:
+            worker = next((worker for worker in self._workers if worker.alive), None)
+            if worker is None or self._stage is None or self._ending:
+                return "no stage is on"
+            answer = asyncio.create_task(worker.reply("evicted"))
+            await asyncio.sleep(0)  # the reply is waited for before it is asked for
+            worker.tell(do="evict", member=member)
+            said = await answer
+        problem = "the worker that was to do it has ended" if said is None else str(said["problem"])
+        if not self._ending:
+            self._event("evict-member", member=member, problem=problem)
+        return problem
 
     async def run(self) -> Path:
         """Run the plan; returns the run's directory, wherever it had to be.
@@ -181,7 +233,11 @@ class Runner:
         Raises UserError when the plan cannot be run here and TargetError when the target refuses us or cannot
         be reached; the latter is recorded as a failed run.
         """
+        self._check_conducted()
         await self._check_lab()
+        self._own = part_of(self._plan, *self._share)
+        if self._takes_up is not None and isinstance(self._own, SpawnPlan):
+            self._there = self._own.stages[self._takes_up.stage - 1].size
         try:
             self.directory.mkdir(parents=True)
         except OSError as problem:
@@ -195,6 +251,8 @@ class Runner:
             load_unit=self._plan.load_unit,
             target=TargetEntry(kind=self._plan.target.kind),
             plan=self._plan.model_dump(mode="json", exclude_none=True),
+            unit=self._unit,
+            share=self._share if self._conductor is not None else None,
             first_stage=self._first,
             started=self._started_wall,
             pid=os.getpid(),
@@ -247,6 +305,15 @@ class Runner:
 
     # -- opening and closing ---------------------------------------------------------------------
 
+    def _check_conducted(self) -> None:
+        """Refuse a plan that only one machine can run."""
+        if self._conductor is None:
+            return
+        if isinstance(self._plan, ClaimPlan) and self._plan.find is not None:
+            raise UserError("find", self._plan.name, "a plan that lists its stages, for many units")
+        if self._plan.lab is not None or any(fault.member is not None for fault in self._plan.faults):
+            raise UserError("faults", self._plan.name, "a plan whose faults need no lab, for many units")
+
     async def _check_lab(self) -> None:
         """Refuse a plan whose faults have nothing to act on before anything is made."""
         wanted = {fault.member for fault in self._plan.faults if fault.member is not None}
@@ -262,8 +329,8 @@ class Runner:
 
     async def _open(self) -> None:
         count = self._plan.workers or len(os.sched_getaffinity(0))
-        if isinstance(self._plan, SpawnPlan):  # a group is one worker's
-            count = max(1, min(count, max(stage.groups for stage in self._plan.stages)))
+        if isinstance(self._own, SpawnPlan):  # a group is one worker's
+            count = max(1, min(count, max(stage.groups for stage in self._own.stages)))
         self._check_size(count)
         if self._takes_up is not None:
             entry: Entry = self._takes_up.entry
@@ -273,12 +340,13 @@ class Runner:
         await self._unless_interrupted(reach(entry))
         self._made.append(entry)
         await self._make_room(self._first)
-        grounds = await self._unless_interrupted(take(entry, self._plan))
+        grounds = await self._unless_interrupted(take(entry, self._plan, self._note))
         self._taken = True
         self._manifest.workers = [WorkerEntry(name=str(index)) for index in range(count)]
         for index in range(count):
             job = Job(
                 plan=self._plan,
+                share=self._share,
                 directory=self.directory.resolve(),
                 rescue=self._rescue,
                 name=str(index),
@@ -309,7 +377,7 @@ class Runner:
 
     def _check_size(self, workers: int) -> None:
         """Refuse a plan that needs more connections than a worker's process may open."""
-        plan = self._plan
+        plan = self._own
         if plan.target.kind == "etcd" or isinstance(plan, SpawnPlan):
             return
         if isinstance(plan, ModelPlan):
@@ -356,7 +424,7 @@ class Runner:
         """
         remedy = f"tippingpoint clean {self.directory}"
         kind = self._plan.target.kind
-        things = max((size for _, size in self._plan.loads), default=0)
+        things = max((size for _, size in self._own.loads), default=0)
         within = _CLEAN_WITHIN[kind] + _CLEAN_EACH.get(kind, 0.0) * things
         cleaning = asyncio.ensure_future(clean_entries(self._made, self._id, self._watcher.removing))
         hurried = asyncio.ensure_future(self._hurry.wait())
@@ -460,31 +528,43 @@ class Runner:
             self._start_faults(stage=None)
             self._say_found(await find_load(plan.find, self._probe))
             return
-        await self._prepare(max(size for _, size in plan.loads), fresh=False)
+        await self._prepare(self._largest, fresh=False)
+        if self._conductor is not None:
+            await self._take_turns(self._conductor)
+            return
         self._start_faults(stage=None)
         for number, (stage, (kind, size)) in enumerate(zip(plan.stages, plan.loads, strict=True), start=1):
             if number < self._first:
                 continue
             if number > self._first:
-                try:
-                    await self._make_room(number)
-                except UserError as refused:
-                    raise _EndedEarly("cut", f"stage {number} was not begun: {refused}") from None
-                except TargetError as problem:  # it fails: what becomes of the stage will be seen
-                    self._event("room-unknown", stage=number, problem=str(problem))
+                refused = await self._look_for_room(number)
+                if refused:
+                    raise _EndedEarly("cut", refused)
             await self._run_stage(kind, size, stage.over, stage.hold, listed=number)
+
+    @property
+    def _largest(self) -> int:
+        """The most load that our part has in any stage."""
+        return max(size_of(self._plan, self._own, stage) for stage in range(1, len(self._own.stages) + 1))
+
+    async def _look_for_room(self, stage: int) -> str:
+        """Make room for a stage, or say why it cannot be begun."""
+        try:
+            await self._make_room(stage)
+        except UserError as refused:
+            return f"stage {stage} was not begun: {refused}"
+        except TargetError as problem:  # it fails: what becomes of the stage will be seen
+            self._event("room-unknown", stage=stage, problem=str(problem))
+        return ""
 
     async def _make_room(self, stage: int) -> None:
         """Have the members that a stage asks for, as far as a lab starts them; UserError when it does not fit."""
-        plan = self._plan
+        plan = self._own
         if not isinstance(plan, SpawnPlan):
             return
         await self._unless_interrupted(self._start_members(plan.stages[stage - 1].members or 0))
-        # What a run that is taken up has made is there, or is not: then it was counted as what there was room for.
-        taken_up = self._takes_up is not None and self._takes_up.stage == stage
-        before = plan.stages[stage - 1 if taken_up else stage - 2].size if taken_up or stage > 1 else 0
         if not self._force:
-            await self._unless_interrupted(check_room(self._made[0], plan, stage, before))
+            await self._unless_interrupted(check_room(self._made[0], plan, stage, self._there))
 
     async def _start_members(self, wanted: int) -> None:
         """Have a lab start members, in its order, until so many run."""
@@ -516,7 +596,7 @@ class Runner:
         self, kind: StageKind, size: int, over: float, hold: float, *, listed: int | None
     ) -> int:
         """Bring a load up and hold it; returns the number of the stage as the journals have it."""
-        number = await self._begin(kind, size, over, listed)
+        number = await self._begin(self._stage_count + 1, kind, size, over, listed)
         await self._brought_up(over, removing=kind == "destroy")
         self._begin_hold(hold)
         if listed is not None:
@@ -525,18 +605,20 @@ class Runner:
         for fault in sorted(self._storms(listed), key=lambda fault: fault.at):
             await self._wait(held_since + fault.at - time.monotonic())
             self._event("fault", do=fault.do)
-            await self._begin("storm", size, 0.0, listed)
+            await self._begin(self._stage_count + 1, "storm", size, 0.0, listed)
             await self._brought_up(0.0, removing=False)
             self._begin_hold(hold)
         await self._wait(hold - (time.monotonic() - self._hold_began))
         return number
 
-    async def _begin(self, kind: StageKind, size: int, over: float, listed: int | None) -> int:
-        self._stage_count += 1
+    async def _begin(self, number: int, kind: StageKind, size: int, over: float, listed: int | None) -> int:
+        self._stage_count = number
         self._hold_ends = None
+        if isinstance(self._own, SpawnPlan) and listed is not None:
+            self._there = self._own.stages[listed - 1].size
         orders = {
             worker: StageOrder(
-                number=self._stage_count,
+                number=number,
                 size=size,
                 kind=kind,
                 over=over,
@@ -547,7 +629,7 @@ class Runner:
         }
         self._stage = next(iter(orders.values()))
         await self._ask("begun", {worker: order.model_dump(mode="json") for worker, order in orders.items()})
-        return self._stage_count
+        return number
 
     async def _ask(
         self, answer: str, commands: dict[WorkerProcess, dict[str, Any]], within: float = _ANSWER_WITHIN
@@ -645,6 +727,83 @@ class Runner:
             repeats=found.repeats,
         )
 
+    # -- turns -----------------------------------------------------------------------------------
+
+    async def _take_turns(self, conductor: Conductor) -> None:
+        """Bring our share of each turn up and hold it, when the conductor says, until there is no further turn."""
+        await self._heed(conductor.ready())
+        turn = await self._heed(conductor.next_turn())
+        while turn is not None:
+            refused = await self._get_ready(turn, conductor.index)
+            begin = turn.begin
+            if turn.kind != "storm":
+                begin += begins_after(self._plan, turn.stage, *self._share)
+            try:
+                # It may be replaced by another one until it begins.
+                turn = await self._heed(conductor.next_turn(), until=begin)
+                continue
+            except TimeoutError:
+                pass
+            if refused:
+                raise _EndedEarly("cut", refused)
+            turn = await self._take_turn(conductor, turn, time.time() - begin)
+        if conductor.stopped:
+            raise _EndedEarly("interrupted", conductor.stopped)
+        if self._hold_ends is not None:
+            await self._wait(self._hold_ends - time.monotonic())
+
+    async def _take_turn(self, conductor: Conductor, turn: Turn, late: float) -> Turn | None:
+        """Play one turn, which begins now; returns what follows it, as soon as that is known."""
+        if late > _LATE:
+            self._event("began-late", stage=turn.number, seconds=round(late, 3))
+        size = size_of(self._plan, self._own, turn.stage)
+        over = 0.0 if turn.kind == "storm" else self._own.stages[turn.stage - 1].over
+        await self._begin(turn.number, turn.kind, size, over, turn.stage)
+        await self._brought_up(over, removing=turn.kind == "destroy")
+        hold = await self._heed(conductor.up(turn))
+        if hold is None:
+            return None
+        await self._wait(hold - time.time())
+        self._begin_hold(max(0.0, hold + turn.lasts - time.time()))
+        return await self._heed(conductor.next_turn())
+
+    async def _get_ready(self, turn: Turn, index: int) -> str:
+        """Have the share of a turn that is to come, and room for it; returns why it cannot be begun, or nothing."""
+        share = index, turn.of
+        if share != self._share:
+            try:
+                self._own = part_of(self._plan, *share)
+            except UserError as refused:
+                return str(refused)
+            self._share = self._manifest.share = share
+            self._event("share", index=index, of=turn.of)
+            order = ShareOrder(index=index, of=turn.of).model_dump()
+            for worker in self._workers:
+                worker.tell(**order)
+            await self._prepare(self._largest, fresh=False)
+        if self._stage is None:
+            self._manifest.first_stage = turn.stage
+        self._save_manifest()
+        return await self._look_for_room(turn.stage)
+
+    async def _heed(self, saying: Awaitable[T], until: float = float("inf")) -> T:
+        """What the conductor says, while the run goes on; TimeoutError when it has said nothing until then (seconds
+        since the epoch)."""
+        deadline = time.monotonic() + until - time.time()
+        said = asyncio.ensure_future(saying)
+        said.add_done_callback(lambda _: self._changed.set())
+        try:
+            await asyncio.sleep(0)  # so that what is known is said, however late it is
+            while not said.done():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError
+                self._changed.clear()
+                await self._wait_for(self._changed, min(left, 1.0))
+            return said.result()
+        finally:
+            said.cancel()
+
     # -- faults ----------------------------------------------------------------------------------
 
     def _start_faults(self, stage: int | None) -> None:
@@ -698,6 +857,7 @@ class Runner:
                     size=self._stage.size,
                     kind=self._stage.kind,
                     remaining=left,
+                    listed=self._stage.listed,
                 ),
                 worker.name,
                 message,
@@ -719,9 +879,13 @@ class Runner:
         self._events.write(t, event, **fields)
         self._watcher.event(t, event, fields)
 
+    def _note(self, text: str) -> None:
+        """Have the report say something of the data itself."""
+        self._event("note", text=text)
+
     def _check_alive(self) -> None:
         if self._interrupt.is_set():
-            raise _EndedEarly("interrupted", "ended early on request")
+            raise _EndedEarly("interrupted", self._reason)
         if not any(worker.alive for worker in self._workers):
             raise _EndedEarly("cut", "every worker ended before it was told to")
 

@@ -16,10 +16,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
-from tippingpoint.durations import format_duration
+from tippingpoint.durations import format_duration, show_us
 from tippingpoint.errors import UserError
 from tippingpoint.manifest import new_run_id
 from tippingpoint.plan import ClaimPlan, Plan, validate_plan
+from tippingpoint.plan_share import part_of
 from tippingpoint.tags import StageKind
 
 MOST_UNITS = 1000
@@ -167,14 +168,13 @@ def lead(units: int) -> float:
 
 
 def begin_run(plan: Plan, units: Sequence[str], now: float) -> SharedRun:
-    """A run of these units, leader included; UserError for a plan that only one machine can run.
+    """A run of these units, leader included; UserError for a plan that so many units cannot share.
 
     `now` is on the reference's clock, as everywhere here.
     """
     if plan.lab is not None or any(fault.member is not None for fault in plan.faults):
         raise UserError("faults", plan.name, "a plan whose faults need no lab; units have none")
-    if isinstance(plan, ClaimPlan) and plan.find is not None and len(units) > 1:
-        raise UserError("find", plan.name, f"one unit, or a plan that lists its stages ({len(units)} units)")
+    part_of(plan, 0, max(1, len(units)))
     return SharedRun(
         id=new_run_id(plan.name, now),
         plan=plan.model_dump(mode="json", exclude_none=True),
@@ -289,19 +289,30 @@ def _next_turn(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> Shar
         word = said.get(unit)
         if unit not in run.missing and (word is None or word.phase != "up" or word.turn < turn.number):
             return run
-    held = turn.model_copy(update={"hold": now + lead(len(run.units))})
+    held = turn.model_copy(update={"hold": max(now + lead(len(run.units)), turn.begin)})
     joining = sorted(
         (unit for unit, word in said.items() if unit not in run.units and word.phase == "ready"),
         key=_by_number,
     )
-    units = [*run.units, *joining][:MOST_UNITS]
+    units = run.units
     turns = [*run.turns[:-1], held]
-    following = _following(run.validated(), held)
+    plan = run.validated()
+    following = _following(plan, held)
     if following is not None:
+        units = _joined(plan, units, joining)
         turns.append(following.model_copy(update={"of": len(units)}))
-    else:
-        units = run.units
     return run.model_copy(update={"turns": turns[-_TURNS_KEPT:], "units": units})
+
+
+def _joined(plan: Plan, units: list[str], joining: Sequence[str]) -> list[str]:
+    """The units with as many of those that join as can share the plan."""
+    for unit in joining[: MOST_UNITS - len(units)]:
+        try:
+            part_of(plan, 0, len(units) + 1)
+        except UserError:
+            break
+        units = [*units, unit]
+    return units
 
 
 def _by_number(unit: str) -> tuple[str, int]:
@@ -370,7 +381,7 @@ def summary(run: SharedRun, words: Mapping[str, UnitWord | None]) -> str:
     told.append(f"{sum(part.held for part in running)} {running[0].what}")
     p99 = [part.p99_ms for part in running if part.p99_ms is not None]
     if p99:
-        told.append(f"p99 {max(p99):.3g} ms")
+        told.append(f"p99 {show_us(max(p99) * 1000)}")
     for name, total in (
         ("errors", sum(part.errors for part in running)),
         ("lost", sum(part.lost for part in running)),

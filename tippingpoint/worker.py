@@ -1,9 +1,10 @@
 """One worker: a process that puts its share of a stage on the target and journals what happens.
 
 Its parent, the runner, writes one JSON command a line to its standard input (`Job` first, then `prepare`,
-`stage`, `hold`, `pause`, `end`) and reads one JSON message a line from its standard output: `ready` or `refused`,
-`prepared`, `begun` and `paused` in answer to `prepare`, `stage` and `pause`, `preparing` on the way, each second a
-`tick`, and `done`. When the parent is gone the worker gives back what it holds and ends.
+`share`, `stage`, `hold`, `pause`, `repair`, `evict`, `end`) and reads one JSON message a line from its standard output:
+`ready` or `refused`, `prepared`, `begun`, `paused` and `evicted` in answer to `prepare`, `stage`, `pause` and `evict`,
+`preparing` on the way, each second a `tick`, and `done`. When the parent is gone the worker gives back what it holds
+and ends.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from tippingpoint.claim.workload import RELEASE_WITHIN
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.grounds import Grounds, make_load
 from tippingpoint.journal import Journal
-from tippingpoint.load import PrepareOrder, StageOrder
+from tippingpoint.load import PrepareOrder, ShareOrder, StageOrder, Upkeep
 from tippingpoint.pacing import Schedule
 from tippingpoint.plan import AnyPlan
+from tippingpoint.plan_share import part_of
 from tippingpoint.recorder import Recorder
 from tippingpoint.tags import LOOP_LAG
 
@@ -46,6 +48,8 @@ class Job(BaseModel):
     """What a worker is told first. Credentials are named in the plan by file and read by the worker itself."""
 
     plan: AnyPlan
+    """The whole plan, of which `share` says whose part is played: a part is no plan that could be told."""
+    share: tuple[int, int] = (0, 1)
     directory: Path
     rescue: Path
     name: str
@@ -66,7 +70,9 @@ class _Worker:
         self._schedule = Schedule(asyncio.get_running_loop())
         # Beats have a schedule of their own: the load's is cleared when a stage's load is dropped.
         self._beats = Schedule(asyncio.get_running_loop())
-        self._load = make_load(job.plan, job.grounds, job.name, self._recorder, self._schedule)
+        plan = part_of(job.plan, *job.share)
+        self._load = make_load(plan, job.grounds, job.name, self._recorder, self._schedule)
+        self._asides: set[asyncio.Task[None]] = set()
         self._opened = 0.0
         self._worst_lag = 0.0
         self._cpu = time.process_time()
@@ -134,10 +140,11 @@ class _Worker:
         if len(self._load.lost) > _LOST_SINGLY:
             events.write(until, "lost", count=len(self._load.lost) - _LOST_SINGLY)
         self._load.lost.clear()
-        retries = 0
+        counted = dict.fromkeys(("retry", "lost"), 0)
         for moment, event, fields in self._load.events:
             events.write(moment - self._job.started, event, **fields)
-            retries += fields["count"] if event == "retry" else 0
+            if event in counted:
+                counted[event] += fields["count"]
         self._load.events.clear()
         self._voice.say(
             "tick",
@@ -145,7 +152,8 @@ class _Worker:
             seconds=end - begin,
             lines=lines,
             unwritten=self._journal.waiting,
-            retries=retries,
+            retries=counted["retry"],
+            gone=counted["lost"],
             **tick,
         )
 
@@ -181,6 +189,32 @@ class _Worker:
                 self._now(), "prepared", seconds=round(time.monotonic() - begun, 3), **made
             )
         return ""
+
+    def aside(self, command: dict[str, Any]) -> bool:
+        """Do what can be done beside everything else; False when that is not what is asked for."""
+        match command["do"]:
+            case "share":
+                order = ShareOrder.model_validate(command)
+                self._load.revise(part_of(self._job.plan, order.index, order.of))
+            case "repair":
+                if isinstance(self._load, Upkeep):
+                    self._load.repair()
+            case "evict":
+                evicting = asyncio.create_task(self._evict(command["member"]))
+                self._asides.add(evicting)
+                evicting.add_done_callback(self._asides.discard)
+            case _:
+                return False
+        return True
+
+    async def _evict(self, member: str) -> None:
+        problem = ""
+        try:
+            if isinstance(self._load, Upkeep):
+                await self._load.evict(member)
+        except OperationFailed as failed:
+            problem = str(failed)
+        self._voice.say("evicted", problem=problem)
 
     async def begin_stage(self, stage: StageOrder) -> None:
         if self._stage is not None:
@@ -309,7 +343,8 @@ async def _obey(worker: _Worker, commands: asyncio.StreamReader, voice: Voice) -
                 await worker.stop_load(DRAIN_WITHIN)
                 voice.say("paused")
             case _:
-                return bool(command["release"])
+                if not worker.aside(command):
+                    return bool(command["release"])
         line = await commands.readline() if following is None else following
     return True
 
@@ -317,10 +352,14 @@ async def _obey(worker: _Worker, commands: asyncio.StreamReader, voice: Voice) -
 async def _prepare(
     worker: _Worker, order: PrepareOrder, commands: asyncio.StreamReader, voice: Voice
 ) -> bytes | None:
-    """Prepare, which may take minutes, unless a command comes first: it is returned, and what was made stays."""
+    """Prepare, which may take minutes, unless a command comes that cannot be obeyed beside that: it is returned, and
+    what was made stays."""
     preparing = asyncio.create_task(worker.prepare(order))
     told = asyncio.create_task(commands.readline())
     await asyncio.wait([preparing, told], return_when=asyncio.FIRST_COMPLETED)
+    while told.done() and (line := told.result()) and worker.aside(orjson.loads(line)):
+        told = asyncio.create_task(commands.readline())
+        await asyncio.wait([preparing, told], return_when=asyncio.FIRST_COMPLETED)
     if preparing.done():
         voice.say("prepared", problem=preparing.result())
     else:

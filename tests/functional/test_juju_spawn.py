@@ -24,6 +24,7 @@ from tippingpoint.juju.removal import remove_fleet
 from tippingpoint.load import PrepareOrder, StageOrder
 from tippingpoint.pacing import Schedule
 from tippingpoint.plan import ModelPlan
+from tippingpoint.plan_share import part_of
 from tippingpoint.recorder import Recorded, Recorder
 from tippingpoint.spawn.juju import JujuSpawn
 
@@ -193,6 +194,25 @@ def test_a_model_grows_shrinks_and_goes_as_the_stages_say(access: Access, worker
             assert here.counts()["remove-application.ok"] == 2
             await here.end()
             assert not [key for key in here.errors if key[1] != "lost"]
+
+    run(test())
+
+
+def test_a_part_that_becomes_smaller_is_dealt_anew_among_the_workers(access: Access) -> None:
+    """Given two workers with a machine each, when half of it is another unit's from the next stage on, which leaves one
+    machine, then one worker has what stays, the other nothing, and no call failed on the way."""
+
+    async def test() -> None:
+        stage = {"machines": 2, "applications": 4, "units": 2, "relations": 2, "over": 0.2}
+        async with scene(access, [stage, stage], workers=2) as here:
+            await here.run(1)
+            for load in here.loads:
+                load.revise(part_of(here.plan, 0, 2))
+            await here.run(2)
+            assert await here.shape() == {"machines": 1, "applications": 2, "units": [2, 2], "relations": 1}
+            assert [load.gauge.held for load in here.loads] == [4, 0]
+            assert all(name.endswith(".ok") for name in here.counts())
+            await here.end()
 
     run(test())
 

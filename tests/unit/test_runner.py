@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from tippingpoint.runner import Headway
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tippingpoint.errors import UserError
+from tippingpoint.plan import load_plan
+from tippingpoint.runner import Headway, Runner
 
 
 def ticks(*held: int, waiting: int = 0) -> dict[str, dict[str, int]]:
@@ -39,3 +46,15 @@ def test_one_worker_that_gets_on_is_enough_and_each_step_counts_once() -> None:
     headway = Headway(removing=False)
     made = [headway.made(ticks(*held)) for held in ((100, 0), (90, 1), (90, 1), (101, 2), (101, 2))]
     assert made == [True, True, False, True, False]
+
+
+def test_only_a_run_that_makes_containers_has_members_to_evict(tmp_path: Path) -> None:
+    runner = Runner(load_plan("etcd-leases-small"), tmp_path)
+    with pytest.raises(UserError, match=r"^member: m1: expected a run that makes containers on LXD$"):
+        asyncio.run(runner.evict("m1"))
+
+
+def test_before_a_stage_is_on_nobody_is_evicted_and_nothing_repaired(tmp_path: Path) -> None:
+    runner = Runner(load_plan("lxd-cluster-small"), tmp_path)
+    runner.repair()
+    assert asyncio.run(runner.evict("m1")) == "no stage is on"

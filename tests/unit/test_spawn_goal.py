@@ -162,6 +162,21 @@ def test_what_is_lost_is_made_again(stage: ModelStage, workers: int, batch: int,
     assert len(model.relations) == stage.relations
 
 
+@given(stages(), stages(), st.integers(1, 4), st.integers(1, 4))
+def test_shares_that_are_dealt_anew_take_over_what_others_made(
+    before: ModelStage, after: ModelStage, workers: int, batch: int
+) -> None:
+    # given a model that workers have brought to a stage
+    model = Model()
+    work_off(model, before, [Share.among([before], index, workers) for index in range(workers)], batch)
+    # when the next one has machines for another number of them
+    work_off(model, after, [Share.among([after], index, workers) for index in range(workers)], batch)
+    # then it is reached all the same, and no machine went before its last unit
+    assert len(model.machines) == after.machines
+    assert {len(units) for units in model.applications.values()} <= {after.units}
+    assert (len(model.applications), len(model.relations)) == (after.applications, after.relations)
+
+
 @given(stages(), st.integers(1, 6))
 def test_shares_have_everything_once(stage: ModelStage, workers: int) -> None:
     shares = [Share.among([stage], index, workers) for index in range(workers)]

@@ -153,6 +153,23 @@ def test_joiner_of_the_last_turn_has_no_part() -> None:
     assert troupe.conduct().units == ["load-claimer/0"]
 
 
+def test_unit_that_cannot_share_the_plan_has_no_part() -> None:
+    """Given a model's growth with two machines, when a third unit is ready, then it is not taken in; two units are."""
+    growth = (
+        "name: growth\ntarget: {kind: juju}\nworkload: {kind: spawn}\n"
+        "stages:\n  - {machines: 2, applications: 2, units: 4}\n  - {machines: 2, applications: 2, units: 8}\n"
+    )
+    troupe = Troupe(1, growth)
+    troupe.all_say("ready")
+    troupe.conduct()
+    troupe.say(1, "ready")
+    troupe.say(2, "ready")
+    troupe.say(0, "up", 1)
+    assert troupe.conduct().units == ["load-claimer/0", "load-claimer/1"]
+    with pytest.raises(UserError, match="machines"):
+        begin_run(plan(growth), [f"load-claimer/{number}" for number in range(3)], 0.0)
+
+
 @pytest.mark.parametrize(
     ("gone", "why"),
     [

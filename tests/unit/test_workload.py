@@ -11,7 +11,7 @@ from tippingpoint.claim.target import Holding
 from tippingpoint.claim.workload import ClaimLoad
 from tippingpoint.errors import OperationFailed
 from tippingpoint.hdr import Histogram
-from tippingpoint.load import TargetFacts
+from tippingpoint.load import StageOrder, TargetFacts
 from tippingpoint.pacing import Schedule
 from tippingpoint.plan import ClaimWorkload
 from tippingpoint.recorder import Recorded, Recorder
@@ -226,7 +226,9 @@ def test_a_storm_claims_new_leases_and_leaves_no_watch_of_the_old() -> None:
         rig.target.claims[1][2].set_result(None)
         await asyncio.sleep(0)
         # when everything is dropped, claimed anew, and given up again
-        await rig.load.drop_claims()
+        await rig.load.begin_stage(
+            StageOrder(number=2, size=4, kind="storm", over=0.0, share=(3, 4), listed=1)
+        )
         await rig.target.calls(claims=4)
         old, new = rig.target.claims[0][0], rig.target.claims[2][0]
         rig.target.grant(2)

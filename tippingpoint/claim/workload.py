@@ -25,7 +25,7 @@ from tippingpoint.claim.target import ClaimTarget, Holding, Link, OwnConnections
 from tippingpoint.load import Event, Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
 from tippingpoint.outcomes import Errors, failure
 from tippingpoint.pacing import Schedule, spread
-from tippingpoint.plan import CLAIM_OPERATIONS, MAX_LEASES, ClaimWorkload
+from tippingpoint.plan import CLAIM_OPERATIONS, MAX_LEASES, ClaimWorkload, Plan
 from tippingpoint.recorder import Recorder
 from tippingpoint.tags import OUTCOMES, SCHEDULE_LAG, tag
 
@@ -151,12 +151,14 @@ class ClaimLoad:
             leases = _share(order.size, order.share)
             await self._connections.prepare(leases, self._workload.units, progress)
 
+    def revise(self, plan: Plan) -> None:
+        """Nothing: each stage says how many leases there are."""
+
     async def begin_stage(self, stage: StageOrder) -> None:
-        """Have the stage's leases; in a storm, abandon them and claim them again all at once."""
+        """Have the stage's leases; in a storm, abandon those there are and claim the stage's all at once."""
         if stage.kind == "storm":
-            await self.drop_claims()
-        else:
-            self.set_leases(set(_share(stage.size, stage.share)), stage.over)
+            await self._abandon()
+        self.set_leases(set(_share(stage.size, stage.share)), stage.over)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -256,8 +258,8 @@ class ClaimLoad:
                 break
         return left
 
-    async def drop_claims(self) -> None:
-        """The restart storm: abandon every claim and connection, then claim as many new leases all at once.
+    async def _abandon(self) -> None:
+        """The restart storm's beginning: abandon every claim and connection.
 
         Operations that a second has not answered count as timeouts: the target owes them, storm or not.
         """
@@ -267,9 +269,7 @@ class ClaimLoad:
         self._generation += 1
         await self._drop_connections()
         self._held = self._waiting = 0
-        leases = set(self._leases)
         self._leases.clear()
-        self.set_leases(leases, 0.0)
 
     def stop(self) -> None:
         """Begin nothing further; what is under way may still end."""

@@ -186,6 +186,23 @@ class Fill:
                 thing.doing = Doing.NOTHING
             self.stand(thing)
 
+    def leave(self, group: int) -> None:
+        """A group is another worker's from now on: what is in it counts here no longer."""
+        for thing in self._groups.pop(group).things.values():
+            self.place(thing, "")
+            self._standings[thing.standing] -= 1
+
+    def has(self, thing: Thing) -> bool:
+        """Whether a thing is still one of these."""
+        group = self._groups.get(thing.item.group)
+        return group is not None and group.things.get(thing.item) is thing
+
+    def excuse(self, thing: Thing) -> None:
+        """Have a thing tried again that was given up, or made again though what is lost is not repaired."""
+        thing.gave_up = False
+        thing.lost = thing.lost and self._repair
+        self.stand(thing)
+
     def things(self) -> Iterator[Thing]:
         """All things, interleaved over the groups in a fixed order."""
         return iter(

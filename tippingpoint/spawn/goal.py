@@ -123,6 +123,9 @@ class There:
                 continue
             if share.index >= share.of or number % share.of != share.index:
                 there.others.add(number)
+                # Where shares have changed they may be on our machines still, which have to stay until they are gone.
+                units = fields(fields(details).get("units")).values()
+                there._on.update(str(fields(unit).get("machine") or "") for unit in units)
                 continue
             there._see_application(number, fields(details))
         for details in items(status.get("relations")):

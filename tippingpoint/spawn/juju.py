@@ -26,7 +26,7 @@ from tippingpoint.juju.hollow import application_name, instance_id
 from tippingpoint.juju.model import ANSWER_WITHIN, HollowMachineSpec, ModelAdmin
 from tippingpoint.load import Event, Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
 from tippingpoint.pacing import Schedule, spread
-from tippingpoint.plan import MODEL_OPERATIONS, ModelPlan, ModelStage, ModelUnit
+from tippingpoint.plan import MODEL_OPERATIONS, ModelPlan, ModelStage, ModelUnit, Plan
 from tippingpoint.recorder import Recorder
 from tippingpoint.spawn.agents import Agents
 from tippingpoint.spawn.goal import Goal, Share, Step, There, is_done, placement, steps, waits_for
@@ -131,12 +131,20 @@ class JujuSpawn:
         self._charm_url = await admin.hollow_charm()
         progress("charm", 1, 1)
 
+    def revise(self, plan: Plan) -> None:
+        """Go by this plan from the next stage on."""
+        assert isinstance(plan, ModelPlan)
+        self._stages = plan.stages
+        self._workload = plan.workload
+
     async def begin_stage(self, stage: StageOrder) -> None:
         """Bring the model to the plan's stage of that number, and observe it until the next one begins."""
         index, workers = stage.share
         asked = self._stages[(stage.listed or 1) - 1]
-        self._share = Share.among(self._stages, index, workers)
-        self._goal = Goal.of(asked, self._share)
+        share = Share.among(self._stages, index, workers)
+        dealt_anew = bool(self._stage) and share != self._share
+        self._share = share
+        self._goal = Goal.of(asked, share)
         self._stage = stage.number
         self._stopped = False
         self._reached = False
@@ -147,7 +155,8 @@ class JujuSpawn:
         self._round = _Round(under_way=self._round.under_way)
         self._queue.clear()
         self._blocked.clear()
-        self._first_round = partial(self._begin_round, begin, stage.over)
+        first_round = self._look_first if dealt_anew else self._begin_round
+        self._first_round = partial(first_round, begin, stage.over)
         self._begin_first_round()
         if index == 0 and self._workload.observe_every:
             self._observe_at(begin + self._workload.observe_every, stage.number)
@@ -189,6 +198,28 @@ class JujuSpawn:
         if self._first_round is not None and not self._round.under_way and not self._stopped:
             begin, self._first_round = self._first_round, None
             begin()
+
+    def _look_first(self, begin: float, over: float) -> None:
+        """See what is there before a stage's first round: what was another worker's may be ours now."""
+        self._round.undue = 1  # or it would be taken for over
+        self._look_before(self._round, over, begin)
+
+    def _look_before(self, its_round: _Round, over: float, intended: float) -> None:
+        if its_round is not self._round or self._stopped:
+            return
+        seen = partial(self._looked_before, its_round, over)
+        self._operations.begin("full-status", self._task(self._full_status()), intended, intended, seen)
+
+    def _looked_before(self, its_round: _Round, over: float, ended: Ended) -> None:
+        if its_round is not self._round or self._stopped:
+            return
+        if ended.outcome == "ok":
+            self._see(ended.answer)
+            self._begin_round(ended.moment, over)
+            return
+        self._failed_rounds += 1
+        again = partial(self._look_before, its_round, over)
+        self._schedule.at(ended.moment + backoff(self._failed_rounds), again)
 
     def _begin_round(self, begin: float, over: float | None) -> None:
         """Send what is missing, spread over a time from `begin` on; a further round keeps the first one's pace."""

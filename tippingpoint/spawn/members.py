@@ -89,6 +89,11 @@ class Members:
         return member is not None and member.lost
 
     @property
+    def away(self) -> list[str]:
+        """The members that do not answer now."""
+        return [name for name, member in self._members.items() if member.away]
+
+    @property
     def lost(self) -> list[str]:
         """The members that are gone and still of the cluster."""
         return [name for name, member in self._members.items() if member.lost]

@@ -17,13 +17,14 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import Task
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
+from tippingpoint.errors import OperationFailed
 from tippingpoint.load import Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
 from tippingpoint.pacing import Schedule
-from tippingpoint.plan import SpawnPlan
+from tippingpoint.plan import Plan, SpawnPlan
 from tippingpoint.plan_spawn import SPAWN_OPERATIONS, SpawnStage
 from tippingpoint.recorder import Recorder
 from tippingpoint.spawn.fill import Doing, Fill, Goal, Level, Standing, Step, Thing
@@ -41,10 +42,11 @@ IDLE_EVERY = 5.0
 
 
 class SpawnLoad:
-    """One worker's groups; it implements `tippingpoint.load.Load`."""
+    """One worker's groups; it implements `tippingpoint.load.Load` and `Upkeep`."""
 
     def __init__(self, plan: SpawnPlan, target: SpawnTarget, recorder: Recorder, schedule: Schedule) -> None:
         self._stages: Sequence[SpawnStage] = plan.stages
+        self._most_groups = max(stage.groups for stage in plan.stages)
         self._workload = workload = plan.workload
         self._in_turn = plan.target.placement == "round-robin"
         self._target = target
@@ -99,6 +101,13 @@ class SpawnLoad:
         owns = Ownership.among(self._workload, *order.share)
         await self._target.prepare(owns.groups(self._most_groups), progress)
 
+    def revise(self, plan: Plan) -> None:
+        """Go by this plan from the next stage on. Groups that it has no more are emptied then."""
+        assert isinstance(plan, SpawnPlan)
+        self._stages = plan.stages
+        self._workload = plan.workload
+        self._most_groups = max(self._most_groups, *(stage.groups for stage in plan.stages))
+
     async def begin_stage(self, stage: StageOrder) -> None:
         """Bring the worker's groups to the plan's stage of that number; the first thing is to list them all."""
         now = time.monotonic()
@@ -107,6 +116,7 @@ class SpawnLoad:
         self._stopped = False
         self._owns = Ownership.among(self._workload, *stage.share)
         groups = self._owns.groups(self._most_groups)
+        self._leave(self._awaiting.keys() - set(groups))
         self._fill.begin(Goal.of(asked, self._workload.until), groups)
         self._pace = Pace.of(self._workload, self._owns, self._changes(asked))
         self._turns.begin(self._pace, now)
@@ -181,9 +191,45 @@ class SpawnLoad:
         self.stop()
         await self._target.close()
 
-    @property
-    def _most_groups(self) -> int:
-        return max(stage.groups for stage in self._stages)
+    def repair(self) -> None:
+        """List every group at once, and try again what was given up, rests, or is lost and would not be repaired."""
+        if self._stopped or not self._open:
+            return
+        now = time.monotonic()
+        self._retries.clear()
+        self._spared.clear()
+        for poll in self._polls.values():
+            poll.begin(now)
+        for thing in self._fill.things():
+            if thing.doing is Doing.RESTING:
+                thing.doing = Doing.NOTHING
+            self._fill.excuse(thing)
+            self._go_on(thing, now)
+
+    async def evict(self, member: str) -> None:
+        """Remove a member that is gone from the cluster by force, whatever the plan says of that; OperationFailed when
+        it is not gone, or that fails."""
+        away = self._members.away
+        if member not in away:
+            raise OperationFailed(
+                f"{member}: expected a member that is offline: {', '.join(away) or 'none is'}"
+            )
+        if self._stopped or member in self._evicting:
+            raise OperationFailed(f"{member}: it is being removed already, or the load ends")
+        removed: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
+        self._begin_evict(member, time.monotonic(), removed.set_result)
+        ended = await removed
+        if ended.outcome not in ("ok", "denied"):
+            self._evicting.discard(member)
+            raise OperationFailed(f"{member}: {ended.message}")
+
+    def _leave(self, groups: Collection[int]) -> None:
+        """Have nothing to do with groups that are another worker's from now on."""
+        for group in groups:
+            self._fill.leave(group)
+            poll = self._polls.pop(group, None)
+            if poll is not None:
+                poll.halt()
 
     def _changes(self, asked: SpawnStage) -> list[int]:
         """How many things are made or removed in each group, going by the plan; where that is none, how many may
@@ -285,6 +331,9 @@ class SpawnLoad:
         self._abandoned.discard(thing)
         thing.doing = Doing.NOTHING
         thing.touched = ended.moment
+        if not self._fill.has(thing):  # its group is another worker's now, which sees what came of it
+            self._give_turn_back(thing, step, ended.moment)
+            return
         if ended.outcome == "ok":
             self._fill.done(thing, step)
             if thing.has_turn and not self._stopped and self._fill.step(thing) == "start":
@@ -295,12 +344,15 @@ class SpawnLoad:
             self._fill.stand(thing)
         else:
             self._failed(thing, step, kind_of(ended), ended.moment, ended.outcome, ended.message)
+        self._give_turn_back(thing, step, ended.moment)
+        self._look_whether_done(thing, ended.moment)
+        self._go_on(thing, ended.moment)
+
+    def _give_turn_back(self, thing: Thing, step: Step, moment: float) -> None:
         if thing.has_turn:
             thing.has_turn = False
             turns = self._probe_turns if step == "probe" else self._turns
-            turns.give_back(ended.moment)
-        self._look_whether_done(thing, ended.moment)
-        self._go_on(thing, ended.moment)
+            turns.give_back(moment)
 
     def _failed(
         self, thing: Thing, step: Step, kind: Trouble, moment: float, outcome: str, message: str
@@ -471,12 +523,12 @@ class SpawnLoad:
         if self._workload.evict:
             for member in self._members.lost:
                 if member not in self._evicting and member not in self._spared:
-                    self._evict(member, moment)
+                    self._begin_evict(member, moment, partial(self._evicted, member))
 
-    def _evict(self, member: str, intended: float) -> None:
+    def _begin_evict(self, member: str, intended: float, ended: Callable[[Ended], None]) -> None:
         self._evicting.add(member)
         task = _task(self._target.evict(member))
-        self._operations.begin("evict", task, intended, intended, partial(self._evicted, member))
+        self._operations.begin("evict", task, intended, intended, ended)
 
     def _evicted(self, member: str, ended: Ended) -> None:
         """A member stays among the evicting until the cluster no longer shows it, unless that failed."""
