@@ -358,10 +358,11 @@ def summary(run: SharedRun, words: Mapping[str, UnitWord | None]) -> str:
     """Where the run is, in a few words for people."""
     if run.over:
         return f"run {run.id} is over" + (f": {run.stopped}" if run.stopped else "")
+    present = {unit for unit in run.units if unit not in run.missing}
     said = [
-        word for unit, word in words.items() if word is not None and word.run == run.id and unit in run.units
+        word for unit, word in words.items() if word is not None and word.run == run.id and unit in present
     ]
-    there = len(run.units) - len(run.missing)
+    there = len(present)
     lacking = f"; {len(run.missing)} of {len(run.units)} units missing" if run.missing else ""
     if run.stopped:
         return f"stopping: {run.stopped}{lacking}"

@@ -310,7 +310,9 @@ def test_status_says_where_the_run_is() -> None:
     assert summary(troupe.run, troupe.words) == "stage 1/2, 1000 leases, p99 31.2 ms, 1 lost"
     troupe.words.pop("load-claimer/1")
     troupe.conduct()
-    assert summary(troupe.run, troupe.words).endswith("; 1 of 2 units missing")
+    assert summary(troupe.run, troupe.words) == "stage 1/2, 500 leases, p99 12 ms; 1 of 2 units missing"
+    troupe.say(1, "failed", 1, progress=Progress(stage=1, stages=2, size=500, held=500, p99_ms=99.0))
+    assert summary(troupe.run, troupe.words) == "stage 1/2, 500 leases, p99 12 ms; 1 of 2 units missing"
     assert summary(stop(troupe.run, "as asked"), troupe.words).startswith("stopping: as asked")
 
 
