@@ -7,14 +7,22 @@ import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
+from pydantic import BaseModel, ValidationError
 
 from tippingpoint.hdr import SLOTS, Batch, FloatArray, Histogram, IntArray, decode_batch, highest_values
-from tippingpoint.journal import IntervalLog, is_number, last_begin, read_events, read_interval_log
+from tippingpoint.journal import (
+    IntervalLog,
+    is_number,
+    is_seconds,
+    last_begin,
+    read_events,
+    read_interval_log,
+)
 from tippingpoint.manifest import Manifest
 from tippingpoint.plan import CLAIM_OPERATIONS, MODEL_OPERATIONS
 from tippingpoint.plan_spawn import OBSERVATIONS, SPAWN_OPERATIONS
@@ -43,7 +51,13 @@ BRINGING_UP = (CONNECT, *MAKING, *REMOVING)
 """What is done while a stage is brought up, and only in stages that ask for it."""
 OWN_LOAD: dict[str, tuple[str, ...]] = {"claim": ("claim", "extend"), "spawn": MAKING}
 """By workload, the operations that are its load; the others prepare, observe or undo it."""
-_CHART_BINS = 1200
+SUMMED = ("held", "waiting", "in_flight", "rss")
+"""Gauges of workers that add up."""
+WORST = ("cpu", "loop_lag")
+"""Gauges of which the worst worker's counts."""
+GAUGES = (*SUMMED, *WORST)
+CHART_BINS = 1200
+"""How many points a chart over time has at most."""
 _CHART_SHIFT = 4  # 64 instead of 1024 slots per power of two
 _CHART_SLOTS = SLOTS >> _CHART_SHIFT
 _GROWTH_SECONDS = 5.0
@@ -146,6 +160,27 @@ class Gauges:
     """Resident memory of all workers, MiB."""
 
 
+UnitStatus = Literal["complete", "cut", "missing", "idle"]
+
+
+class Unit(BaseModel):
+    """One of the units that made a run together, each of which stands as one worker in it (see gather.py)."""
+
+    name: str
+    share: int
+    """Its place among those that share the load, from 1."""
+    of: int
+    status: UnitStatus
+    """`cut`: its share is missing from some moment on; `missing`: nothing is known of it; `idle`: it had none."""
+    why: str
+    """Why it is cut, missing or idle, in one line."""
+    workers: int
+    cores: int
+    clock_offset: float | None
+    """Seconds that its clock was ahead of the run's, which its times are freed of; None when nobody measured it."""
+    clock_error: float | None
+
+
 @dataclass
 class RunData:
     """A run as its journals tell it. Nothing here is a judgement: see verdict.py and tipping.py."""
@@ -160,6 +195,8 @@ class RunData:
     """Single events of all workers and the runner, by time: lost, error, fault, member and worker events."""
     notes: list[str]
     """What the reader should know of the data itself: damaged lines, missing workers, waiting intervals."""
+    units: list[Unit] = field(default_factory=list[Unit])
+    """The units that made the run together; none when it was made on one machine."""
 
     def stage(self, number: int) -> StageResult:
         """The stage with that number; KeyError when the journals have none."""
@@ -194,6 +231,19 @@ class RunData:
         return OWN_LOAD[self.manifest.workload]
 
 
+@dataclass(frozen=True)
+class WorkerEvents:
+    """A worker's event log, without what is damaged, in the order it was written."""
+
+    marks: list[dict[str, Any]]
+    """Where phases of stages begin: `t`, `stage`, `size`, `kind` and `phase` (begin, hold, drain or end)."""
+    ticks: list[dict[str, Any]]
+    events: list[dict[str, Any]]
+    """All others, with the worker's name."""
+    damaged: int
+    """How many lines were."""
+
+
 @dataclass
 class _WorkerData:
     stage_counts: dict[tuple[int, bool, str], list[tuple[IntArray, IntArray]]]
@@ -207,8 +257,10 @@ class _WorkerData:
 def load_run(directory: Path) -> RunData:
     """Read a run from its directory; UserError when it is not one. Journals may still be growing, or be cut."""
     manifest = Manifest.load(directory)
-    names = sorted(path.stem.removeprefix("worker-") for path in directory.glob("worker-*.hlog"))
-    bin_seconds = _bin_seconds(directory, names)
+    runner_log = read_events(directory / "events.jsonl")
+    runner_events = runner_log.events
+    names = worker_names(directory)
+    bin_seconds = max(bin_seconds_of(directory, names), _gathered_interval(runner_events))
     jobs = [(directory, name, bin_seconds) for name in names]
     if (
         len(jobs) > 4
@@ -218,23 +270,51 @@ def load_run(directory: Path) -> RunData:
             workers, charts = _folded(pool.map(_read_worker, *zip(*jobs, strict=True)))
     else:
         workers, charts = _folded(_read_worker(*job) for job in jobs)
-    runner_log = read_events(directory / "events.jsonl")
-    runner_events = runner_log.events
     stages = _stages(workers)
-    events = sorted([*runner_events, *(event for worker in workers for event in worker.events)], key=_time_of)
+    units = _units(runner_events)
+    of_run = (event for event in runner_events if event["event"] not in (UNIT, GATHERED))
+    events = sorted([*of_run, *(event for worker in workers for event in worker.events)], key=_time_of)
     notes = [str(event.get("text", "")) for event in runner_events if event["event"] == "note"]
-    notes += _left_out("events.jsonl", runner_log.damaged)
+    notes += left_out("events.jsonl", runner_log.damaged)
     notes += [note for worker in workers for note in worker.notes]
+    of_units = {unit.name for unit in units}
     notes += [
-        f"worker {w.name} was cut: its journal ends early" for w in manifest.workers if w.status == "cut"
+        f"worker {w.name} was cut: its journal ends early"
+        for w in manifest.workers
+        if w.status == "cut" and w.name not in of_units
     ]
     gauges = _gauges(workers, bin_seconds)
     _set_stage_gauges(stages, workers)
     containers = manifest.load_unit in ("containers", "members")
     _set_growth(stages, workers, _GROWTH_PARTS["containers" if containers else "units"])
     return RunData(
-        directory, manifest, stages, _curves(charts, bin_seconds), gauges, bin_seconds, events, notes
+        directory, manifest, stages, _curves(charts, bin_seconds), gauges, bin_seconds, events, notes, units
     )
+
+
+UNIT = "unit"
+"""The event that tells of a unit in a run that was gathered from several: the fields of Unit."""
+GATHERED = "gathered"
+"""The event that says so: `interval` is how many seconds apart from each other its intervals begin."""
+
+
+def worker_names(directory: Path) -> list[str]:
+    """The workers that have a journal in a run's directory."""
+    return sorted(path.stem.removeprefix("worker-") for path in directory.glob("worker-*.hlog"))
+
+
+def _gathered_interval(events: Iterable[Mapping[str, Any]]) -> float:
+    found: list[Any] = [event.get("interval") for event in events if event["event"] == GATHERED]
+    return max((float(width) for width in found if is_seconds(width)), default=0.0)
+
+
+def _units(events: Iterable[Mapping[str, Any]]) -> list[Unit]:
+    units: list[Unit] = []
+    for event in events:
+        if event["event"] == UNIT:
+            with contextlib.suppress(ValidationError):
+                units.append(Unit.model_validate(event))
+    return units
 
 
 def count_of(event: Mapping[str, Any]) -> int:
@@ -247,30 +327,40 @@ def _time_of(event: Mapping[str, Any]) -> float:
     return float(event["t"])
 
 
-def _bin_seconds(directory: Path, names: Iterable[str]) -> float:
-    """Whole seconds per chart bin, so that no run has more than _CHART_BINS of them."""
+def bin_seconds_of(directory: Path, names: Iterable[str]) -> float:
+    """Whole seconds per chart bin, so that no run has more than CHART_BINS of them."""
     longest = max((last_begin(directory / f"worker-{name}.hlog") for name in names), default=0.0)
-    return float(max(1, int(np.ceil(longest / _CHART_BINS))))
+    return float(max(1, int(np.ceil(longest / CHART_BINS))))
 
 
-def _read_worker(directory: Path, name: str, bin_seconds: float) -> _WorkerData:
-    log, batch = _decoded(read_interval_log(directory / f"worker-{name}.hlog"), bin_seconds)
-    event_log = read_events(directory / f"worker-{name}.jsonl")
-    damaged = log.damaged + event_log.damaged
-    stages: list[dict[str, Any]] = []
-    ticks: list[dict[str, Any]] = []
-    events: list[dict[str, Any]] = []
-    for event in event_log.events:
+def read_worker_events(directory: Path, name: str, bin_seconds: float) -> WorkerEvents:
+    """A worker's events; times from far beyond a run that is charted in such bins are damaged."""
+    log = read_events(directory / f"worker-{name}.jsonl")
+    read = WorkerEvents([], [], [], 0)
+    damaged = log.damaged
+    for event in log.events:
         kind = event["event"]
         if kind == "stage" and _is_mark(event):
-            stages.append(event)
+            read.marks.append(event)
         elif kind == "tick" and _is_tick(event, bin_seconds):
-            ticks.append(event)
+            read.ticks.append(event)
         elif kind in ("stage", "tick"):
             damaged += 1
         else:
-            events.append({"worker": name, **event})
-    notes = _left_out(f"worker {name}", damaged)
+            read.events.append({"worker": name, **event})
+    return replace(read, damaged=damaged)
+
+
+def read_worker_log(directory: Path, name: str, bin_seconds: float) -> tuple[IntervalLog, Batch]:
+    """A worker's intervals without damaged ones, which it counts, and their histograms by its rows."""
+    return _decoded(read_interval_log(directory / f"worker-{name}.hlog"), bin_seconds)
+
+
+def _read_worker(directory: Path, name: str, bin_seconds: float) -> _WorkerData:
+    log, batch = read_worker_log(directory, name, bin_seconds)
+    said = read_worker_events(directory, name, bin_seconds)
+    stages, ticks, events = said.marks, said.ticks, said.events
+    notes = left_out(f"worker {name}", log.damaged + said.damaged)
     begins = np.asarray(log.begins, dtype=np.float64)
     marks = np.asarray([event["t"] for event in stages], dtype=np.float64)
     mark_of_row = np.searchsorted(marks, begins + 0.0005, side="right") - 1
@@ -308,7 +398,7 @@ def _read_worker(directory: Path, name: str, bin_seconds: float) -> _WorkerData:
     return _WorkerData(stage_counts, chart_counts, stages, ticks, events, notes)
 
 
-def _left_out(where: str, damaged: int) -> list[str]:
+def left_out(where: str, damaged: int) -> list[str]:
     """What the reader is told of damaged lines: nothing when there are none."""
     return [f"{where}: {damaged} damaged line{'s' * (damaged != 1)} left out"] if damaged else []
 
@@ -326,14 +416,12 @@ def _is_mark(event: Mapping[str, Any]) -> bool:
 
 
 def _is_tick(event: Mapping[str, Any], bin_seconds: float) -> bool:
-    return _charted(event["t"], bin_seconds) and all(
-        is_number(event.get(name)) for name in (*_SUMMED, *_WORST)
-    )
+    return _charted(event["t"], bin_seconds) and all(is_number(event.get(name)) for name in GAUGES)
 
 
 def _charted(t: float, bin_seconds: float) -> bool:
     """Whether a time can be in a run of this many seconds a bin, even in one that has grown meanwhile."""
-    return t < 2 * _CHART_BINS * bin_seconds
+    return t < 2 * CHART_BINS * bin_seconds
 
 
 def _decoded(log: IntervalLog, bin_seconds: float) -> tuple[IntervalLog, Batch]:
@@ -449,10 +537,6 @@ def _curve(summed: IntArray, bin_seconds: float) -> Curve:
     return Curve(bins[first].astype(np.float64) * bin_seconds, totals, at(0.5), at(0.99), values[last])
 
 
-_SUMMED = ("held", "waiting", "in_flight", "rss")
-_WORST = ("cpu", "loop_lag")
-
-
 def _gauges(workers: Iterable[_WorkerData], bin_seconds: float) -> Gauges:
     """Per worker the last tick of a bin counts, and stands for bins without one until its next; none after its last."""
     sums: dict[int, dict[str, float]] = {}
@@ -466,40 +550,64 @@ def _gauges(workers: Iterable[_WorkerData], bin_seconds: float) -> Gauges:
         tick = {}
         for number in range(min(latest, default=0), max(latest, default=-1) + 1):
             tick = latest.get(number, tick)
-            into = sums.setdefault(number, dict.fromkeys((*_SUMMED, *_WORST), 0.0))
-            for name in _SUMMED:
+            into = sums.setdefault(number, dict.fromkeys(GAUGES, 0.0))
+            for name in SUMMED:
                 into[name] += float(tick[name])
             into["cpu"] = max(into["cpu"], float(tick["cpu"]))
             into["loop_lag"] = max(into["loop_lag"], lag.get(number, 0.0))
     bins = sorted(sums)
-    columns = {
-        name: np.asarray([sums[b][name] for b in bins], dtype=np.float64) for name in (*_SUMMED, *_WORST)
-    }
+    columns = {name: np.asarray([sums[b][name] for b in bins], dtype=np.float64) for name in GAUGES}
     return Gauges(t=np.asarray([b * bin_seconds for b in bins], dtype=np.float64), **columns)
 
 
 def _set_stage_gauges(stages: Iterable[StageResult], workers: Iterable[_WorkerData]) -> None:
-    """Per worker the median of its ticks while it held the stage (or brought it up, when it never held it)."""
+    """Of each worker what it noted of its phases, else the medians of its ticks; see phase_medians."""
     by_number = {stage.number: stage for stage in stages}
     for worker in workers:
-        times = np.asarray([tick["t"] for tick in worker.ticks], dtype=np.float64)
-        marks = [*worker.stages, {"t": np.inf}]
-        held = {int(mark["stage"]) for mark in worker.stages if mark["phase"] == "hold"}
-        for mark, following in itertools.pairwise(marks):
-            if mark["phase"] in ("drain", "end") or (mark["phase"] == "begin" and int(mark["stage"]) in held):
-                continue
-            # A tick tells of the interval that it closes: the one at the mark itself belongs to the phase before.
-            inside = np.flatnonzero((times > mark["t"]) & (times <= following["t"]))
-            if not inside.size:
-                continue
+        told = [mark for mark in worker.stages if _has_gauges(mark)]
+        found = [(mark, mark["gauges"]) for mark in told] or phase_medians(worker.stages, worker.ticks)
+        for mark, medians in found:
             stage = by_number.get(int(mark["stage"]))
-            if stage is None:
-                continue
-            gauges = stage.gauges
-            for name in (*_SUMMED, *_WORST):
-                median = float(np.median([float(worker.ticks[index][name]) for index in inside]))
-                before = gauges.get(name, 0.0)
-                gauges[name] = before + median if name in _SUMMED else max(before, median)
+            if stage is not None:
+                stage.gauges = add_gauges(stage.gauges, medians)
+
+
+def _has_gauges(mark: Mapping[str, Any]) -> bool:
+    """Whether a mark says what its phase was like: a unit's does, whose ticks are too far apart for medians."""
+    gauges = mark.get("gauges")
+    return isinstance(gauges, dict) and all(
+        is_number(cast(dict[str, Any], gauges).get(name)) for name in GAUGES
+    )
+
+
+def phase_medians(
+    marks: Sequence[dict[str, Any]], ticks: Sequence[Mapping[str, Any]]
+) -> list[tuple[dict[str, Any], dict[str, float]]]:
+    """The medians of a worker's gauges while it held each stage (or brought it up, when it never held it).
+
+    With each the mark that the phase begins with; none of a phase without ticks.
+    """
+    times = np.asarray([tick["t"] for tick in ticks], dtype=np.float64)
+    held = {int(mark["stage"]) for mark in marks if mark["phase"] == "hold"}
+    found: list[tuple[dict[str, Any], dict[str, float]]] = []
+    for mark, following in itertools.pairwise([*marks, {"t": np.inf}]):
+        if mark["phase"] in ("drain", "end") or (mark["phase"] == "begin" and int(mark["stage"]) in held):
+            continue
+        # A tick tells of the interval that it closes: the one at the mark itself belongs to the phase before.
+        inside = np.flatnonzero((times > mark["t"]) & (times <= following["t"]))
+        if inside.size:
+            medians = {
+                name: float(np.median([float(ticks[int(index)][name]) for index in inside]))
+                for name in GAUGES
+            }
+            found.append((mark, medians))
+    return found
+
+
+def add_gauges(gauges: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
+    """Two workers' gauges as one: load is summed, health the worst of them."""
+    pairs = {name: (gauges.get(name, 0.0), float(more[name])) for name in GAUGES}
+    return {name: sum(pair) if name in SUMMED else max(pair) for name, pair in pairs.items()}
 
 
 def _set_growth(stages: Sequence[StageResult], workers: Sequence[_WorkerData], most: int) -> None:

@@ -20,7 +20,7 @@ from tippingpoint.lateness import (
     stage_saturated,
 )
 from tippingpoint.plan import ClaimPlan, Threshold, validate_plan
-from tippingpoint.results import BRINGING_UP, CONNECT, MAKING, RunData, StageResult, count_of
+from tippingpoint.results import BRINGING_UP, CONNECT, MAKING, RunData, StageResult, UnitStatus, count_of
 from tippingpoint.wording import show_calls, show_list, show_load, show_share, show_size
 
 __all__ = ["Check", "Outcome", "Verdict", "judge", "stage_checks", "stage_saturated"]
@@ -30,6 +30,8 @@ Outcome = Literal["met", "missed", "withheld", "failed"]
 _EXIT_CODES: dict[Outcome, int] = {"met": 0, "missed": 1, "failed": 3, "withheld": 4}
 _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
 _RATES = ("error_rate", "lost_rate")
+_NAMED = 3
+"""Units of one sentence that are called by their names."""
 _LIMITS = (*_PERCENTILES, *_RATES, "throughput")
 
 
@@ -119,7 +121,7 @@ def judge(run: RunData) -> Verdict:
     checks = _asked_for(
         run,
         [
-            _blamed(stage, check, own.get(stage.number))
+            _blamed(run, stage, check, own.get(stage.number))
             for stage in run.stages
             for check in stage_checks(stage, thresholds, clock_known=clock_known)
         ],
@@ -182,8 +184,10 @@ def _asked_for(run: RunData, checks: Sequence[Check]) -> list[Check]:
     ]
 
 
-def _blamed(stage: StageResult, check: Check, own: OwnLosses | None) -> Check:
+def _blamed(run: RunData, stage: StageResult, check: Check, own: OwnLosses | None) -> Check:
     """The check, its miss taken back where the generator may have caused it.
+
+    Too few operations are its own where a share of the load is missing.
 
     A latency beyond the limit by more than the generator's own delay is the target's even while the
     generator was late; so is an error, which is an answer, and so are leases lost beyond those that the
@@ -191,6 +195,8 @@ def _blamed(stage: StageResult, check: Check, own: OwnLosses | None) -> Check:
     """
     if check.met is not False or check.observed is None:
         return check
+    if check.limit == "throughput" and _load_missing(run, stage):
+        return replace(check, met=None, why="a share of the load is missing")
     if check.limit == "lost_rate":
         attempts = stage.attempts(check.operation)
         if own is None or check.observed - own.count / attempts > check.allowed:
@@ -231,9 +237,30 @@ def _ended_early(run: RunData) -> list[str]:
         words = {"interrupted": "was interrupted", "cut": "was cut", "running": "is still running"}
         because = f": {run.manifest.reason}" if run.manifest.reason else ""
         reasons.append(f"the run {words[run.manifest.status]}{because}")
-    cut = [worker.name for worker in run.manifest.workers if worker.status == "cut"]
+    of_units = {unit.name for unit in run.units}
+    cut = [w.name for w in run.manifest.workers if w.status == "cut" and w.name not in of_units]
     if cut:
         reasons.append(f"worker {show_list(cut)} was cut: its share of the load is missing from then on")
+    return reasons + _missing_units(run)
+
+
+def _missing_units(run: RunData) -> list[str]:
+    """One line for each reason why units' shares are not there, or not to the end."""
+    groups: dict[tuple[UnitStatus, str], list[str]] = {}
+    for unit in run.units:
+        if unit.status in ("cut", "missing"):
+            groups.setdefault((unit.status, unit.why), []).append(unit.name)
+    reasons: list[str] = []
+    for (status, why), names in groups.items():
+        several = len(names) > 1
+        who = show_list(
+            names if len(names) <= _NAMED else [*names[:_NAMED], f"{len(names) - _NAMED} more units"]
+        )
+        share = f"{'their shares' if several else 'its share'} of the load {'were' if several else 'was'}"
+        if status == "missing":
+            reasons.append(f"{who} {'are' if several else 'is'} missing: {why}, {share} not measured")
+        else:
+            reasons.append(f"{who} {'were' if several else 'was'} cut: {why}, {share} missing from then on")
     return reasons
 
 
@@ -304,7 +331,8 @@ def _judge_stages(run: RunData, checks: list[Check], own: Mapping[int, OwnLosses
     cut = [stage for stage in run.stages if _load_missing(run, stage)]
     if cut:
         where = f"from {show_size(min(stage.size for stage in cut))} {unit} on"
-        return "withheld", f"Withheld: a worker was cut, so load is missing {where}{held}."
+        why = next(iter(_missing_units(run)), f"a worker was cut, so load is missing {where}")
+        return "withheld", f"Withheld: {why}{held}."
     if run.manifest.status in ("interrupted", "cut", "running"):
         return "withheld", f"Withheld: {_ended_early(run)[0]}{held}."
     for number, lost in own.items():

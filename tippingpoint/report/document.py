@@ -98,6 +98,7 @@ def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str
         "timeline": timeline,
         "no_timeline": _why_no_timeline(run),
         "generator": _generator(run),
+        "units": _units(run),
         "search": _search(run),
         "events": _events(run, cluster),
         "notes": _notes(run),
@@ -433,6 +434,14 @@ def _generator_stage(stage: StageResult) -> dict[str, Any]:
     }
 
 
+def _units(run: RunData) -> list[dict[str, Any]]:
+    """The units that made the run together: `share` of `of`, `clock_offset` in seconds that its clock was ahead.
+
+    None when it was made on one machine.
+    """
+    return [unit.model_dump() for unit in run.units]
+
+
 def _search(run: RunData) -> dict[str, Any] | None:
     """What `find` tried, in order, and its answer; None for plans with listed stages."""
     probes = [_without(event, "event", "worker") for event in run.events if event["event"] == "probe"]
@@ -570,7 +579,7 @@ def _planned_target(run: RunData) -> dict[str, Any]:
 
 
 def _repeat(run: RunData) -> dict[str, Any] | None:
-    """The plan as YAML and the command that runs it; None when there is no plan (imports, baselines)."""
+    """The plan as YAML and the command that runs it (on units the action); None without a plan."""
     if run.manifest.plan is None:
         return None
     try:
@@ -586,4 +595,8 @@ def _repeat(run: RunData) -> dict[str, Any] | None:
     except UserError:
         shipped = False
     command = f"tippingpoint run {plan.name}" if shipped else f"tippingpoint run {plan.name}.yaml"
+    if run.units:
+        application = run.units[0].name.partition("/")[0]
+        given = f"plan={plan.name}" if shipped else f'plan-yaml="$(cat {plan.name}.yaml)"'
+        command = f"juju run {application}/leader start {given}"
     return {"plan": plan.to_yaml(), "command": command, "shipped": shipped}

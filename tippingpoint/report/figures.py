@@ -72,6 +72,19 @@ def seconds(value: float | None) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
+def of(share: int, all_shares: int, status: str) -> str:
+    """A unit's share of the load: 3 of 4."""
+    return "–" if status == "idle" else f"{share} of {all_shares}"
+
+
+def offset(value: float | None, error: float | None) -> str:
+    """How far a clock was ahead, and to what exactly that is known: +3.2 ms ± 0.4 ms, -1.8 s ± 2 ms."""
+    if value is None:
+        return "not measured"
+    shown = f"{'-' if value < 0 else '+'}{latency(abs(value) * 1e6)}"
+    return shown if error is None else f"{shown} ± {latency(error * 1e6)}"
+
+
 def clock(value: float) -> str:
     """A moment of the run, as the charts' axis has it: 1:05, 1:02:30."""
     minutes, rest = divmod(int(value), 60)

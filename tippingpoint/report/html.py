@@ -28,6 +28,7 @@ _MOST_SIZES = 12
 _FILTERS = (
     *("number", "two_digits", "latency", "milliseconds", "share", "confidence", "rate", "seconds", "clock"),
     *("measured", "limit_name", "change", "interval", "published", "load"),
+    *("of", "offset"),
 )
 
 

@@ -47,6 +47,7 @@ def render_run(document: dict[str, Any]) -> str:
         _growth(document, unit),
         _section("Tried again", _retries(document)),
         _errors(document),
+        _section("Units", _units(document["units"])),
         _section("Notes", _bullets(document["notes"])),
     ]
     return _joined(blocks)
@@ -173,6 +174,24 @@ def _growth(document: dict[str, Any], unit: str) -> str:
     )
     sentences = _bullets([entry["sentence"] for entry in document["fill"]])
     return _section("Growth", "\n\n".join(part for part in (sentences, table) if part))
+
+
+def _units(units: Sequence[dict[str, Any]]) -> str:
+    """The units, those first that lack something."""
+    ordered = sorted(units, key=lambda unit: unit["status"] == "complete")
+    rows = [
+        [
+            unit["name"],
+            figures.of(unit["share"], unit["of"], unit["status"]),
+            figures.number(unit["cores"]) if unit["cores"] else "–",
+            figures.offset(unit["clock_offset"], unit["clock_error"]),
+            unit["status"],
+            unit["why"],
+        ]
+        for unit in ordered[:_MOST_LINES]
+    ]
+    header = ["unit", "share", "cores", "clock ahead by", "status", "why"]
+    return _table(header, rows, text=(0, 4, 5), left_out=len(units) - len(rows))
 
 
 def _spread(stages: list[_T]) -> list[_T]:

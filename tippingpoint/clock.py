@@ -1,0 +1,157 @@
+"""How far one machine's clock is ahead of another's: a server that says the time, and a measurement against it.
+
+A request is REQUEST bytes: a mark, a nonce, padding. The answer repeats the nonce and adds the time; it is shorter than
+the request, so nobody can have a server multiply what he sends in another's name. What is no request is not answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import math
+import secrets
+import struct
+import time
+from asyncio import DatagramProtocol, DatagramTransport
+from collections.abc import Callable
+from typing import Any, cast
+
+from tippingpoint.errors import UserError
+
+_ASK = b"tpc?"
+_SAY = b"tpc!"
+_NONCE = 16
+_ANSWER = struct.Struct(f">4s{_NONCE}sd")
+REQUEST = 32
+"""Bytes of a request; an answer has 28."""
+_PATIENCE = 1.0
+"""Seconds that a probe waits for its answer; what takes longer says next to nothing."""
+_PAUSE = 0.02
+_GIVEN_UP = 2
+"""Probes without an answer after which no more are sent."""
+_LATEST = 1e11
+"""Seconds since the epoch that no clock shows (the year 5138)."""
+
+
+class ClockServer(DatagramProtocol):
+    """Says what time it is, to whoever asks in the right words."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._transport: DatagramTransport | None = None
+        self._busy = False
+        self.address = ""
+        """Where it listens: 10.0.0.5:41234 or [fd00::5]:41234."""
+
+    @classmethod
+    async def listen(cls, host: str, port: int = 0, *, now: Callable[[], float] = time.time) -> ClockServer:
+        """A server at an address of this machine, at any free port for 0; UserError where it cannot listen.
+
+        `now` is the clock it tells: seconds since the epoch.
+        """
+        try:
+            transport, server = await asyncio.get_running_loop().create_datagram_endpoint(
+                lambda: cls(now), local_addr=(host, port)
+            )
+        except (OSError, ValueError) as problem:
+            why = problem.strerror if isinstance(problem, OSError) and problem.strerror else problem
+            raise UserError("clock", f"{host}:{port}", f"an address of this machine ({why})") from None
+        shown, bound = transport.get_extra_info("sockname")[:2]
+        server.address = f"[{shown}]:{bound}" if ":" in shown else f"{shown}:{bound}"
+        return server
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep what answers are sent by."""
+        self._transport = cast(DatagramTransport, transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
+        """Answer a request; drop all else."""
+        if self._transport is None or self._busy or len(data) != REQUEST or not data.startswith(_ASK):
+            return
+        self._transport.sendto(_ANSWER.pack(_SAY, data[4 : 4 + _NONCE], self._now()), addr)
+
+    def pause_writing(self) -> None:
+        """Answer nobody while answers wait to be sent: they would only tell an old time."""
+        self._busy = True
+
+    def resume_writing(self) -> None:
+        """Answer again."""
+        self._busy = False
+
+    def error_received(self, exc: Exception) -> None:
+        """Whoever cannot be answered asks again, or does not."""
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._transport is not None:
+            self._transport.close()
+
+
+class _Asking(DatagramProtocol):
+    """The asking side of one measurement: only the server can be heard, as the socket is connected to it."""
+
+    def __init__(self) -> None:
+        self.nonce = b""
+        self.answer: asyncio.Future[tuple[float, float]] | None = None
+
+    def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
+        """Take the answer to the open request: when it came, and the time it tells."""
+        arrived = time.monotonic()
+        if self.answer is None or self.answer.done() or len(data) != _ANSWER.size:
+            return
+        mark, nonce, said = _ANSWER.unpack(data)
+        if mark == _SAY and nonce == self.nonce and math.isfinite(said) and 0 <= said <= _LATEST:
+            self.answer.set_result((arrived, said))
+
+    def error_received(self, exc: Exception) -> None:
+        """Nobody listens there: the probe runs out of time."""
+
+
+async def measure_offset(
+    address: str, probes: int = 8, *, now: Callable[[], float] = time.time
+) -> tuple[float, float] | None:
+    """How many seconds OUR clock is ahead of THEIRS (negative: behind), and to how many that is known.
+
+    None when nobody answers. `address` is a ClockServer's. Of several probes the one with the shortest way there and
+    back counts, as in NTP (RFC 5905, section 10): their clock was read somewhere on it, so half of it is the most that
+    can be wrong.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        there = (str(ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))), int(port))
+        transport, asking = await asyncio.get_running_loop().create_datagram_endpoint(
+            _Asking, remote_addr=there
+        )
+    except (OSError, ValueError, OverflowError):
+        return None
+    try:
+        found = await _measured(transport, asking, probes, now)
+    finally:
+        transport.close()
+    return min(found, key=lambda offset: offset[1]) if found else None
+
+
+async def _measured(
+    transport: DatagramTransport, asking: _Asking, probes: int, now: Callable[[], float]
+) -> list[tuple[float, float]]:
+    found: list[tuple[float, float]] = []
+    unanswered = 0
+    for number in range(probes):
+        if number:
+            await asyncio.sleep(_PAUSE)
+        asking.nonce = secrets.token_bytes(_NONCE)
+        asking.answer = asyncio.get_running_loop().create_future()
+        ours, sent = now(), time.monotonic()
+        transport.sendto((_ASK + asking.nonce).ljust(REQUEST, b"\0"))
+        answer: tuple[float, float] | None = None
+        with contextlib.suppress(TimeoutError):
+            answer = await asyncio.wait_for(asking.answer, _PATIENCE)
+        if answer is None:
+            unanswered += 1
+            if unanswered == _GIVEN_UP and not found:
+                break
+            continue
+        half = (answer[0] - sent) / 2
+        found.append((ours + half - answer[1], half))
+    return found
