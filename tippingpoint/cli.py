@@ -140,6 +140,19 @@ def _parser() -> argparse.ArgumentParser:
     importing.add_argument("--title", metavar="TEXT")
     importing.add_argument("--out", type=Path, default=_RUNS, metavar="DIR")
 
+    agent = command("agent", _agent, "Play a unit's part of runs, as a service: what charms use.")
+    agent.add_argument("--state", type=Path, required=True, metavar="DIR", help="where all it knows is kept")
+    agent.add_argument("--socket", type=Path, required=True, metavar="PATH", help="where the charm asks")
+    agent.add_argument(
+        "--wake",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="made or touched when there is news for the charm",
+    )
+    agent.add_argument("--unit", default="", metavar="NAME", help="whose agent it is")
+    agent.add_argument("--metrics", metavar="ADDRESS:PORT", help="where a Prometheus finds its figures")
+
     clean = command("clean", _clean, "Remove from the target what a run made there and is left.")
     clean.add_argument("run", type=Path, metavar="RUN")
     return parser
@@ -307,6 +320,13 @@ def _import(options: argparse.Namespace) -> int:
     return MET
 
 
+def _agent(options: argparse.Namespace) -> int:
+    from tippingpoint.agent.program import run_agent  # brings an HTTP server, which no other command needs
+
+    run_agent(options.state, options.socket, options.wake, options.unit, options.metrics)
+    return MET
+
+
 def _clean(options: argparse.Namespace) -> int:
     manifest = Manifest.load(options.run)
     if manifest.status == "running":
@@ -338,6 +358,8 @@ async def _clean_patiently(directory: Path) -> int:
 def _made(entry: Entry) -> str:
     if isinstance(entry, EtcdEntry):
         return f"the keys below {entry.prefix}"
+    if isinstance(entry, LxdEntry) and entry.target.projects:
+        return f"the containers {entry.prefix}-... from {', '.join(entry.target.projects)}"
     if isinstance(entry, LxdEntry):
         return f"the projects {entry.prefix}-... and what is in them"
     return f"model {entry.model}" if entry.made_model else f"{entry.prefix}-... from model {entry.model}"

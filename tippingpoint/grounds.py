@@ -7,7 +7,6 @@ used: they bring libraries of their own, and a worker has the time and the memor
 from __future__ import annotations
 
 import hashlib
-import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from tippingpoint.juju.access import Access
 
 RUN_LEASE_IDS = 2**40
-"""Each run has a block of so many etcd v3 lease ids, which begins at a multiple of it."""
+"""Each run has a block of so many etcd v3 lease ids, one of 2**22 by its id, which begins at a multiple of it."""
 
 
 class EtcdGrounds(BaseModel):
@@ -53,24 +52,22 @@ class JujuGrounds(BaseModel):
 Grounds = Annotated[EtcdGrounds | JujuGrounds | LxdGrounds, Field(discriminator="kind")]
 
 
-def ledger_entry(plan: Plan, run_id: str, workers: int, directory: Path) -> Entry:
+def ledger_entry(plan: Plan, run_id: str, directory: Path) -> Entry:
     """What a run of this plan will make, for its ledger; UserError when we cannot tell who we are there.
 
-    A key pair that has to be made for it is kept in `directory`.
+    All its names follow from the run's, so that anyone who knows that one can remove what a lost machine made. A key
+    pair that has to be made for it is kept in `directory`.
     """
     if isinstance(plan, SpawnPlan):
         from tippingpoint.lxd.estate import new_entry
 
-        _check_projects(plan)
         return new_entry(plan.target, run_id, name_prefix(run_id), directory)
     target = plan.target
     if target.kind == "etcd":
-        from tippingpoint.claim import etcd
-
         return EtcdEntry(
             prefix=key_prefix(run_id),
-            first_lease_id=(1 + secrets.randbelow(2**22)) * RUN_LEASE_IDS,
-            lease_ids=workers * etcd.LEASE_IDS,
+            first_lease_id=_first_lease_id(run_id),
+            lease_ids=RUN_LEASE_IDS,
             target=target,
         )
     from tippingpoint.juju.access import store_directory
@@ -234,18 +231,6 @@ async def clean_entries(made: Iterable[Entry], run_id: str, progress: Progress =
     return removed
 
 
-def _check_projects(plan: SpawnPlan) -> None:
-    """UserError where a stage has more groups than the plan names projects for them."""
-    named = plan.target.projects
-    for number, stage in enumerate(plan.stages):
-        if named and stage.groups > len(named):
-            raise UserError(
-                f"stages.{number}.groups",
-                stage.groups,
-                f"at most {len(named)}, as target.projects has that many ({', '.join(named)})",
-            )
-
-
 async def _clean_etcd(entry: EtcdEntry, run_id: str) -> int:
     from tippingpoint.claim import etcd
 
@@ -298,6 +283,11 @@ def _access(target: JujuTarget, store: Path | None) -> Access:
 def key_prefix(run_id: str) -> str:
     """Where all keys of a run are in an etcd."""
     return f"/tippingpoint/{run_id}/"
+
+
+def _first_lease_id(run_id: str) -> int:
+    block = int.from_bytes(hashlib.sha256(run_id.encode()).digest()[:8], "big") % 2**22
+    return (1 + block) * RUN_LEASE_IDS
 
 
 def name_prefix(run_id: str) -> str:

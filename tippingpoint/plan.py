@@ -448,6 +448,13 @@ class SpawnPlan(_Plan):
     def _whole(self) -> SpawnPlan:
         _check_operations(self.thresholds, SPAWN_OPERATIONS)
         _check_spawn_faults(self.faults, [stage.hold for stage in self.stages])
+        named = self.target.projects
+        for number, stage in enumerate(self.stages):
+            if named and stage.groups > len(named):
+                raise ValueError(
+                    f"stages.{number}.groups: {stage.groups}: expected at most {len(named)}, as target.projects has "
+                    f"that many ({', '.join(named)})"
+                )
         return self
 
 

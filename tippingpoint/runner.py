@@ -335,7 +335,7 @@ class Runner:
         if self._takes_up is not None:
             entry: Entry = self._takes_up.entry
         else:
-            entry = ledger_entry(self._plan, self._id, count, self.directory.resolve())
+            entry = ledger_entry(self._plan, self._id, self.directory.resolve())
         remember(self.directory, entry)
         await self._unless_interrupted(reach(entry))
         self._made.append(entry)

@@ -131,9 +131,9 @@ target: {kind: lxd, image: jammy, projects: [a, b]}
 workload: {kind: spawn, concurrency: 4}
 stages: [{groups: 2, instances: 5}, {groups: GROUPS, instances: 5}]
 """
-    entry = ledger_entry(parse_plan(text.replace("GROUPS", "1")), "run-1", 1, tmp_path)
+    entry = ledger_entry(parse_plan(text.replace("GROUPS", "1")), "run-1", tmp_path)
     assert isinstance(entry, LxdEntry)
     assert entry.target.projects == ["a", "b"]
     expected = r"^stages\.1\.groups: 3: expected at most 2, as target\.projects has that many \(a, b\)$"
     with pytest.raises(UserError, match=expected):
-        ledger_entry(parse_plan(text.replace("GROUPS", "3")), "run-1", 1, tmp_path)
+        parse_plan(text.replace("GROUPS", "3"))

@@ -9,26 +9,20 @@ import os
 import ssl
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 import orjson
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from tippingpoint.errors import TargetError, UserError
 from tippingpoint.lxd.access import Access, addresses_of, checked, der, fingerprint
 from tippingpoint.lxd.asking import REFUSED, insist
 from tippingpoint.lxd.client import CONNECT_WITHIN, LxdClient
 from tippingpoint.lxd.errors import LxdError, told
+from tippingpoint.lxd.keypair import make_pair
 from tippingpoint.secret_files import read_text
-
-VALID = timedelta(days=3650)
-"""How long a key pair of ours is valid; that of the lxc client is, too (shared/cert.go)."""
 
 _CERTIFICATE, _KEY, _SERVER, _ADDRESSES = "client.crt", "client.key", "server.crt", "addresses"
 
@@ -76,7 +70,7 @@ def make_identity(directory: Path, name: str) -> str:
     certificate = directory / _CERTIFICATE
     if not certificate.exists():
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        made, key = _pair(name)
+        made, key = make_pair(name)
         _write(directory / _KEY, key)
         _write(certificate, made)  # last: it says that both are there
     place = "target.token"
@@ -197,28 +191,6 @@ async def _certificate(address: str) -> bytes:
             with suppress(OSError):
                 await writer.wait_closed()
     return shown or b""
-
-
-def _pair(name: str) -> tuple[bytes, bytes]:
-    """A certificate that is signed by its own key, and the key, as PEM; of the kind the lxc client makes."""
-    key = ec.generate_private_key(ec.SECP384R1())
-    who = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(who)
-        .issuer_name(who)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))  # the server's clock may be behind
-        .not_valid_after(now + VALID)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .sign(key, hashes.SHA384())
-    )
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return certificate.public_bytes(pem), private
 
 
 def _write(path: Path, content: bytes) -> None:

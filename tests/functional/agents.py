@@ -1,0 +1,185 @@
+"""An agent as systemd starts it, and the leader's part in small: what charms do between their agents."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tests.functional.program import no_traceback
+from tippingpoint.agent.client import AgentAway, call
+from tippingpoint.plan import Plan
+from tippingpoint.together import SharedRun, UnitWord, begin_run, conduct
+
+WITHIN_S = 60.0
+T = TypeVar("T")
+
+
+class Agent:
+    """One agent, with a state directory of its own; it is ended with the block."""
+
+    def __init__(self, directory: Path, unit: str = "load-claimer/0", metrics: str = "") -> None:
+        self.unit = unit
+        self.state = directory / "state"
+        self.socket = directory / "agent.sock"
+        self.wake = directory / "wake"
+        self._directory = directory
+        self._metrics = ["--metrics", metrics] if metrics else []
+        self.said = ""
+        """What it has written to its log, as far as it has ended."""
+
+    def __enter__(self) -> Agent:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.ended()
+        assert no_traceback(self.said), self.said
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        command = [sys.executable, "-m", "tippingpoint", "agent", "--unit", self.unit]
+        command += ["--state", self.state, "--socket", self.socket, "--wake", self.wake, *self._metrics]
+        self._log = open(self._directory / "log", "ab")  # noqa: SIM115 (it is the process's)
+        with self._log as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+        until(lambda: self.process.poll() is not None or self._answers())
+        assert self.process.poll() is None, self._read()
+
+    def _answers(self) -> bool:
+        with contextlib.suppress(AgentAway):
+            return bool(call(self.socket, {"do": "ping"})["ok"])
+        return False
+
+    def ask(self, do: str, **fields: Any) -> dict[str, Any]:
+        """What it answers to a request that it does not refuse."""
+        answer = call(self.socket, {"do": do, **fields}, timeout=60.0)
+        assert answer["ok"], answer
+        return answer
+
+    def refusal(self, do: str, **fields: Any) -> str:
+        """Why it refuses a request."""
+        answer = call(self.socket, {"do": do, **fields}, timeout=60.0)
+        assert not answer["ok"], answer
+        return str(answer["problem"])
+
+    def done(self, do: str, **fields: Any) -> str:
+        """What the task comes to that a request begins."""
+        task = self.ask(do, **fields)["task"]
+        return str(until(lambda: (told := self.ask("task", id=task))["done"] and told)["text"])
+
+    def word(self) -> UnitWord | None:
+        """What it says of its part."""
+        said = self.ask("word")["word"]
+        return None if said is None else UnitWord.model_validate(said)
+
+    def result(self) -> dict[str, str] | None:
+        """What its part came to."""
+        return self.ask("word")["result"]
+
+    def orders(
+        self,
+        run: SharedRun | None,
+        target: Mapping[str, Any],
+        reference: str = "",
+        lost: Sequence[str] = (),
+    ) -> None:
+        """Tell it of the run there is, and as the leader's of the units that this lost."""
+        told = None if run is None else run.model_dump(mode="json")
+        self.ask(
+            "orders",
+            run=told,
+            target=dict(target),
+            unit=self.unit,
+            reference=reference,
+            address="127.0.0.1",
+            lost=list(lost),
+        )
+
+    def kill(self) -> None:
+        """End it as a crash does; its workers notice by themselves."""
+        self.process.kill()
+        self.ended()
+
+    def lose(self) -> None:
+        """End it as a machine's death does: its workers with it."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        self.process.kill()
+        for child in children:
+            os.kill(int(child), signal.SIGKILL)
+        self.ended()
+
+    def ended(self, within: float = WITHIN_S) -> int:
+        """Its exit code."""
+        code = self.process.wait(within)
+        self.said = self._read()
+        return code
+
+    def _read(self) -> str:
+        return (self._directory / "log").read_text()
+
+
+class Leader:
+    """Conducts a run of these agents, as the leader's charm does at its hooks."""
+
+    def __init__(self, plan: Plan, agents: list[Agent], target: Mapping[str, Any]) -> None:
+        self.agents = agents
+        self.run = begin_run(plan, [agent.unit for agent in agents], time.time())
+        self.words: dict[str, UnitWord | None] = {}
+        self._target = target
+
+    def hook(self) -> None:
+        """One round: everybody's word, and the orders that follow from them."""
+        for agent in self.agents:
+            if agent.process.poll() is None:
+                clocks = [word.clock for word in self.words.values() if word is not None and word.clock]
+                agent.orders(self.run, self._target, clocks[0] if clocks else "")
+                self.words[agent.unit] = agent.word()
+        self.run = conduct(self.run, self.words, time.time())
+
+    def until(self, found: Callable[[], T], within: float = WITHIN_S) -> T:
+        """Conduct until something is so; returns what was found."""
+
+        def look() -> T:
+            self.hook()
+            return found()
+
+        return until(look, within)
+
+    def phases(self) -> list[str]:
+        """The phase of each unit."""
+        return [word.phase if word is not None else "" for word in self.words.values()]
+
+
+def until(found: Callable[[], T], within: float = WITHIN_S) -> T:
+    """Wait until something is so; returns what was found."""
+    deadline = time.monotonic() + within
+    while not (what := found()):
+        assert time.monotonic() < deadline, "it did not come to be so"
+        time.sleep(0.05)
+    return what
+
+
+@contextlib.contextmanager
+def workers_end(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Waits at the end of the block until the workers that a process has now are gone."""
+    pid = process.pid
+    children = [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    yield
+    until(lambda: not any(_lives(child) for child in children))
+
+
+def _lives(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        os.kill(pid, 0)
+        return b"tippingpoint.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False

@@ -1,0 +1,89 @@
+"""The agent of a unit that fills an LXD: what it made is gone on with after a crash, and gone at the end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.agents import Agent, Leader, until, workers_end
+from tests.functional.lxd_runs import FEW
+from tests.lab.lxd import LxdLab
+from tippingpoint import together
+from tippingpoint.digest import read_digest
+from tippingpoint.manifest import Manifest
+from tippingpoint.plan import Plan, validate_plan
+from tippingpoint.together import stop
+
+
+@pytest.fixture(autouse=True)
+def quick_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(together, "lead", lambda units: 1.0)
+
+
+def a_plan(hold: str) -> Plan:
+    return validate_plan({**FEW, "stages": [{"groups": 2, "instances": 2, "hold": hold}]})
+
+
+def containers(lab: LxdLab) -> dict[str, str]:
+    """When each container of ours was made, by its name."""
+    listed: list[dict[str, Any]] = json.loads(lab.lxc("list", "--all-projects", "--format", "json"))
+    return {each["name"]: each["created_at"] for each in listed if each["name"].startswith("tp")}
+
+
+def target(lab: LxdLab) -> dict[str, Any]:
+    return {"kind": "lxd", "credentials": str(lab.credentials)}
+
+
+def test_a_fill_that_was_cut_is_taken_up_again(lxd_single: LxdLab, tmp_path: Path) -> None:
+    # given an agent that holds four containers
+    with Agent(tmp_path, "container-spawner/0") as agent:
+        leader = Leader(a_plan("60s"), [agent], target(lxd_single))
+        leader.until(lambda: leader.run.turns and leader.run.turns[0].hold)
+        made = containers(lxd_single)
+        assert len(made) == 4
+        # and can be asked for timings and repairs meanwhile
+        timings = agent.done("probe").splitlines()
+        assert [line.split()[0].rstrip(":") for line in timings] == [
+            "cluster-list", "list-fast", "list", "operation-list", "exec", "network-leases", "network-list"
+        ]  # fmt: skip
+        assert next(line for line in timings if line.startswith("exec")).endswith(" ms")
+        assert agent.done("repair") == "what is missing is looked for, and made again"
+        # when it is killed and started again, and its charm tells it that the run goes on
+        with workers_end(agent.process):
+            agent.kill()
+        agent.start()
+        assert containers(lxd_single) == made
+        leader.until(lambda: leader.phases() == ["up"])
+        # then it goes on with the same containers
+        assert leader.run.missing == {}
+        assert containers(lxd_single) == made
+        # and at the end nothing is left, and what it came to is of both its halves
+        leader.run = stop(leader.run, "asked for by a user")
+        leader.until(lambda: leader.run.over)
+        until(lambda: agent.ask("ping")["running"] == "")
+        assert containers(lxd_single) == {}
+        result = agent.result()
+        assert result is not None
+        digest = read_digest(result["digest"]).head
+        assert digest.run == f"{leader.run.id}.0.2"
+        assert [path.name for path in sorted((agent.state / "runs").iterdir())] == [
+            f"{leader.run.id}.0",
+            f"{leader.run.id}.0.2",
+        ]
+        assert "container" in agent.ask("report")["text"]
+
+
+def test_a_fill_whose_run_ended_meanwhile_is_closed_and_removed(lxd_single: LxdLab, tmp_path: Path) -> None:
+    with Agent(tmp_path, "container-spawner/0") as agent:
+        leader = Leader(a_plan("60s"), [agent], target(lxd_single))
+        leader.until(lambda: leader.run.turns and leader.run.turns[0].hold)
+        with workers_end(agent.process):
+            agent.kill()
+        leader.run = stop(leader.run, "asked for by a user")
+        agent.start()
+        leader.until(lambda: leader.phases() == ["failed"])
+        until(lambda: containers(lxd_single) == {})
+        assert Manifest.load(agent.state / "runs" / f"{leader.run.id}.0").status == "cut"

@@ -1,0 +1,52 @@
+"""This unit's clock, as others may ask for it, and how far it is ahead of the one that all go by."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+
+from tippingpoint.clock import ClockServer, measure_offset
+
+
+class Clocks:
+    """A clock server on this unit's address, and measurements against the reference's."""
+
+    def __init__(self) -> None:
+        self._server: ClockServer | None = None
+        self._listens_on = ""
+
+    @property
+    def address(self) -> str:
+        """Address and port of our clock server; empty while there is none."""
+        return self._server.address if self._server is not None else ""
+
+    async def listen(self, address: str) -> None:
+        """Answer on this address of ours, that of the default route where it is empty; not at all where that fails."""
+        host = address or _own_address()
+        if self._server is not None and host == self._listens_on:
+            return
+        await self.close()
+        with contextlib.suppress(OSError):
+            self._server = await ClockServer.listen(host, 0)
+            self._listens_on = host
+
+    async def measure(self, reference: str) -> tuple[float, float] | None:
+        """Seconds that our clock is ahead of the reference's, and how wrong that may be; None without an answer."""
+        if reference == self.address:
+            return 0.0, 0.0
+        return await measure_offset(reference)
+
+    async def close(self) -> None:
+        """Answer no more."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+
+def _own_address() -> str:
+    """The address that we are seen with, which the kernel tells without sending anything."""
+    for family, elsewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as there:
+            there.connect((elsewhere, 9))  # RFC 5737 and 3849: addresses of documentation
+            return str(there.getsockname()[0])
+    return "127.0.0.1"

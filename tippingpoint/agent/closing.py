@@ -1,0 +1,35 @@
+"""Closing a part that was cut: what it has is made a whole run of, as far as it came."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tippingpoint.agent.state import Phase
+from tippingpoint.errors import UserError
+from tippingpoint.manifest import Manifest
+
+
+def cut_in(turn: int) -> str:
+    """What is said of a part that was cut in a turn, 0 before the first."""
+    where = f"in turn {turn}" if turn else "before its first turn"
+    return f"cut: the unit's machine or agent was restarted {where}"
+
+
+def close_cut(directory: Path, problem: str) -> tuple[Phase, str]:
+    """End a part's manifest where nobody did; returns how the part ended, and its problem in one line."""
+    try:
+        manifest = Manifest.load(directory)
+    except UserError:
+        return "failed", problem  # it never got as far
+    if manifest.status in ("running", "cut"):
+        manifest.status, manifest.reason = "cut", problem
+        manifest.pid = None
+        manifest.ended = max(path.stat().st_mtime for path in directory.iterdir())
+        for worker in manifest.workers:
+            if worker.status == "running":
+                worker.status = "cut"
+        manifest.save(directory)
+        return "failed", problem
+    if manifest.status == "failed":
+        return "failed", manifest.reason
+    return "over", "" if manifest.status == "interrupted" else manifest.reason

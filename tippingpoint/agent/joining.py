@@ -1,0 +1,86 @@
+"""What a part came to that was taken up again: its directories one after the other, on the first one's clock."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from math import inf
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from tippingpoint.digest import make_digest
+from tippingpoint.journal import read_events
+from tippingpoint.manifest import Manifest
+from tippingpoint.results import worker_names
+
+
+def digest_of(directories: Sequence[Path]) -> str:
+    """The digest of a part that is in these directories, in their order; empty where nothing was measured.
+
+    A part that was refused before its workers began leaves no journal, or not even a directory.
+    """
+    there = [directory for directory in directories if worker_names(directory)]
+    if len(there) < 2:
+        return make_digest(there[0]) if there else ""
+    with tempfile.TemporaryDirectory() as folder:
+        join(there, Path(folder))
+        return make_digest(Path(folder))
+
+
+def join(directories: Sequence[Path], into: Path) -> None:
+    """Write one run's directory of several, of which each went on where the one before was cut.
+
+    A stage that is played again is as it was the last time: of its earlier times nothing is told.
+    """
+    manifests = [Manifest.load(directory) for directory in directories]
+    origin = manifests[0].started
+    again = inf
+    ends: list[float] = []
+    for directory in reversed(directories):
+        begun = sorted(_begun(directory))
+        ends.append(min((t for stage, t in begun if stage >= again), default=inf))
+        again = min(again, *(stage for stage, _ in begun), inf)
+    for directory, manifest, end in zip(directories, manifests, reversed(ends), strict=True):
+        for path in sorted(directory.glob("*.hlog")):
+            _append(into / path.name, _intervals(path, manifest.started - origin, end))
+        for path in [*sorted(directory.glob("worker-*.jsonl")), directory / "events.jsonl"]:
+            _append(into / path.name, _events(path, manifest.started - origin, end))
+    joined = {"started": origin, "first_stage": manifests[0].first_stage}
+    manifests[-1].model_copy(update=joined).save(into)
+
+
+def _begun(directory: Path) -> Iterable[tuple[int, float]]:
+    """The stages of a directory, and when they began there."""
+    for path in directory.glob("worker-*.jsonl"):
+        for event in read_events(path).events:
+            if event["event"] == "stage" and event.get("phase") == "begin":
+                yield int(event["stage"]), float(event["t"])
+
+
+def _intervals(path: Path, shift: float, end: float) -> Iterable[bytes]:
+    """The lines of an interval log, those that begin before `end`, moved by so many seconds."""
+    for line in path.read_bytes().split(b"\n")[:-1]:
+        tag, *rest = line.split(b",")
+        if not tag.startswith(b"Tag="):
+            yield line
+            continue
+        try:
+            begin = float(rest[0])
+        except (IndexError, ValueError):
+            continue
+        if begin < end:
+            yield b",".join([tag, f"{begin + shift:.3f}".encode(), *rest[1:]])
+
+
+def _events(path: Path, shift: float, end: float) -> Iterable[bytes]:
+    for event in read_events(path).events:
+        moved: dict[str, Any] = {**event, "t": round(event["t"] + shift, 6)}
+        if event["t"] < end:
+            yield orjson.dumps(moved)
+
+
+def _append(path: Path, lines: Iterable[bytes]) -> None:
+    with open(path, "ab") as file:
+        file.writelines(line + b"\n" for line in lines)

@@ -1,0 +1,45 @@
+"""What a lost unit made in the target is still there: its names follow from the run's, and another unit removes it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tippingpoint.agent.part import part_name, plan_of
+from tippingpoint.errors import UserError
+from tippingpoint.grounds import ledger_entry
+from tippingpoint.ledger import remember
+from tippingpoint.manifest import Manifest, TargetEntry
+from tippingpoint.together import SharedRun
+
+
+def inherit(run: SharedRun, unit: str, target: Mapping[str, Any], parts: Path) -> str:
+    """Make a directory below `parts` with the ledger of all that a lost unit may have made; returns its name.
+
+    What it measured is lost with it. UserError when the target cannot be told, or there is no room.
+    """
+    name = part_name(run, unit)
+    directory = parts / name
+    plan = plan_of(run, unit, target)
+    try:
+        directory.mkdir(mode=0o755, exist_ok=True)
+        Manifest(
+            id=name,
+            title=plan.name,
+            workload=plan.workload.kind,
+            load_unit=plan.load_unit,
+            target=TargetEntry(kind=plan.target.kind),
+            unit=unit,
+            status="cut",
+            reason=f"{unit} was lost: {run.missing.get(unit, '')}",
+            started=run.started or run.made,
+            ended=time.time(),
+        ).save(directory)
+    except OSError as problem:
+        raise UserError(
+            "--state", str(directory), f"a directory with room in it ({problem.strerror})"
+        ) from None
+    remember(directory, ledger_entry(plan, name, directory))
+    return name

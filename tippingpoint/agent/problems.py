@@ -1,0 +1,16 @@
+"""What went wrong, in one line for people."""
+
+from __future__ import annotations
+
+from tippingpoint.errors import OperationFailed, TargetError, UserError
+from tippingpoint.fleet import Refused
+
+_FOR_PEOPLE = (UserError, TargetError, OperationFailed, Refused)
+
+
+def told(problem: BaseException) -> str:
+    """As the problem says itself where it was written for people, else with what kind it is of."""
+    text = " ".join(str(problem).split())
+    if isinstance(problem, _FOR_PEOPLE) and text:
+        return text
+    return f"unexpected {type(problem).__name__}: {text}".rstrip(": ")

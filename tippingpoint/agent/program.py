@@ -1,0 +1,62 @@
+"""The agent as a process: its state directory is its alone, systemd hears from it, and its signals end it in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from tippingpoint.agent.notify import notify, watchdog_every
+from tippingpoint.agent.problems import told
+from tippingpoint.agent.server import Server
+from tippingpoint.agent.service import Agent, log
+from tippingpoint.agent.state import lock
+from tippingpoint.errors import UserError
+
+
+def run_agent(state: Path, socket: Path, wake_file: Path, unit: str, metrics: str | None) -> None:
+    """Be the agent until a signal says to end. UserError where the paths cannot be used."""
+    os.umask(0o022)  # runs are for everybody to read; what is not has its own mode
+    try:
+        state.mkdir(mode=0o755, parents=True, exist_ok=True)
+        (state / "credentials").mkdir(mode=0o700, exist_ok=True)
+    except OSError as problem:
+        raise UserError(
+            "--state", str(state), f"a directory that can be written ({problem.strerror})"
+        ) from None
+    with lock(state):
+        uvloop.run(_serve(state, socket, wake_file, unit, metrics))
+
+
+async def _serve(state: Path, socket: Path, wake_file: Path, unit: str, metrics: str | None) -> None:
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_log_unexpected)
+    ending = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, ending.set)
+    agent = Agent(state, wake_file, unit)
+    server = Server(socket, agent.answer)
+    try:
+        await agent.open(metrics)
+        await server.open()
+        notify("READY=1")
+        every = watchdog_every()
+        while not ending.is_set():
+            notify("WATCHDOG=1")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(every):
+                    await ending.wait()
+        notify("STOPPING=1")
+        await server.close()
+    finally:
+        await agent.close()
+
+
+def _log_unexpected(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    problem = context.get("exception")
+    log(told(problem) if isinstance(problem, BaseException) else str(context.get("message", "")))

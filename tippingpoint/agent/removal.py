@@ -1,0 +1,83 @@
+"""What parts made is removed from their targets after any end, and again while a target cannot be reached."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from tippingpoint.agent.keeping import Keeping
+from tippingpoint.agent.problems import told
+
+FIRST_WAIT = 15.0
+"""Seconds until a removal that failed is tried again; each time twice as long, up to LONGEST_WAIT."""
+LONGEST_WAIT = 600.0
+GIVEN_UP_AFTER = 86400.0
+"""Seconds after which only a `clean` that is asked for tries again."""
+
+
+class Removal:
+    """Removes what is left of parts that have ended, in the background, one part after the other."""
+
+    def __init__(
+        self, keeping: Keeping, going_on: Callable[[], list[str]], changed: Callable[[], None]
+    ) -> None:
+        """`going_on` names the parts that may still want what they made; `changed` is called when a problem comes
+        or goes."""
+        self._keeping = keeping
+        self._going_on = going_on
+        self._changed = changed
+        self._problems: dict[str, str] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._one_at_a_time = asyncio.Lock()
+
+    def begin(self) -> None:
+        """See to it that what is left goes."""
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._remove_all())
+
+    def problem(self, run: str) -> str:
+        """What is left of the parts of a run and why, in one line; empty where nothing is known to be."""
+        return "; ".join(problem for part, problem in self._problems.items() if part.startswith(f"{run}."))
+
+    async def remove(self, part: str) -> int:
+        """Remove what is left of a part, now; returns how many things that was. Errors as Keeping.remove's."""
+        async with self._one_at_a_time:
+            removed = await self._keeping.remove(part)
+        self._forget(part)
+        return removed
+
+    async def close(self) -> None:
+        """Leave it to the next agent."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _remove_all(self) -> None:
+        begun, wait = time.monotonic(), FIRST_WAIT
+        while left := [part for part in self._keeping.left() if part not in self._going_on()]:
+            again = time.monotonic() - begun < GIVEN_UP_AFTER
+            for part in left:
+                try:
+                    await self.remove(part)
+                except Exception as problem:
+                    self._note(part, told(problem), again)
+            if not again:
+                return
+            if any(self._keeping.is_left(part) for part in left):
+                await asyncio.sleep(wait)
+                wait = min(2 * wait, LONGEST_WAIT)
+            for part in left:
+                if not self._keeping.is_left(part):  # perhaps somebody else saw to it
+                    self._forget(part)
+
+    def _forget(self, part: str) -> None:
+        if self._problems.pop(part, ""):
+            self._changed()
+
+    def _note(self, part: str, problem: str, again: bool) -> None:
+        what_next = "it is tried again" if again else "run the action clean"
+        line = f"not all removed from the target, {what_next}: {problem}"
+        if self._problems.get(part) != line:
+            self._problems[part] = line
+            self._changed()

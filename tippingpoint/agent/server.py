@@ -1,0 +1,115 @@
+"""The socket that the charm asks at: one request a line, in JSON, and one answer a line. Nobody waits for a run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+from pydantic import ValidationError
+
+from tippingpoint.agent.client import LONGEST_REQUEST
+from tippingpoint.agent.problems import told
+from tippingpoint.errors import UserError
+
+Answer = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Told a request, which is any JSON object, answers it; what it raises becomes the answer's problem."""
+
+_PATIENCE = 30.0
+"""Seconds that a client may take to send its line, and to read ours."""
+
+
+class Server:
+    """A listener on a unix socket of mode 0660, which takes the place of the one that was there."""
+
+    def __init__(self, path: Path, answer: Answer) -> None:
+        self._path = path
+        self._answer = answer
+        self._clients: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Listen; UserError where that is not possible."""
+        fresh = self._path.with_name(self._path.name + ".new")
+        with contextlib.ExitStack() as undo:
+            there = undo.enter_context(socket.socket(socket.AF_UNIX))
+            try:
+                fresh.unlink(missing_ok=True)
+                there.bind(str(fresh))
+                os.chmod(fresh, 0o660)
+                there.listen(128)
+                fresh.replace(self._path)  # nobody finds it before it answers, and in its mode
+            except OSError as problem:
+                why = problem.strerror or problem  # of a path that is too long there is only a text
+                raise UserError("--socket", str(self._path), f"a path for a socket ({why})") from None
+            self._server = await asyncio.start_unix_server(self._hear, sock=there, limit=LONGEST_REQUEST)
+            undo.pop_all()
+
+    async def close(self) -> None:
+        """Listen no more."""
+        self._path.unlink(missing_ok=True)
+        self._server.close()
+        for client in self._clients:
+            client.cancel()
+        await asyncio.gather(*self._clients, return_exceptions=True)
+
+    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._clients.add(task)
+        try:
+            with contextlib.suppress(ConnectionError, TimeoutError):
+                await self._serve(reader, writer)
+        finally:
+            self._clients.discard(task)
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        whole = True
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                line = await reader.readline()
+        except ValueError:  # longer than the limit
+            whole = False
+            answer = _refused(
+                f"request: more than {LONGEST_REQUEST >> 20} MiB: expected one line, not so long"
+            )
+        else:
+            if not line:
+                return
+            answer = await self._reply(line)
+        writer.write(answer)
+        async with asyncio.timeout(_PATIENCE):
+            await writer.drain()
+            while not whole and await reader.read(1 << 20):
+                pass  # who still sends would not see our answer otherwise
+
+    async def _reply(self, line: bytes) -> bytes:
+        try:
+            request: object = orjson.loads(line)
+            if not isinstance(request, dict):
+                raise ValueError
+        except ValueError:
+            return _refused("request: expected one line of JSON, an object with `do`")
+        try:
+            return orjson.dumps({"ok": True, **await self._answer(cast("dict[str, Any]", request))}) + b"\n"
+        except ValidationError as problem:
+            return _refused(_of_request(problem))
+        except Exception as problem:
+            return _refused(told(problem))
+
+
+def _refused(problem: str) -> bytes:
+    return orjson.dumps({"ok": False, "problem": problem}) + b"\n"
+
+
+def _of_request(problem: ValidationError) -> str:
+    """The first thing that is wrong with a request."""
+    error = problem.errors(include_url=False)[0]
+    field = ".".join(str(part) for part in error["loc"]) or "request"
+    accepted = str(error["msg"]).removeprefix("Input should be ").removeprefix("Value error, ").lower()
+    return str(UserError(field[:120], error["input"] if error["type"] != "missing" else "missing", accepted))

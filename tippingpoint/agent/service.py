@@ -1,0 +1,529 @@
+"""The agent: what it is told goes to the disk first, then one part at a time is played, closed and cleaned up after."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from tippingpoint import __version__
+from tippingpoint.agent import requests
+from tippingpoint.agent.clocks import Clocks
+from tippingpoint.agent.closing import close_cut, cut_in
+from tippingpoint.agent.exporter import Exporter, Measured
+from tippingpoint.agent.joining import digest_of
+from tippingpoint.agent.keeping import Keeping, Kept, furthest
+from tippingpoint.agent.lost import inherit
+from tippingpoint.agent.part import Ended, Part, part_name, plan_of
+from tippingpoint.agent.probing import probe
+from tippingpoint.agent.problems import told
+from tippingpoint.agent.removal import Removal
+from tippingpoint.agent.reports import keep_digests, write_reports
+from tippingpoint.agent.state import ENDED, PartState, Phase, State
+from tippingpoint.agent.tasks import Tasks
+from tippingpoint.agent.wake import wake
+from tippingpoint.errors import UserError
+from tippingpoint.ledger import entries
+from tippingpoint.resume import take_up
+from tippingpoint.runner import TakenUp
+from tippingpoint.together import Progress, SharedRun, UnitWord, word_every
+
+TAKE_UP_WITHIN = 90.0
+"""Seconds after a restart in which the charm is to say that a run still goes on, or its cut part is closed. A hook of
+the machine's start comes within some tens."""
+_LINE = 1000
+"""Characters of a problem, as words of units have it."""
+
+_REQUESTS: TypeAdapter[requests.AnyRequest] = TypeAdapter(requests.AnyRequest)
+
+
+class Agent:
+    """One unit's agent, below its state directory. `answer` is all that is asked of it."""
+
+    def __init__(self, state: Path, wake_file: Path, unit: str = "") -> None:
+        """With `unit`, orders for another one are refused: the charm of that one is at the wrong socket."""
+        self._directory = state
+        self._wake_file = wake_file
+        self._unit = unit
+        self._keeping = Keeping(state)
+        self._state = State.load(state)
+        self._clocks = Clocks()
+        self._measured = Measured()
+        self._exporter = Exporter(self._measured)
+        self._no_metrics = ""
+        self._tasks = Tasks()
+        self._removal = Removal(self._keeping, self._wanted_parts, self._wake)
+        self._part: Part | None = None
+        self._playing: asyncio.Task[None] | None = None
+        self._measuring: asyncio.Task[None] | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._told = asyncio.Event()
+        """Orders have come since we began."""
+        self._answers: dict[type[Any], Callable[[Any], Awaitable[dict[str, Any]]]] = {
+            requests.Orders: self._orders,
+            requests.Word: self._word,
+            requests.Runs: self._runs,
+            requests.Keep: self._keep,
+            requests.Report: self._report,
+            requests.Clean: self._clean,
+            requests.Task: self._task,
+            requests.Repair: self._repair,
+            requests.EvictMember: self._evict_member,
+            requests.Probe: self._probe,
+            requests.Ping: self._ping,
+        }
+
+    # -- its life ----------------------------------------------------------------------------------
+
+    async def open(self, metrics: str | None = None) -> None:
+        """Begin: see to what the agent before us left; export figures on ADDRESS:PORT unless it is in use."""
+        if metrics is not None:
+            try:
+                await self._exporter.open(metrics)
+            except OSError as problem:
+                self._no_metrics = f"{metrics}: no figures are exported: {problem.strerror or problem}"
+                log(self._no_metrics)
+        self._beating = asyncio.create_task(self._beat())
+        part = self._state.part
+        if part is not None and part.phase not in ENDED:
+            self._playing = asyncio.create_task(self._recover(part))
+            self._wake()
+        else:
+            self._follow()
+        self._removal.begin()
+
+    async def close(self) -> None:
+        """End: a part that goes on is left as it is, for the next agent, with what can be given back given back."""
+        if self._beating is not None:
+            self._beating.cancel()
+        if self._part is not None:
+            await self._part.cut()
+        for task in (self._playing, self._measuring):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        await self._tasks.close()
+        await self._removal.close()
+        await self._clocks.close()
+        await self._exporter.close()
+
+    async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The answer to a request of the socket. ValidationError for one that is none, errors for people otherwise."""
+        understood = _REQUESTS.validate_python(request)
+        return await self._answers[type(understood)](understood)
+
+    # -- the part ----------------------------------------------------------------------------------
+
+    async def _orders(self, orders: requests.Orders) -> dict[str, Any]:
+        if self._unit not in ("", orders.unit):
+            raise UserError("unit", orders.unit, f"{self._unit}, whose agent this is")
+        known = self._state
+        run = orders.run
+        self._state = known.model_copy(
+            update={
+                "run": run,
+                "unit": orders.unit,
+                "target": orders.target,
+                "reference": orders.reference,
+            }
+        )
+        if self._state != known:
+            self._save()
+            self._keep_run()
+        await self._clocks.listen(orders.address)
+        self._told.set()
+        self._follow()
+        if run is not None and run.over and orders.target:
+            self._remove_what_is_left_of(orders.lost, run, orders.target)
+        return {}
+
+    def _follow(self) -> None:
+        """Do what the latest orders ask for, as far as it is not under way."""
+        run = self._state.run
+        if self._playing is not None:
+            if self._part is None:
+                return  # it is seen when that has ended
+            if run is None:
+                self._part.stop("there is no run any more")
+            elif run.id != self._part.run_id:
+                self._part.stop(f"run {run.id} was begun")
+            else:
+                self._measure()
+                self._part.tell(run, self._offset)
+        elif run is not None and self._is_new(run):
+            self._begin(run)
+
+    def _is_new(self, run: SharedRun) -> bool:
+        """Whether a run is to be played, and was not yet."""
+        part = self._state.part
+        if run.over or run.stopped or (part is not None and part.run == run.id):
+            return False
+        kept = self._keeping.load(run.id)
+        return kept is None or not kept.parts
+
+    def _begin(self, run: SharedRun, takes_up: TakenUp | None = None) -> None:
+        """Begin this unit's part of a run; or go on with it under its old names."""
+        before = self._state.part.directories if takes_up is not None and self._state.part is not None else []
+        name = part_name(run, self._state.unit)
+        directories = [*before, f"{name}.{len(before) + 1}" if before else name]
+        self._enter(PartState(run=run.id, directories=directories))
+        self._keep_run()
+        self._playing = asyncio.create_task(self._play(run, takes_up))
+
+    async def _play(self, run: SharedRun, takes_up: TakenUp | None) -> None:
+        """A part from its beginning to its last word; what comes after it is begun then."""
+        state = self._state
+        assert state.part is not None
+        try:
+            plan = plan_of(run, state.unit, state.target)
+            part = Part(
+                run,
+                plan,
+                state.unit,
+                self._keeping.parts,
+                self._measured,
+                self._reached,
+                run_id=state.part.directories[-1],
+                takes_up=takes_up,
+            )
+        except Exception as problem:
+            ended = Ended("failed", told(problem), removed=False)
+            directory = None
+        else:
+            self._part = part
+            self._follow()
+            ended = await part.run()
+            directory = part.directory
+        await self._close_part(ended, directory)
+
+    async def _recover(self, cut: PartState) -> None:
+        """Go on with a part that was cut where that is possible and the run still goes on; close it otherwise."""
+        directory = self._keeping.parts / cut.directories[-1]
+        try:
+            _, taken_up = await asyncio.to_thread(take_up, directory)
+        except Exception:  # what cannot be read is closed as it is
+            taken_up = None
+        if taken_up is not None and await self._still_on(cut.run):
+            assert self._state.run is not None
+            self._begin(self._state.run, taken_up)
+            return
+        phase, problem = await asyncio.to_thread(close_cut, directory, cut_in(cut.turn))
+        await self._close_part(Ended(phase, problem, removed=False), directory)
+
+    async def _still_on(self, run: str) -> bool:
+        """Whether the charm says in time that a run goes on."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TAKE_UP_WITHIN):
+                await self._told.wait()
+            now = self._state.run
+            return now is not None and now.id == run and not (now.over or now.stopped)
+        return False
+
+    async def _close_part(self, ended: Ended, directory: Path | None) -> None:
+        """Keep what a part came to, say that it has ended, and begin what is next."""
+        part = self._state.part
+        assert part is not None
+        if ended.removed:
+            for name in part.directories:
+                self._keeping.set_removed(name)
+        problem = ended.problem
+        if directory is not None:
+            try:
+                directories = [*map(self._keeping.parts.joinpath, part.directories[:-1]), directory]
+                digest = await asyncio.to_thread(digest_of, directories)
+                if digest:
+                    self._keeping.keep_digest(part.run, self._state.unit, digest)
+            except Exception as lost:
+                log(f"{part.directories[-1]}: no result: {told(lost)}")
+                problem = problem or "its result cannot be made (see the log of its service)"
+        await self._measure_again()
+        self._part = self._playing = None
+        assert self._state.part is not None  # which has the new offset
+        self._enter(self._state.part.model_copy(update={"phase": ended.phase, "problem": problem[:_LINE]}))
+        self._keep_run()
+        self._keeping.prune(self._named_runs())
+        self._removal.begin()
+        self._follow()
+
+    def _remove_what_is_left_of(self, units: list[str], run: SharedRun, target: Mapping[str, Any]) -> None:
+        """Take over what units that are lost left in the target, once."""
+        for unit in units:
+            kept = self._keeping.load(run.id) or Kept(run=run)
+            if unit == self._state.unit or part_name(run, unit) in kept.parts:
+                continue
+            try:
+                part = inherit(run, unit, target, self._keeping.parts)
+                self._keeping.save(kept.model_copy(update={"parts": [*kept.parts, part]}))
+            except UserError as problem:
+                log(f"what {unit} left in the target is not known: {problem}")
+                continue
+            self._removal.begin()
+
+    def _reached(self, phase: Phase, turn: int) -> None:
+        """The part has come to a phase."""
+        if self._state.part is not None:
+            self._enter(self._state.part.model_copy(update={"phase": phase, "turn": turn}))
+
+    def _enter(self, part: PartState) -> None:
+        """Keep where the part is, and wake the charm where that is news."""
+        if part != self._state.part:
+            self._state = self._state.model_copy(update={"part": part})
+            with _told_in_the_log():  # a full disk ends no run
+                self._save()
+            self._wake()
+
+    # -- the clock ---------------------------------------------------------------------------------
+
+    @property
+    def _offset(self) -> float:
+        """Seconds that our clock is ahead of the reference's, as far as it is known."""
+        part = self._state.part
+        return (part.offset or 0.0) if part is not None else 0.0
+
+    def _measure(self) -> None:
+        """Measure our clock against the reference's, once both are there."""
+        part = self._state.part
+        busy = self._measuring is not None and not self._measuring.done()
+        if part is not None and part.offset is None and self._state.reference and not busy:
+            self._measuring = asyncio.create_task(self._measure_once())
+
+    async def _measure_once(self) -> None:
+        found = await self._clocks.measure(self._state.reference)
+        part = self._state.part
+        if found is None or part is None:
+            return
+        offset, error = found
+        self._enter(part.model_copy(update={"offset": offset, "offset_error": error}))
+        if self._part is not None and self._state.run is not None and self._state.run.id == self._part.run_id:
+            self._part.tell(self._state.run, offset)
+
+    async def _measure_again(self) -> None:
+        """Once more, at the end: clocks drift."""
+        if self._measuring is not None:
+            await asyncio.wait([self._measuring])
+        if self._state.reference:
+            with contextlib.suppress(OSError, UserError):
+                await self._measure_once()
+
+    # -- words -------------------------------------------------------------------------------------
+
+    async def _word(self, _: requests.Word) -> dict[str, Any]:
+        word = self._said()
+        return {
+            "word": None if word is None else word.model_dump(mode="json", exclude_none=True),
+            "result": self._result(),
+        }
+
+    def _said(self) -> UnitWord | None:
+        """What this unit says of its part of the run that there is; of another's while that is being ended."""
+        state, part = self._state, self._state.part
+        if state.run is not None and (part is None or part.run != state.run.id):
+            waits = self._playing is not None and self._is_new(state.run)
+            progress = Progress(stage=0, size=0, held=0, preparing="the run before is ended first")
+            return self._as_word(PartState(run=state.run.id, directories=[]), progress) if waits else None
+        if part is None or (state.run is None and self._playing is None):
+            return None
+        return self._as_word(part, self._part.progress if self._part is not None else None)
+
+    def _as_word(self, part: PartState, progress: Progress | None) -> UnitWord:
+        left = self._removal.problem(part.run)
+        return UnitWord(
+            run=part.run,
+            phase=part.phase,
+            turn=part.turn,
+            problem="; ".join(filter(None, (part.problem, left)))[:_LINE],
+            t=time.time(),
+            cores=len(os.sched_getaffinity(0)),
+            clock=self._clocks.address,
+            offset=part.offset,
+            offset_error=part.offset_error,
+            progress=progress,
+        )
+
+    def _result(self) -> dict[str, str] | None:
+        """What this unit came to in the run that there is; None before its part has ended."""
+        part = self._state.part
+        if part is None or part.phase not in ENDED:
+            return None
+        digest = self._keeping.digests(part.run).get(self._state.unit)
+        return None if digest is None else {"run": part.run, "digest": digest}
+
+    # -- runs --------------------------------------------------------------------------------------
+
+    async def _runs(self, _: requests.Runs) -> dict[str, Any]:
+        return {
+            "runs": [
+                {
+                    "id": kept.run.id,
+                    "plan": str(kept.run.plan.get("name", "")),
+                    "started": kept.run.started,
+                    "status": self._status(kept.run),
+                    "verdict": kept.verdict,
+                    "units": kept.run.units,
+                }
+                for kept in self._keeping.all()
+            ]
+        }
+
+    def _status(self, run: SharedRun) -> str:
+        now = self._state.run is not None and self._state.run.id == run.id
+        if run.stopped:
+            return f"{'stopped' if run.over or not now else 'stopping'}: {run.stopped}"
+        return "running" if now and not run.over else "over"
+
+    async def _keep(self, keep: requests.Keep) -> dict[str, Any]:
+        run = self._keep_words(self._keeping.load(keep.shared.id) or Kept(run=keep.shared), keep).run.id
+        await asyncio.to_thread(keep_digests, self._keeping, run, keep.digests)
+        self._keeping.prune(self._named_runs())
+        return {}
+
+    def _keep_words(self, kept: Kept, given: requests.Keep | requests.Report) -> Kept:
+        words = {**kept.words, **{unit: word for unit, word in given.words.items() if word is not None}}
+        kept = kept.model_copy(update={"run": furthest(kept.run, given.shared), "words": words})
+        self._keeping.save(kept)
+        return kept
+
+    async def _report(self, report: requests.Report) -> dict[str, Any]:
+        kept = self._keep_words(self._kept(report), report)
+        written = await asyncio.to_thread(
+            write_reports, self._keeping, kept, report.digests, self._live(kept.run.id), report.format
+        )
+        latest = self._keeping.load(kept.run.id) or kept
+        self._keeping.save(latest.model_copy(update={"verdict": written.outcome}))
+        return {"text": written.text, "path": str(written.path), "run": kept.run.id}
+
+    def _kept(self, report: requests.Report) -> Kept:
+        """What is known of the run that a report is asked of."""
+        if not report.run and report.shared is None:
+            latest = self._keeping.all()[:1]
+            if not latest:
+                raise UserError("run", "none", "a run that was begun; there was none yet")
+            return latest[0]
+        name = report.run or (report.shared.id if report.shared is not None else "")
+        kept = self._keeping.load(name)
+        if kept is None and report.shared is not None and report.shared.id == name:
+            kept = Kept(run=report.shared)
+        if kept is None:
+            raise UserError("run", name, "the id of a run that is kept here")
+        return kept
+
+    def _live(self, run: str) -> tuple[str, list[Path]] | None:
+        """This unit and its directories, where its part of a run goes on."""
+        part = self._state.part
+        if self._part is None or part is None or part.run != run:
+            return None
+        return self._state.unit, [self._keeping.parts / name for name in part.directories]
+
+    def _keep_run(self) -> None:
+        """Keep the run as it was told last, and which directories are this unit's of it."""
+        run, part = self._state.run, self._state.part
+        if run is None:
+            return
+        kept = self._keeping.load(run.id) or Kept(run=run)
+        ours = part.directories if part is not None and part.run == run.id else []
+        parts = list(dict.fromkeys([*ours, *kept.parts]))
+        fresh = kept.model_copy(update={"run": furthest(kept.run, run), "parts": parts})
+        with _told_in_the_log():
+            if fresh != kept or not kept.parts:
+                self._keeping.save(fresh)
+
+    def _named_runs(self) -> list[str]:
+        """The runs that are talked of now."""
+        return [run.id for run in (self._state.run,) if run] + [
+            part.run for part in (self._state.part,) if part
+        ]
+
+    def _wanted_parts(self) -> list[str]:
+        """The parts that go on, or may yet: what they made is to stay."""
+        part = self._state.part
+        return part.directories if part is not None and part.phase not in ENDED else []
+
+    # -- what is done on request ---------------------------------------------------------------------
+
+    async def _clean(self, clean: requests.Clean) -> dict[str, Any]:
+        wanted = self._wanted_parts()
+        if clean.run:
+            kept = self._keeping.load(clean.run)
+            if kept is None:
+                raise UserError("run", clean.run, "the id of a run that is kept here")
+            if any(part in wanted for part in kept.parts):
+                raise UserError("run", clean.run, "one that has ended: it is still running; stop it first")
+            parts = kept.parts
+        else:
+            parts = [part for kept in self._keeping.all() for part in kept.parts if part not in wanted]
+        return {"task": self._tasks.begin(self._clean_parts(parts))}
+
+    async def _clean_parts(self, parts: list[str]) -> str:
+        lines: list[str] = []
+        for part in parts:
+            if (self._keeping.parts / part).is_dir():
+                try:
+                    lines.append(f"{part}: removed {await self._removal.remove(part)}")
+                except Exception as problem:
+                    lines.append(f"{part}: {told(problem)}")
+        return "\n".join(lines) or "nothing is left of any run"
+
+    async def _task(self, task: requests.Task) -> dict[str, Any]:
+        outcome = self._tasks.ask(task.id)
+        if outcome is None:
+            return {"done": False, "text": "", "failed": False}
+        return {"done": True, "text": outcome.text, "failed": outcome.failed}
+
+    async def _repair(self, _: requests.Repair) -> dict[str, Any]:
+        return {"task": self._tasks.begin(self._played().repair())}
+
+    async def _evict_member(self, request: requests.EvictMember) -> dict[str, Any]:
+        return {"task": self._tasks.begin(self._played().evict(request.member))}
+
+    def _played(self) -> Part:
+        if self._part is None:
+            raise UserError("run", "none", "a run that goes on; start one first")
+        return self._part
+
+    async def _probe(self, request: requests.Probe) -> dict[str, Any]:
+        target: Mapping[str, Any] = request.target or self._state.target
+        made = entries(self._part.directory) if self._part is not None else []
+        return {"task": self._tasks.begin(probe(target, made[-1] if made else None))}
+
+    async def _ping(self, _: requests.Ping) -> dict[str, Any]:
+        part = self._state.part
+        running = part.run if part is not None and self._playing is not None else ""
+        return {"version": __version__, "running": running, "metrics": self._no_metrics}
+
+    # -- waking the charm --------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        """Wake the charm every so often while there is a run that goes on."""
+        while True:
+            run = self._state.run
+            await asyncio.sleep(word_every(len(run.units) if run is not None else 1))
+            run, part = self._state.run, self._state.part
+            in_it = run is not None and not run.over and part is not None and part.run == run.id
+            if self._playing is not None or in_it:
+                self._wake()
+
+    def _wake(self) -> None:
+        wake(self._wake_file)
+
+    def _save(self) -> None:
+        self._state.save(self._directory)
+
+
+@contextlib.contextmanager
+def _told_in_the_log() -> Generator[None]:
+    try:
+        yield
+    except UserError as problem:
+        log(str(problem))
+
+
+def log(line: str) -> None:
+    """A line for the service's log."""
+    print(f"tippingpoint agent: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,35 @@
+"""Key pairs of our own, as the lxc client makes them. Light to import: a charm's hook makes one, too."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+VALID = timedelta(days=3650)
+"""How long a key pair of ours is valid; that of the lxc client is, too (shared/cert.go)."""
+
+
+def make_pair(name: str) -> tuple[bytes, bytes]:
+    """A certificate that is signed by its own key, and the key, as PEM; of the kind the lxc client makes."""
+    key = ec.generate_private_key(ec.SECP384R1())
+    who = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(who)
+        .issuer_name(who)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))  # the server's clock may be behind
+        .not_valid_after(now + VALID)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .sign(key, hashes.SHA384())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return certificate.public_bytes(pem), private
