@@ -1,0 +1,327 @@
+"""What access to a target there is: from a relation, from the secret of config `credentials`, or from Juju itself.
+
+The result is what a plan's `target` needs and the files it names. What is found is tried with the engine's own
+readers first, in memory, so that a status can say what is wrong before a run begins. What is in a secret is shown
+nowhere: not in a message, a log or relation data.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Generator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import ops
+import yaml
+from pydantic import ValidationError
+
+from tippingpoint.errors import UserError
+from tippingpoint.secret_files import read_yaml
+from tippingpoint_charm.relations import controller, etcd, keystone, lxd
+from tippingpoint_charm.relations.databag import NotThere, shown
+
+PLACE = "{credentials}"
+"""Stands in a target's values for the directory that the files are written to."""
+
+
+@dataclass(frozen=True)
+class TargetAccess:
+    """How a target is reached, or what is missing for it."""
+
+    kind: str
+    target: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Fields of a plan's `target`; PLACE in a value stands for the directory with the files."""
+    files: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+    """Name and content of the files that `target` names, to be kept with mode 0600."""
+    missing: str = ""
+    """What is missing and what to do about it, in one line; empty when nothing is."""
+
+
+_EXPECTED = "credentials: {}: expected the controller's in the secret, as {}"
+
+
+def find_access(charm: ops.CharmBase, kind: str) -> TargetAccess:
+    """The access to a target of this kind (juju, lxd, etcd, openstack) as it is now; it changes nothing.
+
+    Nothing that others wrote into relations, secrets or configuration raises: `missing` says it.
+    """
+    find = _FINDERS.get(kind)
+    if find is None:
+        return TargetAccess(kind, missing=f"target: {kind[:40]!r}: expected one of {', '.join(_FINDERS)}")
+    try:
+        return find(charm)
+    except NotThere as why:
+        return TargetAccess(kind, missing=str(why))
+
+
+def _juju(charm: ops.CharmBase) -> TargetAccess:
+    """The related controller, or the one this unit is on; who we are there is always in the secret."""
+    secret = _secret(charm, _Keys(("user", "password"), ("addresses", "ca")))
+    if secret is None:
+        raise NotThere(_how(charm, "user=... password=..."))
+    own_addresses, own_ca = _own_controller(charm)
+    addresses = _listed(secret.get("addresses", "")) or controller.read(charm) or own_addresses
+    if not addresses:
+        raise NotThere(_EXPECTED.format("addresses", "this unit's agent.conf has none"))
+    ours = not {*addresses}.isdisjoint(own_addresses)
+    ca = secret.get("ca") or (own_ca if ours else "")
+    if not ca:
+        other = f"{addresses[0]} is not known to be the controller that this unit is on"
+        raise NotThere(_EXPECTED.format("ca", "this unit's agent.conf has none" if ours else other))
+    content = {"addresses": addresses, "ca": ca, "user": secret["user"], "password": secret["password"]}
+    target = {"kind": "juju", "credentials": f"{PLACE}/juju.yaml"}
+    access = TargetAccess("juju", target, {"juju.yaml": yaml.safe_dump(content)})
+
+    def read(paths: Mapping[str, Path]) -> None:
+        from tippingpoint.juju.access import from_file
+
+        from_file(paths["juju.yaml"])
+
+    return _tried(access, "credentials", read)
+
+
+def _own_controller(charm: ops.CharmBase) -> tuple[list[str], str]:
+    """Addresses and CA of the controller that this unit is on; empty where the agent does not tell.
+
+    Of the agent's own file, beside the charm's directory, two entries are used and the rest is dropped: its password
+    is the agent's, whose leases would be measured together with ours.
+    """
+    content: dict[str, Any] = {}
+    with suppress(UserError):
+        content = read_yaml("agent.conf", charm.charm_dir.parent / "agent.conf", "the agent's configuration")
+    ca, listed = content.get("cacert"), content.get("apiaddresses")
+    addresses = os.environ.get("JUJU_API_ADDRESSES", "").split()
+    if not addresses and isinstance(listed, list):
+        addresses = [each for each in cast("list[object]", listed) if isinstance(each, str)]
+    return addresses, ca if isinstance(ca, str) else ""
+
+
+def _lxd(charm: ops.CharmBase) -> TargetAccess:
+    """The related LXD, in the projects it trusts us for; else the secret's, in those configured or of our own."""
+    configured = charm.config.get("lxd-projects", "")
+    projects = configured if isinstance(configured, str) else ""
+    found = lxd.read(charm, projects)
+    if found is not None:
+        content = {
+            "addresses": found.addresses,
+            "certificate": found.certificate,
+            "client_certificate": found.client.certificate,
+            "client_key": found.client.key,
+        }
+        return _lxd_access(content, found.projects, lxd.NAME)
+    keys = ("addresses", "certificate", "client-certificate", "client-key")
+    secret = _secret(charm, _Keys(("token",)), _Keys(keys))
+    if secret is None:
+        how = _how(charm, "token=... (of lxc config trust add)")
+        raise NotThere(f"relate lxd: juju integrate {charm.app.name}:lxd lxd:https; or {how}")
+    fill = lxd.project_names(projects) if projects.strip() else []
+    if "token" not in secret:
+        return _lxd_access({key.replace("-", "_"): secret[key] for key in keys}, fill, "credentials")
+    if charm.app.planned_units() > 1:
+        raise NotThere(
+            "credentials: token: expected a single unit, as a token is good for one: give addresses, certificate, "
+            "client-certificate and client-key instead"
+        )
+    target: dict[str, Any] = {"kind": "lxd", "token": f"{PLACE}/lxd.token"}
+    if fill:
+        target["projects"] = fill
+
+    def read(paths: Mapping[str, Path]) -> None:
+        from tippingpoint.lxd.trust import read_token
+
+        read_token(paths["lxd.token"].read_text())
+
+    return _tried(TargetAccess("lxd", target, {"lxd.token": secret["token"]}), "credentials", read)
+
+
+def _lxd_access(content: dict[str, str], projects: list[str], source: str) -> TargetAccess:
+    target: dict[str, Any] = {"kind": "lxd", "credentials": f"{PLACE}/lxd.yaml"}
+    if projects:
+        target["projects"] = projects
+
+    def read(paths: Mapping[str, Path]) -> None:
+        from tippingpoint.lxd.access import from_file
+
+        from_file(paths["lxd.yaml"])
+
+    return _tried(TargetAccess("lxd", target, {"lxd.yaml": yaml.safe_dump(content)}), source, read)
+
+
+def _etcd(charm: ops.CharmBase) -> TargetAccess:
+    """The related etcd, by either relation; else the secret's."""
+    found, source = etcd.read_db(charm), etcd.DB
+    if found is None:
+        found, source = etcd.read_client(charm), etcd.CLIENT
+    user: dict[str, str] = {}
+    if found is None:
+        source = "credentials"
+        secret = _secret(charm, _Keys(("endpoints",), ("ca", "cert", "key", "username", "password")))
+        if secret is None:
+            how = _how(charm, "endpoints=https://HOST:2379 ca#file=... cert#file=... key#file=...")
+            raise NotThere(f"relate etcd: juju integrate {charm.app.name}:etcd-client charmed-etcd; or {how}")
+        endpoints = _listed(secret["endpoints"])
+        found = etcd.Etcd(endpoints, *(secret.get(name, "") for name in ("ca", "cert", "key")))
+        user = {name: secret[name] for name in ("username", "password") if name in secret}
+    target: dict[str, Any] = {"kind": "etcd", "endpoints": found.endpoints}
+    files: dict[str, str] = {}
+    for name, text in (("ca", found.ca), ("cert", found.certificate), ("key", found.key)):
+        if text:
+            target[name] = f"{PLACE}/etcd-{name}.pem"
+            files[f"etcd-{name}.pem"] = text
+    if user:
+        target["credentials"] = f"{PLACE}/etcd.yaml"
+        files["etcd.yaml"] = yaml.safe_dump(user)
+
+    def read(paths: Mapping[str, Path]) -> None:
+        from tippingpoint.claim.etcd_access import access
+        from tippingpoint.plan_targets import EtcdTarget
+
+        fields = {
+            name: paths.get(str(value).removeprefix(f"{PLACE}/"), value) for name, value in target.items()
+        }
+        access(EtcdTarget.model_validate(fields))
+
+    return _tried(TargetAccess("etcd", target, files), source, read)
+
+
+def _openstack(charm: ops.CharmBase) -> TargetAccess:
+    """The related Keystone's user, or the secret's application credential, as a clouds.yaml of one cloud."""
+    found = keystone.read(charm)
+    cloud: dict[str, Any]
+    files: dict[str, str] = {}
+    if found is not None:
+        cloud = {
+            "auth": {
+                "auth_url": found.auth_url,
+                "username": found.username,
+                "password": found.password,
+                "project_name": found.project,
+                "user_domain_name": found.user_domain,
+                "project_domain_name": found.project_domain,
+            },
+            "region_name": found.region,
+        }
+    else:
+        keys = ("auth-url", "application-credential-id", "application-credential-secret")
+        secret = _secret(charm, _Keys(keys, ("region", "ca")))
+        if secret is None:
+            how = _how(charm, " ".join(f"{key}=..." for key in keys))
+            raise NotThere(
+                f"relate Keystone: juju integrate {charm.app.name}:identity-credentials keystone; or {how}"
+            )
+        cloud = {
+            "auth_type": "v3applicationcredential",
+            "auth": {key.replace("-", "_"): secret[key] for key in keys},
+        }
+        if "region" in secret:
+            cloud["region_name"] = secret["region"]
+        if "ca" in secret:
+            files["openstack-ca.pem"] = secret["ca"]
+    target = {"kind": "openstack", "credentials": f"{PLACE}/clouds.yaml"}
+    if "openstack-ca.pem" in files:
+        target["ca"] = f"{PLACE}/openstack-ca.pem"
+    files["clouds.yaml"] = yaml.safe_dump({"clouds": {"tippingpoint": cloud}})
+    missing = "target: openstack: expected juju, lxd or etcd, as this version cannot load OpenStack yet"
+    return TargetAccess("openstack", target, files, missing)
+
+
+_FINDERS: dict[str, Callable[[ops.CharmBase], TargetAccess]] = {
+    "juju": _juju,
+    "lxd": _lxd,
+    "etcd": _etcd,
+    "openstack": _openstack,
+}
+
+
+@dataclass(frozen=True)
+class _Keys:
+    """The keys of a secret: all of the required ones, and any of the optional ones."""
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+
+    def fit(self, given: Collection[str]) -> bool:
+        return set(self.required) <= set(given) <= {*self.required, *self.optional}
+
+    def __str__(self) -> str:
+        more = f" (and {', '.join(self.optional)})" if self.optional else ""
+        return ", ".join(self.required) + more
+
+
+def _secret(charm: ops.CharmBase, *ways: _Keys) -> dict[str, str] | None:
+    """The newest content of the secret that config `credentials` names; None when it names none.
+
+    NotThere where it cannot be read, or does not have the keys of one of these ways.
+    """
+    uri = charm.config.get("credentials")
+    if not isinstance(uri, str) or not uri:
+        return None
+    try:
+        content = charm.model.get_secret(id=uri).get_content(refresh=True)
+    except (ops.ModelError, ValueError):  # not granted, removed, or no id of a secret
+        name = uri if uri.startswith("secret:") and len(uri) < 80 and uri.isprintable() else "secret:ID"
+        raise NotThere(
+            f"credentials: {name}: expected a secret that is granted: juju grant-secret {name} {charm.app.name}"
+        ) from None
+    given = {key: text for key, text in content.items() if text.strip()}
+    if not any(way.fit(given) for way in ways):
+        raise NotThere(
+            f"credentials: expected a secret with {'; or '.join(map(str, ways))}; and nothing else"
+        )
+    return {key: text if key == "password" else text.strip() for key, text in given.items()}
+
+
+def _how(charm: ops.CharmBase, content: str) -> str:
+    """The commands that give us a secret with this content."""
+    name = charm.app.name
+    return (
+        f"add a secret: juju add-secret tippingpoint {content}, juju grant-secret tippingpoint {name}, "
+        f"juju config {name} credentials=secret:ID"
+    )
+
+
+def _listed(text: str) -> list[str]:
+    return [part for part in text.replace(",", " ").split() if part]
+
+
+def _tried(access: TargetAccess, source: str, read: Callable[[Mapping[str, Path]], None]) -> TargetAccess:
+    """The access, when the engine's reader takes its files; NotThere with what it says, without their content.
+
+    `source` is the relation or configuration that it is from.
+    """
+    with _in_memory(access.files) as paths:
+        try:
+            read(paths)
+        except UserError as problem:
+            value = str(problem.value)
+            for name, path in paths.items():
+                # What the file is called is our own matter, unless there are several.
+                value = value.replace(str(path), name if len(paths) > 1 else "").strip()
+            raise NotThere(
+                f"{source}: {f'{shown(value)}: ' if value else ''}expected {problem.accepted}"
+            ) from None
+        except ValidationError as problem:  # of the target's fields, whose values are not shown
+            first = problem.errors(include_input=False, include_url=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            said = first["msg"].removeprefix("Value error, ")
+            raise NotThere(": ".join(part for part in (source, where, said) if part)) from None
+    return access
+
+
+@contextmanager
+def _in_memory(files: Mapping[str, str]) -> Generator[dict[str, Path]]:
+    """Paths of files with these contents and mode 0600 that are on no disk."""
+    descriptors: dict[str, int] = {}
+    try:
+        for name, content in files.items():
+            descriptors[name] = descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
+            os.fchmod(descriptor, 0o600)
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(content.encode())
+        yield {name: Path(f"/proc/self/fd/{descriptor}") for name, descriptor in descriptors.items()}
+    finally:
+        for descriptor in descriptors.values():
+            os.close(descriptor)

@@ -1,0 +1,268 @@
+"""The actions of both generators. What takes long is the agent's to do: an action begins it, or says how far it is."""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import ops
+
+from tippingpoint.durations import show_us
+from tippingpoint.errors import UserError
+from tippingpoint.plan import JujuTarget, LxdTarget, Plan, parse_plan, shipped_plans
+from tippingpoint.plan_errors import nearest
+from tippingpoint.plan_share import part_of
+from tippingpoint.together import SharedRun, UnitWord, begin_run, stop, summary
+from tippingpoint_charm.access import find_access
+from tippingpoint_charm.agent import AgentAway, Refused
+from tippingpoint_charm.machine import MachineProblem
+from tippingpoint_charm.parameters import Clean, Parameters, Report, Start, Status
+from tippingpoint_charm.peers import LARGEST_RUN
+
+if TYPE_CHECKING:
+    from tippingpoint_charm.generator import GeneratorCharm
+
+Results = dict[str, str]
+O = TypeVar("O", bound=ops.Object)  # noqa: E741
+
+LARGEST_TEXT = 16 * 1024
+"""Bytes of a report that an action's result carries; Juju keeps results in its database, and prints them."""
+LARGEST_ARGUMENT = 100_000
+"""Bytes of any other result: one is an argument of a program, which may have 128 KiB (execve(2))."""
+PATIENCE = 20.0
+"""Seconds that an action waits for what its agent does: `juju run` waits 60, and other hooks wait for us."""
+
+# What a charm fills into a plan's target; a path of somebody else's machine would be another file here.
+_FILLED_IN = (
+    "credentials", "ca", "cert", "key", "token", "socket", "remote", "controller", "agent", "projects",
+)  # fmt: skip
+
+
+def answers(do: Callable[[O, ops.ActionEvent], Results]) -> Callable[[O, ops.ActionEvent], None]:
+    """An action whose refusals are one line of its own."""
+
+    @functools.wraps(do)
+    def action(self: O, event: ops.ActionEvent) -> None:
+        try:
+            event.set_results(do(self, event))
+        except (UserError, Refused, AgentAway, MachineProblem) as refused:
+            event.fail(" ".join(str(refused).split()))
+        except OSError as problem:
+            event.fail(f"{problem.filename or 'disk'}: {problem.strerror}")
+
+    return action
+
+
+class Actions(ops.Object):
+    """What both generators can be asked for."""
+
+    def __init__(self, charm: GeneratorCharm) -> None:
+        super().__init__(charm, "actions")
+        self._charm = charm
+        framework, on = charm.framework, charm.on
+        framework.observe(on.start_action, self._on_start)
+        framework.observe(on.status_action, self._on_status)
+        framework.observe(on.stop_action, self._on_stop)
+        framework.observe(on.report_action, self._on_report)
+        framework.observe(on.list_runs_action, self._on_list_runs)
+        framework.observe(on.clean_action, self._on_clean)
+
+    @answers
+    def _on_start(self, event: ops.ActionEvent) -> Results:
+        charm = self._charm
+        plan = read_plan(Start.read(event.params), charm.workload)
+        charm.need_leader("start plan=NAME")
+        _refuse_access(plan)
+        charm.catch_up()
+        before = charm.peers.run
+        if before is not None and not before.over:
+            raise Refused(f"run {before.id} goes on: stop it first: juju run {charm.app.name}/leader stop")
+        access = find_access(charm, plan.target.kind)
+        missing = access.missing or charm.lacking(plan)
+        if missing:
+            raise Refused(missing)
+        _check_projects(plan, access.target.get("projects"))
+        charm.agent.ask("ping")
+        charm.exchange.keep_results()
+        units = [charm.unit.name, *(unit.name for unit in charm.peers.others)]
+        if len(units) > 1:
+            part_of(plan, 0, len(units))
+        run = begin_run(plan, units, time.time())
+        size = len(run.model_dump_json(exclude_none=True))
+        if size > LARGEST_RUN:
+            raise UserError("plan", plan.name, f"a plan that fits into {LARGEST_RUN} characters ({size})")
+        charm.exchange.write_run(run, "start plan=NAME")
+        charm.exchange.update()
+        return {
+            "run": run.id,
+            "units": str(len(units)),
+            "follow": f"juju run {charm.app.name}/leader status",
+            "then": f"juju run {charm.app.name}/leader report run={run.id}",
+        }
+
+    @answers
+    def _on_status(self, event: ops.ActionEvent) -> Results:
+        asked = Status.read(event.params)
+        charm = self._charm
+        charm.catch_up()
+        run = charm.peers.run
+        if run is None:
+            document: dict[str, Any] = {"run": None, "status": "no run yet", "units": {}}
+        else:
+            words, _ = charm.peers.read_all()
+            words[charm.unit.name] = charm.exchange.word
+            document = {
+                "run": run.id,
+                "status": summary(run, words),
+                "units": {unit: _said(run, unit, words.get(unit)) for unit in _all_units(run, words)},
+            }
+        if asked.json_:
+            return {"json": _cut(json.dumps(document))}
+        results = {"status": str(document["status"])}
+        if run is not None:
+            lines = [_line(unit, said) for unit, said in document["units"].items()]
+            results |= {"run": run.id, "units": _cut("\n".join(lines))}
+        return results
+
+    @answers
+    def _on_stop(self, event: ops.ActionEvent) -> Results:
+        Parameters.read(event.params)
+        run = self._charm.exchange.change_run("stop", lambda run, _: stop(run, "asked to stop"))
+        return {"run": run.id, "follow": f"juju run {self._charm.app.name}/leader status"}
+
+    @answers
+    def _on_report(self, event: ops.ActionEvent) -> Results:
+        asked = Report.read(event.params)
+        charm = self._charm
+        told = charm.exchange.told_of_run(asked.run)
+        answer = charm.agent.ask("report", within=PATIENCE, run=asked.run, format=asked.format, **told)
+        path, text = str(answer["path"]), str(answer["text"])
+        fetch = f"juju scp -m {charm.model.name} {charm.unit.name}:{path} ."
+        results = {"run": str(answer["run"]), "path": path, "fetch": fetch}
+        whole = text.encode()
+        if len(whole) <= LARGEST_TEXT:
+            results["text"] = text
+        elif asked.format == "md":
+            cut = whole[:LARGEST_TEXT].rpartition(b"\n")[0].decode(errors="ignore")
+            results["text"] = f"{cut}\n(cut: {len(whole) >> 10} KiB in all; {fetch})\n"
+        else:
+            results["note"] = f"{len(whole) >> 10} KiB, which is more than a result may have; {fetch}"
+        return results
+
+    @answers
+    def _on_list_runs(self, event: ops.ActionEvent) -> Results:
+        Parameters.read(event.params)
+        runs = self._charm.agent.ask("runs")["runs"]
+        lines = [
+            f"{run['id']}  {_count(run['units'])}, {run['status']}" + f"  {run['verdict']}".rstrip()
+            for run in runs
+        ]
+        return {"count": str(len(runs)), "runs": _cut("\n".join(lines)) or "none yet"}
+
+    @answers
+    def _on_clean(self, event: ops.ActionEvent) -> Results:
+        asked = Clean.read(event.params)
+        text = self._charm.agent.have_done("clean", within=PATIENCE, run=asked.run)
+        return {"result": goes_on(text)}
+
+
+def _count(units: list[str]) -> str:
+    return f"{len(units)} unit{'s' * (len(units) != 1)}"
+
+
+def goes_on(text: str | None) -> str:
+    """What a task came to, or that it goes on."""
+    return "it goes on: ask again" if text is None else _cut(text) or "done"
+
+
+def read_plan(asked: Start, workload: str) -> Plan:
+    """The plan that was asked for; UserError when there is none, or it is wrong, or not of this workload."""
+    if bool(asked.plan) == bool(asked.plan_yaml):
+        raise UserError("plan", asked.plan or "missing", "either plan=NAME or plan-yaml=TEXT")
+    text, source = asked.plan_yaml, "plan-yaml"
+    if asked.plan:
+        plans = shipped_plans()
+        if asked.plan not in plans:
+            ours = [name for name, text in plans.items() if parse_plan(text).workload.kind == workload]
+            raise UserError(
+                "plan", asked.plan, f"one of {', '.join(ours)}{nearest(asked.plan, ours)}, or plan-yaml=TEXT"
+            )
+        text, source = plans[asked.plan], asked.plan
+    try:
+        plan = parse_plan(text, asked.changes, source)
+    except UserError as problem:
+        if problem.field == "--set":  # what the command line calls it
+            raise UserError("overrides", problem.value, problem.accepted) from None
+        raise
+    if plan.workload.kind != workload:
+        other = "container-spawner" if workload == "claim" else "load-claimer"
+        raise UserError("plan", plan.name, f"a plan of the workload {workload}: {other} runs this one")
+    return plan
+
+
+def _refuse_access(plan: Plan) -> None:
+    for name in _FILLED_IN:
+        value = getattr(plan.target, name, None)
+        if value:
+            raise UserError(
+                f"target.{name}",
+                str(value),
+                "nothing: the charm fills it in, from a relation or its credentials",
+            )
+    if isinstance(plan.target, JujuTarget) and plan.target.identity != "hollow":
+        raise UserError("target.identity", plan.target.identity, "hollow, in a charm")
+    if isinstance(plan.target, LxdTarget) and "/" in plan.target.image:
+        raise UserError("target.image", plan.target.image, "tiny, or an image on the server: no file")
+
+
+def _check_projects(plan: Plan, projects: list[str] | None) -> None:
+    """UserError where a fill needs more projects than we may use: else each unit would find that out by itself."""
+    if projects:
+        fields = plan.model_dump(mode="json", exclude_none=True)
+        fields["target"]["projects"] = projects
+        parse_plan(json.dumps(fields), source=plan.name)
+
+
+def _all_units(run: SharedRun, words: dict[str, UnitWord | None]) -> list[str]:
+    joining = [unit for unit, word in words.items() if word is not None and word.run == run.id]
+    return list(dict.fromkeys([*run.units, *joining]))
+
+
+def _said(run: SharedRun, unit: str, word: UnitWord | None) -> dict[str, Any]:
+    """What a unit says of this run, in short."""
+    if word is None or word.run != run.id:
+        said: dict[str, Any] = {"phase": "nothing heard"}
+    else:
+        said = {"phase": word.phase}
+        if word.problem:
+            said["problem"] = word.problem
+        if word.progress is not None and word.phase not in ("over", "failed"):
+            said["held"] = word.progress.held
+            said["what"] = word.progress.what
+            said["p99_ms"] = word.progress.p99_ms
+    if unit in run.missing:
+        said["missing"] = run.missing[unit]
+    return said
+
+
+def _line(unit: str, said: dict[str, Any]) -> str:
+    parts = [str(said["phase"])]
+    if "held" in said:
+        parts.append(f"{said['held']} {said['what']}")
+    if said.get("p99_ms") is not None:
+        parts.append(f"p99 {show_us(1000 * said['p99_ms'])}")
+    if "problem" in said:
+        parts.append(str(said["problem"]))
+    if "missing" in said:
+        parts.append(f"missing: {said['missing']}")
+    return f"{unit}: {', '.join(parts)}"
+
+
+def _cut(text: str) -> str:
+    whole = text.encode()
+    if len(whole) <= LARGEST_ARGUMENT:
+        return text
+    return whole[:LARGEST_ARGUMENT].decode(errors="ignore") + " (cut)"

@@ -1,0 +1,50 @@
+"""What the charm asks of its unit's agent."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from tippingpoint.agent.client import AgentAway as AgentAway
+from tippingpoint.agent.client import call
+
+HOOK_WAITS = 3.0
+"""Seconds that a hook waits for one answer; the agent answers what hooks ask at once, or is not well."""
+_LOOK_AGAIN = 0.2
+
+
+class Refused(Exception):
+    """What was asked for is not done, and why, in one line."""
+
+
+class Agent:
+    """The agent behind a socket."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+
+    def ask(self, do: str, *, within: float = HOOK_WAITS, **fields: Any) -> dict[str, Any]:
+        """Its answer; Refused with what it says when it will not, AgentAway when there is none within these seconds."""
+        answer = call(self._socket, {"do": do, **fields}, timeout=within)
+        if answer["ok"] is not True:
+            raise Refused(_line(answer.get("problem")) or f"the agent refuses {do}")
+        return answer
+
+    def have_done(self, do: str, *, within: float, **fields: Any) -> str | None:
+        """Begin a task and wait for it so many seconds; its text, None while it goes on. Refused where it fails."""
+        task = self.ask(do, **fields).get("task")
+        deadline = time.monotonic() + within
+        while True:
+            told = self.ask("task", id=task)
+            if told.get("done"):
+                if told.get("failed"):
+                    raise Refused(_line(told.get("text")) or f"{do} failed")
+                return str(told.get("text", ""))
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(_LOOK_AGAIN)
+
+
+def _line(text: object) -> str:
+    return " ".join(str(text or "").split())

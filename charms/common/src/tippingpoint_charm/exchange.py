@@ -1,0 +1,250 @@
+"""A run, in a hook: handed to the agent, what that says of it published, and conducted where this unit leads."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import ops
+from pydantic import ValidationError
+
+from tippingpoint.together import SharedRun, UnitWord, conduct
+from tippingpoint_charm.access import PLACE, TargetAccess, find_access
+from tippingpoint_charm.agent import AgentAway, Refused
+from tippingpoint_charm.credentials import DIRECTORY, write_credentials
+from tippingpoint_charm.machine import MachineProblem
+from tippingpoint_charm.peers import NAME as PEERS
+from tippingpoint_charm.peers import now_by_reference
+from tippingpoint_charm.relations import scale_run
+from tippingpoint_charm.service import USER
+
+if TYPE_CHECKING:
+    from tippingpoint_charm.generator import GeneratorCharm
+
+logger = logging.getLogger(__name__)
+
+
+class Exchange(ops.Object):
+    """What the charm, its agent, its peers and collectors tell each other of the run."""
+
+    _stored = ops.StoredState()
+
+    def __init__(self, charm: GeneratorCharm) -> None:
+        super().__init__(charm, "exchange")
+        self._charm = charm
+        # run, target: the run that the agent was told how to reach its target of, and how, in JSON. kept: the run whose
+        # results the agent has, and of how many units.
+        self._stored.set_default(run="", target="{}", kept="")
+        self.took_place = False
+        """Whether in this hook the agent was asked."""
+        self.word: UnitWord | None = None
+        """What the agent says of its part."""
+        self.result: dict[str, str] | None = None
+        """What its part came to: `run` and `digest`."""
+        self.away = ""
+        """Why the agent does not answer, and where to look; empty when it does."""
+        self.unreached = ""
+        """Why this unit has no part in the run; empty where it has, or may have."""
+
+    def update(self, *, access_too: bool = True) -> None:
+        """Hand the run to the agent, publish what it says, and as the leader conduct.
+
+        With `access_too` the files with credentials are looked at again, else only at a run's first sight.
+        """
+        self.took_place = True
+        run = self._charm.peers.run
+        self._hand_over(run, access_too)
+        if not self.away:
+            units = 1 + len(self._charm.peers.others)
+            self._charm.peers.say(self.word, self.result, units)
+        if run is not None and self._charm.unit.is_leader():
+            run = self._conduct(run)
+        scale_run.publish(self._charm, run, self._charm.peers.said(), self.result)
+
+    def _hand_over(self, run: SharedRun | None, access_too: bool) -> None:
+        self.away = self.unreached = ""
+        self.word = self.result = None
+        try:
+            if self._has_target(run, access_too):
+                self._charm.agent.ask(
+                    "orders",
+                    run=None if run is None else run.model_dump(mode="json", exclude_none=True),
+                    unit=self._charm.unit.name,
+                    target=self._target_of(run),
+                    reference="" if run is None else self._reference(run),
+                    address="" if run is None else self._address(),
+                    lost=self._lost(run),
+                )
+            answer = self._charm.agent.ask("word")
+        except AgentAway:
+            self.away = f"the agent does not answer: journalctl -u {self._charm.service.name}"
+        except Refused as refused:
+            self.unreached = str(refused)
+        else:
+            self.word = _as_word(answer.get("word"))
+            self.result = _as_result(answer.get("result"))
+
+    def _has_target(self, run: SharedRun | None, access_too: bool) -> bool:
+        """Whether the agent can be told of the run: with its credentials written where it needs any."""
+        if run is None or run.over:
+            return True
+        known = self._stored.run == run.id
+        if known and not access_too:
+            return True
+        access = find_access(self._charm, run.validated().target.kind)
+        if not access.missing:
+            try:
+                target = self.write_access(access)
+            except (MachineProblem, OSError) as problem:
+                self.unreached = f"credentials: {problem}"
+            else:
+                self._stored.run = run.id
+                self._stored.target = json.dumps(target)
+                return True
+        elif not known:
+            self.unreached = access.missing
+        # A part that goes on is not ended by a secret that is taken back: it ends by itself, or its target says so.
+        return known
+
+    def _target_of(self, run: SharedRun | None) -> dict[str, Any]:
+        return {} if run is None or self._stored.run != run.id else json.loads(str(self._stored.target))
+
+    def write_access(self, access: TargetAccess) -> dict[str, Any]:
+        """Write the files of an access for the agent; the target's fields with their paths."""
+        if access.files:
+            owner = self._charm.machine.user(USER)
+            if owner is None:
+                raise MachineProblem(f"{USER}: no such user yet")
+            self._charm.service.state.mkdir(mode=0o755, parents=True, exist_ok=True)
+            write_credentials(self._charm.service.state, access.files, owner)
+        directory = str(self._charm.service.state / DIRECTORY)
+        return {
+            name: value.replace(PLACE, directory) if isinstance(value, str) else value
+            for name, value in access.target.items()
+        }
+
+    def _lost(self, run: SharedRun | None) -> list[str]:
+        """The units that a run which is over has lost with all that they made; the leader sees to that."""
+        if run is None or not run.over or not run.missing or not self._charm.unit.is_leader():
+            return []
+        heard = self._charm.peers.remembered()
+        words = {unit: word for unit, word in heard.items() if word is not None and word.run == run.id}
+        return [
+            unit
+            for unit in run.missing
+            if unit != self._charm.unit.name
+            and (unit not in words or words[unit].phase not in ("over", "failed"))
+        ]
+
+    def _reference(self, run: SharedRun) -> str:
+        """Where the clock is that we go by: that of the first unit which is there and has one; empty where we are it,
+        or it has not said yet."""
+        there = {unit.name for unit in self._charm.peers.others}
+        heard = self._charm.peers.remembered() if self._charm.unit.is_leader() else {}
+        for unit in run.units:
+            if unit == self._charm.unit.name:
+                return ""
+            if unit not in there or unit in run.missing:
+                continue
+            word = heard.get(unit) or self._charm.peers.word_of(unit)
+            if word is None or word.run != run.id:
+                return ""
+            if word.clock:
+                return word.clock
+        return ""
+
+    def _address(self) -> str:
+        """Our own address as the other units reach it; empty where Juju does not say."""
+        try:
+            address = self._charm.model.get_binding(PEERS).network.ingress_address
+        except ops.ModelError:
+            return ""
+        return "" if address is None else str(address)
+
+    def _conduct(self, run: SharedRun) -> SharedRun:
+        words = {
+            **self._charm.peers.remembered(),
+            self._charm.unit.name: self.word or self._charm.peers.said(),
+        }
+        fresh = conduct(run, words, now_by_reference(self.word))
+        if fresh == run or not self._charm.peers.write_run(fresh):
+            return run
+        self._hand_over(fresh, access_too=False)
+        return fresh
+
+    def change_run(self, what: str, change: Callable[[SharedRun, float], SharedRun]) -> SharedRun:
+        """As the leader, change the run that goes on; Refused where there is none, or another unit leads."""
+        self._charm.need_leader(what)
+        self._charm.catch_up()
+        run = self._charm.peers.run
+        if run is None or run.over:
+            raise Refused(f"no run goes on: juju run {self._charm.app.name}/leader start plan=NAME")
+        fresh = change(run, now_by_reference(self.word))
+        self.write_run(fresh, what)
+        self.update()
+        return fresh
+
+    def write_run(self, run: SharedRun, what: str) -> None:
+        """Have a run be everybody's; Refused where another unit leads by now. `what` was asked for."""
+        if not self._charm.peers.write_run(run):
+            charm = self._charm
+            raise Refused(f"{charm.unit.name} leads no more: juju run {charm.app.name}/leader {what}")
+
+    # -- results ---------------------------------------------------------------------------------------
+
+    def told_of_run(self, run_id: str) -> dict[str, Any]:
+        """What the units say of a run and what their parts came to, as requests to the agent have it; empty for any run
+        but the last."""
+        run = self._charm.peers.run
+        if run is None or run_id not in ("", run.id):
+            return {}
+        words, results = self._charm.peers.read_all()
+        words[self._charm.unit.name] = self.word or self._charm.peers.said()
+        said = {
+            unit: word.model_dump(mode="json", exclude_none=True)
+            for unit, word in words.items()
+            if word is not None and word.run == run.id
+        }
+        digests = {unit: digest for unit, (of, digest) in results.items() if of == run.id}
+        return {"shared": run.model_dump(mode="json", exclude_none=True), "words": said, "digests": digests}
+
+    def keep_results(self) -> None:
+        """Have the agent keep the results of the last run, which the next one's will take the place of."""
+        run = self._charm.peers.run
+        if run is None or not run.over or not self._charm.unit.is_leader():
+            return
+        reported = self._charm.peers.have_reported(run.id)
+        done = f"{run.id} {len(reported)}"
+        if self._stored.kept != done:
+            try:
+                self._charm.agent.ask("keep", **self.told_of_run(run.id))
+            except (AgentAway, Refused) as problem:
+                logger.warning("results of %s: %s", run.id, problem)
+            else:
+                self._stored.kept = done
+
+    def keep_complete_results(self) -> None:
+        """The same, once the last result is in: reading them all takes a while."""
+        run = self._charm.peers.run
+        if run is None or not run.over or not self._charm.unit.is_leader():
+            return
+        awaited = {unit.name for unit in self._charm.peers.others} & {*run.units} - {*run.missing}
+        if awaited <= self._charm.peers.have_reported(run.id):
+            self.keep_results()
+
+
+def _as_word(fields: object) -> UnitWord | None:
+    try:
+        return None if fields is None else UnitWord.model_validate(fields)
+    except ValidationError:
+        return None
+
+
+def _as_result(fields: object) -> dict[str, str] | None:
+    match fields:
+        case {"run": str(run), "digest": str(digest)}:
+            return {"run": run, "digest": digest}
+        case _:
+            return None

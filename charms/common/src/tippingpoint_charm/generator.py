@@ -1,0 +1,294 @@
+"""The charm of a generator: its life on the machine, and what the leader, the agent and the relations tell each other.
+
+Every hook does the same: it has the service be as it is to be, answers the relations, hands the run to the agent, and
+publishes what the agent says of it. The leader conducts besides. Nothing here waits for a run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import ops
+
+from tippingpoint import __version__
+from tippingpoint.errors import UserError
+from tippingpoint.plan import Plan
+from tippingpoint_charm.access import find_access
+from tippingpoint_charm.actions import Actions
+from tippingpoint_charm.agent import Agent, AgentAway, Refused
+from tippingpoint_charm.exchange import Exchange
+from tippingpoint_charm.machine import Machine, MachineProblem
+from tippingpoint_charm.peers import NAME as PEERS
+from tippingpoint_charm.peers import Peers
+from tippingpoint_charm.relations import publish_all, scale_run
+from tippingpoint_charm.service import USER, Service
+from tippingpoint_charm.settings import Settings, read_settings
+from tippingpoint_charm.status import Situation, status_of
+
+logger = logging.getLogger(__name__)
+
+_BUSYBOX = (
+    "image tiny is made of this machine's busybox: juju exec --unit {unit} -- apt install -y busybox-static"
+)
+
+
+class AgentChangedEvent(ops.EventBase):
+    """The agent has news: the machine dispatches this as a hook of its own."""
+
+
+class GeneratorEvents(ops.CharmEvents):
+    """What a generator's charm is told."""
+
+    agent_changed = ops.EventSource(AgentChangedEvent)
+
+
+class GeneratorCharm(ops.CharmBase):
+    """What load-claimer and container-spawner have in common, which is all but their names and a few actions."""
+
+    on = GeneratorEvents()  # pyright: ignore[reportAssignmentType]  (as ops documents it)
+
+    settings: ClassVar[type[Settings]]
+    workload: ClassVar[Literal["claim", "spawn"]]
+    """The workload of the plans that it runs."""
+    port: ClassVar[int]
+    """Of the exporter."""
+    machine: ClassVar[Machine] = Machine()
+    leaves_within: ClassVar[float] = 120.0
+    """Seconds that a unit which is removed may take to remove what it made in the target."""
+
+    _stored = ops.StoredState()
+
+    def __init__(self, framework: ops.Framework) -> None:
+        super().__init__(framework)
+        # pack: the copy to run from; runs: the one that the service was set up with. problem: what the machine refused.
+        # leaves: the unit is being removed; left: something of it may be left in a target.
+        self._stored.set_default(pack="", runs="", problem="", leaves=False, left=False)
+        self.service = Service(self.machine, self.unit.name, self.port)
+        self.agent = Agent(self.service.socket)
+        self.peers = Peers(self)
+        self.exchange = Exchange(self)
+        self._observe()
+        self._actions = Actions(self)
+
+    def _observe(self) -> None:
+        on, observe = self.on, self.framework.observe
+        observe(on.install, self._on_install)
+        observe(on.upgrade_charm, self._on_install)
+        for event in (on.start, on.config_changed, on.update_status, on.leader_elected, on.secret_changed):
+            observe(event, self._on_change)
+        observe(on.agent_changed, self._on_agent_changed)
+        for name in self.meta.relations:
+            observe(on[name].relation_departed, self._on_departed)
+            if name == PEERS:
+                observe(on[name].relation_created, self._on_peer)
+                observe(on[name].relation_changed, self._on_peer)
+            else:
+                observe(on[name].relation_created, self._on_change)
+                observe(on[name].relation_changed, self._on_change)
+                observe(on[name].relation_broken, self._on_change)
+        observe(on.stop, self._on_stop)
+        observe(on.remove, self._on_remove)
+        observe(on.collect_unit_status, self._on_collect_unit_status)
+
+    # -- hooks -----------------------------------------------------------------------------------------
+
+    def _on_install(self, _: ops.EventBase) -> None:
+        self._stored.pack = ""
+        self.catch_up()
+        self.unit.set_workload_version(__version__)
+        self.unit.set_ports(self.port)
+
+    def _on_change(self, event: ops.EventBase) -> None:
+        if isinstance(event, ops.StartEvent | ops.UpdateStatusEvent | ops.LeaderElectedEvent):
+            self.peers.listen(anew=True)
+        self.catch_up()
+        looked_at = isinstance(event, ops.StartEvent | ops.UpdateStatusEvent)
+        if looked_at and self.exchange.away and not self._stored.problem:
+            self._try(self.service.start)
+        if isinstance(event, ops.UpdateStatusEvent):
+            self.exchange.keep_results()
+
+    def _on_agent_changed(self, _: ops.EventBase) -> None:
+        if self._stored.leaves:
+            return
+        self.peers.listen()
+        self._keep_service()
+        self.exchange.update(access_too=False)
+        self.exchange.keep_complete_results()
+
+    def _on_peer(self, event: ops.RelationCreatedEvent | ops.RelationChangedEvent) -> None:
+        unit = event.unit
+        if self._stored.leaves or not self._concerns_us(unit):
+            return
+        self.peers.listen(unit)
+        self._keep_service()
+        self.exchange.update(access_too=False)
+        self.exchange.keep_complete_results()
+
+    def _concerns_us(self, unit: ops.Unit | None) -> bool:
+        """Whether there is something to do for us when a unit has changed: all of them are the leader's matter, the
+        first one, whose clock it is, everybody's."""
+        if unit is None or self.unit.is_leader():
+            return True
+        run = self.peers.run
+        return run is not None and not run.over and unit.name in run.units[:1]
+
+    def _on_departed(self, event: ops.RelationDepartedEvent) -> None:
+        if event.departing_unit == self.unit:
+            # The others seem to go one by one; in truth it is us. What we made goes while we may still reach it.
+            self._leave()
+            return
+        if event.relation.name == PEERS:
+            self.peers.departs(event.departing_unit)
+        self.catch_up()
+
+    def _on_stop(self, _: ops.StopEvent) -> None:
+        self._leave()
+
+    def _on_remove(self, _: ops.RemoveEvent) -> None:
+        self._leave()
+        try:
+            self.service.remove(keep_state=bool(self._stored.left))
+        except OSError as problem:
+            logger.warning("not all of the agent could be removed: %s", problem)
+
+    def _on_collect_unit_status(self, event: ops.CollectStatusEvent) -> None:
+        if self._stored.leaves:
+            event.add_status(ops.MaintenanceStatus("removing what it made"))
+        elif self.exchange.took_place:
+            event.add_status(status_of(self._situation()))
+
+    # -- the service -----------------------------------------------------------------------------------
+
+    def catch_up(self) -> None:
+        """All that a hook does; an action does it first that wants to know how things are now."""
+        if self._stored.leaves:
+            return
+        self.peers.listen()
+        self._keep_service()
+        try:
+            publish_all(self, port=self.port, projects=str(self.config.get("lxd-projects", "")))
+        except ops.ModelError as problem:  # such as leadership lost while we write
+            logger.warning("relations: %s", problem)
+        self.exchange.update()
+
+    def need_leader(self, what: str) -> None:
+        """Refused on other units than the leader."""
+        if not self.unit.is_leader():
+            raise Refused(f"{self.unit.name} is not the leader: juju run {self.app.name}/leader {what}")
+
+    @property
+    def pack(self) -> Path:
+        """Where the charm's Python packages are, the engine among them."""
+        found = importlib.util.find_spec("tippingpoint")
+        assert found is not None
+        assert found.origin is not None
+        return Path(found.origin).parent.parent
+
+    def _keep_service(self) -> None:
+        """Have the service run from the pack of this charm; a new pack waits for the end of a run."""
+
+        def keep() -> None:
+            new = not self._stored.pack
+            if new:
+                self._stored.pack = self.service.copy(self.pack)
+            if self._refresh_waits and not self._is_running():
+                if (
+                    not new
+                ):  # another charm on this machine may have taken what no service used yet for left over
+                    self._stored.pack = self.service.copy(self.pack)
+                self.service.install(str(self._stored.pack))
+                self._stored.runs = self._stored.pack
+
+        self._try(keep)
+
+    @property
+    def _refresh_waits(self) -> bool:
+        pack = str(self._stored.pack)
+        return bool(pack) and not (self._stored.runs == pack and self.service.is_installed(pack))
+
+    def _is_running(self) -> bool:
+        """Whether the agent plays a part of a run now."""
+        try:
+            return bool(self.agent.ask("ping").get("running"))
+        except (AgentAway, Refused):
+            return False
+
+    def _try(self, do: Callable[[], None]) -> None:
+        """Do something to the machine; what it refuses becomes the status, and is tried again in later hooks."""
+        try:
+            do()
+        except MachineProblem as problem:
+            self._stored.problem = f"{problem}"
+        except OSError as problem:
+            self._stored.problem = f"{problem.filename or 'disk'}: {problem.strerror}"
+        else:
+            self._stored.problem = ""
+            return
+        logger.error("the agent cannot be installed: %s", self._stored.problem)
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    def _leave(self) -> None:
+        """End our part and remove what we made in the target, within `leaves_within`; once."""
+        if self._stored.leaves:
+            return
+        self._stored.leaves = True
+        deadline = time.monotonic() + self.leaves_within
+        try:
+            self.agent.ask("orders", run=None, unit=self.unit.name, target={}, reference="")
+            while self.agent.ask("ping").get("running") and time.monotonic() < deadline:
+                time.sleep(0.5)
+            text = self.agent.have_done("clean", within=deadline - time.monotonic(), run="")
+        except AgentAway as away:
+            problem = str(away) if self.service.state.exists() else ""
+        except Refused as refused:
+            problem = str(refused)
+        else:
+            problem = "" if text is not None else f"not done after {self.leaves_within:g} s"
+        if problem:
+            self._stored.left = True
+            logger.warning(
+                "something may be left in the target (%s): what is known of it is in %s; to remove it: "
+                "sudo -u %s PYTHONPATH=%s python3 -m tippingpoint clean %s/runs/RUN",
+                problem, self.service.state_path, USER, self.service.copy_path, self.service.state_path,
+            )  # fmt: skip
+
+    # -- the status ------------------------------------------------------------------------------------
+
+    def lacking(self, plan: Plan | None = None) -> str:
+        """What a plan, or a usual one, would miss on this machine, in one line; empty when nothing."""
+        kind = self._kind() if plan is None else plan.target.kind
+        image = "tiny" if plan is None else getattr(plan.target, "image", "")
+        if kind == "lxd" and image == "tiny" and not self.machine.has("busybox"):
+            return _BUSYBOX.format(unit=self.unit.name)
+        return ""
+
+    def _kind(self) -> str:
+        try:
+            return read_settings(self, self.settings).target
+        except UserError:
+            return ""
+
+    def _situation(self) -> Situation:
+        run = self.peers.run
+        now = Situation(self.unit.name, away=self.exchange.away, run=run, unreached=self.exchange.unreached)
+        try:
+            settings = read_settings(self, self.settings)
+        except UserError as wrong:
+            now.problem = str(wrong)
+            return now
+        now.problem = str(self._stored.problem)
+        now.refresh_waits = self._refresh_waits
+        if run is not None and not run.over:
+            now.words = self.peers.remembered() if self.unit.is_leader() else {}
+            now.words[self.unit.name] = self.exchange.word
+        elif not now.problem and not now.away:
+            now.access = find_access(self, settings.target)
+            now.lacking = self.lacking() or scale_run.problem(self)
+        return now

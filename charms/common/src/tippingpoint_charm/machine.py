@@ -1,0 +1,51 @@
+"""The machine that a unit is on: its files and the programs run there. Tests give another root and another runner."""
+
+from __future__ import annotations
+
+import pwd
+import shutil
+import subprocess
+from pathlib import Path
+
+
+class MachineProblem(Exception):
+    """The machine did not do what was asked of it: what and why, in one line."""
+
+
+class Machine:
+    """This machine, as root sees it."""
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        """`root` is where its file tree begins."""
+        self._root = root
+
+    def path(self, absolute: str) -> Path:
+        """Where a file of this machine is."""
+        return self._root / absolute.lstrip("/")
+
+    def run(self, *command: str) -> None:
+        """Run a program to its end; MachineProblem when there is none, it fails or takes more than two minutes."""
+        try:
+            subprocess.run(
+                command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
+            )
+        except subprocess.CalledProcessError as failed:
+            said = str(failed.stderr or failed.stdout).strip().splitlines()
+            why = said[-1][:200] if said else f"exit code {failed.returncode}"
+            raise MachineProblem(f"{' '.join(command[:3])}: {why}") from None
+        except subprocess.TimeoutExpired:
+            raise MachineProblem(f"{' '.join(command[:3])}: not done after two minutes") from None
+        except OSError as problem:
+            raise MachineProblem(f"{command[0]}: {problem.strerror}") from None
+
+    def user(self, name: str) -> tuple[int, int] | None:
+        """The ids of a user and its group; None where there is no such user."""
+        try:
+            entry = pwd.getpwnam(name)
+        except KeyError:
+            return None
+        return entry.pw_uid, entry.pw_gid
+
+    def has(self, program: str) -> bool:
+        """Whether a program of this name can be run."""
+        return shutil.which(program) is not None

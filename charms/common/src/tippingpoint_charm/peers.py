@@ -1,0 +1,202 @@
+"""What the units of a generator say to each other, in the databags of their peer relation.
+
+The leader writes the run into the application's bag; every unit its word, and what its part came to, into its own.
+What cannot be understood is taken for not said.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from collections.abc import Mapping
+from typing import Any, cast
+
+import ops
+from pydantic import ValidationError
+
+from tippingpoint.together import SharedRun, UnitWord, read_shared, read_word, word_every
+from tippingpoint_charm.relations.databag import of_unit, own, write
+
+NAME = "units"
+LARGEST_RUN = 60_000
+"""Characters of a run in the application's bag; what we promise of a bag is 64 KiB."""
+
+
+class Peers(ops.Object):
+    """The peer relation, and what the leader remembers of it.
+
+    With 100 units it takes seconds to read all bags, each being a program that is run and a call to the controller. So
+    the leader reads them once when it becomes that, and from then on the one that a hook is about.
+    """
+
+    _stored = ops.StoredState()
+
+    def __init__(self, charm: ops.CharmBase) -> None:
+        super().__init__(charm, "peers")
+        self._charm = charm
+        self._stored.set_default(listens=False, words={}, results={})
+        self._departing: str | None = None
+
+    # -- who is there --------------------------------------------------------------------------------
+
+    @property
+    def relation(self) -> ops.Relation | None:
+        """The relation; None before Juju has made it."""
+        found = self._charm.model.relations[NAME]
+        return found[0] if found else None
+
+    def departs(self, unit: ops.Unit | None) -> None:
+        """In this hook a unit goes, which ops still counts."""
+        self._departing = None if unit is None else unit.name
+
+    @property
+    def others(self) -> list[ops.Unit]:
+        """The other units that are there, by number."""
+        relation = self.relation
+        there: set[ops.Unit] = set() if relation is None else relation.units
+        return sorted(
+            (unit for unit in there if unit.name != self._departing and unit != self._charm.unit),
+            key=lambda unit: int(unit.name.rpartition("/")[2]),
+        )
+
+    # -- the run -------------------------------------------------------------------------------------
+
+    @property
+    def run(self) -> SharedRun | None:
+        """The run as the leader has it, the last one when none goes on; None where there is none."""
+        relation = self.relation
+        return None if relation is None else _read_run(own(relation, self._charm.app).get("run"))
+
+    def write_run(self, run: SharedRun) -> bool:
+        """Tell everybody; False when that cannot be, as another unit is the leader by now."""
+        relation = self.relation
+        if relation is None:
+            return False
+        try:
+            write(relation, self._charm.app, {"run": run.model_dump_json(exclude_none=True)})
+        except ops.ModelError:  # which RelationDataAccessError is too
+            return False
+        return True
+
+    # -- words ---------------------------------------------------------------------------------------
+
+    def said(self) -> UnitWord | None:
+        """The word of ours that the others see."""
+        relation = self.relation
+        return None if relation is None else read_word(own(relation, self._charm.unit).get("word"))
+
+    def say(self, word: UnitWord | None, result: Mapping[str, str] | None, units: int) -> None:
+        """Publish our word when there is news in it, or the others have waited long enough; the result at once.
+
+        `units` is how many there are: each word is a hook of every other one.
+        """
+        relation = self.relation
+        if relation is None:
+            return
+        content = {"result": "" if result is None else json.dumps(dict(result))}
+        before = self.said()
+        if word is None:
+            content["word"] = ""
+        elif before is None or _news(word) != _news(before) or _is_due(word, before, units):
+            content["word"] = word.model_dump_json(exclude_none=True)
+        write(relation, self._charm.unit, content)
+
+    def word_of(self, unit: str) -> UnitWord | None:
+        """What one other unit says, from its bag."""
+        found = next((other for other in self.others if other.name == unit), None)
+        relation = self.relation
+        return None if found is None or relation is None else read_word(of_unit(relation, found).get("word"))
+
+    def read_all(self) -> tuple[dict[str, UnitWord | None], dict[str, tuple[str, str]]]:
+        """The words of all other units, and the results as run and digest, from their bags."""
+        relation = self.relation
+        words: dict[str, UnitWord | None] = {}
+        results: dict[str, tuple[str, str]] = {}
+        if relation is None:
+            return words, results
+        for unit in self.others:
+            bag = of_unit(relation, unit)
+            words[unit.name] = read_word(bag.get("word"))
+            result = read_result(bag.get("result"))
+            if result is not None:
+                results[unit.name] = result
+        return words, results
+
+    # -- what the leader remembers ---------------------------------------------------------------------
+
+    def listen(self, changed: ops.Unit | None = None, *, anew: bool = False) -> None:
+        """As the leader, remember what others say: of the unit that changed, or `anew` of all. Others forget it."""
+        if not self._charm.unit.is_leader():
+            if self._stored.listens:
+                self._stored.listens = False
+                self._stored.words, self._stored.results = {}, {}
+        elif anew or not self._stored.listens:
+            words, results = self.read_all()
+            self._stored.words = {name: _text(word) for name, word in words.items()}
+            self._stored.results = {name: run for name, (run, _) in results.items()}
+            self._stored.listens = True
+        elif changed is not None and (relation := self.relation) is not None:
+            bag = of_unit(relation, changed)
+            self._texts("words")[changed.name] = _text(read_word(bag.get("word")))
+            result = read_result(bag.get("result"))
+            self._texts("results")[changed.name] = "" if result is None else result[0]
+
+    def remembered(self) -> dict[str, UnitWord | None]:
+        """The last word of every other unit that is there; the leader's to know."""
+        words = self._texts("words")
+        return {unit.name: read_word(words.get(unit.name)) for unit in self.others}
+
+    def have_reported(self, run: str) -> set[str]:
+        """The other units whose result of this run the leader has seen."""
+        results = self._texts("results")
+        return {unit.name for unit in self.others if results.get(unit.name) == run}
+
+    def _texts(self, name: str) -> dict[str, str]:
+        return cast("dict[str, str]", getattr(self._stored, name))
+
+
+@functools.lru_cache(maxsize=1)
+def _read_run(text: str | None) -> SharedRun | None:
+    """The run in a text, when its plan is one and its turns are of that plan; a hook asks for it several times."""
+    run = read_shared(text)
+    if run is None:
+        return None
+    try:
+        plan = run.validated()
+    except (ValidationError, RecursionError):
+        return None
+    known = run.searches or all(turn.stage <= len(plan.stages) for turn in run.turns)
+    return run if known else None
+
+
+def read_result(text: str | None) -> tuple[str, str] | None:
+    """The run and the digest in a unit's databag; None where there is none."""
+    try:
+        content: object = json.loads(text) if text else None
+    except (ValueError, RecursionError):
+        return None
+    match content:
+        case {"run": str(run), "digest": str(digest)}:
+            return run, digest
+        case _:
+            return None
+
+
+def _text(word: UnitWord | None) -> str:
+    return "" if word is None else word.model_dump_json(exclude_none=True)
+
+
+def _news(word: UnitWord) -> dict[str, Any]:
+    return word.model_dump(include={"run", "phase", "turn", "problem", "clock"})
+
+
+def _is_due(word: UnitWord, before: UnitWord, units: int) -> bool:
+    # The agent wakes us by a clock of its own: a tenth of the time is for what lies between.
+    return not 0 <= word.t - before.t < 0.9 * word_every(units)
+
+
+def now_by_reference(word: UnitWord | None) -> float:
+    """The moment now on the clock that all units of a run go by; our own clock before it is known better."""
+    ahead = 0.0 if word is None or word.offset is None else word.offset
+    return time.time() - ahead

@@ -1,0 +1,34 @@
+"""The relation `cos-agent` (cos_agent): the collector beside us on the machine is told of exporter, rules, dashboard.
+
+It is a subordinate, so all is in the unit's bag, as JSON under `config`.
+"""
+
+from __future__ import annotations
+
+import json
+
+import ops
+
+from tippingpoint_charm.relations.databag import related, write
+from tippingpoint_charm.relations.metrics import PATH
+from tippingpoint_charm.relations.shipped import alert_rules, dashboard
+
+NAME = "cos-agent"
+
+
+def publish(charm: ops.CharmBase, port: int) -> None:
+    """Tell every related collector where on this machine the exporter is, and what belongs to its series."""
+    for relation in related(charm, NAME):
+        job = {
+            "job_name": f"{charm.app.name}_exporter",
+            "metrics_path": PATH,
+            "static_configs": [{"targets": [f"localhost:{port}"]}],
+        }
+        config = {
+            "metrics_alert_rules": alert_rules(charm),
+            "log_alert_rules": {},
+            "dashboards": [dashboard(charm)],
+            "metrics_scrape_jobs": [job],
+            "log_slots": [],
+        }
+        write(relation, charm.unit, {"config": json.dumps(config)})

@@ -1,0 +1,74 @@
+"""Reading what others wrote into a relation: whatever it is, it never raises anything but NotThere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import ops
+
+
+class NotThere(Exception):
+    """What is missing, or cannot be used, and what to do about it: one line, without secrets."""
+
+
+def shown(text: str) -> str:
+    """Text of others as a message may have it: one line, at most 80 characters, of those that can be printed; no key that
+    somebody put where none belongs."""
+    if "PRIVATE KEY" in text:
+        return "(not shown)"
+    line = " ".join("".join(mark if mark.isprintable() else " " for mark in text[:500]).split())
+    return line if len(line) <= 80 else line[:77] + "..."
+
+
+def related(charm: ops.CharmBase, name: str) -> list[ops.Relation]:
+    """The relations of this name, the oldest first; none where the charm has no such endpoint."""
+    if name not in charm.meta.relations:
+        return []
+    return sorted(charm.model.relations[name], key=lambda relation: relation.id)
+
+
+def of_app(relation: ops.Relation) -> dict[str, str]:
+    """What the other application's leader wrote; empty where that is nothing, or cannot be read."""
+    return _read(relation, relation.app)
+
+
+def of_units(relation: ops.Relation) -> list[tuple[ops.Unit, dict[str, str]]]:
+    """What each of the other units wrote, in the order of their numbers."""
+    units = sorted(relation.units, key=_by_number)
+    return [(unit, _read(relation, unit)) for unit in units]
+
+
+def of_unit(relation: ops.Relation, unit: ops.Unit) -> dict[str, str]:
+    """What one of the other units wrote; empty likewise."""
+    return _read(relation, unit)
+
+
+def first_with(bags: list[dict[str, str]], *keys: str) -> dict[str, str] | None:
+    """The first of the bags that has all of these keys, each with some text."""
+    return next((bag for bag in bags if all(bag.get(key, "").strip() for key in keys)), None)
+
+
+def own(relation: ops.Relation, entity: ops.Unit | ops.Application) -> dict[str, str]:
+    """What we wrote ourselves; empty where that cannot be read, as other units' leaders only may."""
+    return _read(relation, entity)
+
+
+def write(relation: ops.Relation, entity: ops.Unit | ops.Application, content: Mapping[str, str]) -> None:
+    """Write what differs from what is there: an equal write would be a hook of every unit at the other end for
+    nothing. An empty text removes a key."""
+    bag = relation.data[entity]
+    for key, value in content.items():
+        if bag.get(key, "") != value:
+            bag[key] = value
+
+
+def _read(relation: ops.Relation, entity: ops.Unit | ops.Application | None) -> dict[str, str]:
+    try:
+        return dict(relation.data[entity]) if entity is not None else {}
+    except (KeyError, ops.ModelError):  # gone while we look, or not ours to see
+        return {}
+
+
+def _by_number(unit: ops.Unit) -> tuple[str, int]:
+    application, _, number = unit.name.rpartition("/")
+    return application, int(number) if number.isdigit() else 0

@@ -1,0 +1,43 @@
+"""The relation `metrics-endpoint` (prometheus_scrape): Prometheus is told where each agent's exporter is."""
+
+from __future__ import annotations
+
+import json
+
+import ops
+
+from tippingpoint_charm.relations.databag import related, write
+from tippingpoint_charm.relations.shipped import alert_rules, topology
+
+NAME = "metrics-endpoint"
+PATH = "/metrics"
+
+
+def publish(charm: ops.CharmBase, port: int) -> None:
+    """Each unit tells its address, the leader the job (the exporters' port) and the alert rules."""
+    for relation in related(charm, NAME):
+        address = _address(charm, relation)
+        if address:
+            unit = {
+                "prometheus_scrape_unit_address": address,
+                "prometheus_scrape_unit_name": charm.unit.name,
+                "prometheus_scrape_unit_path": "",
+            }
+            write(relation, charm.unit, unit)
+        if charm.unit.is_leader():
+            jobs = [{"metrics_path": PATH, "static_configs": [{"targets": [f"*:{port}"]}]}]
+            app = {
+                "scrape_jobs": json.dumps(jobs),
+                "scrape_metadata": json.dumps(topology(charm)),
+                "alert_rules": json.dumps(alert_rules(charm)),
+            }
+            write(relation, charm.app, app)
+
+
+def _address(charm: ops.CharmBase, relation: ops.Relation) -> str:
+    """Our address in the network that the relation is bound to; empty where Juju knows none (yet)."""
+    try:
+        network = charm.model.get_binding(relation).network
+    except ops.ModelError:
+        return ""
+    return str(network.ingress_address or network.bind_address or "")

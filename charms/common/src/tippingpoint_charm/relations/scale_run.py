@@ -1,0 +1,165 @@
+"""The relation `scale-run` (scale_run): generators tell a collector of their runs. docs/scale-run.md is the contract.
+
+A generator provides it: its leader writes the run into the application's bag, every unit its word and what its part
+came to into its own. The collector requires it and writes its version only. What this version does not understand is
+treated as if it were not there, and a line says so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import ops
+from pydantic import BaseModel, Field, ValidationError
+
+from tippingpoint.together import SharedRun, UnitWord, read_shared, read_word
+from tippingpoint_charm.relations.databag import of_app, of_unit, of_units, related, shown, write
+
+NAME = "scale-run"
+VERSION = "1"
+
+LARGEST_DIGEST = 65_536
+"""Characters; a unit's digest is at most 40,000 (tippingpoint.digest)."""
+
+_UNIT = re.compile(r"[a-z][a-z0-9-]{0,100}/[0-9]{1,9}")
+
+
+class PartResult(BaseModel):
+    """What a unit's part of a run came to: `digest` as tippingpoint.digest makes and reads it."""
+
+    run: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,120}$")]
+    digest: Annotated[str, Field(min_length=1, max_length=LARGEST_DIGEST, pattern=r"^[A-Za-z0-9+/=_-]*$")]
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What one related generator application reports.
+
+    `words` and `results` are by the units' own names, which are those in `run.units`: across models Juju calls them
+    something else here. `problems` are lines about what was not understood.
+    """
+
+    application: str
+    run: SharedRun | None = None
+    words: dict[str, UnitWord] = field(default_factory=dict[str, UnitWord])
+    results: dict[str, PartResult] = field(default_factory=dict[str, PartResult])
+    problems: list[str] = field(default_factory=list[str])
+
+
+def publish(
+    charm: ops.CharmBase,
+    run: SharedRun | None,
+    word: UnitWord | None,
+    result: Mapping[str, str] | None,
+) -> None:
+    """The generator's side: what this unit has to say, and what the run is when it is the leader.
+
+    `result` is {"run": id, "digest": text}. None takes away what was said before.
+    """
+    said = {
+        "version": VERSION,
+        "unit": charm.unit.name,
+        "word": "" if word is None else word.model_dump_json(exclude_none=True),
+        "result": "" if result is None else json.dumps(dict(result)),
+    }
+    for relation in related(charm, NAME):
+        write(relation, charm.unit, said)
+        if charm.unit.is_leader():
+            text = "" if run is None else run.model_dump_json(exclude_none=True)
+            write(relation, charm.app, {"version": VERSION, "run": text})
+
+
+def problem(charm: ops.CharmBase) -> str:
+    """The generator's side: a line about a collector that speaks another version; empty where none does."""
+    for relation in related(charm, NAME):
+        version = of_app(relation).get("version", "")
+        if version not in ("", VERSION):
+            return f"{NAME}: {_name(relation)} speaks version {shown(version)}: expected {VERSION}"
+    return ""
+
+
+def publish_collector(charm: ops.CharmBase) -> None:
+    """The collector's side: the version it speaks; only the leader can say so."""
+    if charm.unit.is_leader():
+        for relation in related(charm, NAME):
+            write(relation, charm.app, {"version": VERSION})
+
+
+def read(charm: ops.CharmBase) -> list[Reported]:
+    """The collector's side: what every related application reports now, the oldest relation first."""
+    return [_read(relation) for relation in related(charm, NAME)]
+
+
+def read_changed(relation: ops.Relation, unit: ops.Unit | None) -> Reported:
+    """The collector's side: what one bag says, that of the application where `unit` is None.
+
+    With many units it is enough to look at the one that a hook is about.
+    """
+    if unit is None:
+        return _reported(relation, of_app(relation))
+    reported = Reported(_name(relation))
+    _add(reported, unit, of_unit(relation, unit))
+    return reported
+
+
+def _read(relation: ops.Relation) -> Reported:
+    reported = _reported(relation, of_app(relation))
+    for unit, said in of_units(relation):
+        _add(reported, unit, said)
+    return reported
+
+
+def _reported(relation: ops.Relation, bag: Mapping[str, str]) -> Reported:
+    name = _name(relation)
+    run = read_shared(bag.get("run")) if bag.get("version") == VERSION else None
+    return Reported(name, run=run, problems=_problems(name, bag, ("run",)))
+
+
+def _add(reported: Reported, unit: ops.Unit, said: Mapping[str, str]) -> None:
+    reported.problems.extend(_problems(unit.name, said, ("word", "result")))
+    if said.get("version") != VERSION:
+        return
+    name = said.get("unit", "") or unit.name
+    if not _UNIT.fullmatch(name):
+        reported.problems.append(f"{NAME}: {unit.name}: unit: {shown(name)}: expected a unit's name")
+    elif name in reported.words or name in reported.results:
+        reported.problems.append(f"{NAME}: {unit.name}: unit: {name}: expected a name that no other unit has")
+    else:
+        word, result = read_word(said.get("word")), _result(said.get("result"))
+        if word is not None:
+            reported.words[name] = word
+        if result is not None:
+            reported.results[name] = result
+
+
+def _result(text: str | None) -> PartResult | None:
+    try:
+        return PartResult.model_validate_json(text) if text else None
+    except (ValidationError, RecursionError):
+        return None
+
+
+_READERS: dict[str, Callable[[str], object]] = {"run": read_shared, "word": read_word, "result": _result}
+
+
+def _problems(who: str, bag: Mapping[str, str], keys: tuple[str, ...]) -> list[str]:
+    """What in a bag is there and cannot be understood; Juju's own keys and those of later versions are no problem."""
+    version = bag.get("version", "")
+    if version not in ("", VERSION):
+        return [f"{NAME}: {who} speaks version {shown(version)}: expected {VERSION}"]
+    given = [key for key in keys if bag.get(key)]
+    if given and not version:
+        return [f"{NAME}: {who} names no version: expected {VERSION}"]
+    return [
+        f"{NAME}: {who}: {key}: expected what docs/scale-run.md says"
+        for key in given
+        if _READERS[key](bag[key]) is None
+    ]
+
+
+def _name(relation: ops.Relation) -> str:
+    return relation.app.name

@@ -1,0 +1,55 @@
+"""A generator's configuration. `credentials` is not among it: who reads that secret is access.find_access."""
+
+from __future__ import annotations
+
+from typing import ClassVar, TypeVar
+
+import ops
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+
+from tippingpoint.errors import UserError
+from tippingpoint_charm.relations.databag import NotThere
+from tippingpoint_charm.relations.lxd import project_names
+
+S = TypeVar("S", bound="Settings")
+
+
+class Settings(BaseModel):
+    """What both generators have; each says which targets its workload has."""
+
+    model_config = ConfigDict(frozen=True)
+
+    targets: ClassVar[tuple[str, ...]]
+
+    target: str
+    lxd_projects: str = ""
+
+    @field_validator("target")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in cls.targets:
+            raise ValueError(f"expected {' or '.join(cls.targets)}")
+        return value
+
+    @field_validator("lxd_projects")
+    @classmethod
+    def _names(cls, value: str) -> str:
+        try:
+            project_names(value)
+        except NotThere as problem:
+            raise ValueError(str(problem)) from None
+        return value
+
+
+def read_settings(charm: ops.CharmBase, kind: type[S]) -> S:
+    """The configuration as it is now; UserError for the first value that is wrong."""
+    try:
+        return charm.load_config(kind)
+    except ValidationError as problem:
+        error = problem.errors(include_url=False)[0]
+        option = str(error["loc"][0]).replace("_", "-")
+        said = str(error["msg"])
+        # A validator's own line begins with the option and the value, and names what is accepted after "expected".
+        accepted = said.partition("expected ")[2] or said.removeprefix("Input should be ").replace("'", "")
+        value = "missing" if error["type"] == "missing" else error["input"]
+        raise UserError(option, value, accepted) from None

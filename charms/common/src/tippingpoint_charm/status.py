@@ -1,0 +1,101 @@
+"""A unit's status: one at a time, the first that applies, and what to do about it where there is something."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import ops
+import yaml
+
+from tippingpoint.together import SharedRun, UnitWord, summary
+from tippingpoint_charm.access import TargetAccess
+
+
+@dataclass
+class Situation:
+    """What there is to say, as far as it is known."""
+
+    unit: str
+    problem: str = ""
+    """What keeps the unit from working at all, configuration or machine, in one line."""
+    away: str = ""
+    """Why the agent does not answer, and where to look."""
+    run: SharedRun | None = None
+    words: dict[str, UnitWord | None] = field(default_factory=dict[str, UnitWord | None])
+    """Of the unit itself, and of all others where it knows them."""
+    unreached: str = ""
+    """Why this unit cannot reach the target of the run that goes on."""
+    access: TargetAccess | None = None
+    """The access to the configured target."""
+    lacking: str = ""
+    """What else a run would miss, in one line."""
+    refresh_waits: bool = False
+    """Whether a new version waits for the run's end."""
+
+
+def status_of(now: Situation) -> ops.StatusBase:
+    """The status of a unit in this situation."""
+    if now.problem:
+        return ops.BlockedStatus(now.problem)
+    if now.run is not None and not now.run.over:
+        if now.unreached:
+            return ops.BlockedStatus(f"no part in {now.run.id}: {now.unreached}")
+        if now.away:
+            return ops.WaitingStatus(now.away)
+        return _running(now, now.run)
+    if now.away:
+        return ops.WaitingStatus(now.away)
+    if now.access is None:
+        return ops.MaintenanceStatus("looking for the target")
+    missing = now.access.missing or now.lacking
+    if missing:
+        return ops.BlockedStatus(missing)
+    return ops.ActiveStatus(f"ready: {now.access.kind} ({where(now.access)}){_last(now.run)}")
+
+
+def _running(now: Situation, run: SharedRun) -> ops.StatusBase:
+    waits = "; the new version waits for its end" if now.refresh_waits else ""
+    own = now.words.get(now.unit)
+    own = own if own is not None and own.run == run.id else None
+    if now.unit in run.missing:
+        return ops.ActiveStatus(f"no part in {run.id}: {run.missing[now.unit]}{waits}")
+    if own is not None and own.phase == "failed":
+        return ops.ActiveStatus(f"no part in {run.id}: {own.problem}{waits}")
+    alone = len(now.words) < 2 and len(run.units) > 1
+    if not run.turns and not run.stopped and (own is None or own.phase == "making"):
+        preparing = "" if own is None or own.progress is None else own.progress.preparing
+        return ops.MaintenanceStatus(f"making ready{': ' * bool(preparing)}{preparing}{waits}")
+    if alone and not run.turns and not run.stopped:
+        return ops.ActiveStatus(f"ready, the other units make ready{waits}")
+    # Who is missing is the leader's to say: of others, this unit knows nothing.
+    seen = run.model_copy(update={"missing": {}}) if alone else run
+    return ops.ActiveStatus(summary(seen, now.words) + waits)
+
+
+def where(access: TargetAccess) -> str:
+    """Where a target is, for people: the first of its addresses."""
+    endpoints = access.target.get("endpoints")
+    if endpoints:
+        return f"at {endpoints[0]}"
+    for name, text in access.files.items():
+        match yaml.safe_load(text) if name.endswith(".yaml") else None:
+            case {"addresses": [str(first), *_]}:
+                return f"at {first}"
+            case {"addresses": str(listed)}:
+                return f"at {listed.partition(',')[0].strip()}"
+            case _:
+                pass
+    return "at what the token names"
+
+
+def _last(run: SharedRun | None) -> str:
+    """The last run, and what became of units that had no part in it to its end."""
+    if run is None:
+        return ""
+    lacking = [unit for unit in run.units if unit in run.missing]
+    if not lacking:
+        return f"; last run {run.id}" + (f" stopped: {run.stopped}" if run.stopped else "")
+    why = run.missing[lacking[0]]
+    if len(lacking) == len(run.units):
+        return f"; last run {run.id} failed: {why}"
+    return f"; last run {run.id} lacks {len(lacking)} of {len(run.units)} units: {lacking[0]}: {why}"

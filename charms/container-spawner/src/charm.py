@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""The container-spawner charm: makes containers, or a Juju model's units, on a control plane until it tips over."""
+
+from __future__ import annotations
+
+import ops
+from tippingpoint_charm.access import find_access
+from tippingpoint_charm.actions import PATIENCE, Results, answers, goes_on
+from tippingpoint_charm.agent import Refused
+from tippingpoint_charm.generator import GeneratorCharm
+from tippingpoint_charm.parameters import EvictMember, Parameters
+from tippingpoint_charm.settings import Settings, read_settings
+
+
+class SpawnSettings(Settings):
+    """Where things can be made."""
+
+    targets = ("lxd", "juju")
+
+
+class ContainerSpawnerCharm(GeneratorCharm):
+    """A generator whose plans make things."""
+
+    settings = SpawnSettings
+    workload = "spawn"
+    port = 9478
+
+    def __init__(self, framework: ops.Framework) -> None:
+        super().__init__(framework)
+        framework.observe(self.on.repair_action, self._on_repair)
+        framework.observe(self.on.probe_action, self._on_probe)
+        framework.observe(self.on.evict_member_action, self._on_evict_member)
+
+    @answers
+    def _on_repair(self, event: ops.ActionEvent) -> Results:
+        Parameters.read(event.params)
+        return {"result": goes_on(self.agent.have_done("repair", within=PATIENCE))}
+
+    @answers
+    def _on_probe(self, event: ops.ActionEvent) -> Results:
+        Parameters.read(event.params)
+        access = find_access(self, read_settings(self, self.settings).target)
+        if access.missing:
+            raise Refused(access.missing)
+        text = self.agent.have_done("probe", within=PATIENCE, target=self.exchange.write_access(access))
+        return {"result": goes_on(text)}
+
+    @answers
+    def _on_evict_member(self, event: ops.ActionEvent) -> Results:
+        asked = EvictMember.read(event.params)
+        return {"result": goes_on(self.agent.have_done("evict-member", within=PATIENCE, member=asked.member))}
+
+
+if __name__ == "__main__":
+    ops.main(ContainerSpawnerCharm)

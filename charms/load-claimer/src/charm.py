@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""The load-claimer charm: claims leases on a control plane, more and more, until it tips over."""
+
+from __future__ import annotations
+
+import ops
+from tippingpoint_charm.actions import Results, answers
+from tippingpoint_charm.generator import GeneratorCharm
+from tippingpoint_charm.parameters import Parameters
+from tippingpoint_charm.settings import Settings
+
+from tippingpoint.together import ask_storm
+
+
+class ClaimSettings(Settings):
+    """Where leases can be claimed."""
+
+    targets = ("juju", "etcd")
+
+
+class LoadClaimerCharm(GeneratorCharm):
+    """A generator whose plans hold leases."""
+
+    settings = ClaimSettings
+    workload = "claim"
+    port = 9477
+
+    def __init__(self, framework: ops.Framework) -> None:
+        super().__init__(framework)
+        framework.observe(self.on.storm_action, self._on_storm)
+
+    @answers
+    def _on_storm(self, event: ops.ActionEvent) -> Results:
+        Parameters.read(event.params)
+        run = self.exchange.change_run("storm", ask_storm)
+        return {"run": run.id, "follow": f"juju run {self.app.name}/leader status"}
+
+
+if __name__ == "__main__":
+    ops.main(LoadClaimerCharm)

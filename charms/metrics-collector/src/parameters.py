@@ -1,0 +1,36 @@
+"""The parameters of the collector's own actions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+from tippingpoint_charm.parameters import Parameters, RunId
+
+
+class Export(Parameters):
+    """Of `export`."""
+
+    run: RunId = ""
+
+
+class Compare(Parameters):
+    """Of `compare`."""
+
+    runs: Annotated[str, Field(max_length=4000)] = ""
+    format: Literal["md", "html", "json"] = "md"
+    tolerance: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 0.10
+
+    @field_validator("tolerance", mode="before")
+    @classmethod
+    def _whole_numbers_too(cls, value: object) -> object:
+        return (
+            float(value)
+            if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1e9
+            else value
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """Ids of runs, or seed:NAME for a published result."""
+        return [name.strip() for name in self.runs.split(",") if name.strip()]

@@ -1,0 +1,82 @@
+"""The metrics-collector charm in ops.testing, and what generators write for it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+
+import ops
+from ops import testing
+
+from tippingpoint.together import SharedRun, UnitWord
+
+ROOT = Path(__file__).parents[2] / "charms" / "metrics-collector"
+
+
+def load_charm() -> ModuleType:
+    """The charm's module. The three charms have modules of the same names: none stays importable by them."""
+    source = ROOT / "src"
+    own = {path.stem for path in source.glob("*.py")}
+    before = {name: sys.modules.pop(name) for name in own if name in sys.modules}
+    sys.path.insert(0, str(source))
+    try:
+        spec = importlib.util.spec_from_file_location("metrics_collector_charm", source / "charm.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(source))
+        for name in own:
+            sys.modules.pop(name, None)
+        sys.modules.update(before)
+    return module
+
+
+charm = load_charm()
+
+
+def context(unit: int = 0) -> testing.Context[ops.CharmBase]:
+    """The charm as Juju would run it."""
+    return testing.Context(charm.MetricsCollectorCharm, charm_root=ROOT, unit_id=unit)
+
+
+def bag_of_app(run: SharedRun | None) -> dict[str, str]:
+    """As the leader of a generator writes it."""
+    return {"version": "1"} if run is None else {"version": "1", "run": run.model_dump_json()}
+
+
+def bag_of_unit(
+    unit: str, word: UnitWord | None = None, digest: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """As a unit of a generator writes it; `digest` is {"run": id, "digest": text}."""
+    bag = {"version": "1", "unit": unit}
+    if word is not None:
+        bag["word"] = word.model_dump_json()
+    if digest is not None:
+        bag["result"] = json.dumps(dict(digest))
+    return bag
+
+
+def related(
+    run: SharedRun | None = None,
+    units: Mapping[int, Mapping[str, str]] | None = None,
+    app: str = "load-claimer",
+) -> testing.Relation:
+    """A generator that is related, with what its leader and its units wrote."""
+    return testing.Relation(
+        "scale-run",
+        remote_app_name=app,
+        remote_app_data=bag_of_app(run),
+        remote_units_data={number: dict(bag) for number, bag in (units or {0: {}}).items()},
+    )
+
+
+def names(app: str, count: int) -> Sequence[str]:
+    """Names of units."""
+    return [f"{app}/{number}" for number in range(count)]

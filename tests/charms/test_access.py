@@ -1,0 +1,368 @@
+"""What access there is without relations: the secret of `credentials`, and the controller that a unit is on."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ops import testing
+from tippingpoint_charm.access import find_access
+
+from tests.charms.related import CLIENT, PASSWORD, SERVER, after, context, credentials, found, state
+
+HOW = (
+    "add a secret: juju add-secret tippingpoint {}, juju grant-secret tippingpoint load-claimer, "
+    "juju config load-claimer credentials=secret:ID"
+)
+BOB = {"user": "bob", "password": PASSWORD}
+WHOLE = BOB | {"addresses": "192.0.2.1:17070", "ca": SERVER.certificate}
+AGENT_PASSWORD = "the agent's own"
+
+
+@pytest.fixture
+def charm_root(tmp_path: Path) -> Path:
+    """The charm's directory, beside which is an agent.conf as Juju writes them."""
+    content = {
+        "tag": "unit-load-claimer-0",
+        "cacert": SERVER.certificate,
+        "apiaddresses": ["192.0.2.7:17070", "[2001:db8::7]:17070"],
+        "apipassword": AGENT_PASSWORD,
+    }
+    (tmp_path / "agent.conf").write_text("# format 2.0\n" + yaml.safe_dump(content))
+    (tmp_path / "charm").mkdir()
+    return tmp_path / "charm"
+
+
+def content(access: Any, name: str = "juju.yaml") -> dict[str, Any]:
+    return yaml.safe_load(access.files[name])
+
+
+class TestJuju:
+    def test_without_a_secret_the_commands_are_named_that_make_one(self) -> None:
+        access = found(state(), "juju")
+        assert access.missing == HOW.format("user=... password=...")
+        assert access.files == {}
+
+    def test_the_secret_may_say_everything(self) -> None:
+        access = found(state(**credentials(**WHOLE)), "juju")
+        assert access.missing == ""
+        assert access.target == {"kind": "juju", "credentials": "{credentials}/juju.yaml"}
+        assert content(access) == {
+            "addresses": ["192.0.2.1:17070"],
+            "ca": SERVER.certificate.strip(),
+            "user": "bob",
+            "password": PASSWORD,
+        }
+
+    def test_without_a_relation_it_is_the_controller_this_unit_is_on(self, charm_root: Path) -> None:
+        """Given user and password only, then addresses and authority are the agent's, and its password is not read
+        into anything."""
+        access = found(state(**credentials(**BOB)), "juju", charm_root)
+        assert access.missing == ""
+        assert content(access)["addresses"] == ["192.0.2.7:17070", "[2001:db8::7]:17070"]
+        assert content(access)["ca"] == SERVER.certificate
+        assert AGENT_PASSWORD not in str(access.files)
+
+    def test_the_hooks_addresses_go_before_the_files(
+        self, charm_root: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("JUJU_API_ADDRESSES", "192.0.2.8:17070 192.0.2.9:17070")
+        access = found(state(**credentials(**BOB)), "juju", charm_root)
+        assert content(access)["addresses"] == ["192.0.2.8:17070", "192.0.2.9:17070"]
+
+    @pytest.mark.parametrize(
+        "text", ["", "cacert: [", "- a", "cacert: 3\napiaddresses: 4", "\x00", "cacert: none"]
+    )
+    def test_an_agent_file_that_says_nothing_is_as_none(
+        self, charm_root: Path, text: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("JUJU_API_ADDRESSES", raising=False)
+        (charm_root.parent / "agent.conf").write_text(text)
+        access = found(state(**credentials(**BOB)), "juju", charm_root)
+        assert access.missing == (
+            "credentials: addresses: expected the controller's in the secret, as this unit's agent.conf has none"
+        )
+
+    @pytest.mark.parametrize(
+        ("url", "address"),
+        [
+            ("wss://192.0.2.3:17070/api", "192.0.2.3:17070"),
+            ("https://[2001:db8::3]:443", "[2001:db8::3]:443"),
+            ("controller.example.com", "controller.example.com:17070"),
+        ],
+    )
+    def test_a_related_controller_says_where_it_is(self, charm_root: Path, url: str, address: str) -> None:
+        relation = testing.Relation("controller", remote_app_data={"controller-url": url, "is-juju": "True"})
+        access = found(state(relation, **credentials(**BOB, ca=SERVER.certificate)), "juju", charm_root)
+        assert access.missing == ""
+        assert content(access)["addresses"] == [address]
+
+    def test_the_authority_of_ours_is_good_for_our_controller_only(self, charm_root: Path) -> None:
+        """Given no `ca` in the secret, when a controller is related, then ours is used where it is that one."""
+        ours, other = (
+            testing.Relation("controller", remote_app_data={"controller-url": f"wss://{address}/api"})
+            for address in ("192.0.2.7:17070", "192.0.2.3:17070")
+        )
+        assert (
+            content(found(state(ours, **credentials(**BOB)), "juju", charm_root))["ca"] == SERVER.certificate
+        )
+        access = found(state(other, **credentials(**BOB)), "juju", charm_root)
+        assert access.files == {}
+        assert access.missing == (
+            "credentials: ca: expected the controller's in the secret, as 192.0.2.3:17070 is not known to be the "
+            "controller that this unit is on"
+        )
+
+    def test_the_leaders_unit_says_where_it_is_over_http(self, charm_root: Path) -> None:
+        """Given Juju's own keys in every unit's bag, then only the unit that has a port is the API's."""
+        units = {
+            0: {"private-address": "192.0.2.10", "ingress-address": "192.0.2.10"},
+            1: {"hostname": "192.0.2.11", "private-address": "192.0.2.11", "port": "17070"},
+        }
+        relation = testing.Relation("controller-http", remote_units_data=units)
+        access = found(state(relation, **credentials(**BOB, ca=SERVER.certificate)), "juju", charm_root)
+        assert content(access)["addresses"] == ["192.0.2.11:17070"]
+
+    def test_addresses_in_the_secret_go_before_a_relation(self) -> None:
+        relation = testing.Relation(
+            "controller", remote_app_data={"controller-url": "wss://192.0.2.3:17070/api"}
+        )
+        access = found(state(relation, **credentials(**WHOLE)), "juju")
+        assert content(access)["addresses"] == ["192.0.2.1:17070"]
+
+    @pytest.mark.parametrize(
+        ("relation", "said"),
+        [
+            (
+                testing.Relation("controller"),
+                "controller: waiting for the controller's controller-url: juju config -m controller controller "
+                "controller-url shows it",
+            ),
+            (
+                testing.Relation("controller", remote_app_data={"controller-url": "wss://:x/"}),
+                "controller: wss://:x/: expected a controller-url, wss://HOST:PORT/api",
+            ),
+            (
+                testing.Relation("controller-http"),
+                "controller-http: waiting for the controller's hostname and port",
+            ),
+            (
+                testing.Relation("controller-http", remote_units_data={0: {"hostname": "a", "port": "many"}}),
+                "controller-http: a many: expected a host and a port",
+            ),
+        ],
+    )
+    def test_says_what_a_related_controller_lacks(
+        self, charm_root: Path, relation: testing.Relation, said: str
+    ) -> None:
+        assert found(state(relation, **credentials(**BOB)), "juju", charm_root).missing == said
+
+    @pytest.mark.parametrize(
+        ("changed", "said"),
+        [
+            (
+                {"password": ""},
+                "credentials: expected a secret with user, password (and addresses, ca); and nothing else",
+            ),
+            (
+                {"users": "x"},
+                "credentials: expected a secret with user, password (and addresses, ca); and nothing else",
+            ),
+            ({"addresses": "192.0.2.1"}, "credentials: expected `addresses` with at least one host:port"),
+            (
+                {"ca": "none"},
+                "credentials: expected the controller's CA certificate in `ca` or `ca-file` (PEM)",
+            ),
+        ],
+    )
+    def test_says_what_is_wrong_with_a_secret(self, changed: dict[str, str], said: str) -> None:
+        given = {key: text for key, text in (WHOLE | changed).items() if text}
+        assert found(state(**credentials(**given)), "juju").missing == said
+
+
+class TestSecrets:
+    def test_one_that_is_not_granted_names_the_command(self) -> None:
+        """Given a secret that Juju does not let us see (never granted, or removed), then the grant is named."""
+        access = found(state(config={"credentials": "secret:cvq0000000000000000g"}), "juju")
+        assert access.missing == (
+            "credentials: secret:cvq0000000000000000g: expected a secret that is granted: "
+            "juju grant-secret secret:cvq0000000000000000g load-claimer"
+        )
+
+    def test_a_rotated_one_is_read_anew(self) -> None:
+        """Given a revision that we have not seen, when it changes, then access has the new content."""
+        secret = testing.Secret(WHOLE, latest_content=WHOLE | {"password": "the new one"}, owner=None)
+        ctx = context()
+        before = state(config={"credentials": secret.id}, secrets=[secret])
+        _, access = after(ctx, before, ctx.on.secret_changed(secret))
+        assert content(access["juju"])["password"] == "the new one"
+
+    def test_one_that_is_removed_is_missing_again(self) -> None:
+        given = credentials(**WHOLE)
+        out, access = after(context(), state(**given))
+        assert access["juju"].missing == ""
+        assert "granted" in found(dataclasses.replace(out, secrets=[]), "juju").missing
+
+    def test_its_content_shows_nowhere(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Given secrets good and bad, then no message, log, status or printed access has what is in them."""
+        for given in (WHOLE, WHOLE | {"ca": PASSWORD}, WHOLE | {"addresses": PASSWORD}, {"token": PASSWORD}):
+            _, access = after(context(), state(**credentials(**given)))
+            assert all(PASSWORD not in found.missing for found in access.values())
+            assert PASSWORD not in repr(access)
+        assert PASSWORD not in caplog.text
+
+    def test_an_unknown_target_is_refused(self) -> None:
+        ctx = context()
+        with ctx(ctx.on.update_status(), state()) as manager:
+            manager.run()
+            access = find_access(manager.charm, "maas")
+        assert access.missing == "target: 'maas': expected one of juju, lxd, etcd, openstack"
+
+
+def token() -> str:
+    content = {
+        "client_name": "load",
+        "fingerprint": "0" * 64,
+        "addresses": ["192.0.2.1:8443"],
+        "secret": PASSWORD,
+    }
+    return base64.b64encode(json.dumps(content).encode()).decode()
+
+
+KEYS = {
+    "addresses": "192.0.2.1:8443",
+    "certificate": SERVER.certificate,
+    "client_certificate": CLIENT.certificate,
+    "client_key": CLIENT.key,
+}
+
+
+class TestLxd:
+    def test_without_anything_relation_and_secret_are_named(self) -> None:
+        assert found(state(), "lxd").missing == (
+            "relate lxd: juju integrate load-claimer:lxd lxd:https; or "
+            + HOW.format("token=... (of lxc config trust add)")
+        )
+
+    def test_a_secret_with_a_certificate(self) -> None:
+        access = found(state(**credentials(**KEYS)), "lxd")
+        assert access.missing == ""
+        assert access.target == {"kind": "lxd", "credentials": "{credentials}/lxd.yaml"}
+        assert content(access, "lxd.yaml")["client_key"] == CLIENT.key.strip()
+
+    def test_configured_projects_are_filled(self) -> None:
+        """Given lxd-projects, then the target has them: a certificate may be restricted to them."""
+        given = credentials(**KEYS)
+        given["config"]["lxd-projects"] = "a,b"
+        assert found(state(**given), "lxd").target["projects"] == ["a", "b"]
+
+    def test_a_token(self) -> None:
+        access = found(state(**credentials(token=token())), "lxd")
+        assert access.missing == ""
+        assert access.target == {"kind": "lxd", "token": "{credentials}/lxd.token"}
+        assert access.files == {"lxd.token": token()}
+
+    def test_a_token_is_no_good_for_several_units(self) -> None:
+        access = found(state(planned_units=2, **credentials(token=token())), "lxd")
+        assert access.missing == (
+            "credentials: token: expected a single unit, as a token is good for one: give addresses, certificate, "
+            "client-certificate and client-key instead"
+        )
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            (
+                {"token": "x"},
+                "credentials: (not shown): expected a trust token, as `lxc config trust add` prints it: base64 of JSON",
+            ),
+            (
+                {"addresses": "192.0.2.1:8443"},
+                "credentials: expected a secret with token; or addresses, certificate, client-certificate, client-key; "
+                "and nothing else",
+            ),
+            (
+                KEYS | {"client_key": "none"},
+                "credentials: (client_key): expected a PEM key without a password",
+            ),
+            (
+                KEYS | {"certificate": "none"},
+                "credentials: (certificate): expected a certificate (PEM)",
+            ),
+        ],
+    )
+    def test_says_what_is_wrong_with_a_secret(self, given: dict[str, str], said: str) -> None:
+        assert found(state(**credentials(**given)), "lxd").missing == said
+
+
+class TestEtcd:
+    def test_without_anything_relation_and_secret_are_named(self) -> None:
+        assert found(state(), "etcd").missing == (
+            "relate etcd: juju integrate load-claimer:etcd-client charmed-etcd; or "
+            + HOW.format("endpoints=https://HOST:2379 ca#file=... cert#file=... key#file=...")
+        )
+
+    def test_a_secret_with_a_user(self) -> None:
+        given = credentials(
+            endpoints="https://192.0.2.1:2379, https://192.0.2.2:2379",
+            ca=SERVER.certificate,
+            username="bob",
+            password=PASSWORD,
+        )
+        access = found(state(**given), "etcd")
+        assert access.missing == ""
+        assert access.target == {
+            "kind": "etcd",
+            "endpoints": ["https://192.0.2.1:2379", "https://192.0.2.2:2379"],
+            "ca": "{credentials}/etcd-ca.pem",
+            "credentials": "{credentials}/etcd.yaml",
+        }
+        assert content(access, "etcd.yaml") == {"username": "bob", "password": PASSWORD}
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            (
+                {"endpoints": f"https://bob:{PASSWORD.replace(' ', '')}@192.0.2.1:2379"},
+                "credentials: endpoints.0: http(s)://host:port, and the user in target.credentials",
+            ),
+            (
+                {"endpoints": "https://192.0.2.1:2379", "cert": CLIENT.certificate},
+                "credentials: cert and key go together: expected both or neither",
+            ),
+            (
+                {"endpoints": "https://192.0.2.1:2379", "username": "bob"},
+                "credentials: expected a YAML file with `username` and `password`, both of them text, and nothing else",
+            ),
+        ],
+    )
+    def test_says_what_is_wrong_with_a_secret(self, given: dict[str, str], said: str) -> None:
+        assert found(state(**credentials(**given)), "etcd").missing == said
+
+
+class TestOpenStack:
+    def test_without_anything_relation_and_secret_are_named(self) -> None:
+        assert found(state(), "openstack").missing == (
+            "relate Keystone: juju integrate load-claimer:identity-credentials keystone; or "
+            + HOW.format("auth-url=... application-credential-id=... application-credential-secret=...")
+        )
+
+    def test_an_application_credential(self) -> None:
+        """Given one, then it is a clouds.yaml, and that this version cannot load OpenStack is said."""
+        given = credentials(
+            auth_url="https://192.0.2.5:5000/v3",
+            application_credential_id="abc",
+            application_credential_secret=PASSWORD,
+            ca=SERVER.certificate,
+        )
+        access = found(state(**given), "openstack")
+        cloud = content(access, "clouds.yaml")["clouds"]["tippingpoint"]
+        assert cloud["auth_type"] == "v3applicationcredential"
+        assert cloud["auth"]["application_credential_secret"] == PASSWORD
+        assert access.target["ca"] == "{credentials}/openstack-ca.pem"
+        assert "cannot load OpenStack yet" in access.missing

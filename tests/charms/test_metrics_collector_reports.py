@@ -1,0 +1,246 @@
+"""The reports of the metrics-collector charm: of what units sent, made by the engine in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ops import testing
+
+from tests.charms.collector import bag_of_unit, charm, context, related
+from tests.unit.synthetic import JUJU, STARTED, MadeStage, write_run
+from tippingpoint.collect.runs import Runs
+from tippingpoint.digest import make_digest
+from tippingpoint.manifest import Manifest
+from tippingpoint.plan import load_plan
+from tippingpoint.plan_share import part_of
+from tippingpoint.results import load_run
+from tippingpoint.together import SharedRun, Turn, UnitWord, begin_run
+
+UNITS = ["load-claimer/0", "load-claimer/1"]
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where this unit keeps its things; nobody may not read this checkout."""
+    monkeypatch.setattr(charm, "STATE", tmp_path)
+    monkeypatch.setattr(charm.engine, "UNPRIVILEGED", "")
+    before = os.umask(0o077)
+    yield tmp_path / "tippingpoint-metrics-collector-0"
+    os.umask(before)
+
+
+FIRST, SECOND = (f"2026112{day}-000000-juju-leases-small-1f3a" for day in (1, 2))
+
+
+@pytest.fixture(scope="module")
+def digests(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
+    """By run, what two units' parts came to: FIRST had the usual latencies, SECOND was slow."""
+    place = tmp_path_factory.mktemp("parts")
+    return {
+        run: {unit: make_digest(a_part(place, run, index, claim_ms)) for index, unit in enumerate(UNITS)}
+        for run, claim_ms in ((FIRST, 10.0), (SECOND, 400.0))
+    }
+
+
+def a_part(place: Path, run: str, index: int, claim_ms: float) -> Path:
+    """The directory of a unit's part of a run."""
+    plan = load_plan("juju-leases-small")
+    part = f"{run}.{index}"
+    directory = write_run(
+        place / part,
+        [
+            MadeStage(
+                size=part_of(plan, index, 2).stages[n].leases, claim_ms=claim_ms, hold=20, connect_ms=5.0
+            )
+            for n in range(len(plan.stages))
+        ],
+        title=plan.name,
+        plan=plan.model_dump(mode="json", exclude_none=True),
+        target=JUJU,
+        seed=index,
+        share=(index, 2),
+        unit=UNITS[index],
+    )
+    Manifest.load(directory).model_copy(update={"id": part}).save(directory)
+    return directory
+
+
+def a_run(name: str, **changes: Any) -> SharedRun:
+    made = begin_run(load_plan("juju-leases-small"), UNITS, STARTED - 10.0)
+    last = Turn(number=5, stage=5, kind="ramp", of=2, begin=STARTED + 88, hold=STARTED + 90, lasts=20)
+    changes = {"id": name, "over": True, "started": STARTED, "turns": [last], **changes}
+    return made.model_copy(update=changes)
+
+
+def arrived(run: SharedRun, digests: dict[str, str]) -> testing.Relation:
+    """A run and its results arrive in as many hooks."""
+    units = {
+        int(unit.rpartition("/")[2]): bag_of_unit(
+            unit,
+            UnitWord(run=run.id, phase="over", t=run.made, cores=2, offset=0.0, offset_error=0.001),
+            {"run": run.id, "digest": digest},
+        )
+        for unit, digest in digests.items()
+    }
+    relation = related(run, units)
+    for number in units:
+        ctx = context()
+        ctx.run(ctx.on.relation_changed(relation, remote_unit=number), testing.State(relations=[relation]))
+    return relation
+
+
+def answered(action: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+    ctx = context()
+    ctx.run(ctx.on.action(action, params or {}), testing.State(model=testing.Model(name="lab")))
+    assert ctx.action_results is not None
+    return ctx.action_results
+
+
+def test_the_report_of_the_latest_run_is_told_and_kept(
+    state: Path, digests: dict[str, dict[str, str]]
+) -> None:
+    for run in (SECOND, FIRST):
+        arrived(a_run(run), digests[run])
+
+    results = answered("report")
+
+    path = state / "reports" / f"{SECOND}.md"
+    assert results["run"] == SECOND
+    assert results["state"] == "over"
+    assert results["path"] == str(path)
+    assert results["fetch"] == f"juju scp -m lab metrics-collector/0:{path} ."
+    assert path.read_text().startswith(results["text"][:1000])
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_the_report_is_of_all_units_together(digests: dict[str, dict[str, str]]) -> None:
+    """Given two units' results, when JSON is asked for, then its counts are those of both."""
+    run = a_run(FIRST)
+    arrived(run, digests[FIRST])
+
+    results = answered("report", {"run": run.id, "format": "json"})
+
+    document = json.loads(Path(results["path"]).read_text())
+    assert [stage["size"] for stage in document["stages"]] == [10, 25, 50, 100, 200]
+    assert document["run"]["id"] == run.id
+
+
+def test_every_format_fits_into_a_result(state: Path, digests: dict[str, dict[str, str]]) -> None:
+    run = a_run(FIRST)
+    arrived(run, digests[FIRST])
+
+    for form, suffix in (("md", "md"), ("html", "html"), ("json", "json"), ("junit", "xml")):
+        results = answered("report", {"format": form})
+        path = Path(results["path"])
+        assert path.suffix == f".{suffix}"
+        assert sum(len(value) for value in results.values()) < charm.LARGEST_TEXT + 2000
+        if path.stat().st_size > charm.LARGEST_TEXT:
+            assert "juju scp" in results.get("text", results.get("note"))
+
+
+def test_runs_are_compared_with_the_first(digests: dict[str, dict[str, str]]) -> None:
+    for run in (FIRST, SECOND):
+        arrived(a_run(run), digests[run])
+
+    worse = answered("compare", {"runs": f"{FIRST},{SECOND}"})
+    better = answered("compare", {"runs": f"{SECOND}, {FIRST}"})
+
+    assert worse["regressed"] == "true"
+    assert better["regressed"] == "false"
+    assert worse["text"].count("juju-leases-small") >= 2
+
+
+def test_a_run_is_compared_with_what_was_published(digests: dict[str, dict[str, str]]) -> None:
+    run = a_run(FIRST)
+    arrived(run, digests[FIRST])
+
+    results = answered("compare", {"runs": f"seed:juju-2.5.1,{run.id}"})
+
+    assert "2.5.1" in results["text"]
+
+
+def test_a_comparison_with_what_is_not_there_is_refused(digests: dict[str, dict[str, str]]) -> None:
+    run = a_run(FIRST)
+    arrived(run, digests[FIRST])
+
+    for name in ("seed:nothing", "other"):
+        with pytest.raises(testing.ActionFailed, match=r": expected ") as failed:
+            answered("compare", {"runs": f"{run.id},{name}"})
+        assert "\n" not in failed.value.message
+
+
+def test_an_export_is_a_run_for_the_command_line(
+    state: Path, tmp_path: Path, digests: dict[str, dict[str, str]]
+) -> None:
+    run = a_run(FIRST)
+    arrived(run, digests[FIRST])
+
+    results = answered("export")
+
+    with tarfile.open(results["path"]) as archive:
+        archive.extractall(tmp_path / "elsewhere", filter="data")
+    opened = load_run(tmp_path / "elsewhere" / run.id)
+    assert [stage.size for stage in opened.stages] == [10, 25, 50, 100, 200]
+    command = results["then"].rpartition(" && ")[2].split()
+    ended = subprocess.run(
+        [sys.executable, "-m", *command], cwd=tmp_path / "elsewhere", check=False, capture_output=True
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_unit_without_a_result_is_told_as_missing(digests: dict[str, dict[str, str]]) -> None:
+    run = a_run(FIRST, missing={UNITS[1]: "the unit was removed"})
+    arrived(run, {UNITS[0]: digests[FIRST][UNITS[0]]})
+
+    results = answered("report")
+
+    assert UNITS[1] in results["text"]
+    assert "withheld" in results["text"]
+
+
+def test_a_run_that_is_over_is_judged_meanwhile(state: Path, digests: dict[str, dict[str, str]]) -> None:
+    """Given all results, when the last arrives, then some seconds later the status has the verdict."""
+    run = a_run(FIRST)
+    relation = arrived(run, digests[FIRST])
+    stored = Runs(state / "runs").find("")
+    until = time.monotonic() + 60
+    while stored.verdict is None and time.monotonic() < until:
+        time.sleep(0.1)
+
+    ctx = context()
+    out = ctx.run(ctx.on.update_status(), testing.State(relations=[relation]))
+
+    assert out.unit_status == testing.ActiveStatus(f"1 run, last: {run.id} met")
+    assert answered("status")["verdict"] == "met"
+
+
+def test_a_damaged_result_is_a_missing_unit(digests: dict[str, dict[str, str]]) -> None:
+    run = a_run(FIRST)
+    arrived(run, {UNITS[0]: digests[FIRST][UNITS[0]], UNITS[1]: "QUJD"})
+
+    text = answered("report")["text"]
+
+    assert "withheld" in text
+    assert "its result cannot be read" in text
+
+
+def test_an_engine_that_takes_too_long_is_not_waited_for(
+    state: Path, monkeypatch: pytest.MonkeyPatch, digests: dict[str, dict[str, str]]
+) -> None:
+    run = a_run(FIRST)
+    arrived(run, digests[FIRST])
+    monkeypatch.setattr(charm.engine, "SECONDS", 0.001)
+
+    with pytest.raises(testing.ActionFailed, match="a run that is read in 0 s"):
+        answered("report")
+
+    assert list((state / "reports").iterdir()) == []

@@ -1,0 +1,109 @@
+"""Reports of collected runs, made in a process of their own: `python -m tippingpoint.collect`.
+
+What units sent is no input to trust, so this process reads it from standard input, needs no file of the collector's
+and no privilege, and writes to standard output alone. A refusal is one line on standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ValidationError
+
+from tippingpoint import cli
+from tippingpoint.collect import WORSE
+from tippingpoint.errors import UserError
+from tippingpoint.gather import gather
+from tippingpoint.results import load_run
+from tippingpoint.together import SharedRun, read_word
+from tippingpoint.verdict import judge
+
+
+class CollectedRun(BaseModel):
+    """One run as units told of it: texts, as they are on disk (runs.StoredRun.as_text)."""
+
+    run: str
+    words: dict[str, str] = {}
+    digests: dict[str, str] = {}
+
+
+class Asked(BaseModel):
+    """What is asked for, as JSON on standard input."""
+
+    do: Literal["report", "compare", "export", "judge"]
+    runs: list[CollectedRun]
+    names: list[str] = []
+    """What is compared, in order: ids of `runs`, or seed:NAME."""
+    format: Literal["md", "html", "json", "junit"] = "md"
+    tolerance: float = 0.10
+
+
+def main() -> None:
+    """Do what standard input asks for and exit: 0, WORSE, or 2 for a refusal."""
+    try:
+        asked = Asked.model_validate_json(sys.stdin.buffer.read())
+        with tempfile.TemporaryDirectory(prefix="tippingpoint-") as place:
+            directories = [_gathered(run, Path(place)) for run in asked.runs]
+            _DO[asked.do](asked, {directory.name: directory for directory in directories})
+    except ValidationError as problem:
+        told = " ".join(str(problem).split())
+        print(f"tippingpoint: what was collected is damaged: {told[:300]}", file=sys.stderr)
+        sys.exit(cli.BAD_INPUT)
+    except UserError as refused:
+        print(f"tippingpoint: {refused}", file=sys.stderr)
+        sys.exit(cli.BAD_INPUT)
+
+
+def _gathered(run: CollectedRun, out: Path) -> Path:
+    """The run's directory below `out`, as if one machine had made it; UserError when no unit told anything."""
+    shared = SharedRun.model_validate_json(run.run)
+    if not run.digests:
+        raise UserError("run", shared.id, "a run of which a unit has sent its result; none has yet")
+    said = {unit: read_word(text) for unit, text in run.words.items()}
+    return gather(shared, run.digests, {unit: word for unit, word in said.items() if word is not None}, out)
+
+
+def _report(asked: Asked, runs: dict[str, Path]) -> None:
+    (run,) = runs.values()
+    cli.main(["report", "--format", asked.format, str(run)])
+
+
+def _compare(asked: Asked, runs: dict[str, Path]) -> None:
+    named = [str(runs.get(name, name)) for name in asked.names]
+    try:
+        cli.main(["compare", "--format", asked.format, "--tolerance", str(asked.tolerance), *named])
+    except SystemExit as done:
+        sys.exit(WORSE if done.code == cli.MISSED else done.code)
+
+
+def _export(asked: Asked, runs: dict[str, Path]) -> None:
+    (run,) = runs.values()
+    with tarfile.open(fileobj=sys.stdout.buffer, mode="w|gz") as archive:
+        archive.add(run, arcname=run.name, filter=_without_owner)
+
+
+def _without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    entry.mode = 0o755 if entry.isdir() else 0o644
+    return entry
+
+
+def _judge(asked: Asked, runs: dict[str, Path]) -> None:
+    (run,) = runs.values()
+    verdict = judge(load_run(run))
+    print(json.dumps({"outcome": verdict.outcome, "sentence": verdict.sentence}))
+
+
+_DO: dict[str, Callable[[Asked, dict[str, Path]], None]] = {
+    "report": _report,
+    "compare": _compare,
+    "export": _export,
+    "judge": _judge,
+}

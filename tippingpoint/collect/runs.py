@@ -1,0 +1,239 @@
+"""The runs that a collector was told of, on disk: what units said, as they said it, also when they are gone.
+
+A run has a directory with `run.json` (the SharedRun), and of each unit, for example load-claimer/0, the files
+`load-claimer-0.word.json` and `load-claimer-0.digest`. `verdict.json` is what the run came to, written by whoever
+judged it. Files are replaced whole, so that a reader never sees a half of one. Nothing here takes long, as all of it
+happens in hooks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tippingpoint.errors import UserError
+from tippingpoint.together import SharedRun, UnitWord, read_shared, read_word, silent_after, summary
+
+KEPT = 200
+"""Runs; those of the oldest ids go first, and ids sort by time."""
+_RUN = "run.json"
+_VERDICT = "verdict.json"
+_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,120}")
+"""As in SharedRun.id."""
+_UNIT = re.compile(r"[a-z][a-z0-9-]{0,100}/[0-9]{1,9}")
+"""As in together.Unit."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a run came to: met, missed or withheld, in a sentence."""
+
+    outcome: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """One run as it is on disk."""
+
+    directory: Path
+    shared: SharedRun
+    heard: float
+    """When anything of it arrived last, in seconds since the epoch on this machine's clock."""
+
+    @property
+    def id(self) -> str:
+        """The run's id, which is its directory's name."""
+        return self.shared.id
+
+    @property
+    def words(self) -> dict[str, UnitWord]:
+        """What units said last, by the names that the run has for them."""
+        found = {unit: read_word(_text(self.directory / _word_of(unit))) for unit in self.shared.units}
+        return {unit: word for unit, word in found.items() if word is not None}
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """What units' parts came to, likewise."""
+        found = {unit: _text(self.directory / _digest_of(unit)) for unit in self.shared.units}
+        return {unit: text for unit, text in found.items() if text}
+
+    @property
+    def reported(self) -> int:
+        """Of how many units there is a digest."""
+        return sum(self._has_digest(unit) for unit in self.shared.units)
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is over, and each unit that is not missing has sent its digest."""
+        return self.shared.over and all(
+            unit in self.shared.missing or self._has_digest(unit) for unit in self.shared.units
+        )
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What it came to; None while nobody has judged it, or it is being judged."""
+        return _read_verdict(_text(self.directory / _VERDICT))
+
+    @property
+    def verdict_file(self) -> Path:
+        """Where the verdict is written."""
+        return self.directory / _VERDICT
+
+    def as_text(self) -> dict[str, Any]:
+        """All of it that a report is made of, for the process that makes one: see reports.py."""
+        return {
+            "run": self.shared.model_dump_json(),
+            "words": {unit: word.model_dump_json() for unit, word in self.words.items()},
+            "digests": self.digests,
+        }
+
+    def judged_since(self, moment: float) -> bool:
+        """Whether somebody began to judge it after that moment (on this machine's clock)."""
+        try:
+            return self.verdict_file.stat().st_mtime > moment
+        except FileNotFoundError:
+            return False
+
+    def silent(self, now: float) -> bool:
+        """Whether it is not over, and nothing came for as long as makes a unit missing."""
+        return not self.shared.over and now - self.heard > silent_after(len(self.shared.units))
+
+    def state(self, now: float) -> str:
+        """Where it is, in a few words."""
+        if self.shared.over:
+            told = f"stopped: {self.shared.stopped}" if self.shared.stopped else "over"
+            lacking = len(self.shared.units) - self.reported
+            return f"{told}; {lacking} of {len(self.shared.units)} units sent no result" if lacking else told
+        if self.silent(now):
+            return "nothing more is heard of it"
+        return summary(self.shared, self.words)
+
+    def _has_digest(self, unit: str) -> bool:
+        return (self.directory / _digest_of(unit)).exists()
+
+
+class Runs:
+    """All runs below one directory, which is made when the first arrives."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def keep(self, shared: SharedRun) -> None:
+        """Keep a run as its leader has it now."""
+        self._write(shared.id, _RUN, shared.model_dump_json())
+
+    def keep_word(self, unit: str, word: UnitWord) -> None:
+        """Keep what a unit said last. UserError when it names no run, or the unit has no unit's name."""
+        self._write(word.run, _word_of(unit), word.model_dump_json())
+
+    def keep_digest(self, unit: str, run: str, digest: str) -> None:
+        """Keep what a unit's part of a run came to; UserError likewise."""
+        self._write(run, _digest_of(unit), digest, lasting=True)
+
+    def newest_first(self) -> list[StoredRun]:
+        """All runs whose SharedRun has arrived and can be read."""
+        return [run for run in map(self._read, self._names()) if run is not None]
+
+    def find(self, run: str) -> StoredRun:
+        """The run of that id, the newest for an empty one; UserError when there is none."""
+        names = [run] if run else self._names()
+        found = next((stored for stored in map(self._read, names) if stored is not None), None)
+        if found is None and not run:
+            raise UserError("run", "the latest", "a run, but none has arrived yet (start one on a generator)")
+        if found is None:
+            known = ", ".join(stored.id for stored in self.newest_first()[:5])
+            raise UserError("run", run, f"a run that is here: {known or 'none is yet'}")
+        return found
+
+    def _names(self) -> list[str]:
+        try:
+            return sorted(os.listdir(self._directory), reverse=True)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def _read(self, name: str) -> StoredRun | None:
+        if not _ID.fullmatch(name):
+            return None
+        directory = self._directory / name
+        shared = read_shared(_text(directory / _RUN))
+        if shared is None or shared.id != name:
+            return None
+        try:
+            heard = max(entry.stat().st_mtime for entry in os.scandir(directory))
+        except (FileNotFoundError, ValueError):  # removed meanwhile
+            return None
+        return StoredRun(directory, shared, heard)
+
+    def _write(self, run: str, name: str, text: str, *, lasting: bool = False) -> None:
+        """Replace one file of a run; `lasting` ones are on the disk when this returns, as nobody sends them again."""
+        if not _ID.fullmatch(run):
+            raise UserError("run", run, "a run's id")
+        directory = self._directory / run
+        path = directory / name
+        if _text(path) == text:
+            os.utime(path)
+            return
+        if not directory.is_dir():
+            directory.mkdir(parents=True)
+            self._forget_oldest()
+        if not directory.is_dir():  # older than all that are kept
+            return
+        fresh = directory / f".{name}.new"
+        with fresh.open("w", encoding="utf-8") as file:
+            file.write(text)
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
+        fresh.replace(path)
+        if lasting:
+            (directory / _VERDICT).unlink(missing_ok=True)  # it was of less than this
+
+    def _forget_oldest(self) -> None:
+        for name in self._names()[KEPT:]:
+            shutil.rmtree(self._directory / name, ignore_errors=True)
+
+
+def forget_oldest(directory: Path) -> None:
+    """Leave only the newest KEPT files in a directory, by when they were written."""
+    files = sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in files[KEPT:]:
+        path.unlink(missing_ok=True)
+
+
+def _word_of(unit: str) -> str:
+    return f"{_flat(unit)}.word.json"
+
+
+def _digest_of(unit: str) -> str:
+    return f"{_flat(unit)}.digest"
+
+
+def _flat(unit: str) -> str:
+    if not _UNIT.fullmatch(unit):
+        raise UserError("unit", unit, "a unit's name")
+    return unit.replace("/", "-")
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError):
+        return None
+
+
+def _read_verdict(text: str | None) -> Verdict | None:
+    try:
+        told: object = json.loads(text or "")
+    except ValueError:
+        return None
+    match told:
+        case {"outcome": str(outcome), "sentence": str(sentence)}:
+            return Verdict(outcome, sentence)
+        case _:
+            return None
