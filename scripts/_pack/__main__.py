@@ -1,0 +1,161 @@
+"""What ./scripts/pack was asked for, and who packs it: charmcraft where it will, else charm.py beside this."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NoReturn
+
+from charm import BASE, BASE_PYTHON, PackError, Wanted, build_wheels, pack
+
+ROOT = Path(__file__).resolve().parents[2]
+MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+LIMIT = 40_000_000  # bytes of a pack
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise PackError(message)
+
+
+def say(text: str) -> None:
+    sys.stderr.write(f"pack: {text}\n")  # one write: several charms are packed at once
+
+
+def read_arguments(arguments: Sequence[str], charms: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(
+        prog="scripts/pack",
+        description="Packs charms into dist/, and links dist/NAME.charm to what bundles/scale.yaml then deploys.",
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"default: {' '.join(charms)}")
+    parser.add_argument("--arch", choices=["amd64", "arm64", "all"], help="default: this machine's")
+    parser.add_argument(
+        "--for-python",
+        default=BASE_PYTHON,
+        metavar="X.Y",
+        help=f"the Python that the pack will run on; default {BASE_PYTHON}, that of {BASE}. A pack for another is for "
+        "trying out: its name and its manifest say so, and nothing links to it",
+    )
+    asked = parser.parse_args(arguments)
+    for name in asked.names:
+        if name not in charms:
+            raise PackError(f"NAME: {name}: expected {', '.join(charms)}")
+    major, _, minor = asked.for_python.partition(".")
+    if major != "3" or not minor.isdigit() or int(minor) < 11:
+        raise PackError(f"--for-python: {asked.for_python}: expected 3.11 or newer, such as {BASE_PYTHON}")
+    return asked
+
+
+def own_arch() -> str:
+    machine = platform.machine()
+    if machine not in MACHINES:
+        raise PackError(f"--arch: not given, and this machine is {machine}: expected amd64, arm64 or all")
+    return MACHINES[machine]
+
+
+def charmcraft_packs(wanted: Wanted) -> bool:
+    """Whether charmcraft itself packs this here: an Ubuntu with the snap, the machine's own architecture, and git, by
+    which charmcraft finds the whole of a monorepo."""
+    system = platform.freedesktop_os_release().get("ID") if Path("/etc/os-release").exists() else ""
+    return (
+        system == "ubuntu"
+        and shutil.which("charmcraft") is not None
+        and wanted.python == BASE_PYTHON
+        and wanted.arch == MACHINES.get(platform.machine())
+        and (ROOT / ".git").exists()
+    )
+
+
+def run_charmcraft(wanted: Wanted, out: Path) -> None:
+    directory = ROOT / "charms" / wanted.name
+    made = directory / wanted.file_name
+    made.unlink(missing_ok=True)
+    command = ["charmcraft", "pack", "--platform", f"{BASE}:{wanted.arch}"]
+    # Without this charmcraft shows its build only the charm's own directory, and not the rest of the workspace.
+    environment = os.environ | {"CHARMCRAFT_EXPERIMENTAL_MONOREPO": "1"}
+    ended = subprocess.run(command, cwd=directory, env=environment, stdout=sys.stderr).returncode
+    if ended or not made.exists():
+        raise PackError(
+            f"{' '.join(command)} in charms/{wanted.name}: ended with {ended}, and its words are above"
+        )
+    shutil.move(made, out)
+
+
+def pack_all(wanted: Sequence[Wanted]) -> None:
+    dist = ROOT / "dist"
+    dist.mkdir(exist_ok=True)
+    by_charmcraft = [each for each in wanted if charmcraft_packs(each)]
+    for each in by_charmcraft:
+        say(f"{each.name} for {each.arch}: charmcraft packs")
+        run_charmcraft(each, dist / each.file_name)
+        tell(each, dist)
+    with (
+        tempfile.TemporaryDirectory(dir=ROOT / ".cache", prefix="pack.") as name,
+        ThreadPoolExecutor() as pool,
+    ):
+        work = Path(name)
+        ours = [each for each in wanted if each not in by_charmcraft]
+        if ours:
+            say("building the wheels of tippingpoint and tippingpoint-charm")
+            build_wheels(ROOT, work / "wheels")
+
+        def make(each: Wanted) -> None:
+            say(f"{each.name} for {each.arch}, Python {each.python}: installing its packages and packing")
+            own = work / each.file_name
+            own.mkdir()
+            pack(ROOT, each, work / "wheels", own, dist / each.file_name)
+            shutil.rmtree(own)
+            tell(each, dist)
+
+        list(pool.map(make, ours))
+
+
+def tell(wanted: Wanted, dist: Path) -> None:
+    size = (dist / wanted.file_name).stat().st_size
+    if size > LIMIT:
+        raise PackError(
+            f"dist/{wanted.file_name}: {size / 1e6:.1f} MB: expected at most {LIMIT / 1e6:.0f} MB"
+        )
+    say(f"dist/{wanted.file_name}: {size / 1e6:.1f} MB")
+    print(f"dist/{wanted.file_name}", flush=True)
+
+
+def link(wanted: Sequence[Wanted]) -> None:
+    """Points dist/NAME.charm at the pack that was made: this machine's architecture, if both were."""
+    own = MACHINES.get(platform.machine())
+    for each in sorted(wanted, key=lambda each: each.arch == own):
+        if each.python == BASE_PYTHON:
+            fresh = ROOT / "dist" / f".{each.name}.charm.new"
+            fresh.unlink(missing_ok=True)
+            fresh.symlink_to(each.file_name)
+            fresh.replace(ROOT / "dist" / f"{each.name}.charm")
+
+
+def main() -> int:
+    try:
+        charms = sorted(path.parent.name for path in ROOT.glob("charms/*/charmcraft.yaml"))
+        asked = read_arguments(sys.argv[1:], charms)
+        arches = ["amd64", "arm64"] if asked.arch == "all" else [asked.arch or own_arch()]
+        wanted = [
+            Wanted(name, arch, asked.for_python)
+            for arch in arches
+            for name in dict.fromkeys(asked.names or charms)
+        ]
+        pack_all(wanted)
+        link(wanted)
+    except PackError as problem:
+        say(str(problem))
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

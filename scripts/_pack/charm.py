@@ -1,0 +1,200 @@
+"""One charm, packed on charmcraft's own models as its uv plugin would lay it out, for hosts that charmcraft refuses.
+
+The same checkout gives the same bytes, whatever the umask, the time or the locale (and, as the compressed bytes are
+zlib's, wherever zlib is the same). What the build block of charmcraft.yaml says is obeyed: platforms, and what `prime`
+leaves out.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import charmcraft
+from charmcraft import linters, utils
+from charmcraft.dispatch import DISPATCH_SCRIPT_TEMPLATE
+from charmcraft.models.charmcraft import Base
+from charmcraft.models.manifest import Attribute, Manifest
+from charmcraft.models.metadata import CharmMetadata
+from charmcraft.models.project import PlatformCharm
+
+BASE = "ubuntu@24.04"
+BASE_PYTHON = "3.12"  # python3 of Ubuntu 24.04
+OWN_PACKAGES = ("tippingpoint", "tippingpoint-charm")
+
+# Wheels for this C library run on Ubuntu 24.04 (2.39), and on the Debian 12 (2.36) where packs are tried out.
+WHEELS = {"amd64": "x86_64-manylinux_2_28", "arm64": "aarch64-manylinux_2_28"}
+
+EARLIEST = 315532800  # 1980-01-01, before which a zip has no dates
+
+
+class PackError(Exception):
+    """Why there is no pack, in one line."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """One charm to pack: its directory's name in charms/, for which architecture and which Python (such as 3.12)."""
+
+    name: str
+    arch: str
+    python: str = BASE_PYTHON
+
+    @property
+    def file_name(self) -> str:
+        """As charmcraft names it; a pack for another Python is for no base, and its name says for which Python."""
+        platform = BASE if self.python == BASE_PYTHON else f"python{self.python}"
+        return f"{self.name}_{platform}-{self.arch}.charm"
+
+
+def read_project(root: Path, name: str) -> PlatformCharm:
+    """What charms/NAME/charmcraft.yaml says.
+
+    Raises PackError if charmcraft's models refuse it.
+    """
+    path = root / "charms" / name / "charmcraft.yaml"
+    try:
+        project = PlatformCharm.from_yaml_file(path)
+    except (
+        Exception
+    ) as error:  # whatever charmcraft raises: pydantic's, YAML's and its own have no common base
+        raise PackError(f"{path.relative_to(root)}: {one_line(error)}") from error
+    assert isinstance(project, PlatformCharm)
+    return project
+
+
+def build_wheels(root: Path, into: Path) -> None:
+    """Builds the wheels of this workspace's own packages, with the build backend of uv.lock."""
+    for package in OWN_PACKAGES:
+        uv("build", "--wheel", "--no-build-isolation", "--python", sys.executable, "--package", package, "-o", into,
+           cwd=root, env={"SOURCE_DATE_EPOCH": str(EARLIEST)})  # fmt: skip
+
+
+def pack(root: Path, wanted: Wanted, wheels: Path, work: Path, out: Path) -> None:
+    """Writes the charm to the file `out`; `wheels` holds those of our own packages, `work` is an empty directory.
+
+    Raises PackError.
+    """
+    project = read_project(root, wanted.name)
+    entry = root / "charms" / wanted.name / "src" / "charm.py"
+    if not os.access(entry, os.X_OK):
+        raise PackError(f"{entry.relative_to(root)}: expected a file that may be executed")
+    prime = work / "prime"
+    shutil.copytree(
+        root / "charms" / wanted.name / "src", prime / "src", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    install_packages(root, wanted, wheels, work / "requirements.txt", prime / "venv")
+    leave_out(project, wanted, prime)
+    (prime / "dispatch").write_text(
+        DISPATCH_SCRIPT_TEMPLATE.format(entrypoint="src/charm.py"), encoding="utf-8"
+    )
+    (prime / "dispatch").chmod(0o755)
+    moment = time_of(root)
+    write_metadata(project, wanted, prime, moment)
+    write_zip(prime, out, moment)
+
+
+def install_packages(root: Path, wanted: Wanted, wheels: Path, requirements: Path, venv: Path) -> None:
+    packages = venv / "lib" / f"python{wanted.python}" / "site-packages"
+    uv("export", "--frozen", "--no-dev", "--package", wanted.name, "--no-emit-workspace", "--no-header",
+       "--no-annotate", "-o", requirements, cwd=root)  # fmt: skip
+    install = ["pip", "install", "--python", sys.executable, "--target", packages, "--python-version", wanted.python,
+               "--python-platform", WHEELS[wanted.arch], "--only-binary", ":all:", "--no-deps"]  # fmt: skip
+    uv(*install, "--require-hashes", "--requirements", requirements, cwd=root)
+    uv(*install, "--no-index", "--no-cache", "--find-links", wheels, *OWN_PACKAGES, cwd=root)
+    shutil.rmtree(
+        packages / "bin", ignore_errors=True
+    )  # scripts that begin with the path of this host's Python
+    for path in (*packages.glob("*.dist-info/uv_cache.json"), packages / ".lock"):
+        path.unlink(missing_ok=True)
+    # Found by the Python that `dispatch` links into venv/bin; charmcraft's says the same.
+    lines = ["home = /usr/bin", "include-system-site-packages = false", f"version_info = {wanted.python}"]
+    (venv / "pyvenv.cfg").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def leave_out(project: PlatformCharm, wanted: Wanted, prime: Path) -> None:
+    """Takes away what the part's `prime` filter names, then from every RECORD the files that are not there."""
+    for entry in project.parts[wanted.name].get("prime", []):
+        if not entry.startswith("-"):
+            raise PackError(
+                f"charms/{wanted.name}/charmcraft.yaml: prime: {entry}: expected only what to leave out"
+            )
+        for path in sorted(prime.glob(entry[1:])):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    for record in prime.glob("venv/lib/*/site-packages/*.dist-info/RECORD"):
+        rows = list(csv.reader(record.read_text(encoding="utf-8").splitlines()))
+        kept = io.StringIO()
+        writer = csv.writer(kept, lineterminator="\n")
+        writer.writerows(row for row in sorted(rows) if row and (record.parent.parent / row[0]).exists())
+        record.write_text(kept.getvalue(), encoding="utf-8")
+
+
+def write_metadata(project: PlatformCharm, wanted: Wanted, prime: Path, moment: int) -> None:
+    said = project.marshal()
+    contents = {"metadata": CharmMetadata.from_charm(project).marshal()}
+    contents |= {kind: said[kind] for kind in ("config", "actions") if said.get(kind)}
+    for kind, content in contents.items():
+        # Not yaml.safe_dump: its output changes for good once dump_yaml was called.
+        (prime / f"{kind}.yaml").write_text(utils.dump_yaml(content), encoding="utf-8")
+    attributes = [
+        Attribute(name=checker.name, result=checker.run(prime))
+        for checker in (linters.Language(), linters.Framework())
+    ]
+    bases = [Base.from_str_and_arch(BASE, [wanted.arch])] if wanted.python == BASE_PYTHON else []
+    manifest = Manifest.model_validate(
+        {
+            "charmcraft-version": charmcraft.__version__,
+            "charmcraft-started-at": datetime.fromtimestamp(moment, UTC).isoformat(),
+            "bases": bases,
+            "analysis": {"attributes": attributes},
+            "packed-by": "scripts/pack of Tipping Point, on charmcraft's models; not by charmcraft itself",
+            "python": wanted.python,
+        }
+    )
+    text = utils.dump_yaml(manifest.model_dump(mode="json", by_alias=True, exclude_none=True))
+    (prime / "manifest.yaml").write_text(text, encoding="utf-8")
+
+
+def time_of(root: Path) -> int:
+    """When what is packed was made: the time of the checkout's commit, or SOURCE_DATE_EPOCH (seconds since 1970)."""
+    if said := os.environ.get("SOURCE_DATE_EPOCH"):
+        if not said.isdigit():
+            raise PackError(f"SOURCE_DATE_EPOCH: {said}: expected seconds since 1970")
+        return max(int(said), EARLIEST)
+    try:
+        command = ["git", "log", "-1", "--format=%ct"]
+        return int(subprocess.run(command, cwd=root, capture_output=True, check=True).stdout)
+    except (OSError, subprocess.CalledProcessError, ValueError):
+        return EARLIEST
+
+
+def write_zip(prime: Path, out: Path, moment: int) -> None:
+    date = datetime.fromtimestamp(moment, UTC).timetuple()[:6]
+    partial = out.with_name(f".{out.name}.partial")
+    with zipfile.ZipFile(partial, "w") as archive:
+        for path in sorted(path for path in prime.rglob("*") if path.is_file()):
+            entry = zipfile.ZipInfo(path.relative_to(prime).as_posix(), date)
+            entry.create_system = 3  # Unix, so that the modes count
+            entry.external_attr = (0o100755 if path.stat().st_mode & 0o100 else 0o100644) << 16
+            archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    partial.replace(out)
+
+
+def uv(*arguments: str | Path, cwd: Path, env: dict[str, str] | None = None) -> None:
+    command: Sequence[str | Path] = [os.environ["UV"], *arguments]
+    done = subprocess.run(command, cwd=cwd, env=os.environ | (env or {}), capture_output=True, text=True)
+    if done.returncode:
+        raise PackError(f"uv {arguments[0]} {arguments[1]}: {one_line(done.stderr)}")
+
+
+def one_line(problem: object) -> str:
+    return " ".join(str(problem).split()) or "failed without a word"

@@ -1,0 +1,102 @@
+"""Stands in for Juju's hook tools: each is this program under another name, and what they tell is one JSON file.
+
+Run as `hook_tools.py STATE TOOL ARGUMENT...`. STATE holds config, leader, relations (id -> remote units), bags
+("ID/who" -> entries), status, action (its parameters) and results; `calls` is every call that was made, in order.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def options(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
+    """The plain arguments, and the options of those tools."""
+    plain: list[str] = []
+    found: dict[str, str] = {}
+    taking = {"-r": "relation", "--file": "file", "--log-level": "level", "-l": "level"}
+    rest = iter(arguments)
+    for argument in rest:
+        if argument == "--":
+            plain += rest
+        elif argument in taking:
+            found[taking[argument]] = next(rest)
+        elif argument.startswith("--"):
+            name, _, value = argument[2:].partition("=")
+            found[name] = value
+        else:
+            plain.append(argument)
+    return plain, found
+
+
+def answer(state: dict[str, Any], tool: str, plain: list[str], given: dict[str, str]) -> Any:
+    relation = given.get("relation", "").rpartition(":")[2]
+    match tool:
+        case "config-get":
+            return state["config"]
+        case "is-leader":
+            return state["leader"]
+        case "relation-ids":
+            return [key for key in state["relations"] if key.startswith(f"{plain[0]}:")]
+        case "relation-list":
+            return next(units for key, units in state["relations"].items() if key.endswith(f":{relation}"))
+        case "relation-get":
+            who = plain[1].partition("/")[0] if "app" in given else plain[1]
+            return state["bags"].get(f"{relation}/{who}", {})
+        case "relation-set":
+            who = state["unit"].partition("/")[0] if "app" in given else state["unit"]
+            bag = state["bags"].setdefault(f"{relation}/{who}", {})
+            bag.update(json.loads(sys.stdin.read()) if given.get("file") == "-" else pairs(plain))
+        case "network-get":
+            address = [{"value": "10.0.0.7", "address": "10.0.0.7", "cidr": "10.0.0.0/24", "hostname": ""}]
+            interface = [{"mac-address": "", "interface-name": "eth0", "addresses": address}]
+            return {
+                "bind-addresses": interface,
+                "egress-subnets": ["10.0.0.7/32"],
+                "ingress-addresses": ["10.0.0.7"],
+            }
+        case "status-get":
+            return {"status": state["status"][0], "message": state["status"][1], "status-data": {}}
+        case "status-set":
+            if given.get("application") != "True":
+                state["status"] = [*plain, ""][:2]
+        case "action-get":
+            return state["action"]
+        case "action-set":
+            state["results"].update(pairs(plain))
+        case "action-fail":
+            state["failed"] = " ".join(plain)
+        case "goal-state":
+            return {"units": {state["unit"]: {"status": "active", "since": ""}}, "relations": {}}
+        case "opened-ports":
+            return []
+        case "secret-get":
+            sys.exit('ERROR secret "" not found')
+        case "juju-log":
+            state["log"].append([given.get("level", "INFO"), " ".join(plain)])
+        case "juju-reboot" | "action-log" | "application-version-set" | "open-port" | "close-port":
+            pass
+        case _:
+            sys.exit(f"hook_tools.py: {tool}: not known here")
+    return None
+
+
+def pairs(plain: list[str]) -> dict[str, str]:
+    return dict(each.split("=", 1) for each in plain)
+
+
+def main() -> None:
+    file, tool = Path(sys.argv[1]), sys.argv[2]
+    state = json.loads(file.read_text())
+    plain, given = options(sys.argv[3:])
+    state["calls"].append(sys.argv[2:])
+    told = answer(state, tool, plain, given)
+    file.write_text(json.dumps(state))
+    if told is not None:
+        print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
