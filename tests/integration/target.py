@@ -46,14 +46,3 @@ class Target:
         )
         made = {model_name(name_prefix(f"{run}.{number}")) for number in range(_UNITS)}
         return made & {model["short-name"] for model in json.loads(listed)["models"]}
-
-    def remove(self, model: str) -> None:
-        """Remove what nobody else is left to remove."""
-        self._juju.cli(
-            "destroy-model",
-            f"{self._controller}:{model}",
-            "--force",
-            "--no-wait",
-            "--no-prompt",
-            include_model=False,
-        )

@@ -12,8 +12,10 @@ class NotThere(Exception):
 
 
 def shown(text: str) -> str:
-    """Text of others as a message may have it: one line, at most 80 characters, of those that can be printed; no key that
-    somebody put where none belongs."""
+    """Text of others as a message may have it: one line, at most 80 characters, of those that can be printed.
+
+    A private key that somebody put where none belongs is not shown.
+    """
     if "PRIVATE KEY" in text:
         return "(not shown)"
     line = " ".join("".join(mark if mark.isprintable() else " " for mark in text[:500]).split())
