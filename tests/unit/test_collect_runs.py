@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tippingpoint.collect.runs import KEPT, Runs, forget_oldest
+from tippingpoint.collect.runs import KEPT, RESULTS_WITHIN, Runs, forget_oldest
 from tippingpoint.errors import UserError
 from tippingpoint.plan import load_plan
 from tippingpoint.together import Progress, SharedRun, Turn, UnitWord, begin_run, silent_after
@@ -148,7 +148,9 @@ def test_where_a_run_is_is_said_in_a_few_words(tmp_path: Path) -> None:
     assert found.state(soon) == "stage 3/5, 51 leases, p99 31 ms"
     assert found.state(found.heard + silent_after(3) + 1) == "nothing more is heard of it"
     kept.keep(run.model_copy(update={"over": True, "stopped": "asked"}))
-    assert kept.find("").state(soon) == "stopped: asked; 3 of 3 units sent no result"
+    assert kept.find("").state(soon) == "ends: the results of 3 of 3 units are awaited"
+    late = kept.find("").heard + RESULTS_WITHIN + 1
+    assert kept.find("").state(late) == "stopped: asked; 3 of 3 units sent no result"
 
 
 def test_reports_too_are_kept_by_number(tmp_path: Path) -> None:

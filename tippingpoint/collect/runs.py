@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,10 @@ class Verdict:
 
     outcome: str
     sentence: str
+
+
+RESULTS_WITHIN = 120.0
+"""Seconds after the last that was heard of a run in which results may still come."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +112,12 @@ class StoredRun:
     def state(self, now: float) -> str:
         """Where it is, in a few words."""
         if self.shared.over:
+            lacking = [unit for unit in self.shared.units if not self._has_digest(unit)]
+            awaited = [unit for unit in lacking if unit not in self.shared.missing]
+            if awaited and now - self.heard < RESULTS_WITHIN:
+                return f"ends: the results of {_of(awaited, self.shared.units)} are awaited"
             told = f"stopped: {self.shared.stopped}" if self.shared.stopped else "over"
-            lacking = len(self.shared.units) - self.reported
-            return f"{told}; {lacking} of {len(self.shared.units)} units sent no result" if lacking else told
+            return f"{told}; {_of(lacking, self.shared.units)} sent no result" if lacking else told
         if self.silent(now):
             return "nothing more is heard of it"
         return summary(self.shared, self.words)
@@ -204,6 +212,10 @@ def forget_oldest(directory: Path) -> None:
     files = sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
     for path in files[KEPT:]:
         path.unlink(missing_ok=True)
+
+
+def _of(some: Sequence[str], units: Sequence[str]) -> str:
+    return f"{len(some)} of {len(units)} units"
 
 
 def _word_of(unit: str) -> str:

@@ -19,7 +19,7 @@ from tippingpoint_charm.parameters import Parameters, Report
 from tippingpoint_charm.relations import scale_run
 from tippingpoint_charm.relations.scale_run import Reported
 
-from tippingpoint.collect.runs import Runs, StoredRun, forget_oldest
+from tippingpoint.collect.runs import RESULTS_WITHIN, Runs, StoredRun, forget_oldest
 from tippingpoint.errors import UserError
 
 logger = logging.getLogger(__name__)
@@ -29,8 +29,8 @@ LARGEST_TEXT = 16 * 1024
 """Bytes of a report that an action's result carries; Juju keeps results in its database, and prints them."""
 LISTED = 50
 """Runs that `list-runs` names."""
-_PATIENCE = 120.0
-"""Seconds that the engine may judge a run for, and that results may come after its end."""
+_JUDGED_WITHIN = 120.0
+"""Seconds that the engine may judge a run for; then it is asked again."""
 _SUFFIX = {"md": "md", "html": "html", "json": "json", "junit": "xml"}
 _SEED = "seed:"
 _RELATION = "scale-run"
@@ -101,7 +101,7 @@ class MetricsCollectorCharm(ops.CharmBase):
         if self._stored.problems:
             self._keep_all()  # what could not be kept, for want of room, is still there to be read
         for run in self._runs.newest_first()[:LISTED]:
-            if run.shared.over and time.time() - run.heard > _PATIENCE:
+            if run.shared.over and time.time() - run.heard > RESULTS_WITHIN:
                 self._judge(run)
 
     def _on_departed(self, event: ops.RelationDepartedEvent) -> None:
@@ -159,7 +159,7 @@ class MetricsCollectorCharm(ops.CharmBase):
 
     def _judge(self, run: StoredRun) -> None:
         """Have a run judged, unless it is, or just is being."""
-        if run.reported and run.verdict is None and not run.judged_since(time.time() - _PATIENCE):
+        if run.reported and run.verdict is None and not run.judged_since(time.time() - _JUDGED_WITHIN):
             engine.judge(run)
 
     # Status
