@@ -26,7 +26,7 @@ _OF_LXD = {"lxd", "lxd_single", "new_lxd"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark of tests that need LXD and use none of its fixtures."""
+    """Declare the mark of tests that need LXD. Those that use one of its fixtures get it by themselves."""
     config.addinivalue_line("markers", "lxd: needs LXD, and therefore root")
 
 
@@ -35,15 +35,15 @@ def pytest_report_header() -> str | None:
     return None if _ROOT else "not root: the tests on LXD are left out"
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses by what is marked here
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what cannot be run by this user."""
+    """Mark what needs LXD, and leave it out for a user who cannot run it."""
+    for item in items:
+        if _OF_LXD & set(getattr(item, "fixturenames", ())):
+            item.add_marker("lxd")
     if _ROOT:
         return
-    out = [
-        item
-        for item in items
-        if item.get_closest_marker("lxd") or _OF_LXD & set(getattr(item, "fixturenames", ()))
-    ]
+    out = [item for item in items if item.get_closest_marker("lxd")]
     config.hook.pytest_deselected(items=out)
     items[:] = [item for item in items if item not in out]
 

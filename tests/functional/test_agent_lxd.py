@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.functional.agents import Agent, Leader, until, workers_end
-from tests.functional.lxd_runs import FEW
+from tests.functional.lxd_runs import FEW, everything
 from tests.lab.lxd import LxdLab
 from tippingpoint import together
 from tippingpoint.digest import read_digest
@@ -39,6 +39,7 @@ def target(lab: LxdLab) -> dict[str, Any]:
 
 def test_a_fill_that_was_cut_is_taken_up_again(lxd_single: LxdLab, tmp_path: Path) -> None:
     # given an agent that holds four containers
+    before = everything(lxd_single)
     with Agent(tmp_path, "container-spawner/0") as agent:
         leader = Leader(a_plan("60s"), [agent], target(lxd_single))
         leader.until(lambda: leader.run.turns and leader.run.turns[0].hold)
@@ -64,7 +65,7 @@ def test_a_fill_that_was_cut_is_taken_up_again(lxd_single: LxdLab, tmp_path: Pat
         leader.run = stop(leader.run, "asked for by a user")
         leader.until(lambda: leader.run.over)
         until(lambda: agent.ask("ping")["running"] == "")
-        assert containers(lxd_single) == {}
+        assert everything(lxd_single) == before
         result = agent.result()
         assert result is not None
         digest = read_digest(result["digest"]).head
@@ -77,6 +78,7 @@ def test_a_fill_that_was_cut_is_taken_up_again(lxd_single: LxdLab, tmp_path: Pat
 
 
 def test_a_fill_whose_run_ended_meanwhile_is_closed_and_removed(lxd_single: LxdLab, tmp_path: Path) -> None:
+    before = everything(lxd_single)
     with Agent(tmp_path, "container-spawner/0") as agent:
         leader = Leader(a_plan("60s"), [agent], target(lxd_single))
         leader.until(lambda: leader.run.turns and leader.run.turns[0].hold)
@@ -85,5 +87,5 @@ def test_a_fill_whose_run_ended_meanwhile_is_closed_and_removed(lxd_single: LxdL
         leader.run = stop(leader.run, "asked for by a user")
         agent.start()
         leader.until(lambda: leader.phases() == ["failed"])
-        until(lambda: containers(lxd_single) == {})
+        until(lambda: everything(lxd_single) == before)
         assert Manifest.load(agent.state / "runs" / f"{leader.run.id}.0").status == "cut"

@@ -213,9 +213,9 @@ def test_an_image_that_somebody_removes_meanwhile(lxd: LxdLab, tmp_path: Path) -
 
 def test_a_full_storage_pool_is_told(lxd: LxdLab, tmp_path: Path) -> None:
     before = everything(lxd)
-    pool = lxd.full_pool()
-    plan = spawn_plan(tmp_path, target={"pool": pool}, stages=only_a_stage(2, "500ms"))
-    done = run_at(lxd, "run", plan, "--out", tmp_path / "runs", "--json")
+    with lxd.full_pool() as pool:
+        plan = spawn_plan(tmp_path, target={"pool": pool}, stages=only_a_stage(2, "500ms"))
+        done = run_at(lxd, "run", plan, "--out", tmp_path / "runs", "--json")
     report = json.loads(done.stdout)
     assert counted(report, "gave_up") == {("create", "full"): 2}
     assert all("run out of disk space" in error for error in said(report))

@@ -90,10 +90,10 @@ def test_a_single_server_comes_back_with_its_containers_running(new_lxd: Callabl
 
 
 def test_a_full_pool_has_no_room_for_a_container(lxd_single: LxdLab) -> None:
-    pool = lxd_single.full_pool()
-
-    with pytest.raises(LabError, match="run out of disk space"):
+    with lxd_single.full_pool() as pool, pytest.raises(LabError, match="run out of disk space"):
         lxd_single.lxc("init", "tiny", "full", "-s", pool)
+
+    assert lxd_single.lxc("storage", "list", "--format=csv").count("\n") == 1
 
 
 def test_a_killed_member_is_gone_with_its_containers_and_comes_back_with_them(cluster: LxdLab) -> None:

@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -192,15 +192,15 @@ class LxdLab:
         ask(at, "POST", "/1.0/images/aliases", {"name": alias, "target": fingerprint})
         return fingerprint
 
-    def full_pool(self) -> str:
-        """Make a pool on a file system with room for no container, on every member there is; its name.
+    @contextlib.contextmanager
+    def full_pool(self) -> Iterator[str]:
+        """A pool on a file system with room for no container, on every member there is; its name.
 
-        It does not outlive its member's death: there the file system is new, and LXD does not find its pool.
+        It goes with the block, and does not outlive its member's death: there the file system is new, and LXD does not
+        find its pool.
         """
+        create = ["storage", "create", _FULL, "dir"]
         with self._acting:
-            if _FULL in self._pools:
-                return _FULL
-            create = ["storage", "create", _FULL, "dir"]
             if self.clustered:
                 for name in self._answering():
                     self.lxc(*create, f"source={SMALL}", f"--target={name}")
@@ -208,7 +208,12 @@ class LxdLab:
             else:
                 self.lxc(*create, f"source={SMALL}")
             self._pools.append(_FULL)
-        return _FULL
+        try:
+            yield _FULL
+        finally:
+            with self._acting:
+                self.lxc("storage", "delete", _FULL)
+                self._pools.remove(_FULL)
 
     # What faults need
 
