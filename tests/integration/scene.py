@@ -62,6 +62,14 @@ def workload_says(juju: jubilant.Juju, unit: str) -> str:
     return units[unit].workload_status.message if unit in units else ""
 
 
+def agent_pid(juju: jubilant.Juju, unit: str) -> str:
+    """The process of a unit's agent, which is not 0."""
+    service = f"tippingpoint-{unit.replace('/', '-')}.service"
+    pid = juju.exec(f"systemctl show --property MainPID --value {service}", unit=unit).stdout.strip()
+    assert pid not in ("", "0")
+    return pid
+
+
 def leader(juju: jubilant.Juju, application: str) -> str:
     """The name of the application's leader."""
     units = juju.status().get_units(application)

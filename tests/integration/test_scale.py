@@ -17,6 +17,7 @@ from tests.integration.scene import (
     DEPLOYED,
     SETTLED,
     act,
+    agent_pid,
     give_credentials,
     leader,
     report,
@@ -106,15 +107,14 @@ def test_a_refresh_in_mid_run_does_not_disturb_it(
     juju: jubilant.Juju, packs: dict[str, Path], long_run: dict[str, str]
 ) -> None:
     """Given a run, when the charm is refreshed, then the run goes on and the agents are those that began it."""
-    agents = "systemctl show --property MainPID --value 'tippingpoint-*.service' | sort"
     units = sorted(juju.status().get_units(CLAIMER))
-    began = {unit: juju.exec(agents, unit=unit).stdout for unit in units}
+    began = {unit: agent_pid(juju, unit) for unit in units}
 
     juju.refresh(CLAIMER, path=packs[CLAIMER])
     juju.refresh(COLLECTOR, path=packs[COLLECTOR])
     settle(juju, CLAIMER, COLLECTOR)
 
-    assert {unit: juju.exec(agents, unit=unit).stdout for unit in units} == began
+    assert {unit: agent_pid(juju, unit) for unit in units} == began
     told = act(juju, f"{COLLECTOR}/0", "status")
     assert told["run"] == long_run["id"]
     assert told["state"].startswith("stage")
