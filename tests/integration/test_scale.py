@@ -137,7 +137,7 @@ def test_the_share_of_a_lost_machine_is_reported_missing(
     assert "missing: silent" in line
     document = report(juju, f"{COLLECTOR}/0", run, tmp_path)
     assert document["verdict"]["outcome"] == "withheld"
-    assert any(lost in note for note in document["notes"])
+    assert {unit["name"]: unit["status"] for unit in document["units"]}[lost] == "missing"
     until(240, "the run's models are gone", lambda: not target.left_of(run) or None)
 
 
