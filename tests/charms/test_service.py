@@ -15,6 +15,7 @@ from tippingpoint_charm.machine import Machine, MachineProblem
 from tippingpoint_charm.service import Service, digest_of
 
 from tests.charms.generators import Directory
+from tippingpoint.together import silent_after, word_every
 
 UNIT = "load-claimer/7"
 NAME = "tippingpoint-load-claimer-7"
@@ -128,6 +129,14 @@ class TestUnitFiles:
             f"ExecStart=/usr/bin/juju-exec -u {UNIT} 'JUJU_DISPATCH_PATH=hooks/agent_changed ./dispatch'\n"
             in unit_file(installed, "-wake.service").read_text()
         )
+
+    def test_a_hook_that_never_comes_is_asked_for_again_before_the_unit_is_taken_for_silent(
+        self, installed: Machine
+    ) -> None:
+        given_up = re.findall(
+            r"^TimeoutStartSec=(\d+)$", unit_file(installed, "-wake.service").read_text(), re.M
+        )
+        assert 2 * int(given_up[0]) + word_every(2) < silent_after(2)
 
     def test_nothing_of_a_secret_is_in_the_command_line(self, installed: Directory) -> None:
         (command,) = re.findall("^ExecStart=.*$", unit_file(installed, ".service").read_text(), re.MULTILINE)
