@@ -29,7 +29,7 @@ from tippingpoint.plan import ClaimWorkload, EtcdTarget
 
 pytestmark = pytest.mark.timeout(90)
 
-SOON = 5.0
+SOON = 20.0
 
 
 @pytest.fixture(params=["v3", "v2"])
@@ -612,15 +612,15 @@ def test_with_a_certificate_and_a_login_everything_works(secure: EtcdLab, api: s
         # Few: for the v2 API etcd hashes the password anew for every request, some 60 ms of its CPU.
         target = target_of(secure, api, connections=2)
         async with opened(target, scope) as claims:
-            holdings = await asyncio.gather(*(held(claims.claim(lease, 0)) for lease in range(30)))
-            assert await asyncio.gather(*map(claims.extend, holdings)) == [True] * 30
+            holdings = await asyncio.gather(*(held(claims.claim(lease, 0)) for lease in range(10)))
+            assert await asyncio.gather(*map(claims.extend, holdings)) == [True] * 10
             assert await claims.claim(1, 1) is None
             released = Released()
             claims.watch_release(1, 1, released)
             await claims.release(holdings[1])
             await released.wait()
         ids = range(scope.lease_ids, scope.lease_ids + LEASE_IDS)
-        assert await clean(target, scope.prefix, ids) == 29
+        assert await clean(target, scope.prefix, ids) == 9
 
     uvloop.run(run())
 

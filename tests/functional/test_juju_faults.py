@@ -288,8 +288,9 @@ def test_a_model_destroyed_while_its_units_stay(new_juju: Labs, tmp_path: Path) 
     assert [event["event"] for event in measured.events].count("model-gone") == 1
     (stage,) = measured.stages
     assert (stage.count("connect"), stage.count("connect", "error")) == (EVERYONE, 0)
-    # and what held there is no verdict on the controller, as the report says
-    assert done.returncode == (1 if stage.count("extend", "lost") else 4)
+    # and what held there is no verdict on the controller, as the report says; nor what was lost there, where we were
+    # late ourselves
+    assert done.returncode in ((1, 4) if stage.count("extend", "lost") else (4,))
     assert MODEL_GONE in " ".join(run("report", measured.directory).stdout.split())
     assert not [event for event in measured.events if event["event"] in ("cleaned", "left-behind")]
     assert list(contents(lab)) == ["controller"]
@@ -332,7 +333,7 @@ def test_a_stalled_store_is_counted_and_survived(new_juju: Labs, tmp_path: Path)
     # given leases that are held
     lab = new_juju()
     work = {**LASTING, "claim_time": "5s", "timeout": "1s"}
-    process = start_on(lab, "run", lasting_plan(tmp_path, "10s", workload=work), "--out", tmp_path / "runs")
+    process = start_on(lab, "run", lasting_plan(tmp_path, "15s", workload=work), "--out", tmp_path / "runs")
     wait_for_hold(tmp_path / "runs")
     # when the controller's store commits nothing for longer than they last
     lab.ask({"do": "store", "state": "stalled"})
@@ -369,6 +370,6 @@ def test_connections_that_are_half_open(half_open: Background | None) -> None:
     assert stage.count("connect") == EVERYONE + number
     assert stage.count("extend", "timeout") > 0
     assert held(measured.directory) == LEASES
-    # and leases of muted holders were lost to others, which the thresholds say
-    assert done.returncode == (1 if stage.count("extend", "lost") else 0)
+    # and leases of muted holders were lost to others, which the thresholds say, unless we were late ourselves
+    assert done.returncode in ((1, 4) if stage.count("extend", "lost") else (0,))
     assert list(contents(half_open.lab)) == ["controller"]
