@@ -21,7 +21,7 @@ from tests.lab.lxd_proxy import LxdProxy
 from tippingpoint.report import write_report
 from tippingpoint.results import load_run
 
-WITHIN_S = 100
+WITHIN_S = 150
 GROUPS, EACH = 3, 2
 POLL_EVERY_S = 0.3
 FEW: dict[str, Any] = {

@@ -46,7 +46,7 @@ from tests.lab.lxd_access import make_client_certificate, write_credentials
 from tests.lab.lxd_proxy import Cut, Fail, FailOperation, Garble, Hold, LxdProxy
 from tippingpoint.lxd.client import LARGEST_ANSWER
 
-pytestmark = [pytest.mark.lxd, pytest.mark.timeout(200)]
+pytestmark = pytest.mark.lxd
 
 ALL = GROUPS * EACH
 CREATES, STARTS = r"^/1\.0/instances\?", r"^/1\.0/instances/.*/state"

@@ -44,8 +44,6 @@ from tippingpoint.spawn.lxd import LxdInstances
 from tippingpoint.spawn.probe import probe
 from tippingpoint.spawn.target import Item, MemberSeen
 
-pytestmark = pytest.mark.timeout(180)
-
 ALL = GROUPS * EACH
 FIRST = Item(0, 0)
 REFUSED = Fail("not authorized", 403)

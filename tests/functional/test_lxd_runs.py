@@ -41,8 +41,6 @@ from tests.lab.lxd_proxy import Hold, LxdProxy
 from tippingpoint.plan_spawn import OBSERVATIONS
 from tippingpoint.results import load_run
 
-pytestmark = pytest.mark.timeout(180)
-
 ALL = GROUPS * EACH
 
 

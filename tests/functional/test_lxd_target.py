@@ -32,8 +32,6 @@ from tippingpoint.plan_targets import LxdTarget
 from tippingpoint.spawn.lxd import LxdInstances
 from tippingpoint.spawn.target import Exists, Gone, Item, MemberSeen, Seen, SpawnFailed, SpawnTarget
 
-pytestmark = pytest.mark.timeout(120)
-
 FIRST, SECOND = Item(0, 0), Item(0, 1)
 T = TypeVar("T")
 

@@ -297,7 +297,6 @@ def test_hollow_units_of_each_part_are_in_a_model_of_its_own_and_a_unit_without_
     assert not [model for model in contents(juju) if model.startswith(MODEL_OF_OURS)]
 
 
-@pytest.mark.timeout(180)
 def test_a_fill_is_shared_and_shared_anew(lxd: LxdLab, tmp_path: Path) -> None:
     # given two units that fill a group each, and a third one that comes, so that each has a part of both groups
     before = everything(lxd)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -139,12 +140,13 @@ def test_a_lease_taken_behind_its_back_is_lost_and_claimed_again(etcd: EtcdLab, 
 
 
 @pytest.mark.parametrize("api", ["v3", "v2"])
-def test_a_stalled_target_is_not_flattered(etcd_private: EtcdLab, tmp_path: Path, api: str) -> None:
-    # given a cluster that stops dead for 5 s of a 12 s hold
-    stall = [
-        {"do": "stop", "member": member, "stage": 1, "at": "2s", "undo_after": "5s"}
-        for member in etcd_private.names
-    ]
+def test_a_stalled_target_is_not_flattered(
+    new_etcd: Callable[..., EtcdLab], tmp_path: Path, api: str
+) -> None:
+    # given a target that stops dead for 5 s of a 12 s hold (of one member: several may elect a leader after that, and
+    # lose what they were asked for)
+    etcd = new_etcd(members=1)
+    stall = [{"do": "stop", "member": "m1", "stage": 1, "at": "2s", "undo_after": "5s"}]
     plan = write_plan(
         tmp_path,
         workload={"units": 1, "claim_time": "30s", "renew_time": "250ms", "timeout": "20s"},
@@ -153,7 +155,7 @@ def test_a_stalled_target_is_not_flattered(etcd_private: EtcdLab, tmp_path: Path
         thresholds=[{"operation": "extend", "p99": "1s"}],
     )
     # when it is run
-    done = run("run", plan, *settings(etcd_private), "--set", f"target.api={api}", "--out", tmp_path / "runs")
+    done = run("run", plan, *settings(etcd), "--set", f"target.api={api}", "--out", tmp_path / "runs")
     # then it misses its threshold, which its exit code says, too
     assert done.returncode == 1, done.stdout + done.stderr
     assert "extend p99" in done.stdout
