@@ -30,6 +30,8 @@ class Member:
     """One member of the cluster, as all workers together saw it."""
 
     name: str
+    address: str = ""
+    """The host where it was last reached, as the target tells it; empty where it does not."""
     changes: list[Change] = field(default_factory=list[Change])
     led: list[float] = field(default_factory=list[float])
     """The moments from which on it led the cluster's database."""
@@ -96,6 +98,7 @@ def read_cluster(events: Iterable[Mapping[str, Any]]) -> Cluster:
         match event["event"]:
             case "member":
                 told = member(event)
+                told.address = str(event.get("address") or told.address)
                 place = seen_up_to[worker, told.name]
                 status, things = str(event.get("status", "")), _whole(event.get("containers"))
                 same = next(
@@ -131,14 +134,14 @@ def read_cluster(events: Iterable[Mapping[str, Any]]) -> Cluster:
                     found.setdefault(name, Member(name))
             case _:
                 pass
-    return Cluster(sorted(found.values(), key=lambda member: _natural(member.name)), leaders, placed)
+    return Cluster(sorted(found.values(), key=lambda member: natural(member.name)), leaders, placed)
 
 
 def _whole(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
-    """lxd9 before lxd10."""
+def natural(name: str) -> list[tuple[int, str]]:
+    """What names are sorted by so that lxd9 comes before lxd10."""
     parts = re.split("([0-9]+)", name)
     return [(int(part), "") if place % 2 else (0, part) for place, part in enumerate(parts)]

@@ -80,16 +80,16 @@ def _fill(members: int | None, stages: Sequence[StageResult]) -> Fill | None:
     return Fill(members, round(total), seconds[-1], first, last, first / last / spread, first / last * spread)
 
 
-def fill_words(fill: Fill, alone: bool) -> str:
+def fill_words(fill: Fill, alone: bool, things: str = "containers") -> str:
     """What a fill says of the question, as one sentence; `alone` when it is the run's only one."""
     where = "" if alone or fill.members is None else f"With {fill.members} members: "
     made = show_size(fill.made)
     if not fill.enough:
         return (
-            f"{where}{made} containers were made, {fill.rate:.2g}/s: too few to tell whether creation slows down "
+            f"{where}{made} {things} were made, {_two(fill.rate)}/s: too few to tell whether creation slows down "
             f"as there are more of them."
         )
-    rates = f"{fill.first:.2g}/s for the first third of {made} containers, {fill.last:.2g}/s for the last"
+    rates = f"{_two(fill.first)}/s for the first third of {made} {things}, {_two(fill.last)}/s for the last"
     interval = f"95 % interval {fill.low:.2g} to {fill.high:.2g}"
     if fill.slower:
         return f"{where}Creation slows down: {rates}, {fill.first / fill.last:.2g} times slower ({interval})."
@@ -99,3 +99,8 @@ def fill_words(fill: Fill, alone: bool) -> str:
     if fill.high < SAME:
         return f"{where}Creation keeps its pace: {rates} ({ratio})."
     return f"{where}Whether creation slows down is not for certain: {rates} ({ratio})."
+
+
+def _two(rate: float) -> str:
+    """Two significant digits: 0.18, 800."""
+    return f"{float(f'{rate:.2g}'):,g}"

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BaseModel, Field
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
-from tippingpoint.ledger import FILE, Entry, EtcdEntry, JujuEntry, LxdEntry, entries
+from tippingpoint.ledger import FILE, Entry, EtcdEntry, JujuEntry, LxdEntry, OpenstackEntry, entries
 from tippingpoint.load import Load, Progress, untold
 from tippingpoint.lxd.grounds import LxdGrounds
 from tippingpoint.manifest import Manifest
+from tippingpoint.openstack.grounds import OpenstackGrounds
 from tippingpoint.pacing import Schedule
 from tippingpoint.plan import JujuTarget, ModelPlan, Plan, SpawnPlan
 from tippingpoint.recorder import Recorder
@@ -49,7 +50,8 @@ class JujuGrounds(BaseModel):
     """The juju client's directory that names the controller; None where a credentials file does."""
 
 
-Grounds = Annotated[EtcdGrounds | JujuGrounds | LxdGrounds, Field(discriminator="kind")]
+AnyGrounds = EtcdGrounds | JujuGrounds | LxdGrounds | OpenstackGrounds
+Grounds = Annotated[AnyGrounds, Field(discriminator="kind")]
 
 
 def ledger_entry(plan: Plan, run_id: str, directory: Path) -> Entry:
@@ -59,6 +61,10 @@ def ledger_entry(plan: Plan, run_id: str, directory: Path) -> Entry:
     pair that has to be made for it is kept in `directory`.
     """
     if isinstance(plan, SpawnPlan):
+        if plan.target.kind == "openstack":
+            from tippingpoint.openstack import estate
+
+            return estate.new_entry(plan.target, run_id, name_prefix(run_id), directory)
         from tippingpoint.lxd.estate import new_entry
 
         return new_entry(plan.target, run_id, name_prefix(run_id), directory)
@@ -97,6 +103,10 @@ async def reach(entry: Entry) -> None:
         from tippingpoint.lxd import estate
 
         return await estate.reach(entry)
+    if isinstance(entry, OpenstackEntry):
+        from tippingpoint.openstack import estate
+
+        return await estate.reach(entry)
     if isinstance(entry, EtcdEntry) or not entry.model:
         return None  # their workers make nothing before they are let in
     from tippingpoint.juju.client import ApiClient
@@ -117,24 +127,29 @@ async def check_room(entry: Entry, plan: Plan, stage: int, before: int) -> None:
 
     UserError names the number that fits. Only for a target that says what it has room for.
     """
-    if isinstance(entry, LxdEntry) and isinstance(plan, SpawnPlan):
-        from tippingpoint.lxd.room import check_room
+    if not isinstance(plan, SpawnPlan):
+        return
+    asked, workload = plan.stages[stage - 1], plan.workload
+    try:
+        if isinstance(entry, LxdEntry):
+            from tippingpoint.lxd import room
 
-        asked = plan.stages[stage - 1]
-        running = plan.workload.until != "created"
-        try:
-            await check_room(
-                entry, asked.size - before, plan.workload.memory if running else 0, asked.members
-            )
-        except UserError as refused:
-            if refused.field.startswith("target."):
-                raise
-            raise UserError(f"stages.{stage - 1}.{refused.field}", refused.value, refused.accepted) from None
+            memory = workload.memory if workload.until != "created" else 0
+            await room.check_room(entry, asked.size - before, memory, asked.members)
+        elif isinstance(entry, OpenstackEntry):
+            from tippingpoint.openstack import room
+
+            adds = asked.size - before
+            if workload.cycle:  # as many as there are at once
+                adds, before = min(asked.size, workload.concurrency or workload.batch or 1), 0
+            await room.check_room(entry, adds, asked.members, before)
+    except UserError as refused:
+        if refused.field.startswith("target."):
+            raise
+        raise UserError(f"stages.{stage - 1}.{refused.field}", refused.value, refused.accepted) from None
 
 
-async def take(
-    entry: Entry, plan: Plan, tell: Callable[[str], None] = lambda _: None
-) -> EtcdGrounds | JujuGrounds | LxdGrounds:
+async def take(entry: Entry, plan: Plan, tell: Callable[[str], None] = lambda _: None) -> AnyGrounds:
     """Make what the workers find ready; TargetError when the target refuses it or cannot be reached.
 
     What the target keeps from us, and the report is to say, is told in sentences.
@@ -150,6 +165,10 @@ async def take(
             evicts=plan.workload.evict,
             tell=tell,
         )
+    if isinstance(entry, OpenstackEntry):
+        from tippingpoint.openstack import estate
+
+        return await estate.take(entry, tell)
     if isinstance(entry, EtcdEntry):
         return EtcdGrounds(prefix=entry.prefix, first_lease_id=entry.first_lease_id)
     if not entry.model:
@@ -167,15 +186,21 @@ async def take(
 
 def make_load(
     plan: Plan,
-    grounds: EtcdGrounds | JujuGrounds | LxdGrounds,
+    grounds: AnyGrounds,
     worker: str,
     recorder: Recorder,
     schedule: Schedule,
 ) -> Load:
     """The load of one worker, not yet opened. UserError when a file that the plan names is unusable."""
     if isinstance(plan, SpawnPlan):
-        from tippingpoint.spawn.lxd import LxdInstances
         from tippingpoint.spawn.workload import SpawnLoad
+
+        if isinstance(grounds, OpenstackGrounds):
+            from tippingpoint.spawn.openstack import OpenstackServers
+
+            servers = OpenstackServers(grounds, plan.workload.poll_every)
+            return SpawnLoad(plan, servers, recorder, schedule)
+        from tippingpoint.spawn.lxd import LxdInstances
 
         assert isinstance(grounds, LxdGrounds)
         return SpawnLoad(plan, LxdInstances(grounds, int(worker)), recorder, schedule)
@@ -188,7 +213,7 @@ def make_load(
     from tippingpoint.claim.workload import ClaimLoad
 
     workload = plan.workload
-    assert not isinstance(grounds, LxdGrounds)
+    assert not isinstance(grounds, LxdGrounds | OpenstackGrounds)
     if isinstance(grounds, EtcdGrounds):
         from tippingpoint.claim import etcd
 
@@ -226,6 +251,8 @@ async def clean_entries(made: Iterable[Entry], run_id: str, progress: Progress =
             removed += await _clean_etcd(entry, run_id)
         elif isinstance(entry, LxdEntry):
             removed += await _clean_lxd(entry, progress)
+        elif isinstance(entry, OpenstackEntry):
+            removed += await _clean_openstack(entry, progress)
         elif entry.model:
             removed += await _clean_juju(entry, run_id)
     return removed
@@ -244,11 +271,23 @@ async def _clean_etcd(entry: EtcdEntry, run_id: str) -> int:
 async def _clean_lxd(entry: LxdEntry, progress: Progress) -> int:
     from tippingpoint.lxd.removal import remove
 
+    _check_names(entry)
+    return await remove(entry, progress)
+
+
+async def _clean_openstack(entry: OpenstackEntry, progress: Progress) -> int:
+    from tippingpoint.openstack.removal import remove
+
+    _check_names(entry)
+    return await remove(entry, progress)
+
+
+def _check_names(entry: LxdEntry | OpenstackEntry) -> None:
+    """Refuse an entry whose names are not those of its run."""
     if entry.prefix != name_prefix(entry.run):
         raise UserError(
             "ledger", entry.prefix, f"what run {entry.run} made, named {name_prefix(entry.run)}..."
         )
-    return await remove(entry, progress)
 
 
 async def _clean_juju(entry: JujuEntry, run_id: str) -> int:
@@ -291,7 +330,7 @@ def _first_lease_id(run_id: str) -> int:
 
 
 def name_prefix(run_id: str) -> str:
-    """What the names of all that a run makes in a Juju controller or an LXD begin with."""
+    """What the names of all that a run makes in a Juju controller, an LXD or an OpenStack begin with."""
     return "tp" + hashlib.sha256(run_id.encode()).hexdigest()[:8]
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BaseModel, Discriminator, Tag, TypeAdapter, ValidationError
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan_targets import EtcdTarget, JujuTarget, LxdTarget
+from tippingpoint.plan_targets import EtcdTarget, JujuTarget, LxdTarget, OpenstackTarget
 
 FILE = "ledger.jsonl"
 
@@ -61,16 +61,32 @@ class LxdEntry(BaseModel):
     """Directory of the key pair made for a trust token; None without one."""
 
 
+class OpenstackEntry(BaseModel):
+    """Everything a run makes in an OpenStack: servers; where its target says so also projects with a user in them,
+    networks with their subnets and routers, a flavor, and an image."""
+
+    kind: Literal["openstack"] = "openstack"
+    run: str
+    """The run whose names and marks they carry: another one than the ledger's where a run takes that one up."""
+    prefix: str
+    """What the names of all of it begin with."""
+    target: OpenstackTarget
+    """As the ledger has it: with the cloud's name and file, whatever becomes the default meanwhile."""
+    identity: Path | None
+    """File with the password of the user that is made; None where none is."""
+
+
 def _kind(value: Any) -> str:
     return str(cast("dict[str, Any]", value).get("kind", "etcd")) if isinstance(value, dict) else ""
 
 
-Entry = EtcdEntry | JujuEntry | LxdEntry
+Entry = EtcdEntry | JujuEntry | LxdEntry | OpenstackEntry
 _ENTRIES: TypeAdapter[Entry] = TypeAdapter(
     Annotated[
         Annotated[EtcdEntry, Tag("etcd")]
         | Annotated[JujuEntry, Tag("juju")]
-        | Annotated[LxdEntry, Tag("lxd")],
+        | Annotated[LxdEntry, Tag("lxd")]
+        | Annotated[OpenstackEntry, Tag("openstack")],
         Discriminator(_kind),
     ]
 )

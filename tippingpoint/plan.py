@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast, get_args
@@ -23,12 +23,14 @@ from tippingpoint.durations import format_duration
 from tippingpoint.errors import UserError
 from tippingpoint.plan_errors import ON, explained, nearest, without_login
 from tippingpoint.plan_parts import Part, Seconds
+from tippingpoint.plan_spawn import OBSERVATIONS, SERVER_LIFE, SERVER_OBSERVATIONS, SERVER_OPERATIONS
 from tippingpoint.plan_spawn import SPAWN_OPERATIONS as SPAWN_OPERATIONS
 from tippingpoint.plan_spawn import SpawnStage as SpawnStage
 from tippingpoint.plan_spawn import SpawnWorkload as SpawnWorkload
 from tippingpoint.plan_targets import EtcdTarget as EtcdTarget
 from tippingpoint.plan_targets import JujuTarget as JujuTarget
 from tippingpoint.plan_targets import LxdTarget as LxdTarget
+from tippingpoint.plan_targets import OpenstackTarget as OpenstackTarget
 from tippingpoint.tags import StageKind
 
 MAX_STAGES = 1000
@@ -325,7 +327,18 @@ ClaimTargets = Annotated[
 ]
 
 
-_TARGETS: dict[str, type[BaseModel]] = {"etcd": EtcdTarget, "juju": JujuTarget, "lxd": LxdTarget}
+SpawnTargets = Annotated[
+    Annotated[LxdTarget, Tag("lxd")] | Annotated[OpenstackTarget, Tag("openstack")],
+    Discriminator(_target_kind),
+]
+
+
+_TARGETS: dict[str, type[BaseModel]] = {
+    "etcd": EtcdTarget,
+    "juju": JujuTarget,
+    "lxd": LxdTarget,
+    "openstack": OpenstackTarget,
+}
 
 
 class ClaimPlan(_Plan):
@@ -418,17 +431,36 @@ class ModelPlan(_Plan):
 
 
 class SpawnPlan(_Plan):
-    """A plan of the spawn workload on a target that runs things: LXD."""
+    """A plan of the spawn workload on a target that runs things: LXD or OpenStack."""
 
-    target: LxdTarget
+    target: SpawnTargets
     workload: SpawnWorkload
     stages: Annotated[list[SpawnStage], Field(min_length=1, max_length=MAX_STAGES)]
 
     @property
-    def load_unit(self) -> Literal["containers", "members"]:
-        """What loads are counted in: containers, or the cluster's members where only these differ."""
+    def load_unit(self) -> Literal["containers", "servers", "iterations", "members"]:
+        """What loads are counted in: what things are called, or the cluster's members where only these differ."""
+        if self.workload.cycle:
+            return "iterations"
         few = len({stage.size for stage in self.stages}) == 1 < len({stage.members for stage in self.stages})
-        return "members" if few else "containers"
+        if few:
+            return "members"
+        return "servers" if self.target.kind == "openstack" else "containers"
+
+    @property
+    def called(self) -> Mapping[str, str]:
+        """What the steps of a thing's life are called on this target, where that is not what they are called here."""
+        return SERVER_LIFE if self.target.kind == "openstack" else {}
+
+    @property
+    def observations(self) -> Sequence[str]:
+        """What users ask this target for."""
+        return SERVER_OBSERVATIONS if self.target.kind == "openstack" else OBSERVATIONS
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether we say which member a thing is put on."""
+        return self.target.kind == "lxd" and self.target.placement == "round-robin"
 
     @property
     def loads(self) -> list[tuple[StageKind, int]]:
@@ -436,6 +468,8 @@ class SpawnPlan(_Plan):
 
         A stage that removes everything would say nothing otherwise.
         """
+        if self.workload.cycle:
+            return [("ramp", stage.size) for stage in self.stages]
         found: list[tuple[StageKind, int]] = []
         before = 0
         for stage in self.stages:
@@ -446,8 +480,17 @@ class SpawnPlan(_Plan):
 
     @model_validator(mode="after")
     def _whole(self) -> SpawnPlan:
-        _check_operations(self.thresholds, SPAWN_OPERATIONS)
+        servers = self.target.kind == "openstack"
+        _check_operations(self.thresholds, SERVER_OPERATIONS if servers else SPAWN_OPERATIONS)
         _check_spawn_faults(self.faults, [stage.hold for stage in self.stages])
+        if self.target.kind == "openstack":
+            _check_servers(self.workload)
+            most = max(stage.groups for stage in self.stages)
+            if most > 1 and not self.target.tenants:
+                raise ValueError(
+                    f"target.tenants: false: expected true, as {most} groups are a project each; or groups: 1"
+                )
+            return self
         named = self.target.projects
         for number, stage in enumerate(self.stages):
             if named and stage.groups > len(named):
@@ -456,6 +499,15 @@ class SpawnPlan(_Plan):
                     f"that many ({', '.join(named)})"
                 )
         return self
+
+
+def _check_servers(workload: SpawnWorkload) -> None:
+    if workload.until not in ("created", "started"):
+        raise ValueError(
+            f"workload.until: {workload.until}: expected started (ACTIVE) or created, for openstack"
+        )
+    if workload.evict:
+        raise ValueError("workload.evict: true: expected false, for openstack")
 
 
 def _check_spawn_faults(faults: Sequence[Fault], holds: Sequence[float]) -> None:
@@ -488,11 +540,13 @@ def _plan_kind(value: Any) -> str:
 _KINDS: dict[str, type[BaseModel]] = {
     "claim": ClaimPlan,
     f"spawn{ON}lxd": SpawnPlan,
+    f"spawn{ON}openstack": SpawnPlan,
     f"spawn{ON}juju": ModelPlan,
 }
 AnyPlan = Annotated[
     Annotated[ClaimPlan, Tag("claim")]
     | Annotated[SpawnPlan, Tag(f"spawn{ON}lxd")]
+    | Annotated[SpawnPlan, Tag(f"spawn{ON}openstack")]
     | Annotated[ModelPlan, Tag(f"spawn{ON}juju")],
     Discriminator(_plan_kind),
 ]

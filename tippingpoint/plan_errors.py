@@ -12,7 +12,8 @@ from pydantic import BaseModel, ValidationError
 
 from tippingpoint.errors import UserError
 
-_EXPLAINS_OTHERS = {"model_type": 0, "extra_forbidden": 1}
+_EXPLAINS_OTHERS = {"extra_forbidden": 1}
+_NOTHING = 2
 
 ON = " on "
 """Between a workload's kind and its target's, where both choose what a plan is."""
@@ -26,13 +27,14 @@ def explained(problem: ValidationError, plans: Alternatives, targets: Alternativ
     errors = problem.errors(include_url=False)
     # What is no mapping where one is wanted explains what follows from it, and a misspelt key also makes the right
     # one missing: what was written wrongly is the better explanation.
-    error = min(errors, key=lambda error: _EXPLAINS_OTHERS.get(error["type"], len(_EXPLAINS_OTHERS)))
+    error = min(
+        errors,
+        key=lambda error: 0 if _is_no_mapping(error) else _EXPLAINS_OTHERS.get(error["type"], _NOTHING),
+    )
     path = _without_tags(error["loc"], plans, targets)
     field = without_login(" ".join(".".join(str(part) for part in path).split()))[:120] or "plan"
     value = _shown(error["input"])
-    if error["type"] == "model_type" or (
-        error["type"] == "union_tag_invalid" and not isinstance(error["input"], dict)
-    ):
+    if _is_no_mapping(error):
         return UserError(field, value, "a mapping")
     if error["type"] == "union_tag_invalid":
         return _unknown_kind([str(part) for part in path], error.get("ctx", {}))
@@ -51,6 +53,13 @@ def explained(problem: ValidationError, plans: Alternatives, targets: Alternativ
     accepted = str(error["msg"]).removeprefix("Input should be ").lower()
     return UserError(
         field, value, re.sub(r"^(?:list|string) should have (.*?)(?: after .*)?$", r"\1", accepted)
+    )
+
+
+def _is_no_mapping(error: Mapping[str, Any]) -> bool:
+    """Whether something else stands where a mapping is wanted, of one kind or of several."""
+    return error["type"] == "model_type" or (
+        error["type"] == "union_tag_invalid" and not isinstance(error["input"], dict)
     )
 
 

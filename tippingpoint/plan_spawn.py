@@ -9,8 +9,9 @@ from pydantic import Field, model_validator
 from tippingpoint.durations import format_duration
 from tippingpoint.plan_parts import Part, Seconds
 
-LIFE = ("create", "start", "reachable", "probe", "launch", "delete")
-"""What is timed of one thing's life; `launch` from the moment it was due until it is as the plan wants it."""
+LIFE = ("create", "start", "reachable", "probe", "launch", "delete", "total")
+"""What is timed of one thing's life; `launch` from the moment it was due until it is as the plan wants it, `total`
+until it is removed again, where that is what the plan wants of it."""
 OBSERVATIONS = (
     "cluster-list",
     "list-fast",
@@ -23,6 +24,28 @@ OBSERVATIONS = (
 """What a user asks an LXD for, timed as the number of containers grows."""
 SPAWN_OPERATIONS = (*LIFE, "evict", "poll", *OBSERVATIONS)
 """What the spawn workload times on LXD; `poll` is its own list of a group."""
+
+SERVER_LIFE = {
+    "create": "create_server",
+    "start": "await_active",
+    "launch": "boot_server",
+    "delete": "delete_server",
+    "total": "total",
+}
+"""What the steps of a server's life are called on OpenStack, after Rally's operations: `create_server` until the API
+has accepted it, `await_active` from then until a list shows it ACTIVE, `boot_server` both, with what was tried again,
+`delete_server` until no list shows it any more, `total` a whole iteration."""
+SERVER_OBSERVATIONS = (
+    "server-list",
+    "flavor-list",
+    "image-list",
+    "network-list",
+    "service-list",
+    "agent-list",
+)
+"""What users and operators ask an OpenStack for, timed as the number of servers grows; the last two are an admin's."""
+SERVER_OPERATIONS = (*SERVER_LIFE.values(), "poll", *SERVER_OBSERVATIONS)
+"""What the spawn workload times on OpenStack."""
 
 Until = Literal["created", "started", "reachable", "probed"]
 Passing = Literal["locked", "quorum", "unreachable", "busy", "timeout", "full", "quota", "image", "other"]
@@ -65,6 +88,11 @@ class SpawnWorkload(Part):
         description="how often a thing is tried again after failures of a kind; "
         + ", ".join(f"{kind} {count}" for kind, count in RETRIES.items()),
     )
+    cycle: bool = Field(
+        default=False,
+        description="remove each thing as soon as it is as wanted: a stage's instances are then iterations, and "
+        "nothing stays there",
+    )
     repair: bool = Field(default=True, description="make again what is lost")
     evict: bool = Field(
         default=False,
@@ -93,6 +121,8 @@ class SpawnWorkload(Part):
         if len(given) != 1:
             found = ", ".join(f"{name} {value:g}" for name, value in given.items()) or "none"
             raise ValueError(f"rate: {found}: expected one of rate, concurrency and batch")
+        if self.cycle and self.until not in ("created", "started"):
+            raise ValueError(f"until: {self.until}: expected created or started, with cycle")
         if self.timeout < 0.01:
             raise ValueError(f"timeout: {format_duration(self.timeout)}: expected at least 10ms")
         if self.poll_every < 0.1:

@@ -180,3 +180,56 @@ class LxdTarget(Part):
                 f"project.{setting}: {value}: expected no settings with target.projects, which are there already"
             )
         return self
+
+
+class OpenstackTarget(Part):
+    """An OpenStack, by a cloud of a clouds.yaml. TLS is verified against its `cacert` or the system's authorities."""
+
+    kind: Literal["openstack"]
+    credentials: Path | None = Field(
+        default=None,
+        description="clouds.yaml, mode 0600; when left out, where OpenStack's own clients look for one "
+        "(OS_CLIENT_CONFIG_FILE, this directory, ~/.config/openstack, /etc/openstack)",
+    )
+    cloud: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="a cloud of that file; when left out, OS_CLOUD, or the only one there is"
+    )
+    region: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="region of the catalogue, instead of the cloud's own"
+    )
+    interface: Literal["public", "internal", "admin"] | None = Field(
+        default=None,
+        description="which of the catalogue's endpoints, instead of the cloud's own; else public",
+    )
+    image: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="name or id of an image, or a file (raw) to upload for the run; when left out, the only one there "
+        "is",
+    )
+    flavor: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="name or id of a flavor, or made: one of 1 vCPU, 64 MB and 1 GB for the run, which takes an "
+        "admin; when left out, the smallest there is",
+    )
+    network: Annotated[str, Field(min_length=1)] = Field(
+        default="none",
+        description="name or id of a network, none, or made: a network with a subnet and a router for each group",
+    )
+    external: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="name or id of the network that routers are to have their gateway in"
+    )
+    tenants: bool = Field(
+        default=False,
+        description="make a project for each group, with a user in it that the servers are, which takes an admin; "
+        "else all groups are in the cloud's own project",
+    )
+    multi_create: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=1,
+        description="servers asked for in one call (min_count), where so many are due at one moment, as in a batch",
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> OpenstackTarget:
+        if self.external is not None and self.network != "made":
+            raise ValueError(f"external: {self.external}: expected only with network: made")
+        return self

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tippingpoint.errors import UserError
-from tippingpoint.ledger import LxdEntry, entries
+from tippingpoint.ledger import LxdEntry, OpenstackEntry, entries
 from tippingpoint.manifest import Manifest
 from tippingpoint.plan import Plan, SpawnPlan, validate_plan
 from tippingpoint.results import load_run
@@ -24,9 +24,9 @@ def take_up(directory: Path) -> tuple[Plan, TakenUp]:
         raise UserError(
             "run",
             str(directory),
-            "a spawn run on LXD: what others made is not there any more, or is to be cleaned",
+            "a spawn run on LXD or OpenStack: what others made is not there any more, or is to be cleaned",
         )
-    made = [entry for entry in entries(directory) if isinstance(entry, LxdEntry)]
+    made = [entry for entry in entries(directory) if isinstance(entry, LxdEntry | OpenstackEntry)]
     if not made:
         raise UserError("run", str(directory), "a run that got as far as to its ledger")
     stage = manifest.first_stage

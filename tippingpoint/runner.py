@@ -25,7 +25,7 @@ from tippingpoint.finder import Found, find_load
 from tippingpoint.fleet import Refused, WorkerProcess, opened, start_worker, tidy_stderr
 from tippingpoint.grounds import check_room, clean_entries, ledger_entry, reach, take
 from tippingpoint.journal import RESCUE_PREFIX, Events
-from tippingpoint.ledger import Entry, EtcdEntry, JujuEntry, LxdEntry, remember
+from tippingpoint.ledger import Entry, EtcdEntry, JujuEntry, LxdEntry, OpenstackEntry, remember
 from tippingpoint.limits import allow_connections
 from tippingpoint.load import PrepareOrder, ShareOrder, StageOrder
 from tippingpoint.manifest import (
@@ -44,12 +44,16 @@ from tippingpoint.together import Turn
 from tippingpoint.verdict import stage_checks, stage_saturated
 from tippingpoint.worker import DRAIN_WITHIN, Job
 
-_CLEAN_WITHIN = {"etcd": 20.0, "juju": 900.0, "lxd": 600.0}
+_CLEAN_WITHIN = {"etcd": 20.0, "juju": 900.0, "lxd": 600.0, "openstack": 600.0}
 """Seconds: 19,000 hollow units of a Juju 4.0.15 went in 47 s with their model; a busy controller takes its time."""
-_CLEAN_EACH = {"lxd": 2.0}
-"""Seconds more for each thing: an LXD removes its containers one by one, 2 to 10 a second."""
+_CLEAN_EACH = {"lxd": 2.0, "openstack": 2.0}
+"""Seconds more for each thing and group: an LXD removes its containers one by one, 2 to 10 a second, an OpenStack 2 to
+4."""
 _PREPARE_SILENCE = 300.0
 """Seconds without a word from a worker that makes what the stages need, after which it is taken for hung."""
+_SETTLES_WITHIN = {"openstack": 60.0}
+"""Seconds more that a worker may take to end: it waits for what it has asked for and not been answered yet, which would
+come to be there after all was removed."""
 _ANSWER_WITHIN = DRAIN_WITHIN + RELEASE_WITHIN + 10.0
 BAD_INPUT = 2
 _LATE = 1.0
@@ -129,7 +133,7 @@ class _EndedEarly(Exception):
 class TakenUp:
     """A run that was cut, and that another one goes on with."""
 
-    entry: LxdEntry
+    entry: LxdEntry | OpenstackEntry
     """What it made, and under which names."""
     stage: int
     """The listed stage it was in, from 1: earlier ones are not done again."""
@@ -290,6 +294,11 @@ class Runner:
             else:
                 self._finish("failed", str(refused))
             raise
+        except Exception as unexpected:  # nobody's but ours: what was made goes all the same
+            await self._close()
+            await self._clean()
+            self._finish("failed", f"{type(unexpected).__name__}: {unexpected}")
+            raise
         except BaseException:
             await self._close()
             raise
@@ -334,11 +343,13 @@ class Runner:
         self._check_size(count)
         if self._takes_up is not None:
             entry: Entry = self._takes_up.entry
+            self._made.append(entry)  # it is there, and ours to remove, however early this ends
         else:
             entry = ledger_entry(self._plan, self._id, self.directory.resolve())
         remember(self.directory, entry)
         await self._unless_interrupted(reach(entry))
-        self._made.append(entry)
+        if self._takes_up is None:
+            self._made.append(entry)
         await self._make_room(self._first)
         grounds = await self._unless_interrupted(take(entry, self._plan, self._note))
         self._taken = True
@@ -370,8 +381,12 @@ class Runner:
         interrupted.cancel()
         if not working.done():
             working.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await working
+            # It may see what it was at to its end, unless we are in a hurry.
+            hurried = asyncio.create_task(self._hurry.wait())
+            await asyncio.wait([working, hurried], return_when=asyncio.FIRST_COMPLETED)
+            hurried.cancel()
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
             self._check_alive()
         return working.result()
 
@@ -411,7 +426,7 @@ class Runner:
         for worker in self._workers:
             worker.tell(do="end", release=not self._hurry.is_set())
         # Each worker may spend its drain and its releases, and a little for its connections and files.
-        within = DRAIN_WITHIN + RELEASE_WITHIN + 10.0
+        within = _ANSWER_WITHIN + _SETTLES_WITHIN.get(self._plan.target.kind, 0.0)
         await asyncio.gather(
             *(worker.ended(within) for worker in self._workers),
             *(self._undo(fault) for fault in [*self._undone]),
@@ -425,6 +440,8 @@ class Runner:
         remedy = f"tippingpoint clean {self.directory}"
         kind = self._plan.target.kind
         things = max((size for _, size in self._own.loads), default=0)
+        if isinstance(self._own, SpawnPlan):
+            things += max(stage.groups for stage in self._own.stages)
         within = _CLEAN_WITHIN[kind] + _CLEAN_EACH.get(kind, 0.0) * things
         cleaning = asyncio.ensure_future(clean_entries(self._made, self._id, self._watcher.removing))
         hurried = asyncio.ensure_future(self._hurry.wait())
@@ -494,7 +511,11 @@ class Runner:
         gathered = self._part
         gathered.mkdir()
         tails = self._rescue if self._rescue.exists() else gathered
+        # The password of a user that a run made is of no use any more, and nobody else's to read.
+        passwords = [entry.identity for entry in self._made if isinstance(entry, OpenstackEntry)]
         for path in self.directory.iterdir():
+            if path.resolve() in passwords:
+                continue
             with open(gathered / path.name, "wb") as whole:
                 for part in (path, tails / path.name):
                     if part.exists() and part.parent != gathered:
@@ -679,8 +700,12 @@ class Runner:
             worker.tell(do="hold")
 
     async def _brought_up(self, over: float, *, removing: bool) -> None:
-        """Wait until the stage's load is there, or for so long as an operation may take nothing comes of it."""
-        patience = self._plan.workload.timeout
+        """Wait until the stage's load is there, or nothing has come of it for as long as an operation may take.
+
+        What is made is tried again where that takes too long, so it is given the time of a second try: of a service
+        that was killed all that it had been told may hang.
+        """
+        patience = self._plan.workload.timeout * (1 if isinstance(self._plan, ClaimPlan) else 2)
         begun = time.monotonic() - self._started
         deadline = time.monotonic() + over + patience
         headway = Headway(removing=removing, making=not isinstance(self._plan, ClaimPlan))

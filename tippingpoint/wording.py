@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+LONGEST_LINE = 400
+"""Characters of what the other side says, at most."""
+
+
+def one_line(text: str) -> str:
+    """A text of the other side as one line of bounded length."""
+    line = " ".join(text.split())
+    return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 3] + "..."
+
 
 def show_size(size: float) -> str:
     """A load: 4000, but 16,000 from five digits on; three significant digits when it is an estimate."""
@@ -14,6 +23,11 @@ def show_size(size: float) -> str:
 def show_share(share: float) -> str:
     """A share in 0..1 as percent: 0.52 %."""
     return f"{share * 100:.3g} %"
+
+
+def show_count(count: int, thing: str) -> str:
+    """So many of a thing: 1 member, 3 members."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def show_list(words: Sequence[str]) -> str:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import ssl
 from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from pathlib import Path
@@ -17,17 +15,13 @@ from yarl import URL
 
 from tippingpoint.errors import TargetError
 from tippingpoint.lxd.access import Access
-from tippingpoint.lxd.errors import LxdError, lxd_error, one_line, told
+from tippingpoint.lxd.errors import LxdError, lxd_error
+from tippingpoint.rest import TooLarge, broken, open_session, read_body
 
-CONNECT_WITHIN = 10.0
-"""Seconds for a connection, its TLS handshake included."""
 LARGEST_ANSWER = 256 << 20
 """Bytes; 5000 containers listed in full are a tenth of it."""
-SILENT_FOR = 20
-"""Seconds after which a connection is lost whose other side does not even acknowledge."""
 
 _JSON = {"Content-Type": "application/json"}
-_OWN_HEADERS = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 Body = Callable[[], bytes | BinaryIO | None]
@@ -151,7 +145,9 @@ class LxdClient:
                 raise
             except aiohttp.ClientError as problem:
                 self._give_up(at)
-                problems[address] = _broken(str(self._access.socket or urlsplit(address).netloc), problem)
+                problems[address] = LxdError(
+                    *broken(str(self._access.socket or urlsplit(address).netloc), problem)
+                )
                 if method != "GET" and not isinstance(problem, _NOT_SENT):
                     break
         *_, last = problems.values()
@@ -162,13 +158,16 @@ class LxdClient:
 
     async def _ask(self, method: str, url: str, body: Body | None, headers: dict[str, str]) -> dict[str, Any]:
         if self._session is None:
-            self._session = self._open()
+            unix = self._access.socket
+            self._session = open_session(True if unix else self._access.tls(), unix)
         data = body() if body is not None else None
         try:
             async with self._session.request(
                 method, URL(url, encoded=True), data=data, headers=headers, allow_redirects=False
             ) as response:
-                content = await _content(response)
+                content = await read_body(response, LARGEST_ANSWER)
+        except TooLarge as problem:
+            raise LxdError(str(problem)) from None
         finally:
             if data is not None and not isinstance(data, bytes):
                 data.close()
@@ -185,55 +184,6 @@ class LxdClient:
         # Several calls may find out at the same time: one of them moves on.
         if address == self._current:
             self._current = (address + 1) % len(self._addresses)
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._access.socket is not None:
-            connector: aiohttp.BaseConnector = aiohttp.UnixConnector(str(self._access.socket), limit=0)
-        else:
-            connector = aiohttp.TCPConnector(limit=0, ssl=self._access.tls(), socket_factory=_socket)
-        return aiohttp.ClientSession(
-            connector=connector,
-            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_WITHIN),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            skip_auto_headers=_OWN_HEADERS,
-        )
-
-
-def _socket(found: tuple[int, int, int, str, Any]) -> socket.socket:
-    """A socket that notices within SILENT_FOR seconds when the other host is gone, also while it waits."""
-    made = socket.socket(found[0], found[1], found[2])
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENT_FOR // 4)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, SILENT_FOR // 4)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENT_FOR * 1000)
-    return made
-
-
-async def _content(response: aiohttp.ClientResponse) -> bytes:
-    blocks: list[bytes] = []
-    size = 0
-    async for block in response.content.iter_any():
-        blocks.append(block)
-        size += len(block)
-        if size > LARGEST_ANSWER:
-            response.close()
-            raise LxdError(f"{response.url.path}: an answer of more than {LARGEST_ANSWER >> 20} MiB")
-    return b"".join(blocks)
-
-
-def _broken(where: str, problem: aiohttp.ClientError) -> LxdError:
-    """How the way to an address failed; of kind "trust" where one side refuses the other's certificate."""
-    cause: BaseException = problem
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
-    if isinstance(problem, aiohttp.ConnectionTimeoutError):
-        return LxdError(f"{where}: no connection within {CONNECT_WITHIN:g} s", "unreachable")
-    if isinstance(cause, OSError):
-        text = told(cause)
-        refused = isinstance(cause, ssl.SSLCertVerificationError) or "certificate" in text
-        return LxdError(f"{where}: {text}", "trust" if refused else "unreachable")
-    return LxdError(f"{where}: {one_line(str(cause)) or type(cause).__name__}", "unreachable")
 
 
 def _json(body: object) -> Body | None:

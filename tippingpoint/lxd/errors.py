@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import ssl
-
 from tippingpoint.spawn.target import Exists, Gone, SpawnFailed, Trouble
-
-_LONGEST = 400
+from tippingpoint.wording import one_line
 
 # In this order, the first that is found; without case. Each text is LXD's own (lxd/, 5.0.2), or of what LXD passes
 # on: go-dqlite, SQLite, Go's net and x509, errno, the file systems of its pools.
@@ -117,21 +113,3 @@ def lxd_error(message: str, code: int) -> LxdError:
     if "already exists" in text or "unique constraint" in text:
         return LxdExists(message, code=code)
     return LxdError(message, _BY_CODE.get(code, "other"), code)
-
-
-def one_line(text: str) -> str:
-    """A text of the other side as one line of bounded length."""
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."
-
-
-def told(problem: OSError) -> str:
-    """What a failure of the network is, in words; asyncio would add the address, which stands before it already."""
-    if isinstance(problem, ssl.SSLCertVerificationError):
-        reason = getattr(problem, "verify_message", "") or problem.args[-1]
-        return f"the server's certificate: {reason}"
-    if isinstance(problem, ssl.SSLError):
-        return f"TLS: {(problem.reason or str(problem)).replace('_', ' ').lower()}"
-    if problem.errno:
-        return os.strerror(problem.errno)
-    return one_line(str(problem)) or type(problem).__name__

@@ -17,11 +17,12 @@ from urllib.parse import urlsplit
 import orjson
 
 from tippingpoint.errors import TargetError, UserError
+from tippingpoint.keypair import make_pair
 from tippingpoint.lxd.access import Access, addresses_of, checked, der, fingerprint
 from tippingpoint.lxd.asking import REFUSED, insist
-from tippingpoint.lxd.client import CONNECT_WITHIN, LxdClient
-from tippingpoint.lxd.errors import LxdError, told
-from tippingpoint.lxd.keypair import make_pair
+from tippingpoint.lxd.client import LxdClient
+from tippingpoint.lxd.errors import LxdError
+from tippingpoint.rest import CONNECT_WITHIN, told
 from tippingpoint.secret_files import read_text
 
 _CERTIFICATE, _KEY, _SERVER, _ADDRESSES = "client.crt", "client.key", "server.crt", "addresses"

@@ -102,9 +102,17 @@ class Thing:
     launched: tuple[float, float] | None = None
     """When its creation was due and when it was sent, until it is as wanted."""
     has_turn: bool = False
+    failed: bool = False
+    """What there is of it will never run: it is to be removed, and made anew."""
     lost: bool = False
     """It was there and was gone, or its member is."""
+    begun: tuple[float, float] | None = None
+    """The same until it is removed again, where that is wanted of it."""
+    over: bool = False
+    """It was made and removed again, as wanted."""
     gave_up: bool = False
+    stays: bool = False
+    """It could not be removed."""
     standing: Standing = Standing.NONE
 
 
@@ -115,11 +123,13 @@ class Goal:
     groups: int = 0
     instances: int = 0
     level: Level = Level.CREATED
+    cycle: bool = False
+    """Things are removed as soon as they are as wanted."""
 
     @classmethod
-    def of(cls, stage: SpawnStage, until: Until) -> Goal:
+    def of(cls, stage: SpawnStage, until: Until, *, cycle: bool = False) -> Goal:
         """A plan's stage."""
-        return cls(stage.groups, stage.instances, _UNTIL[until])
+        return cls(stage.groups, stage.instances, _UNTIL[until], cycle)
 
     def wants(self, item: Item) -> bool:
         """Whether a thing is to be there."""
@@ -178,7 +188,8 @@ class Fill:
                     if item not in things:
                         things[item] = Thing(item)
         for thing in self.things():
-            thing.gave_up = False
+            thing.gave_up = thing.over = thing.stays = False
+            thing.begun = None
             thing.doubted = None
             thing.awaited = None
             thing.launched = thing.launched if goal.wants(thing.item) else None
@@ -199,7 +210,7 @@ class Fill:
 
     def excuse(self, thing: Thing) -> None:
         """Have a thing tried again that was given up, or made again though what is lost is not repaired."""
-        thing.gave_up = False
+        thing.gave_up = thing.stays = False
         thing.lost = thing.lost and self._repair
         self.stand(thing)
 
@@ -242,7 +253,13 @@ class Fill:
             return None
         if thing.level and not self._members.is_online(thing.member):
             return None
+        if thing.failed or (self._goal.cycle and self.is_as_wanted(thing)):
+            return "delete"
         return _NEXT[thing.level]
+
+    def is_as_wanted(self, thing: Thing) -> bool:
+        """Whether a thing has come as far as the stage wants."""
+        return self._goal.wants(thing.item) and thing.level >= self._goal.level
 
     def done(self, thing: Thing, step: Step) -> None:
         """A step succeeded."""
@@ -251,7 +268,13 @@ class Fill:
             thing.unclear, thing.unclear_since = False, float("inf")
         if thing.level is Level.ABSENT:
             self.place(thing, "")
+            thing.over = self._goal.cycle and not (thing.gave_up or thing.failed)
+            thing.failed = False
         self.stand(thing)
+
+    def fail(self, thing: Thing) -> None:
+        """What there is of a thing will never run."""
+        thing.failed = thing.level is Level.CREATED
 
     def place(self, thing: Thing, member: str) -> None:
         """A thing is on a member, or is about to be; empty for none."""
@@ -287,10 +310,19 @@ class Fill:
             return Standing.OUT if thing.gave_up or (gone and not self._evict) else Standing.SURPLUS
         if gone:
             return Standing.WAITING if self._evict and self._repair else Standing.OUT
+        if self._goal.cycle:
+            return self._standing_in_cycle(thing)
         if thing.level >= self._goal.level:
             return Standing.HELD
         if thing.gave_up or (thing.lost and not self._repair):
             return Standing.OUT
+        return Standing.WAITING
+
+    def _standing_in_cycle(self, thing: Thing) -> Standing:
+        if thing.over:
+            return Standing.HELD
+        if thing.gave_up:  # what is left of it is in the way of nothing, and not wanted
+            return Standing.SURPLUS if thing.level and not thing.stays else Standing.OUT
         return Standing.WAITING
 
     # -- what lists and members tell ---------------------------------------------------------------
@@ -323,10 +355,13 @@ class Fill:
         return looked
 
     def _miss(self, thing: Thing, lost: Counter[str]) -> None:
-        if thing.level and self._goal.wants(thing.item) and not thing.lost:
+        if self._goal.cycle and self.is_as_wanted(thing):
+            thing.over = True  # the answer to its removal was lost
+        elif thing.level and self._goal.wants(thing.item) and not (thing.lost or thing.failed):
             thing.lost = True
             lost[thing.member] += 1
         thing.level = Level.ABSENT
+        thing.failed = False
         thing.unclear, thing.unclear_since = False, float("inf")
         thing.awaited = None
         self.place(thing, "")
@@ -349,6 +384,7 @@ class Fill:
             thing.awaited = None
         else:
             thing.level = max(thing.level, shown)
+            thing.failed = False
 
     def lose(self, member: str) -> int:
         """A member is lost, and what is on it with it; returns how many wanted things are lost so. Whether they run

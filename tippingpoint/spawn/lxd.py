@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 from tippingpoint.errors import TargetError
 from tippingpoint.load import Progress, TargetFacts
@@ -50,6 +51,8 @@ class LxdInstances:
     group; others that are in it are not seen. UserError, when it is made, where a file that says who we are is
     unusable.
     """
+
+    waits_with_members = True
 
     def __init__(self, grounds: LxdGrounds, worker: int) -> None:
         self._grounds = grounds
@@ -131,14 +134,19 @@ class LxdInstances:
             wanted |= {"config": self._grounds.target.profile | config, "devices": place.devices}
         await self._client.operate("POST", "/1.0/instances", wanted, **query)
 
-    async def start(self, item: Item) -> None:
-        """Start it; fine when it runs already."""
+    async def start(self, item: Item) -> str:
+        """Start it; fine when it runs already. Where it runs the next list tells."""
         path, query = f"/1.0/instances/{self._instance(item)}/state", self._project(item.group)
         try:
             await self._client.operate("PUT", path, {"action": "start", "timeout": -1}, **query)
         except LxdError as problem:
             if "already running" not in str(problem):
                 raise
+        return ""
+
+    def is_failed(self, item: Item) -> bool:
+        """Never: what did not start may start the next time."""
+        return False
 
     async def probe(self, item: Item) -> None:
         """Run a shell in it that ends at once; it failed unless its exit code is 0."""
@@ -181,12 +189,22 @@ class LxdInstances:
         with _as_lxd_lists("members"):
             leader = next((each["server_name"] for each in listed if _LEADS in (each.get("roles") or ())), "")
             statuses: dict[str, str] = {each["server_name"]: each["status"].lower() for each in listed}
+            addresses = {
+                each["server_name"]: urlsplit(each.get("url") or "").hostname or "" for each in listed
+            }
         if leader != self._leader or all(status == "offline" for status in statuses.values()):
             self._stale_until = now() + STALE_FOR
             self._leader = leader
         stale = now() < self._stale_until
         return [
-            MemberSeen(name, status != "offline", name == leader, takes=status == "online", stale=stale)
+            MemberSeen(
+                name,
+                status != "offline",
+                name == leader,
+                takes=status == "online",
+                stale=stale,
+                address=addresses[name],
+            )
             for name, status in statuses.items()
         ]
 
@@ -280,7 +298,7 @@ def _as_lxd_lists(what: str) -> Generator[None]:
     """SpawnFailed where an answer is JSON, but not what LXD lists."""
     try:
         yield
-    except (AttributeError, KeyError, TypeError) as problem:
+    except (AttributeError, KeyError, TypeError, ValueError) as problem:
         raise SpawnFailed(f"a list of {what} that LXD would not send: {problem}") from None
 
 

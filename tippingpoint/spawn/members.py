@@ -22,6 +22,7 @@ class Change(NamedTuple):
 @dataclass(slots=True)
 class _Member:
     takes: bool
+    address: str
     away: int = 0
     """Polls in a row in which it was offline."""
     lost: bool = False
@@ -40,7 +41,7 @@ class Members:
         self._members: dict[str, _Member] = {}
         self.leader = ""
         self.known = False
-        """Whether there was a poll that told of any member."""
+        """Whether there was a poll; where members are known by what is on them, it may tell of none."""
 
     def see(self, members: Iterable[MemberSeen]) -> list[Change]:
         """Take a poll's answer; returns what changed since the one before."""
@@ -51,14 +52,14 @@ class Members:
             if seen.leader:
                 self.leader = seen.name
             if seen.name not in self._members:
-                self._members[seen.name] = _Member(seen.takes)
+                self._members[seen.name] = _Member(seen.takes, seen.address)
                 if seen.online:
                     changes.append(Change(seen.name, "joined" if self.known else "online"))
             changes += self._follow(self._members[seen.name], seen)
         for name in self._members.keys() - present:
             del self._members[name]
             changes.append(Change(name, "evicted"))
-        self.known = self.known or bool(present)
+        self.known = True
         return changes
 
     def _follow(self, member: _Member, seen: MemberSeen) -> list[Change]:
@@ -87,6 +88,11 @@ class Members:
         """Whether a member is gone, as far as polls tell, and still one of the cluster."""
         member = self._members.get(name)
         return member is not None and member.lost
+
+    def address(self, name: str) -> str:
+        """Where a member is reached; empty where it is not known."""
+        member = self._members.get(name)
+        return member.address if member is not None else ""
 
     @property
     def away(self) -> list[str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from tippingpoint.pacing import Schedule, spread
-from tippingpoint.plan_spawn import OBSERVATIONS
 from tippingpoint.spawn.operations import Ended, NothingToDo, Operations
 from tippingpoint.spawn.target import Item, SpawnTarget
 
@@ -15,7 +14,7 @@ _GROUP = 0
 
 
 class Observer:
-    """Asks for each of OBSERVATIONS every so often, an open loop: what is late does not hold up the next."""
+    """Asks for each of what users ask for every so often, an open loop: what is late does not hold up the next."""
 
     def __init__(
         self,
@@ -24,7 +23,9 @@ class Observer:
         operations: Operations,
         schedule: Schedule,
         every: float,
+        asked: Sequence[str],
     ) -> None:
+        self._asked = asked
         self._target = target
         self._running = running
         self._operations = operations
@@ -34,7 +35,7 @@ class Observer:
     def begin(self, moment: float) -> None:
         """Ask from a moment on, until the schedule is cleared; spread over the interval, so as not to come at once."""
         if self._every:
-            for what, at in zip(OBSERVATIONS, spread(len(OBSERVATIONS), moment, self._every), strict=True):
+            for what, at in zip(self._asked, spread(len(self._asked), moment, self._every), strict=True):
                 self._schedule.at(at, partial(self._ask, what))
 
     def _ask(self, what: str, intended: float) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from asyncio import Future
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -47,18 +47,27 @@ class _Call:
     sent: float
     future: Future[Any]
     ended: Callable[[Ended], None]
+    timed: bool
 
 
 class Operations:
-    """The operations of one worker. What has no answer after `timeout` seconds is cancelled and counts as timed out."""
+    """The operations of one worker. What has no answer after `timeout` seconds is cancelled and counts as timed out.
 
-    def __init__(self, names: Sequence[str], recorder: Recorder, timeout: float) -> None:
+    `called` has those that are recorded under another name than they have here.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        recorder: Recorder,
+        timeout: float,
+        called: Mapping[str, str] | None = None,
+    ) -> None:
+        self._called = {name: name for name in names} | dict(called or {})
         self._record = {
-            name: recorder.appender(name)
-            for name in (
-                *(tag(operation, outcome) for operation in names for outcome in OUTCOMES),
-                *(tag(operation, service=True) for operation in names),
-            )
+            tag(operation, outcome, service=service): recorder.appender(tag(name, outcome, service=service))
+            for operation, name in self._called.items()
+            for outcome, service in (*((outcome, False) for outcome in OUTCOMES), ("ok", True))
         }
         self._lag = recorder.appender(SCHEDULE_LAG)
         self._timeout = timeout
@@ -66,6 +75,10 @@ class Operations:
         self._number = 0
         self.errors = Errors()
         """(operation, outcome, message) of failures; the messages of a flood are counted together."""
+
+    def name(self, operation: str) -> str:
+        """What an operation is recorded under."""
+        return self._called[operation]
 
     @property
     def under_way(self) -> int:
@@ -79,13 +92,16 @@ class Operations:
         intended: float,
         ready: float,
         ended: Callable[[Ended], None],
+        *,
+        timed: bool = True,
     ) -> None:
         """Time an operation that is sent now. It was meant for `intended`, and could not be sent before `ready`:
-        lateness up to there is the target's and only in the response time, after it also the generator's."""
+        lateness up to there is the target's and only in the response time, after it also the generator's. Of one that
+        is not `timed`, only failures are told."""
         sent = time.monotonic()
         self._lag(max(1, int((sent - max(intended, ready)) * 1e6)))
         self._number = number = self._number + 1
-        self._calls[number] = _Call(operation, intended, sent, future, ended)
+        self._calls[number] = _Call(operation, intended, sent, future, ended, timed)
         future.add_done_callback(partial(self._answered, number))
 
     def count(
@@ -96,7 +112,7 @@ class Operations:
         if outcome == "ok":
             self._record[tag(operation, service=True)](max(1, int((moment - sent) * 1e6)))
         elif outcome != "denied":
-            self.errors.note(operation, outcome, message)
+            self.errors.note(self._called[operation], outcome, message)
 
     def expire(self) -> None:
         """Give up what is older than the timeout; to be called a few times a second."""
@@ -116,13 +132,18 @@ class Operations:
         finally:
             now = time.monotonic()
             for number, call in list(self._calls.items()):
-                if call.future.done():
+                if call.future.done():  # of which it is told a moment later
+                    self._answered(number, call.future)
                     continue
                 del self._calls[number]
-                self.count(
-                    call.operation, "timeout", call.intended, call.sent, now, "no answer when the load ended"
-                )
+                self._count(call, "timeout", now, "no answer when the load ended")
                 call.future.cancel()
+
+    def _count(self, call: _Call, outcome: str, moment: float, message: str) -> None:
+        if call.timed:
+            self.count(call.operation, outcome, call.intended, call.sent, moment, message)
+        elif outcome not in ("ok", "denied"):
+            self.errors.note(self._called[call.operation], outcome, message)
 
     def _answered(self, number: int, future: Future[Any]) -> None:
         call = self._calls.pop(number, None)
@@ -138,7 +159,7 @@ class Operations:
             outcome, message = failure(future, self._timeout) or ("ok", "")
             if isinstance(problem, Exists | Gone):
                 outcome = "denied"
-            self.count(call.operation, outcome, call.intended, call.sent, now, message)
+            self._count(call, outcome, now, message)
         answer = future.result() if outcome == "ok" else None
         call.ended(Ended(outcome, now, call.intended, answer, message, problem))
 

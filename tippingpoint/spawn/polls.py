@@ -30,14 +30,13 @@ class Poll:
         operations: Operations,
         schedule: Schedule,
         every: float,
-        among: int = 1,
     ) -> None:
         self._call = call
         self._told = told
         self._operations = operations
         self._schedule = schedule
         self._every = every
-        self._among = among
+        self._among = 1
         self._interval = every
         self._failures = 0
         self._asking = False
@@ -45,9 +44,10 @@ class Poll:
         self._asked = 0.0
         self._turn = 0
 
-    def begin(self, moment: float) -> None:
+    def begin(self, moment: float, among: int = 1) -> None:
         """Ask now, and then over and over; a call that is under way is waited for and its answer not told."""
         self._interval = self._every
+        self._among = among
         self._turn += 1
         if self._asking:
             self._anew = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 from tippingpoint.errors import OperationFailed
 
@@ -83,6 +83,8 @@ class MemberSeen:
     """Whether new things may be put on it (it is not being emptied for maintenance)."""
     stale: bool = False
     """The target may say so of old: offline is no sign then that it is gone."""
+    address: str = ""
+    """The host where it is reached, by which whoever measures it may know it; empty where the target does not tell."""
 
 
 class SpawnTarget(Protocol):
@@ -91,6 +93,9 @@ class SpawnTarget(Protocol):
     No call is given a time limit: the workload cancels what takes too long. A cancelled call may still take
     effect, which the next list shows.
     """
+
+    waits_with_members: bool
+    """Whether a call hangs when the member is gone that is to do it, and is not worth waiting for then."""
 
     async def open(self) -> TargetFacts:
         """Connect; TargetError when it cannot be reached or does not let us in."""
@@ -104,8 +109,13 @@ class SpawnTarget(Protocol):
         """Make a thing, not started; on that member, or where the target puts it. Exists when it is there."""
         ...
 
-    async def start(self, item: Item) -> None:
-        """Start it; fine when it runs already. Gone when it is not there."""
+    async def start(self, item: Item) -> str:
+        """Start it, fine when it runs already; the member that it runs on, empty where that is not known at once. Gone
+        when it is not there."""
+        ...
+
+    def is_failed(self, item: Item) -> bool:
+        """Whether what is there of a thing that failed to start will never run: it is to be removed, and made anew."""
         ...
 
     async def probe(self, item: Item) -> None:
@@ -134,4 +144,13 @@ class SpawnTarget(Protocol):
 
     async def close(self) -> None:
         """Close every connection."""
+        ...
+
+
+@runtime_checkable
+class Witness(Protocol):
+    """What a target does beside that tells of what else happens in it."""
+
+    def take_events(self) -> list[tuple[str, dict[str, Any]]]:
+        """What happened since this was last asked: events for the journal, with their fields."""
         ...

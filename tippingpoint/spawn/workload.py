@@ -9,7 +9,8 @@ tried again as retries.py allows. So a first fill, a repair, a run that is taken
 failures of the target and count as `denied`: an answer to an earlier call was lost, and the next list decides.
 
 `launch` is a thing's whole way, from when its first step was due until it is as wanted, retries included. What is
-given up, or not done when the load ends, fails in it.
+given up, or not done when the load ends, fails in it. Where things are removed as soon as they are as wanted, `total`
+goes on until they are, and a thing keeps its turn until then.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import Task
+from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
 from typing import Any
@@ -25,7 +27,7 @@ from tippingpoint.errors import OperationFailed
 from tippingpoint.load import Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
 from tippingpoint.pacing import Schedule
 from tippingpoint.plan import Plan, SpawnPlan
-from tippingpoint.plan_spawn import SPAWN_OPERATIONS, SpawnStage
+from tippingpoint.plan_spawn import LIFE, SpawnStage
 from tippingpoint.recorder import Recorder
 from tippingpoint.spawn.fill import Doing, Fill, Goal, Level, Standing, Step, Thing
 from tippingpoint.spawn.happenings import Happenings
@@ -35,7 +37,7 @@ from tippingpoint.spawn.operations import Ended, Operations
 from tippingpoint.spawn.pace import Ownership, Pace, Turns
 from tippingpoint.spawn.polls import Poll
 from tippingpoint.spawn.retries import Retries, kind_of
-from tippingpoint.spawn.target import SpawnFailed, SpawnTarget, Trouble
+from tippingpoint.spawn.target import SpawnFailed, SpawnTarget, Trouble, Witness
 
 IDLE_EVERY = 5.0
 """Seconds between lists of a group that is as wanted, where the plan observes nothing."""
@@ -48,17 +50,24 @@ class SpawnLoad:
         self._stages: Sequence[SpawnStage] = plan.stages
         self._most_groups = max(stage.groups for stage in plan.stages)
         self._workload = workload = plan.workload
-        self._in_turn = plan.target.placement == "round-robin"
+        self._in_turn = plan.in_turn
         self._target = target
         self._schedule = schedule
-        self._operations = Operations(SPAWN_OPERATIONS, recorder, workload.timeout)
+        self._operations = Operations(
+            (*LIFE, "evict", "poll", *plan.observations), recorder, workload.timeout, plan.called
+        )
         self._members = Members(workload.offline_polls)
         self._fill = Fill(self._members, repair=workload.repair, evict=workload.evict)
         self._turns: Turns[Thing] = Turns(schedule, self._take_turn)
         self._probe_turns: Turns[Thing] = Turns(schedule, self._take_probe_turn)
         self._retries = Retries(workload.retries)
         self._observer = Observer(
-            target, self._fill.running, self._operations, schedule, workload.observe_every
+            target,
+            self._fill.running,
+            self._operations,
+            schedule,
+            workload.observe_every,
+            plan.observations,
         )
         self._member_poll = Poll(
             self._list_members, self._see_members, self._operations, schedule, workload.poll_every
@@ -78,6 +87,8 @@ class SpawnLoad:
         self._spared: set[str] = set()
         self._leader = ""
         self._told_placed: dict[str, int] = {}
+        self._landed: Counter[str] = Counter()
+        self._told_landed = 0
         self._stopped = True
         self.errors = self._operations.errors
         """(operation, outcome, message) of failures since the worker last took them."""
@@ -117,11 +128,13 @@ class SpawnLoad:
         self._owns = Ownership.among(self._workload, *stage.share)
         groups = self._owns.groups(self._most_groups)
         self._leave(self._awaiting.keys() - set(groups))
-        self._fill.begin(Goal.of(asked, self._workload.until), groups)
+        self._fill.begin(Goal.of(asked, self._workload.until, cycle=self._workload.cycle), groups)
         self._pace = Pace.of(self._workload, self._owns, self._changes(asked))
         self._turns.begin(self._pace, now)
         self._probe_turns.begin(self._pace.of_probes, now)
         self._before = asked
+        self._landed.clear()
+        self._told_landed = 0
         self._retries.clear()
         self._spared.clear()
         self._awaiting = {group: {} for group in groups}
@@ -169,10 +182,12 @@ class SpawnLoad:
                 self._operations.count("reachable", "timeout", thing.awaited, thing.awaited, now, message)
             if thing.launched is not None:
                 self._operations.count("launch", "timeout", *thing.launched, now, message)
+            if thing.begun is not None:
+                self._operations.count("total", "timeout", *thing.begun, now, message)
             if thing.doing is Doing.UNDER_WAY:
                 thing.touched = now
             thing.doing = Doing.NOTHING
-            thing.awaited = thing.launched = None
+            thing.awaited = thing.launched = thing.begun = None
             thing.has_turn = False
         self._calls.clear()
         self._turns.forget()
@@ -198,8 +213,7 @@ class SpawnLoad:
         now = time.monotonic()
         self._retries.clear()
         self._spared.clear()
-        for poll in self._polls.values():
-            poll.begin(now)
+        self._list_all(now)
         for thing in self._fill.things():
             if thing.doing is Doing.RESTING:
                 thing.doing = Doing.NOTHING
@@ -227,9 +241,9 @@ class SpawnLoad:
         """Have nothing to do with groups that are another worker's from now on."""
         for group in groups:
             self._fill.leave(group)
-            poll = self._polls.pop(group, None)
-            if poll is not None:
-                poll.halt()
+            # The poll is kept: should the group come back, a list of it may be under way still.
+            if group in self._polls:
+                self._polls[group].halt()
 
     def _changes(self, asked: SpawnStage) -> list[int]:
         """How many things are made or removed in each group, going by the plan; where that is none, how many may
@@ -294,12 +308,17 @@ class SpawnLoad:
                 self._fill.place(thing, member or "")
             if thing.launched is None:
                 thing.launched = (intended, time.monotonic())
+            if thing.begun is None and self._workload.cycle:
+                thing.begun = thing.launched
         thing.doing = Doing.UNDER_WAY
         call = _task(self._perform(thing, step, member))
         self._calls[thing] = call, time.monotonic()
-        self._operations.begin(step, call, intended, intended, partial(self._ended, thing, step))
+        # What was never as wanted is cleared away: its removal says nothing of how long one takes.
+        timed = step != "delete" or not (thing.failed or thing.gave_up)
+        self._operations.begin(step, call, intended, intended, partial(self._ended, thing, step), timed=timed)
 
-    async def _perform(self, thing: Thing, step: Step, member: str | None) -> None:
+    async def _perform(self, thing: Thing, step: Step, member: str | None) -> str:
+        """Do a step; the member that a thing was started on, where that is known."""
         try:
             match step:
                 case "create":
@@ -307,7 +326,7 @@ class SpawnLoad:
                         raise SpawnFailed("no member is online that takes new things", "unreachable")
                     await self._target.create(thing.item, member)
                 case "start":
-                    await self._target.start(thing.item)
+                    return await self._target.start(thing.item)
                 case "probe":
                     await self._target.probe(thing.item)
                 case _:
@@ -316,10 +335,13 @@ class SpawnLoad:
             if thing not in self._abandoned:
                 raise
             raise SpawnFailed("no answer from a member that is gone", "unreachable") from None
+        return ""
 
     def _abandon(self, member: str, moment: float) -> None:
         """Wait no longer for calls to a member that is gone, which may hang until they time out: those on what is on
         it, and what was being made before it went, wherever that is."""
+        if not self._target.waits_with_members:
+            return
         before = moment - self._workload.offline_polls * self._workload.poll_every
         for thing, (call, sent) in self._calls.items():
             if thing.member == member or (not thing.member and sent < before):
@@ -336,17 +358,30 @@ class SpawnLoad:
             return
         if ended.outcome == "ok":
             self._fill.done(thing, step)
-            if thing.has_turn and not self._stopped and self._fill.step(thing) == "start":
-                self._send(thing, "start", ended.moment)
+            if self._workload.cycle and ended.answer:
+                self._landed[ended.answer] += 1
+            following = self._fill.step(thing)
+            if thing.has_turn and not self._stopped and self._goes_on_at_once(step, following):
+                assert following is not None
+                self._look_whether_done(thing, ended.moment)
+                self._send(thing, following, ended.moment)
                 return
         elif ended.outcome == "denied":
             thing.doubted = step
             self._fill.stand(thing)
         else:
             self._failed(thing, step, kind_of(ended), ended.moment, ended.outcome, ended.message)
+            if step == "start" and self._target.is_failed(thing.item):
+                self._fill.fail(thing)
         self._give_turn_back(thing, step, ended.moment)
         self._look_whether_done(thing, ended.moment)
         self._go_on(thing, ended.moment)
+
+    def _goes_on_at_once(self, step: Step, following: Step | None) -> bool:
+        """Whether a thing keeps its turn for what follows a step: to be started, or removed again, or made anew."""
+        if following == "create":
+            return step == "delete"
+        return following == "start" or (following == "delete" and self._workload.cycle and step != "delete")
 
     def _give_turn_back(self, thing: Thing, step: Step, moment: float) -> None:
         if thing.has_turn:
@@ -365,23 +400,29 @@ class SpawnLoad:
             return
         wait = self._retries.again(thing.item, kind)
         if wait is not None:
-            self.events.tally(moment, "retry", {"operation": step, "kind": kind})
+            self.events.tally(moment, "retry", {"operation": self._operations.name(step), "kind": kind})
             thing.doing = Doing.RESTING
             thing.again = moment + wait
             self._schedule.at(thing.again, partial(self._rested, thing, step))
             return
-        self.events.tally(moment, "gave-up", {"operation": step, "kind": kind}, error=message)
+        name = self._operations.name(step)
+        self.events.tally(moment, "gave-up", {"operation": name, "kind": kind}, error=message)
         if thing.launched is not None:
-            self._operations.count("launch", outcome, *thing.launched, moment, f"{step}: {message}")
+            self._operations.count("launch", outcome, *thing.launched, moment, f"{name}: {message}")
             thing.launched = None
+        if thing.begun is not None:
+            self._operations.count("total", outcome, *thing.begun, moment, f"{name}: {message}")
+            thing.begun = None
         thing.gave_up = True
+        thing.stays = step == "delete"
         self._fill.stand(thing)
 
     def _rested(self, thing: Thing, step: Step, intended: float) -> None:
         if thing.doing is not Doing.RESTING or intended != thing.again:
             return
         thing.doing = Doing.NOTHING
-        if self._fill.step(thing) == step and step in ("create", "start", "delete"):
+        turned = ("create", "start", "delete")
+        if step in turned and self._fill.step(thing) in turned:
             thing.doing = Doing.WAITING
             self._turns.ask(thing, intended, again=True)
         else:
@@ -410,11 +451,16 @@ class SpawnLoad:
             thing.awaited = None
         if thing.awaited is None:
             self._awaiting[thing.item.group].pop(thing, None)
-        if thing.standing is not Standing.HELD:
-            return
-        if thing.launched is not None:
+        if thing.launched is not None and self._fill.is_as_wanted(thing):
             self._operations.count("launch", "ok", *thing.launched, moment)
             thing.launched = None
+        if thing.standing is not Standing.HELD:
+            return
+        if thing.begun is not None:
+            self._operations.count("total", "ok", *thing.begun, moment)
+            thing.begun = None
+            if not self._fill.waiting:
+                self._tell_landed(moment)
         if thing.lost:
             thing.lost = False
             self.events.tally(moment, "repaired", {})
@@ -430,6 +476,10 @@ class SpawnLoad:
 
     def _begin_lists(self, moment: float) -> None:
         self._opening = set(self._awaiting)
+        self._list_all(moment)
+        self._look_whether_listed(moment)
+
+    def _list_all(self, moment: float) -> None:
         for group in self._awaiting:
             if group not in self._polls:
                 self._polls[group] = Poll(
@@ -438,10 +488,8 @@ class SpawnLoad:
                     self._operations,
                     self._schedule,
                     self._workload.poll_every,
-                    among=len(self._awaiting),
                 )
-            self._polls[group].begin(moment)
-        self._look_whether_listed(moment)
+            self._polls[group].begin(moment, among=len(self._awaiting))
 
     def _look_whether_listed(self, moment: float) -> None:
         """Begin with the stage's things when every group was listed, or could not be: it joins later then."""
@@ -489,20 +537,38 @@ class SpawnLoad:
     def _see_members(self, asked: float, ended: Ended) -> None:
         if ended.outcome != "ok":
             return
+        if self._owns.index == 0 and isinstance(self._target, Witness):
+            for event, fields in self._target.take_events():
+                self.events.note(ended.moment, event, **fields)
         first = not self._members.known
         for change in self._members.see(ended.answer):
             self._member_changed(change, ended.moment)
         if self._owns.index == 0:
             self._lead(ended.moment)
+        self._tell_landed(ended.moment)
         if self._told_placed != self._fill.placed:
             self._told_placed = dict(self._fill.placed)
             self.events.note(ended.moment, "placed", counts=self._told_placed)
         if first and self._members.known:
             self._begin_lists(ended.moment)
 
+    def _tell_landed(self, moment: float) -> None:
+        """Tell on which members things of this stage were started so far, of things that do not stay there."""
+        if self._told_landed != self._landed.total():
+            self._told_landed = self._landed.total()
+            self.events.note(moment, "landed", counts=dict(self._landed))
+
     def _member_changed(self, change: Change, moment: float) -> None:
         member, status = change
-        self.events.note(moment, "member", member=member, status=status, containers=self._fill.placed[member])
+        address = self._members.address(member)
+        self.events.note(
+            moment,
+            "member",
+            member=member,
+            status=status,
+            containers=self._fill.placed[member],
+            **({"address": address} if address else {}),
+        )
         if status == "lost":
             self._abandon(member, moment)
             count = self._fill.lose(member)

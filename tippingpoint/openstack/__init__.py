@@ -1,0 +1,1 @@
+"""The API of an OpenStack: Keystone, Nova, Neutron and Glance."""

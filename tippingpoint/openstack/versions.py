@@ -1,0 +1,49 @@
+"""Microversions: which one of those that a service has is asked for."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+Version = tuple[int, int]
+
+SERVERS: Version = (2, 37)
+"""The compute API that servers are made and listed by: the first that takes `networks: none`. A later one has longer
+lists."""
+FLAVORS: Version = (2, 55)
+"""The first whose flavors have a description, which is where ours are marked."""
+
+
+def read_version(text: object) -> Version | None:
+    """A version such as "2.37"; None for what is none."""
+    found = re.fullmatch(r"v?(\d{1,4})\.(\d{1,4})", text) if isinstance(text, str) else None
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def show_version(version: Version) -> str:
+    """A version as headers have it."""
+    return f"{version[0]}.{version[1]}"
+
+
+def offered(document: object) -> tuple[Version, Version] | None:
+    """The lowest and the highest microversion in a service's version document, of one version or of several; None where
+    it has no microversions, or is no such document."""
+    if not isinstance(document, dict):
+        return None
+    told = cast("dict[str, Any]", document)
+    several = told.get("versions")
+    for each in cast("list[Any]", several) if isinstance(several, list) else [told.get("version")]:
+        if not isinstance(each, dict):
+            continue
+        entry = cast("dict[str, Any]", each)
+        high = read_version(entry.get("version") or entry.get("max_version"))
+        low = read_version(entry.get("min_version"))
+        if high is not None and low is not None and low <= high:
+            return low, high
+    return None
+
+
+def choose(wanted: Version, has: tuple[Version, Version]) -> Version:
+    """The wanted version, or of those that a service has the nearest."""
+    low, high = has
+    return min(max(wanted, low), high)
