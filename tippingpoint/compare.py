@@ -1,4 +1,4 @@
-"""Runs side by side: per operation and stage, what got worse, what got better, what cannot be told."""
+"""Runs side by side: where each tips, and per operation and stage what got worse, better, or cannot be told."""
 
 from __future__ import annotations
 
@@ -8,13 +8,28 @@ from typing import Literal
 
 import numpy as np
 
+from tippingpoint.baselines import Baseline
+from tippingpoint.compare_costs import CostComparison, compare_costs
+from tippingpoint.compare_names import Named, differences, short_names
+from tippingpoint.compare_published import PublishedRow, compare_published
+from tippingpoint.compare_resources import ResourceComparison, compare_resources
+from tippingpoint.compare_sentence import (
+    Reach,
+    published_words,
+    range_words,
+    reach_of,
+    resource_words,
+    telling_load,
+    tipping_words,
+)
 from tippingpoint.durations import show_us
 from tippingpoint.errors import UserError
 from tippingpoint.hdr import Histogram
 from tippingpoint.intervals import Interval, difference_of_shares, ratio_of_percentiles
 from tippingpoint.latency import costs
-from tippingpoint.results import OPERATIONS, RunData, StageKind, StageResult
+from tippingpoint.results import OPERATIONS, OWN_LOAD, RunData, StageKind, StageResult
 from tippingpoint.tipping import Tipping, find_tipping
+from tippingpoint.verdict import Verdict, judge
 from tippingpoint.wording import show_list, show_load, show_share, show_size
 
 Judgement = Literal["worse", "better", "same", "unsure"]
@@ -62,24 +77,39 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs against the first of them."""
+    """Runs against the first of them, and published results against the first of those."""
 
-    titles: list[str]
-    versions: list[str]
-    """The targets' kinds and versions, as "etcd 3.5.16"."""
+    runs: list[RunData]
+    names: list[str]
+    """One per run, as short as tells them apart: the version where that does."""
+    beside: list[Baseline]
+    beside_names: list[str]
+    """One per published result; that of its run where it has one."""
     load_unit: str
+    """Empty when there are no runs."""
     tolerance: float
+    main: str
+    """The operation that the workload is about: claim, launch, boot_server, add-unit; empty when none was measured."""
     rows: list[Row]
     worse: list[str]
     better: list[str]
     """One line for each figure that changed for certain, the largest change first."""
     not_comparable: list[str]
     """What only some of the runs have: stage sizes, storms, operations."""
+    differs: list[str]
+    """The settings in which the runs' plans differ, where all have plans."""
+    verdicts: list[Verdict]
     tippings: list[Tipping]
-    """One per run."""
-    tipped_first: str
-    """Which run tipped at the smallest load, in one sentence."""
+    reaches: list[Reach]
+    """One per run, as the verdicts and tippings."""
+    resources: list[ResourceComparison]
+    costs: list[CostComparison]
+    published: list[PublishedRow]
+    """What several of the results in `beside` say of the same things."""
     sentence: str
+    """Who tips where, and at what price."""
+    changes: str
+    """How many figures changed, and which most."""
 
     @property
     def regressed(self) -> bool:
@@ -100,18 +130,21 @@ _Key = tuple[StageKind, int, str]
 """Kind (ramp stands for every step of the ladder), size, operation."""
 
 
-def compare(runs: Sequence[RunData], tolerance: float = 0.10) -> Comparison:
+def compare(runs: Sequence[RunData], tolerance: float = 0.10, beside: Sequence[Baseline] = ()) -> Comparison:
     """Every run against the first one, at the stage sizes they share; one alone stands beside published figures.
 
     A percentile is worse when its ratio to the baseline is certain to be above 1 + `tolerance`, better when it
     is certain to be below 1 / (1 + `tolerance`), the same when certain to be between; unsure otherwise.
     A rate is worse when it is certain to have risen by more than `tolerance` of the baseline's.
     Samples are taken as independent; what makes two runs of the same target differ as a whole is not in the
-    histograms of one run, and that is what `tolerance` is for. UserError for no run, runs that
+    histograms of one run, and that is what `tolerance` is for. Published results (`beside`) are held against each
+    other by their figures. UserError for no run where these have no figure in common, for runs that
     count different things, or a tolerance that is negative or not finite.
     """
-    if not runs:
-        raise UserError("compare", f"{len(runs)} run", "one run or more")
+    published = compare_published(beside)
+    if not runs and not published:
+        names = ", ".join(baseline.name for baseline in beside) or "0 runs"
+        raise UserError("compare", names, "one run or more, or published results with a figure in common")
     if not (np.isfinite(tolerance) and tolerance >= 0):
         raise UserError("--tolerance", tolerance, "a share from 0 up, such as 0.1")
     units = {run.manifest.load_unit for run in runs}
@@ -119,7 +152,8 @@ def compare(runs: Sequence[RunData], tolerance: float = 0.10) -> Comparison:
         raise UserError(
             "compare", f"stages in {' and '.join(sorted(units))}", "runs whose stages count the same"
         )
-    unit = runs[0].manifest.load_unit
+    unit = next(iter(units), "")
+    names, beside_names = _names(runs, beside)
     tables = [_table(run) for run in runs]
     keys = sorted({key for table in tables for key in table}, key=_place)
     shared = [key for key in keys if sum(key in table for table in tables) > 1 and key in tables[0]]
@@ -130,32 +164,88 @@ def compare(runs: Sequence[RunData], tolerance: float = 0.10) -> Comparison:
     rows = [
         row for key in shared for row in _rows(key, [table.get(key) for table in tables], level, tolerance)
     ]
-    titles = _titles(runs)
-    worse, better = _changes(rows, titles, unit)
+    worse, better = _changes(rows, names, unit)
     tippings = [find_tipping(run) for run in runs]
-    tipped_first = _tipped_first(titles, tippings, runs, unit)
+    reaches = [reach_of(run, tipping) for run, tipping in zip(runs, tippings, strict=True)]
+    verdicts = [judge(run) for run in runs]
+    main = _main(runs)
+    felt = compare_resources(runs)
+    parts = [
+        tipping_words(names, reaches, unit),
+        _main_words(rows, main, names, reaches, unit),
+        resource_words(names, felt, reaches, unit),
+        published_words(beside_names, published, alone=not runs),
+    ]
+    in_doubt = [
+        f"{name}: {verdict.sentence}"
+        for name, verdict in zip(names, verdicts, strict=True)
+        if verdict.outcome in ("withheld", "failed")
+    ]
     return Comparison(
-        titles=titles,
-        versions=[f"{run.manifest.target.kind} {run.manifest.target.version}".strip() for run in runs],
+        runs=list(runs),
+        names=names,
+        beside=list(beside),
+        beside_names=beside_names,
         load_unit=unit,
         tolerance=tolerance,
+        main=main,
         rows=rows,
         worse=worse,
         better=better,
-        not_comparable=_not_comparable(keys, tables, titles, unit),
+        not_comparable=_not_comparable(keys, tables, names, unit),
+        differs=differences([run.manifest.plan or {} for run in runs]),
+        verdicts=verdicts,
         tippings=tippings,
-        tipped_first=tipped_first,
-        sentence=(
-            f"{_summary(rows, worse, better, titles[0])} {tipped_first}"
-            if len(runs) > 1
-            else f"There is one run, and nothing to hold against it. {tippings[0].sentence}"
-        ),
+        reaches=reaches,
+        resources=felt,
+        costs=compare_costs(runs),
+        published=published,
+        sentence=" ".join([f"{'; '.join(part for part in parts if part)}.", *in_doubt]),
+        changes=_summary(rows, worse, better, names),
     )
 
 
-def _titles(runs: Sequence[RunData]) -> list[str]:
-    titles = [run.manifest.title for run in runs]
-    return titles if len(set(titles)) == len(titles) else [run.manifest.id for run in runs]
+def _names(runs: Sequence[RunData], beside: Sequence[Baseline]) -> tuple[list[str], list[str]]:
+    """What runs and published results are called; a result and the run of its transcript by the same name."""
+    named = {one.id: one for one in map(Named.of_baseline, beside)}
+    of_runs = [Named.of_run(run) for run in runs]
+    known = {one.id for one in of_runs}
+    alone = [one for name, one in named.items() if name not in known]
+    names = short_names([*of_runs, *alone])
+    by_id = {one.id: name for one, name in zip([*of_runs, *alone], names, strict=True)}
+    return names[: len(runs)], [by_id[name] for name in named]
+
+
+def _main(runs: Sequence[RunData]) -> str:
+    """What the workload is about: a claim, a launch, a boot, or what is made last for a unit of load."""
+    measured = {operation for run in runs for operation in run.operations}
+    wanted = (
+        "claim",
+        "launch",
+        "boot_server",
+        "add-unit",
+        *(own for load in OWN_LOAD.values() for own in load),
+    )
+    return next((operation for operation in wanted if operation in measured), "")
+
+
+def _main_words(
+    rows: Sequence[Row], main: str, names: Sequence[str], reaches: Sequence[Reach], unit: str
+) -> str:
+    """What the main operation costs at the load that tells most, as far as that changed for certain."""
+    of_main = [row for row in rows if row.operation == main and not row.storm and not row.destroy]
+    load = telling_load([row.size for row in of_main], reaches)
+    said: list[str] = []
+    for row in of_main:
+        if row.size == load and row.measure in ("p50", "p99"):
+            certain = [
+                (against.change, name)
+                for against, name in zip(row.against, names[1:], strict=True)
+                if against.judgement in ("worse", "better") and against.change is not None
+            ]
+            if certain:
+                said.append(f"{row.measure} {range_words(certain, len(names))}")
+    return f"{main} {' and '.join(said)} at {load:,} {unit}" if said else ""
 
 
 def _place(key: _Key) -> tuple[bool, bool, int, int, str]:
@@ -282,53 +372,47 @@ def _times(ratio: float | None) -> str:
 
 
 def _not_comparable(
-    keys: Sequence[_Key], tables: Sequence[dict[_Key, _Cell]], titles: Sequence[str], unit: str
+    keys: Sequence[_Key], tables: Sequence[dict[_Key, _Cell]], names: Sequence[str], unit: str
 ) -> list[str]:
-    lines: list[str] = []
+    """One line for all sizes and operations that the same runs have and others do not."""
+    operations: dict[tuple[StageKind, int, tuple[str, ...]], list[str]] = {}
     for kind, size, operation in keys:
-        has = [title for title, table in zip(titles, tables, strict=True) if (kind, size, operation) in table]
-        if len(has) < len(titles):
-            lines.append(f"{operation} {show_load(size, unit, kind)}: only in {show_list(has)}")
-    return lines
-
-
-def _tipped_first(
-    titles: Sequence[str], tippings: Sequence[Tipping], runs: Sequence[RunData], unit: str
-) -> str:
-    tipped = [
-        (tipping.cliff.first_broken, title)
-        for title, tipping in zip(titles, tippings, strict=True)
-        if tipping.cliff is not None and not tipping.cliff.during_fault
+        has = tuple(
+            name for name, table in zip(names, tables, strict=True) if (kind, size, operation) in table
+        )
+        if len(has) < len(names):
+            operations.setdefault((kind, size, has), []).append(operation)
+    sizes: dict[tuple[StageKind, tuple[str, ...], tuple[str, ...]], list[int]] = {}
+    for (kind, size, has), of_size in operations.items():
+        sizes.setdefault((kind, has, tuple(of_size)), []).append(size)
+    return [
+        f"{show_list(of_size)} {_show_loads(found, unit, kind)}: {_only_in(has, names)}"
+        for (kind, has, of_size), found in sizes.items()
     ]
-    if not tipped:
-        return "No run tipped at the loads tried."
-    least = min(size for size, _ in tipped)
-    first = [title for size, title in tipped if size == least]
-    later = [f"{title} at {show_size(size)}" for size, title in sorted(tipped) if size != least]
-    loads = {
-        title: max((stage.size for stage in run.stages if stage.is_step), default=0)
-        for title, run in zip(titles, runs, strict=True)
-    }
-    stood = [
-        f"{title} held through {show_size(loads[title])}"
-        for title in titles
-        if title not in {name for _, name in tipped}
-    ]
-    rest = "; ".join(later + stood)
-    return f"{show_list(first)} tipped first, at {show_size(least)} {unit}{'; ' + rest if rest else ''}."
 
 
-def _summary(rows: Sequence[Row], worse: Sequence[str], better: Sequence[str], baseline: str) -> str:
+def _only_in(has: Sequence[str], names: Sequence[str]) -> str:
+    lacking = [name for name in names if name not in has]
+    return f"not in {show_list(lacking)}" if len(lacking) < len(has) else f"only in {show_list(has)}"
+
+
+def _show_loads(sizes: Sequence[int], unit: str, kind: StageKind) -> str:
+    if len(sizes) == 1:
+        return show_load(sizes[0], unit, kind)
+    before = show_load(sizes[0], unit, kind).split(show_size(sizes[0]))[0]
+    return f"{before}{show_list([show_size(size) for size in sizes])} {unit}"
+
+
+def _summary(rows: Sequence[Row], worse: Sequence[str], better: Sequence[str], names: Sequence[str]) -> str:
+    if len(names) < 2:
+        return ""
     if not rows:
-        return f"Nothing to compare: no stage size of {baseline} was measured in another run."
+        return f"No load of {names[0]} was measured in another run, so only tipping points are held together."
     judgements = [against.judgement for row in rows for against in row.against]
-    unsure = judgements.count("unsure")
-    parts = [
-        f"{len(worse)} figures got worse",
-        f"{len(better)} better",
-        f"{judgements.count('same')} are the same",
-    ]
-    if unsure:
-        parts.append(f"{unsure} rest on too few samples to tell")
+    said = [f"{len(worse) or 'none'} got worse"]
+    said += [f"{len(better)} got better"] if better else []
+    same, unsure = judgements.count("same"), judgements.count("unsure")
+    said += [f"{same} stayed the same"] if same else []
+    said += [f"{unsure} rest on too few samples to tell"] if unsure else []
     worst = f" Worst: {worse[0]}." if worse else ""
-    return f"Against {baseline}: {', '.join(parts)}.{worst}"
+    return f"Figure by figure against {names[0]}: {', '.join(said)}.{worst}"

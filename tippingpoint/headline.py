@@ -14,7 +14,7 @@ from tippingpoint.runner import Progress, RunnerEvents
 
 _CONTAINERS_OVER = 10
 """Seconds that a rate of containers is taken over at least: they come one or two a second."""
-_LIVES = ("launch", "create")
+_LIVES = ("launch", "boot_server", "create", "create_server")
 """Of a run that makes containers, what stands for all: the first of these that there is."""
 
 
@@ -40,7 +40,7 @@ class Headline(RunnerEvents):
     def began(self, manifest: Manifest, directory: Path) -> None:
         """Take what kind of run it is."""
         self.workload, self._unit = manifest.workload, manifest.load_unit
-        self.containers = manifest.load_unit in ("containers", "members")
+        self.containers = manifest.load_unit in ("containers", "servers", "iterations", "members")
         self._begun = True
 
     def preparing(self, what: str, done: int, goal: int) -> None:
@@ -102,7 +102,8 @@ class Headline(RunnerEvents):
         waiting = sum(int(tick["waiting"]) for tick in self._last.values())
         removing = self._progress is not None and self._progress.kind == "destroy"
         if self.containers:
-            return held, held + waiting, "containers left" if removing else "containers"
+            things = "containers" if self._unit == "members" else self._unit
+            return held, held + waiting, f"{things} left" if removing else things
         return held, held + waiting, "things left" if removing else "things made"
 
     def latencies(self) -> dict[str, Histogram]:

@@ -7,6 +7,7 @@ between k - 1 and k.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import shutil
@@ -14,7 +15,7 @@ import tempfile
 import time
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -90,17 +91,11 @@ def import_log(
     described = _sidecar(log, sidecar)
     plan = [_parse_stage(text) for text in stages] or described.stages
     _check_order(plan)
-    name = log.name.encode(errors="replace").decode()
+    name = shown_name(log)
     title = title or described.title or name
     started = time.time()
-    run_id = new_run_id(re.sub(r"[^a-z0-9.]+", "-", title.lower()).strip("-.")[:40] or "import", started)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        unfinished = Path(tempfile.mkdtemp(prefix=f".{run_id}-", dir=out))
-    except OSError as problem:
-        raise UserError("--out", str(out), f"a directory that can be written ({problem.strerror})") from None
-    try:
-        _write(log, name, plan, unfinished, started)
+    with new_run(out, title, started) as (run_id, directory):
+        _write(log, name, plan, directory, started)
         Manifest(
             id=run_id,
             title=title,
@@ -112,12 +107,49 @@ def import_log(
             started=started,
             ended=time.time(),
             workers=[WorkerEntry(name=WORKER, status="complete")],
-        ).save(unfinished)
+        ).save(directory)
+    return out / run_id
+
+
+def shown_name(path: Path) -> str:
+    """A file's name as text, whatever bytes it is made of."""
+    return path.name.encode(errors="replace").decode()
+
+
+@contextlib.contextmanager
+def new_run(out: Path, title: str, started: float) -> Generator[tuple[str, Path]]:
+    """A new run's id, and the directory to write it into, which becomes `out`/ID once it is whole.
+
+    UserError when `out` cannot be written; whatever is raised meanwhile leaves nothing behind.
+    """
+    run_id = new_run_id(re.sub(r"[^a-z0-9.]+", "-", title.lower()).strip("-.")[:40] or "import", started)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(prefix=f".{run_id}-", dir=out))
+    except OSError as problem:
+        raise UserError("--out", str(out), f"a directory that can be written ({problem.strerror})") from None
+    try:
+        yield run_id, unfinished
         unfinished.chmod(0o755)
-        return unfinished.rename(out / run_id)
+        unfinished.rename(out / run_id)
     except BaseException:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise
+
+
+@contextlib.contextmanager
+def new_journal(directory: Path, worker: str, started: float) -> Generator[tuple[Journal, Events]]:
+    """The journal of an imported run's only worker, and the run's own events; UserError when they do not fit."""
+    journal = Journal(directory, worker, started)
+    run_events = Events(directory / "events.jsonl")
+    rescued = 0
+    try:
+        yield journal, run_events
+    finally:
+        rescue = directory / RESCUE_PREFIX.rstrip("-")
+        rescued = journal.close(rescue) + run_events.close(rescue)
+    if rescued:
+        raise UserError("--out", str(directory.parent), "a directory with room for the imported run")
 
 
 def _parse_stage(text: str) -> LoggedStage:
@@ -155,10 +187,7 @@ def _sidecar(log: Path, given: Path | None) -> Sidecar:
 
 
 def _write(log: Path, name: str, stages: Sequence[LoggedStage], directory: Path, started: float) -> None:
-    journal = Journal(directory, WORKER, started)
-    run_events = Events(directory / "events.jsonl")
-    rescued = 0
-    try:
+    with new_journal(directory, WORKER, started) as (journal, run_events):
         reading = _Reading(journal, stages)
         try:
             with open(log, encoding="utf-8", errors="replace", newline="\n") as file:
@@ -167,11 +196,6 @@ def _write(log: Path, name: str, stages: Sequence[LoggedStage], directory: Path,
             raise UserError("log", str(log), f"a readable file ({problem.strerror})") from None
         for text in reading.notes(name):
             run_events.write(0.0, "note", text=text)
-    finally:
-        rescue = directory / RESCUE_PREFIX.rstrip("-")
-        rescued = journal.close(rescue) + run_events.close(rescue)
-    if rescued:
-        raise UserError("--out", str(directory.parent), "a directory with room for the imported run")
 
 
 class _Reading:

@@ -83,7 +83,7 @@ def find_tipping(run: RunData) -> Tipping:
             [
                 _sentence(run.manifest.load_unit, loads, bends, cliff, storms),
                 *_gone_meanwhile(run, cluster, cliff),
-                *(fill_words(fill, alone=len(fills) == 1) for fill in fills if fill.slower),
+                *(fill_words(fill, len(fills) == 1, run.things) for fill in fills if fill.slower),
             ]
         ),
     )
@@ -92,7 +92,7 @@ def find_tipping(run: RunData) -> Tipping:
 _NAMED_SINGLY = 2
 _NO_THROUGHPUT = {
     False: "the plan decides how much is made per second, so throughput says nothing of the target",
-    True: "there is no throughput while a stage is held, as containers are made until it is",
+    True: "there is no throughput while a stage is held, as all is made before it is",
 }
 
 

@@ -277,13 +277,17 @@ def _not_made(run: RunData) -> dict[int, str]:
             count = sum(count_of(event) for event in inside)
             why = f"{inside[-1].get('operation')}: {inside[-1].get('error')}"
             found[stage.number] = (
-                f"{show_size(count)} containers of stage {stage.number} were given up ({why})"
+                f"{show_size(count)} {run.things} of stage {stage.number} were given up ({why})"
             )
-        elif run.manifest.load_unit == "containers" and stage.kind == "ramp" and stage.hold_begin is not None:
+        elif (
+            run.manifest.load_unit in ("containers", "servers")
+            and stage.kind == "ramp"
+            and stage.hold_begin is not None
+        ):
             held = stage.gauges.get("held", stage.size)
             if held < stage.size:
                 found[stage.number] = (
-                    f"{show_size(stage.size - held)} of the {show_size(stage.size)} containers of stage "
+                    f"{show_size(stage.size - held)} of the {show_size(stage.size)} {run.things} of stage "
                     f"{stage.number} were not there while it was held"
                 )
     return found

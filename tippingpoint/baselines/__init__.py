@@ -81,6 +81,10 @@ class Figure(_Part):
     """Whose it is, where that matters: the database leader, each controller."""
     derived: str = ""
     """The arithmetic, when the number is not in the source but follows from numbers in `quote`."""
+    resource: Literal["", "CPU", "memory", "heap", "disk IOPS", "network"] = ""
+    """What of the target it is, where two baselines are held against each other by it (compare_published.py)."""
+    against: str = ""
+    """The baseline that it is relative to: `value` is then how many `times less`, or how much less."""
     quote: str
     """The sentence it is from, word for word."""
 

@@ -1,0 +1,194 @@
+"""What a comparison comes to, as the one sentence it begins with: who tips where, and at what price."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, log
+
+from tippingpoint.cliff import loads_of
+from tippingpoint.compare_published import PublishedRow, Told
+from tippingpoint.compare_resources import ResourceComparison
+from tippingpoint.results import RunData
+from tippingpoint.tipping import Tipping
+from tippingpoint.wording import show_list
+
+_NAMED = 3
+"""Runs that are called by their names when the same is said of them."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a run came: the loads around its cliff, or the largest that it held."""
+
+    held: int | None
+    """The largest load that was held to its end, below the cliff where there is one; None without any."""
+    broken: int | None
+    """The load from which it breaks; None when none did."""
+    doubt: str
+    """Why the cliff says little of the target; empty when it does say something."""
+
+    def words(self, unit: str) -> str:
+        """Where it tips: beyond 16,000 leases, at 2,000 to 4,000; empty when nothing is known."""
+        unit = f" {unit}" if unit else ""
+        if self.broken is None:
+            return f"beyond {self.held:,}{unit}" if self.held is not None else ""
+        where = (
+            f"{self.held:,} to {self.broken:,}{unit}"
+            if self.held is not None
+            else f"{self.broken:,}{unit} or before"
+        )
+        return f"at {where}" + (f" ({self.doubt})" if self.doubt else "")
+
+    @property
+    def order(self) -> tuple[float, float]:
+        """Larger for a run that came further."""
+        return (inf if self.broken is None else self.broken), (-1 if self.held is None else self.held)
+
+
+def reach_of(run: RunData, tipping: Tipping) -> Reach:
+    """How far a run came, of what was found as its tipping point."""
+    cliff = tipping.cliff
+    if cliff is None:
+        return Reach(max((load.size for load in loads_of(run) if load.was_held), default=None), None, "")
+    doubt = "with a fault injected on purpose" if cliff.during_fault else cliff.doubt
+    return Reach(cliff.last_held, cliff.first_broken, doubt)
+
+
+def tipping_words(names: Sequence[str], reaches: Sequence[Reach], unit: str) -> str:
+    """Who tips where, the furthest first: 2.5.1 tips beyond 16,000 leases; 2.5.0 at 2,000 to 4,000."""
+    ordered = sorted(zip(names, reaches, strict=True), key=lambda pair: pair[1].order, reverse=True)
+    alike: dict[str, list[tuple[str, Reach]]] = {}
+    for name, reach in ordered:
+        alike.setdefault(reach.words(""), []).append((name, reach))
+    unknown = [name for name, _ in alike.pop("", [])]
+    parts: list[str] = []
+    for group in alike.values():
+        who = _who([name for name, _ in group], len(names))
+        verb = "" if parts else " tips" if len(group) == 1 else " tip"
+        parts.append(f"{who}{verb} {group[0][1].words('' if parts else unit)}")
+    if unknown:
+        parts.append(f"of {_who(unknown, len(names))} no load was held to its end")
+    return "; ".join(parts)
+
+
+def _who(names: Sequence[str], of: int) -> str:
+    if len(names) <= _NAMED:
+        return show_list(names)
+    return f"all {of} runs" if len(names) == of else f"{len(names)} runs"
+
+
+def published_words(names: Sequence[str], rows: Sequence[PublishedRow], *, alone: bool) -> str:
+    """What the published resources come to: memory per connection 0.33x; empty when there are none.
+
+    `alone` when nothing else is known, so that any figure that differs is better than none.
+    """
+    wanted = [row for row in rows if row.resource] or (_most_different(rows) if alone else [])
+    others: dict[str, None] = {}
+    bases: dict[str, None] = {}
+    parts: list[str] = []
+    for row in wanted:
+        told = [
+            (names[place], told_words(told, row.unit))
+            for place, told in enumerate(row.told)
+            if told is not None and place != row.base
+        ]
+        others |= dict.fromkeys(name for name, _ in told)
+        bases[names[row.base]] = None
+        words = [f"{words} ({name})" if len(told) > 1 else words for name, words in told]
+        what = f"{row.resource or row.what}{f' per {row.per}' if row.per else ''}"
+        parts.append(f"{what} {show_list(words)}")
+    said = ", ".join(parts)
+    against = show_list(list(bases))
+    if alone:
+        where = "where they tip was not published"
+        return (
+            f"{show_list(list(others))} against {against}, as published: {said}; {where}" if said else where
+        )
+    if not said:
+        return ""
+    whose = f"{show_list(list(others))} to " if len(others) == len(bases) == 1 else "to "
+    return f"{said} ({whose}{against}, as published)"
+
+
+def _most_different(rows: Sequence[PublishedRow]) -> list[PublishedRow]:
+    """The averages of Rally's tables where there are any, or else what differs most."""
+    averages = [row for row in rows if row.is_average]
+    if averages:
+        return averages[:_NAMED]
+
+    def distance(row: PublishedRow) -> float:
+        return max(abs(log(told.ratio)) for told in row.told if told is not None and told.ratio)
+
+    return [row for row in sorted(rows, key=distance, reverse=True) if distance(row) > 0][:_NAMED]
+
+
+def told_words(told: Told, unit: str) -> str:
+    """How one published figure stands to another: at most 0.57x, at least 1 core less."""
+    if told.difference is not None:
+        less = told.difference < 0
+        bound = (
+            {"at most": "at least", "at least": "at most"}.get(told.bound, told.bound) if less else told.bound
+        )
+        amount = abs(told.difference)
+        of = unit.removesuffix("s") if amount == 1 else unit
+        return " ".join(word for word in (bound, f"{amount:g}", of, "less" if less else "more") if word)
+    return " ".join(word for word in (told.bound, times(told.ratio)) if word)
+
+
+def telling_load(sizes: Sequence[int], reaches: Sequence[Reach]) -> int | None:
+    """Of loads that runs share the largest that none broke at, or else the largest: beyond a cliff costs say little."""
+    limit = min((reach.held or 0 for reach in reaches if reach.broken is not None), default=inf)
+    held = [size for size in sizes if size <= limit]
+    return max(held or sizes, default=None)
+
+
+def resource_words(
+    names: Sequence[str], compared: Sequence[ResourceComparison], reaches: Sequence[Reach], unit: str
+) -> str:
+    """What the targets felt at the load that tells most, where that was different most of the time."""
+    found: dict[int, tuple[float, int, str]] = {}
+    for figure in compared:
+        size = telling_load(figure.shared, reaches)
+        if size is None or figure.kind is None:
+            continue
+        place = figure.sizes.index(size)
+        apart = [
+            (ratio.ratio, name)
+            for of_run, name in zip(figure.ratios, names[1:], strict=True)
+            if (ratio := of_run[place]) is not None and ratio.ratio > 0 and not ratio.low <= 1 <= ratio.high
+        ]
+        if apart:
+            most = max(abs(log(ratio)) for ratio, _ in apart)
+            words = f"{_within(figure.title)}{f' of {figure.part}' if figure.part else ''}"
+            told = (most, size, f"{words} {range_words(apart, len(names))}")
+            found[figure.kind] = max(found.get(figure.kind, told), told)
+    if not found:
+        return ""
+    loads = sorted({size for _, size, _ in found.values()})
+    said = ", ".join(found[kind][2] for kind in sorted(found))
+    return f"{said} at {show_list([f'{size:,}' for size in loads])} {unit}"
+
+
+def _within(title: str) -> str:
+    """A title as it stands within a sentence: resident memory, but CPU."""
+    return title[:1].lower() + title[1:] if title[1:2].islower() else title
+
+
+def range_words(ratios: Sequence[tuple[float, str]], runs: int) -> str:
+    """Ratios to the first of so many runs, by run: the only one, or the least and the most with whose they are."""
+    least, most = min(ratios), max(ratios)
+    if runs == 2:
+        return times(least[0])
+    if least == most:
+        return f"{times(least[0])} ({least[1]})"
+    return f"{times(least[0])} ({least[1]}) to {times(most[0])} ({most[1]})"
+
+
+def times(ratio: float | None) -> str:
+    """A ratio in two digits or three: 0.33x, 1.25x, 12x; an unknown one as a dash."""
+    if ratio is None:
+        return "–"
+    if ratio < 0.0995:
+        return f"{ratio:.2g}x" if ratio >= 0.001 else "below 0.001x"
+    return f"{ratio:.2f}".rstrip("0").rstrip(".") + "x" if ratio < 9.995 else f"{ratio:,.0f}x"
