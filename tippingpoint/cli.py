@@ -23,17 +23,23 @@ from rich.table import Table
 
 from tippingpoint import __version__
 from tippingpoint.baselines import PREFIX, Baseline, list_baselines, load_baseline
+from tippingpoint.collect.selecting import read_matchers
 from tippingpoint.compare import compare
 from tippingpoint.errors import TargetError, UserError
 from tippingpoint.fleet import Refused
 from tippingpoint.grounds import clean_run
+from tippingpoint.import_rally import import_rally
 from tippingpoint.importer import import_log
-from tippingpoint.ledger import Entry, EtcdEntry, LxdEntry, entries
+from tippingpoint.ledger import Entry, EtcdEntry, LxdEntry, OpenstackEntry, entries
 from tippingpoint.manifest import Manifest
 from tippingpoint.plan import Plan, load_plan, parse_plan, plan_schema, shipped_plans
 from tippingpoint.progress import ConsoleProgress
+from tippingpoint.rally import holds_json
 from tippingpoint.report import write_comparison, write_report
-from tippingpoint.results import RunData, load_run
+from tippingpoint.report.cautions import gap_lines
+from tippingpoint.resources import FILE as RESOURCES
+from tippingpoint.resources import Resources, write_resources
+from tippingpoint.results import RunData, add_resources, load_run
 from tippingpoint.resume import take_up
 from tippingpoint.runner import Runner, TakenUp
 from tippingpoint.tipping import Tipping, find_tipping
@@ -115,8 +121,33 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("run", metavar="RUN", help="a run's directory, or seed:NAME")
     report.add_argument("--format", choices=("html", "md", "json", "junit"), default="md")
 
+    collect = command(
+        "collect", _collect, "Put what a run's target felt into its directory and report, from a Prometheus."
+    )
+    collect.add_argument("run", type=Path, metavar="RUN", help="its directory")
+    collect.add_argument("--prometheus", metavar="URL", required=True, help="what has scraped the target")
+    collect.add_argument(
+        "--ca",
+        type=Path,
+        metavar="FILE",
+        help="what its certificate is verified by (the machine's authorities)",
+    )
+    collect.add_argument("--username", metavar="NAME", default="", help="who logs in, with --password-file")
+    for option in ("--password-file", "--token-file"):
+        collect.add_argument(option, type=Path, metavar="FILE", help="of mode 0600")
+    collect.add_argument(
+        "--only",
+        metavar="MATCHERS",
+        default="",
+        help="labels of what is the target's there: juju_model=lxd, instance=~10[.]0[.].* (all but generators)",
+    )
+    collect.add_argument("--json", action="store_true", help="print what there is as JSON")
+
     comparison = command("compare", _compare, "Compare runs with the first; exit 1 when one is worse.")
     comparison.add_argument("runs", metavar="RUN", nargs="+", help="runs' directories, or seed:NAME")
+    comparison.add_argument(
+        "--baseline", metavar="NAME", help="hold them against this one: a RUN of them, or another (the first)"
+    )
     comparison.add_argument("--format", choices=("html", "md", "json"), default="md")
     comparison.add_argument(
         "--tolerance", type=_tolerance, default=0.10, metavar="SHARE", help="worse by more than this (0.10)"
@@ -130,8 +161,10 @@ def _parser() -> argparse.ArgumentParser:
     baselines.add_argument("name", nargs="?", metavar="NAME", help="print this baseline's figures")
     baselines.add_argument("--json", action="store_true")
 
-    importing = command("import", _import, "Turn the lease tool's log into a run.")
-    importing.add_argument("log", type=Path, metavar="LOG")
+    importing = command(
+        "import", _import, "Turn the lease tool's log, or a Rally task's result in JSON, into a run."
+    )
+    importing.add_argument("log", type=Path, metavar="FILE")
     importing.add_argument(
         "--stage", dest="stages", metavar="SIZE@LINE", action="append", default=[],
         help="from this line on, SIZE leases were held (SIZE@LINE:storm for a restart storm)",
@@ -256,17 +289,83 @@ def _report(options: argparse.Namespace) -> int:
     return MET
 
 
+def _collect(options: argparse.Namespace) -> int:
+    if bool(options.username) != (options.password_file is not None):
+        given = options.username or str(options.password_file)
+        raise UserError("--username", given, "both --username and --password-file")
+    if options.username and options.token_file is not None:
+        raise UserError("--token-file", str(options.token_file), "one login")
+    selector = read_matchers("--only", options.only)
+    run = load_run(options.run)
+    if run.manifest.status == "running":
+        raise UserError("run", str(options.run), "one that has ended: it is still running")
+    gathered = uvloop.run(_gather(run, options, selector))
+    if not gathered.figures:
+        why = gathered.missing[0][1] if gathered.missing else "there is no pack of figures for this target"
+        among = f" (of what --only {options.only} leaves)" if selector else ""
+        print(f"tippingpoint: nothing was gathered: {why}{among}", file=sys.stderr)
+        return TARGET_FAILED
+    write_resources(run.directory, gathered)
+    add_resources(run, gathered)
+    page = _keep_report(run, write_report(run, "html"))
+    if options.json:
+        print(json.dumps(_summary(gathered, run.directory, page), indent=2, ensure_ascii=False))
+        return MET
+    missing: dict[str, list[str]] = {}
+    for what, why in gathered.missing:
+        missing.setdefault(why, []).append(what)
+    lines = [
+        f"{len(gathered.figures)} figures of {len(gathered.hosts)} hosts from {gathered.source}, "
+        f"{len(gathered.t)} moments {gathered.step:g} s apart: {run.directory / RESOURCES}",
+        *(f"missing: {', '.join(what)}: {why}" for why, what in missing.items()),
+        *gap_lines(gathered),
+        f"report: {page or 'no room for it'}",
+    ]
+    print("\n".join(lines))
+    return MET
+
+
+async def _gather(run: RunData, options: argparse.Namespace, selector: str) -> Resources:
+    from tippingpoint.collect.prometheus import Prometheus  # bring an HTTP client, which no report needs
+    from tippingpoint.collect.resources import gather_run
+
+    progress = ConsoleProgress()
+    try:
+        async with Prometheus(
+            options.prometheus,
+            ca=options.ca,
+            username=options.username,
+            password_file=options.password_file,
+            token_file=options.token_file,
+        ) as prometheus:
+            return await gather_run(run, prometheus, selector=selector, asked=progress.gathering)
+    finally:
+        progress.close()
+
+
+def _summary(gathered: Resources, directory: Path, page: Path | None) -> dict[str, Any]:
+    told = gathered.model_dump(mode="json", exclude={"figures", "t"})
+    return {
+        **told,
+        "run": str(directory),
+        "file": str(directory / RESOURCES),
+        "report": str(page) if page else None,
+        "moments": len(gathered.t),
+        "hosts": gathered.hosts,
+        "figures": [figure.name for figure in gathered.figures],
+    }
+
+
 def _compare(options: argparse.Namespace) -> int:
-    if len(options.runs) < 2:
-        raise UserError("compare", options.runs[0], "two runs or more, or a run and a baseline")
-    beside = [load_baseline(name) for name in options.runs if name.startswith(PREFIX)]
-    runs = [run for run in map(_load, options.runs) if run is not None]
-    if not runs:
-        raise UserError(
-            "compare", ", ".join(options.runs), "at least one run, as these baselines are figures only"
-        )
-    comparison = compare(runs, options.tolerance)
-    sys.stdout.write(write_comparison(comparison, options.format, beside, runs))
+    names: list[str] = options.runs
+    if options.baseline is not None:
+        names = [options.baseline, *(name for name in names if name != options.baseline)]
+    if len(names) < 2:
+        raise UserError("compare", names[0], "two runs or more, or a run and a baseline")
+    beside = [load_baseline(name) for name in names if name.startswith(PREFIX)]
+    runs = [run for run in map(_load, names) if run is not None]
+    comparison = compare(runs, options.tolerance, beside)
+    sys.stdout.write(write_comparison(comparison, options.format))
     sys.stdout.flush()
     return MISSED if comparison.regressed else MET
 
@@ -315,8 +414,14 @@ def _document(baseline: Baseline) -> Any:
 
 
 def _import(options: argparse.Namespace) -> int:
-    directory = import_log(options.log, options.out, options.stages, options.sidecar, title=options.title)
-    print(directory)
+    if holds_json(options.log):
+        for option, given in (("--stage", options.stages), ("--sidecar", options.sidecar)):
+            if given:
+                raise UserError(option, given, "none for a result of Rally, which says itself what it ran")
+        for directory in import_rally(options.log, options.out, options.title):
+            print(directory)
+        return MET
+    print(import_log(options.log, options.out, options.stages, options.sidecar, title=options.title))
     return MET
 
 
@@ -362,4 +467,6 @@ def _made(entry: Entry) -> str:
         return f"the containers {entry.prefix}-... from {', '.join(entry.target.projects)}"
     if isinstance(entry, LxdEntry):
         return f"the projects {entry.prefix}-... and what is in them"
+    if isinstance(entry, OpenstackEntry):
+        return f"the servers {entry.prefix}-... and what was made for them"
     return f"model {entry.model}" if entry.made_model else f"{entry.prefix}-... from model {entry.model}"

@@ -178,7 +178,7 @@ def share_out(amounts: IntArray, columns: IntArray, group_of: IntArray) -> IntAr
     totals = np.bincount(group_of, weights=columns).astype(np.int64)
     table = np.zeros((amounts.shape[0], columns.size), dtype=np.int64)
     if int(totals.sum()) > table.size:
-        table = amounts[:, group_of] * columns // totals[group_of]
+        table = amounts[:, group_of] * columns // np.maximum(totals, 1)[group_of]
         ends = np.flatnonzero(np.diff(group_of, append=-1))
         within = np.cumsum(table, axis=1)[:, ends]
         amounts = amounts - np.diff(within, axis=1, prepend=0)

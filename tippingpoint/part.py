@@ -36,7 +36,7 @@ WIDTHS = (1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600)
 _MOST_INTERVALS = 2400
 PLACES = {"": 0, "begin": 0, "hold": 1, "drain": 2, "end": 3}
 """The order of a stage's phases."""
-TAG = r"^[a-z0-9-]{1,60}\.[a-z-]{1,40}(\.service)?$"
+TAG = r"^[a-z0-9_-]{1,60}\.[a-z-]{1,40}(\.service)?$"
 """How journals name what they count (tags.tag)."""
 _NONE = np.zeros(0, dtype=np.int64)
 _HALF_MS = 0.0005

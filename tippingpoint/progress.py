@@ -19,6 +19,7 @@ from tippingpoint.durations import show_us
 from tippingpoint.headline import Headline
 from tippingpoint.manifest import Manifest
 from tippingpoint.runner import Progress, RunnerEvents
+from tippingpoint.wording import show_count
 
 _PLAIN_EVERY = 5.0
 
@@ -48,10 +49,10 @@ class ConsoleProgress(RunnerEvents):
     def began(self, manifest: Manifest, directory: Path) -> None:
         """Say what is run on what, and where it is written."""
         self._headline.began(manifest, directory)
-        members = f", {len(manifest.target.members)} members" if manifest.target.members else ""
+        members = f", {show_count(len(manifest.target.members), 'member')}" if manifest.target.members else ""
         self._say(
             f"{manifest.title} on {manifest.target.kind} {manifest.target.version}{members}; "
-            f"{len(manifest.workers)} workers; {directory}"
+            f"{show_count(len(manifest.workers), 'worker')}; {directory}"
         )
         if self._live is not None:
             with self._surviving():
@@ -64,6 +65,10 @@ class ConsoleProgress(RunnerEvents):
     def removing(self, what: str, done: int, goal: int) -> None:
         """Show how far the removal is."""
         self._show_part(f"removing {what}", done, goal)
+
+    def gathering(self, done: int, goal: int) -> None:
+        """Show how many of the target's resource figures Prometheus has been asked for."""
+        self._show_part("gathering figures", done, goal)
 
     def _show_part(self, what: str, done: int, goal: int) -> None:
         line = f"{what}: {done} of {goal}"

@@ -65,7 +65,9 @@ def encoded_payload(payload: bytes | bytearray) -> str:
     header = PAYLOAD_HEADER.pack(
         V2_PAYLOAD_COOKIE, len(payload), 0, SIGNIFICANT_DIGITS, LOWEST_US, HIGHEST_US, 1.0
     )
-    compressed = zlib.compress(header + payload, 1)
+    # With the usual window of 32 KiB it would cost ten times as much: what is compressed is some hundred bytes.
+    deflate = zlib.compressobj(1, zlib.DEFLATED, 12, 5)
+    compressed = deflate.compress(header + payload) + deflate.flush()
     return base64.b64encode(
         COMPRESSED_HEADER.pack(V2_COMPRESSED_COOKIE, len(compressed)) + compressed
     ).decode()

@@ -14,6 +14,7 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
+from tippingpoint.cluster import read_cluster
 from tippingpoint.hdr import SLOTS, Batch, FloatArray, Histogram, IntArray, decode_batch, highest_values
 from tippingpoint.journal import (
     IntervalLog,
@@ -25,7 +26,15 @@ from tippingpoint.journal import (
 )
 from tippingpoint.manifest import Manifest
 from tippingpoint.plan import CLAIM_OPERATIONS, MODEL_OPERATIONS
-from tippingpoint.plan_spawn import OBSERVATIONS, SPAWN_OPERATIONS
+from tippingpoint.plan_spawn import (
+    LIFE,
+    OBSERVATIONS,
+    SERVER_LIFE,
+    SERVER_OBSERVATIONS,
+    SERVER_OPERATIONS,
+    SPAWN_OPERATIONS,
+)
+from tippingpoint.resources import Resources, read_resources
 from tippingpoint.tags import FAILURES as FAILURES
 from tippingpoint.tags import LOOP_LAG as LOOP_LAG
 from tippingpoint.tags import OUTCOMES as OUTCOMES
@@ -33,18 +42,27 @@ from tippingpoint.tags import SCHEDULE_LAG as SCHEDULE_LAG
 from tippingpoint.tags import StageKind as StageKind
 from tippingpoint.tags import tag as tag
 
-OPERATIONS = tuple(dict.fromkeys((*CLAIM_OPERATIONS, *MODEL_OPERATIONS, *SPAWN_OPERATIONS)))
+OPERATIONS = tuple(
+    dict.fromkeys(
+        (
+            *(*CLAIM_OPERATIONS, *MODEL_OPERATIONS, *LIFE[:-1], *SERVER_LIFE.values()),
+            *(*SPAWN_OPERATIONS, *SERVER_OPERATIONS),
+        )
+    )
+)
 """All that workloads time, in the order in which it is shown; a run has only some of it (`RunData.operations`)."""
 CONNECT = "connect"
 MAKING = (
     *("add-machine", "deploy", "add-unit", "relate"),
     *("create", "start", "reachable", "probe", "launch"),
+    *(SERVER_LIFE[step] for step in ("create", "start", "launch")),
+    "total",
 )
 REMOVING = (
     *("remove-relation", "remove-unit", "remove-application", "remove-machine"),
-    *("delete", "evict"),
+    *("delete", "evict", SERVER_LIFE["delete"]),
 )
-OBSERVING = ("status", "full-status", *OBSERVATIONS)
+OBSERVING = ("status", "full-status", *OBSERVATIONS, *SERVER_OBSERVATIONS)
 OWN_CALLS = ("poll",)
 """What a workload asks for its own sake: shown, and no load of its own."""
 BRINGING_UP = (CONNECT, *MAKING, *REMOVING)
@@ -197,6 +215,8 @@ class RunData:
     """What the reader should know of the data itself: damaged lines, missing workers, waiting intervals."""
     units: list[Unit] = field(default_factory=list[Unit])
     """The units that made the run together; none when it was made on one machine."""
+    resources: Resources | None = None
+    """What the target felt; None when nothing was gathered of it (see collect/resources.py)."""
 
     def stage(self, number: int) -> StageResult:
         """The stage with that number; KeyError when the journals have none."""
@@ -222,7 +242,7 @@ class RunData:
     def things(self) -> str:
         """What people call what is held or there."""
         if self.instances:
-            return "containers"
+            return "servers" if self.manifest.target.kind == "openstack" else "containers"
         return "leases" if self.manifest.workload == "claim" else "things"
 
     @property
@@ -285,11 +305,32 @@ def load_run(directory: Path) -> RunData:
     ]
     gauges = _gauges(workers, bin_seconds)
     _set_stage_gauges(stages, workers)
-    containers = manifest.load_unit in ("containers", "members")
+    containers = manifest.load_unit in ("containers", "servers", "iterations", "members")
     _set_growth(stages, workers, _GROWTH_PARTS["containers" if containers else "units"])
-    return RunData(
+    run = RunData(
         directory, manifest, stages, _curves(charts, bin_seconds), gauges, bin_seconds, events, notes, units
     )
+    resources, damaged = read_resources(directory)
+    notes += [damaged] if damaged else []
+    if resources is not None:
+        add_resources(run, resources)
+    return run
+
+
+def add_resources(run: RunData, resources: Resources) -> None:
+    """Let a run have what its target felt; where metrics do not tell who led, it is what the run itself saw."""
+    run.resources = resources
+    leaders = read_cluster(run.events).leaders
+    if resources.leader or not leaders:
+        return
+    hosts = resources.hosts
+    resources.leader = [(t, name if name in hosts else "") for t, name in leaders]
+    unknown = sorted({name for _, name in leaders}.difference(hosts))
+    if unknown and hosts:
+        run.notes.append(
+            f"{', '.join(unknown)} led, and no resources are known under that name: "
+            f"hosts are {', '.join(hosts[:5])}"
+        )
 
 
 UNIT = "unit"

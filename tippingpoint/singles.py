@@ -26,7 +26,9 @@ _WEIGHTIEST = (
     "journal-lost",
     "gave-up",
 )
-_LIGHTEST = ("cleaned", "placed")
+_REPLACED = ("placed", "landed")
+"""Kinds of which the next one of a worker says all that this one does."""
+_LIGHTEST = ("cleaned", *_REPLACED)
 _FIRST_LOST = 10
 """Lost leases that are kept one by one, with who held them."""
 _TOGETHER = (1.0, 10.0)
@@ -114,7 +116,8 @@ def _shortened(event: Event) -> Event:
 
 
 def _joined(events: Iterable[Event], when: Callable[[float], tuple[int, int]]) -> list[Event]:
-    """Events of one moment that say the same as the first of them with their number, and of `placed` the last."""
+    """Events of one moment that say the same as the first of them with their number, and of those in _REPLACED the last
+    of each worker."""
     joined: dict[tuple[object, ...], Event] = {}
     alone: Counter[str] = Counter()
     for event in events:
@@ -128,12 +131,12 @@ def _joined(events: Iterable[Event], when: Callable[[float], tuple[int, int]]) -
             else:
                 event = {name: event[name] for name in ("t", *_TELLING, "count") if name in event}
                 key = (*when(event["t"]), *(str(event.get(name)) for name in _TELLING))
-        elif kind == "placed":
+        elif kind in _REPLACED:
             key = (*when(event["t"]), kind, event.get("worker"))
         else:
             key = (kind, len(joined))
         before = joined.get(key)
-        if before is None or kind == "placed":
+        if before is None or kind in _REPLACED:
             joined[key] = event
         else:
             joined[key] = {**before, "count": count_of(before) + count_of(event)}

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.ledger import Entry, JujuEntry, LxdEntry
-from tippingpoint.plan_targets import JujuTarget, LxdTarget
+from tippingpoint.openstack.grounds import OpenstackGrounds
+from tippingpoint.plan_spawn import SERVER_OBSERVATIONS
+from tippingpoint.plan_targets import JujuTarget, LxdTarget, OpenstackTarget
 
-_TARGETS: dict[str, TypeAdapter[Any]] = {"lxd": TypeAdapter(LxdTarget), "juju": TypeAdapter(JujuTarget)}
+if TYPE_CHECKING:
+    from tippingpoint.spawn.openstack import OpenstackServers
+
+ANSWERS_WITHIN = 30.0
+"""Seconds for each answer of an OpenStack's services."""
+
+_TARGETS: dict[str, TypeAdapter[Any]] = {
+    "lxd": TypeAdapter(LxdTarget),
+    "juju": TypeAdapter(JujuTarget),
+    "openstack": TypeAdapter(OpenstackTarget),
+}
 
 
 async def probe(target: Mapping[str, Any], made: Entry | None = None) -> str:
@@ -31,6 +44,8 @@ async def probe(target: Mapping[str, Any], made: Entry | None = None) -> str:
         raise UserError(field, "given", str(error["msg"]).removeprefix("Value error, ")) from None
     if kind == "lxd":
         return "\n".join(await _probe_lxd(access, made.prefix if isinstance(made, LxdEntry) else ""))
+    if kind == "openstack":
+        return "\n".join(await _probe_openstack(access))
     model = made.model if isinstance(made, JujuEntry) else access.model
     return "\n".join(await _probe_juju(access, model))
 
@@ -42,6 +57,58 @@ async def _probe_lxd(target: LxdTarget, prefix: str) -> list[str]:
         f"{probed.name} {probed.ms:.0f} ms" if probed.ms is not None else f"{probed.name}: {probed.why}"
         for probed in await probe(target, prefix)
     ]
+
+
+async def _probe_openstack(target: OpenstackTarget) -> list[str]:
+    """SERVER_OBSERVATIONS of the cloud's own project, one after the other; some are answered to an admin alone."""
+    from tippingpoint.openstack.access import from_clouds
+    from tippingpoint.openstack.client import OpenstackClient
+    from tippingpoint.openstack.estate import is_admin, told_of
+    from tippingpoint.openstack.versions import SERVERS
+    from tippingpoint.spawn.openstack import OpenstackServers
+
+    access = from_clouds(target)
+    client = OpenstackClient(access)
+    try:
+        with told_of(access.name, "an OpenStack that answers"):
+            await client.log_in()
+            admin = await is_admin(client)
+    finally:
+        await client.close()
+    grounds = OpenstackGrounds(
+        run="",
+        prefix="",
+        image="",
+        flavor="",
+        network="",
+        external="",
+        admin=admin,
+        version=SERVERS,
+        user="",
+        role="",
+        domain="",
+        identity=None,
+        target=target,
+    )
+    servers = OpenstackServers(grounds, poll_every=1.0)
+    try:
+        await servers.open()
+        return [await _asked(servers, what) for what in SERVER_OBSERVATIONS]
+    finally:
+        await servers.close()
+
+
+async def _asked(servers: OpenstackServers, what: str) -> str:
+    begun = time.monotonic()
+    try:
+        async with asyncio.timeout(ANSWERS_WITHIN):
+            answered = await servers.observe(what, 0, None)
+    except TimeoutError:
+        return f"{what}: no answer within {ANSWERS_WITHIN:g} s"
+    except OperationFailed as problem:
+        return f"{what}: {problem}"
+    took = time.monotonic() - begun
+    return f"{what} {took * 1e3:.0f} ms" if answered else f"{what}: answered to an admin alone"
 
 
 async def _probe_juju(target: JujuTarget, model: str | None) -> list[str]:

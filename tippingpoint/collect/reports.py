@@ -18,8 +18,10 @@ from pydantic import BaseModel, ValidationError
 
 from tippingpoint import cli
 from tippingpoint.collect import WORSE
+from tippingpoint.collect.confined import give_way
 from tippingpoint.errors import UserError
 from tippingpoint.gather import gather
+from tippingpoint.resources import FILE as RESOURCES
 from tippingpoint.results import load_run
 from tippingpoint.together import SharedRun, read_word
 from tippingpoint.verdict import judge
@@ -31,6 +33,7 @@ class CollectedRun(BaseModel):
     run: str
     words: dict[str, str] = {}
     digests: dict[str, str] = {}
+    resources: str | None = None
 
 
 class Asked(BaseModel):
@@ -46,10 +49,11 @@ class Asked(BaseModel):
 
 def main() -> None:
     """Do what standard input asks for and exit: 0, WORSE, or 2 for a refusal."""
+    give_way()
     try:
         asked = Asked.model_validate_json(sys.stdin.buffer.read())
         with tempfile.TemporaryDirectory(prefix="tippingpoint-") as place:
-            directories = [_gathered(run, Path(place)) for run in asked.runs]
+            directories = [gathered(run, Path(place)) for run in asked.runs]
             _DO[asked.do](asked, {directory.name: directory for directory in directories})
     except ValidationError as problem:
         told = " ".join(str(problem).split())
@@ -60,13 +64,17 @@ def main() -> None:
         sys.exit(cli.BAD_INPUT)
 
 
-def _gathered(run: CollectedRun, out: Path) -> Path:
+def gathered(run: CollectedRun, out: Path) -> Path:
     """The run's directory below `out`, as if one machine had made it; UserError when no unit told anything."""
     shared = SharedRun.model_validate_json(run.run)
     if not run.digests:
         raise UserError("run", shared.id, "a run of which a unit has sent its result; none has yet")
     said = {unit: read_word(text) for unit, text in run.words.items()}
-    return gather(shared, run.digests, {unit: word for unit, word in said.items() if word is not None}, out)
+    words = {unit: word for unit, word in said.items() if word is not None}
+    directory = gather(shared, run.digests, words, out)
+    if run.resources is not None:
+        (directory / RESOURCES).write_text(run.resources, encoding="utf-8")
+    return directory
 
 
 def _report(asked: Asked, runs: dict[str, Path]) -> None:

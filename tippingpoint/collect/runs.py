@@ -2,8 +2,8 @@
 
 A run has a directory with `run.json` (the SharedRun), and of each unit, for example load-claimer/0, the files
 `load-claimer-0.word.json` and `load-claimer-0.digest`. `verdict.json` is what the run came to, written by whoever
-judged it. Files are replaced whole, so that a reader never sees a half of one. Nothing here takes long, as all of it
-happens in hooks.
+judged it, `resources.json` what the target felt, written by gathering.py. Files are replaced whole, so that a reader
+never sees a half of one. Nothing here takes long, as all of it happens in hooks.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tippingpoint.errors import UserError
+from tippingpoint.resources import FILE as RESOURCES
 from tippingpoint.together import SharedRun, UnitWord, read_shared, read_word, silent_after, summary
 
 KEPT = 200
@@ -90,12 +91,23 @@ class StoredRun:
         """Where the verdict is written."""
         return self.directory / _VERDICT
 
+    @property
+    def resources(self) -> str | None:
+        """What the target felt, as tippingpoint.resources reads it; None where nobody has asked a Prometheus."""
+        return _text(self.resources_file)
+
+    @property
+    def resources_file(self) -> Path:
+        """Where that is written."""
+        return self.directory / RESOURCES
+
     def as_text(self) -> dict[str, Any]:
         """All of it that a report is made of, for the process that makes one: see reports.py."""
         return {
             "run": self.shared.model_dump_json(),
             "words": {unit: word.model_dump_json() for unit, word in self.words.items()},
             "digests": self.digests,
+            "resources": self.resources,
         }
 
     def judged_since(self, moment: float) -> bool:
@@ -207,10 +219,10 @@ class Runs:
             shutil.rmtree(self._directory / name, ignore_errors=True)
 
 
-def forget_oldest(directory: Path) -> None:
-    """Leave only the newest KEPT files in a directory, by when they were written."""
+def forget_oldest(directory: Path, kept: int = KEPT) -> None:
+    """Leave only the newest files in a directory, by when they were written."""
     files = sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
-    for path in files[KEPT:]:
+    for path in files[kept:]:
         path.unlink(missing_ok=True)
 
 

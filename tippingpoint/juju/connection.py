@@ -10,9 +10,10 @@ from typing import Any, cast
 import orjson
 
 from tippingpoint.errors import OperationFailed
-from tippingpoint.juju.errors import ApiError, ConnectionLost, api_error, one_line
+from tippingpoint.juju.errors import ApiError, ConnectionLost, api_error
 from tippingpoint.juju.facades import Call, Terms
 from tippingpoint.juju.stream import Stream
+from tippingpoint.wording import one_line
 
 _PING = b',"type":"Pinger","version":1,"request":"Ping","params":{}}'
 Result = Callable[[Any], Any]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from tippingpoint.errors import Limited, OperationFailed
+from tippingpoint.wording import one_line
 
 TRY_AGAIN = "try again"
 """Code of a login refused by the rate limit (CodeTryAgain in Juju's rpc/params/apierror.go)."""
@@ -12,8 +13,6 @@ NOT_IMPLEMENTED = "not implemented"
 """Code of a facade, version or method the server does not know (CodeNotImplemented, same file)."""
 REDIRECT = "redirection required"
 """Code of a login that has to go to another controller (CodeRedirect, same file)."""
-
-_LONGEST = 400
 
 
 class ApiError(OperationFailed):
@@ -72,9 +71,3 @@ def result_error(result: Any, facade: str = "", request: str = "") -> ApiError |
     fields = cast("dict[str, Any]", error)
     message, code = str(fields.get("message") or "no message"), str(fields.get("code") or "")
     return api_error(message, code, facade, request, fields.get("info"))
-
-
-def one_line(text: str) -> str:
-    """A text of the other side as one line of bounded length."""
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else line[: _LONGEST - 3] + "..."

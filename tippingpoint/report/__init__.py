@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import orjson
 
-from tippingpoint.baselines import Baseline
 from tippingpoint.compare import Comparison
 from tippingpoint.report.comparison import build_comparison
+from tippingpoint.report.comparison_markdown import render_comparison
 from tippingpoint.report.document import build_document
 from tippingpoint.report.html import render_html
 from tippingpoint.report.junit import render_junit
-from tippingpoint.report.markdown import render_comparison, render_run
+from tippingpoint.report.markdown import render_run
 from tippingpoint.results import RunData
 from tippingpoint.tipping import find_tipping
 from tippingpoint.verdict import judge
@@ -36,17 +35,9 @@ def write_report(run: RunData, format: RunFormat) -> str:
             return render_junit(document)
 
 
-def write_comparison(
-    comparison: Comparison,
-    format: ComparisonFormat,
-    beside: Sequence[Baseline] = (),
-    runs: Sequence[RunData] = (),
-) -> str:
-    """The comparison as a whole HTML page, Markdown or JSON, with the figures of published baselines `beside` it.
-
-    With the compared `runs`, in the same order, the charts show every load of each; without, only those they share.
-    """
-    document = build_comparison(comparison, beside, runs)
+def write_comparison(comparison: Comparison, format: ComparisonFormat) -> str:
+    """The comparison as a whole HTML page, Markdown or JSON."""
+    document = build_comparison(comparison)
     match format:
         case "html":
             return render_html(document)

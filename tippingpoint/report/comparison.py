@@ -1,112 +1,320 @@
 """A comparison as one plain, versioned dictionary: its JSON format, and what its other formats are views of.
 
 Units are those of document.py; in `rows` a percentile's change is a ratio to the first run, a rate's a difference.
-An infinite bound of an interval is None.
+A bound that the samples do not give is None. Lists with one entry for each run are in the order of `runs`.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from tippingpoint import __version__
-from tippingpoint.baselines import Baseline
-from tippingpoint.compare import Comparison, Row
+from tippingpoint.baselines import RallyTable
+from tippingpoint.compare import PERCENTILES, Comparison, Row
+from tippingpoint.compare_names import letter
+from tippingpoint.compare_published import PublishedRow
+from tippingpoint.compare_sentence import told_words
 from tippingpoint.hdr import Histogram
 from tippingpoint.latency import costs
+from tippingpoint.rally import CALLED
+from tippingpoint.report.cautions import build_cautions
 from tippingpoint.report.document import FORMAT, tipping_entry
 from tippingpoint.report.instances import beside_runs
-from tippingpoint.results import OPERATIONS, RunData
+from tippingpoint.results import OPERATIONS, RunData, StageResult
+from tippingpoint.verdict import Verdict
+
+_SHORT = 20
+"""Characters of a name that still heads a column or stands in a legend; longer ones give way to letters."""
+_SERIES = 4
+"""So many runs make a series, which is told from run to run, too."""
+_MOST = 0.75
+"""Of the runs, this share has to have the load at which a series is told."""
 
 
-def build_comparison(
-    comparison: Comparison, beside: Sequence[Baseline], runs: Sequence[RunData] = ()
-) -> dict[str, Any]:
-    """Everything a report says of a comparison; `by_load` is from all loads of the `runs` when they are given."""
-    by_load = _loads_of_runs(runs) if runs else _shared_loads(comparison.rows)
-    charted = {str(point["operation"]) for point in by_load}
-    seen = charted | {row.operation for row in comparison.rows}
-    letters = [_letter(number) for number in range(len(comparison.titles))]
+def build_comparison(comparison: Comparison) -> dict[str, Any]:
+    """Everything a report says of a comparison; the curves have all loads of every run, shared or not."""
+    runs = comparison.runs
+    curves = _curves(runs)
+    charted = [curve["operation"] for curve in curves]
+    seen = {*charted, *(row.operation for row in comparison.rows)}
+    entries = _runs(comparison)
     return {
         "format": FORMAT,
         "kind": "comparison",
         "made_by": f"tippingpoint {__version__}",
+        "title": _title(comparison),
+        "outcome": _outcome(comparison),
         "sentence": comparison.sentence,
-        "tipped_first": comparison.tipped_first,
+        "changes": comparison.changes,
         "regressed": comparison.regressed,
         "tolerance": comparison.tolerance,
         "load_unit": comparison.load_unit,
-        "runs": [
-            {"letter": letter, "title": title, "version": version, "tipping": tipping_entry(tipping)}
-            for letter, title, version, tipping in zip(
-                letters, comparison.titles, comparison.versions, comparison.tippings, strict=True
-            )
-        ],
+        "main": comparison.main,
+        "runs": entries,
+        "named_by_version": all(entry["version"].endswith(entry["label"]) for entry in entries),
         "operations": sorted(seen, key=_place),
-        "charted": sorted(charted, key=_place),
-        "by_load": by_load,
+        "charted": [name for name in charted if name == comparison.main]
+        + [name for name in charted if name != comparison.main],
+        "rated": [curve["operation"] for curve in curves if _rated(curve, runs)],
+        "curves": curves,
+        "series": _series(comparison, curves),
         "worse": comparison.worse,
         "better": comparison.better,
         "unsure": sum(a.judgement == "unsure" for row in comparison.rows for a in row.against),
         "not_comparable": comparison.not_comparable,
+        "differs": comparison.differs,
         "rows": [_row(row) for row in comparison.rows],
-        "beside": [{**baseline.model_dump(), "timings": beside_runs(baseline, runs)} for baseline in beside],
+        "resources": [
+            {
+                **asdict(figure),
+                "what": figure.title + (f", {figure.part}" if figure.part else ""),
+            }
+            for figure in comparison.resources
+        ],
+        "costs": [
+            {**asdict(cost), "what": cost.title + (f", {cost.part}" if cost.part else "")}
+            for cost in comparison.costs
+        ],
+        "without_resources": [
+            entry["label"] for entry, run in zip(entries, runs, strict=True) if run.resources is None
+        ],
+        "published": {
+            "names": comparison.beside_names,
+            "colours": _colours(comparison),
+            "rows": [_published(row) for row in comparison.published],
+        },
+        "beside": [
+            {
+                **baseline.model_dump(),
+                "timings": beside_runs(baseline, runs),
+                "same": [_same_rows(table, runs) for table in baseline.tables],
+            }
+            for baseline in comparison.beside
+        ],
     }
 
 
-def _letter(number: int) -> str:
-    """A, B, ... Z, AA, AB: short names for the runs, the first being what the others are held against."""
-    name = ""
-    number += 1
-    while number:
-        number, rest = divmod(number - 1, 26)
-        name = chr(ord("A") + rest) + name
-    return name
+def _same_rows(table: RallyTable, runs: Sequence[RunData]) -> list[list[dict[str, Any]]]:
+    """For each row of a table of Rally's what the runs measured of the same action: `run` counts from 0.
+
+    Seconds and percent, as in that table; of successes only.
+    """
+    return [
+        [
+            {
+                "run": number,
+                "size": stage.size,
+                **{name: _seconds(getattr(times, name)) for name in ("min", "max")},
+                "avg": _seconds(times.mean),
+                "p90": _seconds(times.percentile(90)),
+                "p95": _seconds(times.percentile(95)),
+                "success": round(100 * stage.count(operation) / stage.attempts(operation), 1),
+                "count": stage.attempts(operation),
+            }
+            for number, run in enumerate(runs)
+            for stage in run.stages
+            if stage.kind != "destroy" and (times := stage.response(operation)).total
+        ]
+        for operation in (CALLED.get(row.operation, row.operation) for row in table.rows)
+    ]
+
+
+def _seconds(microseconds: float) -> float:
+    return round(microseconds / 1e6, 3)
+
+
+def _title(comparison: Comparison) -> str:
+    """What is compared, in so many words as fit above a page."""
+    kinds = list(
+        dict.fromkeys(
+            [run.manifest.target.kind for run in comparison.runs]
+            + [baseline.target.kind for baseline in comparison.beside]
+        )
+    )
+    names = list(dict.fromkeys([*comparison.names, *comparison.beside_names]))
+    if len(names) > _SERIES:
+        return f"{' and '.join(kinds)}: {len(names)} runs, from {names[0]} to {names[-1]}"
+    said = " / ".join(names)
+    return said if any(kind.casefold() in said.casefold() for kind in kinds) else f"{kinds[0]}: {said}"
+
+
+def _outcome(comparison: Comparison) -> str:
+    """worse, better, same, unsure, apart (no load in common), or published (no run to compare)."""
+    judged = {against.judgement for row in comparison.rows for against in row.against}
+    if len(comparison.runs) < 2:
+        return "published"
+    return next((found for found in ("worse", "better", "same", "unsure") if found in judged), "apart")
+
+
+def _runs(comparison: Comparison) -> list[dict[str, Any]]:
+    short = all(len(name) <= _SHORT for name in comparison.names)
+    alike = len({run.manifest.title for run in comparison.runs}) == 1
+    return [
+        {
+            "letter": letter(number),
+            "label": name if short else letter(number),
+            "name": name,
+            "id": run.manifest.id,
+            "title": run.manifest.title,
+            "titled": not alike and run.manifest.title not in (name, run.manifest.id),
+            "version": f"{run.manifest.target.kind} {run.manifest.target.version}".strip(),
+            "started": _day(run),
+            "reach": {
+                **asdict(reach),
+                "words": replace(reach, doubt="").words(comparison.load_unit),
+            },
+            "tipping": tipping_entry(tipping),
+            "caveats": _caveats(run, verdict),
+        }
+        for number, (run, name, tipping, reach, verdict) in enumerate(
+            zip(
+                comparison.runs,
+                comparison.names,
+                comparison.tippings,
+                comparison.reaches,
+                comparison.verdicts,
+                strict=True,
+            )
+        )
+    ]
+
+
+def _day(run: RunData) -> str:
+    """When a run was made; nothing for what was published, whose log was only read then."""
+    if run.manifest.source == "baseline":
+        return ""
+    return time.strftime("%Y-%m-%d %H:%M", time.gmtime(run.manifest.started))
+
+
+def _caveats(run: RunData, verdict: Verdict) -> list[str]:
+    """What a reader must know before believing a run's figures."""
+    lines = [verdict.sentence] if verdict.outcome in ("withheld", "failed") else []
+    if run.manifest.status not in ("complete", "failed"):
+        lines.append(f"{run.manifest.status}: {run.manifest.reason}".removesuffix(": "))
+    return list(dict.fromkeys([*lines, *verdict.reasons, *build_cautions(run, verdict.reasons)]))
 
 
 def _place(operation: str) -> tuple[int, str]:
     return (OPERATIONS.index(operation) if operation in OPERATIONS else len(OPERATIONS)), operation
 
 
-def _loads_of_runs(runs: Sequence[RunData]) -> list[dict[str, Any]]:
-    """Per operation and size, p50 and p99 of each run (microseconds, None where it has none); of steps only."""
-    points: list[dict[str, Any]] = []
+def _curves(runs: Sequence[RunData]) -> list[dict[str, Any]]:
+    """Per operation, each run's p50 and p99 (microseconds) and throughput (per second) at each of `sizes`, of steps."""
+    steps: list[dict[int, list[StageResult]]] = []
+    for run in runs:
+        of_run: dict[int, list[StageResult]] = {}
+        for stage in run.stages:
+            if stage.is_step:
+                of_run.setdefault(stage.size, []).append(stage)
+        steps.append(of_run)
+    curves: list[dict[str, Any]] = []
     for operation in sorted({operation for run in runs for operation in run.operations}, key=_place):
-        for size in sorted({stage.size for run in runs for stage in run.stages}):
-            joined = [
-                Histogram.merged(
-                    costs(stage, operation) for stage in run.stages if stage.size == size and stage.is_step
-                )
-                for run in runs
-            ]
-            if any(histogram.total for histogram in joined):
-                points.append(
-                    {
-                        "operation": operation,
-                        "size": size,
-                        "p50": [h.percentile(50) if h.total else None for h in joined],
-                        "p99": [h.percentile(99) if h.total else None for h in joined],
-                    }
-                )
-    return points
+        points = [
+            {size: _point(run, stages, operation) for size, stages in of_run.items()}
+            for run, of_run in zip(runs, steps, strict=True)
+        ]
+        sizes = sorted({size for of_run in points for size, point in of_run.items() if point is not None})
+        if sizes:
+            curves.append(
+                {
+                    "operation": operation,
+                    "sizes": sizes,
+                    **{
+                        name: [[(of_run.get(size) or {}).get(name) for size in sizes] for of_run in points]
+                        for name in ("p50", "p99", "throughput")
+                    },
+                }
+            )
+    return curves
 
 
-def _shared_loads(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    points: dict[tuple[str, int], dict[str, Any]] = {}
-    for row in rows:
-        if row.measure in ("p50", "p99") and not row.storm and not row.destroy:
-            key = (row.operation, row.size)
-            point = points.setdefault(key, {"operation": row.operation, "size": row.size})
-            point[row.measure] = row.values
-    return [points[key] for key in sorted(points, key=lambda key: (_place(key[0]), key[1]))]
+def _rated(curve: dict[str, Any], runs: Sequence[RunData]) -> bool:
+    """Whether an operation goes on all the while in a run whose load it is; a claim does so only past the cliff."""
+    measured = [[rate for rate in of_run if rate is not None] for of_run in curve["throughput"]]
+    return any(
+        curve["operation"] in run.own_load and sum(map(bool, rates)) > len(rates) / 2
+        for run, rates in zip(runs, measured, strict=True)
+    )
+
+
+def _point(run: RunData, stages: Sequence[StageResult], operation: str) -> dict[str, float | None] | None:
+    latencies = Histogram.merged(costs(stage, operation) for stage in stages)
+    if not latencies.total:
+        return None
+    rates = [rate for stage in stages if (rate := stage.throughput(operation)) is not None]
+    clock_known = run.manifest.timeline == "seconds"
+    return {
+        "p50": latencies.percentile(50),
+        "p99": latencies.percentile(99),
+        "throughput": sum(rates) / len(rates) if rates and clock_known else None,
+    }
+
+
+def _series(comparison: Comparison, curves: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """From run to run, the main operation at the largest load that most runs have; None for a few runs."""
+    curve = next((curve for curve in curves if curve["operation"] == comparison.main), None)
+    if len(comparison.runs) < _SERIES or curve is None:
+        return None
+    having = [
+        sum(of_run[place] is not None for of_run in curve["p50"]) for place in range(len(curve["sizes"]))
+    ]
+    place = max(place for place, count in enumerate(having) if count >= _MOST * max(having))
+    return {
+        "operation": comparison.main,
+        "size": curve["sizes"][place],
+        "p50": [of_run[place] for of_run in curve["p50"]],
+        "p99": [of_run[place] for of_run in curve["p99"]],
+    }
 
 
 def _row(row: Row) -> dict[str, Any]:
     entry = asdict(row)
     for against in entry["against"]:
         for name in ("change", "low", "high"):
-            if against[name] is not None and not math.isfinite(against[name]):
+            value = against[name]
+            unbound = value == 0 if name == "low" and row.measure in PERCENTILES else False
+            if unbound or (value is not None and not math.isfinite(value)):
                 against[name] = None
     return entry
+
+
+def _colours(comparison: Comparison) -> list[int]:
+    """The run that each published result is of, or a number beyond the runs' that is its own."""
+    own = iter(range(len(comparison.names), len(comparison.names) + len(comparison.beside)))
+    return [
+        comparison.names.index(name) if name in comparison.names else next(own)
+        for name in comparison.beside_names
+    ]
+
+
+def _published(row: PublishedRow) -> dict[str, Any]:
+    """A row with the length of each bar: a share of the longest, of values where they are known, else of ratios."""
+    lengths = _lengths(row)
+    longest = max((abs(length) for length in lengths if length is not None), default=0.0)
+    return {
+        **asdict(row),
+        "told": [
+            None
+            if told is None
+            else {
+                **asdict(told),
+                "figure": told.figure.model_dump() if told.figure is not None else None,
+                "words": told_words(told, row.unit),
+                "length": abs(length) / longest if length is not None and longest else None,
+            }
+            for told, length in zip(row.told, lengths, strict=True)
+        ],
+    }
+
+
+def _lengths(row: PublishedRow) -> list[float | None]:
+    there = [told for told in row.told if told is not None]
+    if any(told.difference is not None for told in there):
+        return [told.difference if told is not None else None for told in row.told]
+    if all(told.value is not None for told in there):
+        return [told.value if told is not None else None for told in row.told]
+    return [told.ratio if told is not None else None for told in row.told]

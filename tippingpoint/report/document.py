@@ -26,6 +26,7 @@ from tippingpoint.hdr import Histogram
 from tippingpoint.latency import costs
 from tippingpoint.plan import load_plan, validate_plan
 from tippingpoint.report import figures
+from tippingpoint.report.cautions import build_cautions
 from tippingpoint.report.instances import (
     build_fill,
     build_members,
@@ -34,6 +35,9 @@ from tippingpoint.report.instances import (
     cluster_marks,
     members_over_time,
 )
+from tippingpoint.report.landing import agent_marks, build_agents, build_spread
+from tippingpoint.report.life import build_life
+from tippingpoint.report.resources import build_resources, leader_marks
 from tippingpoint.report.timeline import build_timeline, is_lost_connection
 from tippingpoint.results import (
     CONNECT,
@@ -57,7 +61,9 @@ _ERROR_CODE = re.compile(r"\(([a-z][a-z ,'-]*)\)$")
 """How a Juju controller's error ends: what went wrong (not found)."""
 _ON_CHARTS = ("fault", "fault-failed", "worker-cut", "interrupted")
 _NOTES = ("note", "left-behind", "left-to-expire", "journal-lost", "fault-failed", "room-unknown")
-_OF_CLUSTERS = ("member", "leader", "placed", "retry", "gave-up", "repaired")
+_OF_CLUSTERS = ("member", "leader", "placed", "retry", "gave-up", "repaired", "agent", "landed")
+_OF_RALLY = {"boot_server": 0, "create_server": 1, "await_active": 1, "delete_server": 0, "total": 0}
+"""The rows of Rally's table, in its order, and how deep each stands: what is a part of another stands below it."""
 _TOLD_ELSEWHERE = ("lost", "error", "timeout", "probe", "found", "prepared", *_OF_CLUSTERS, *_NOTES)
 
 
@@ -81,6 +87,7 @@ def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str
             "reasons": verdict.reasons,
             "checks": [asdict(check) for check in verdict.checks],
         },
+        "cautions": build_cautions(run, verdict.reasons),
         "thresholds": _thresholds(_binding(run, verdict.checks), run.manifest.load_unit),
         "tipping": tipping_entry(tipping),
         "operations": operations,
@@ -94,9 +101,14 @@ def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str
         "fill": build_fill(run, cluster),
         "timings": build_timings(run, cluster),
         "members": build_members(run, cluster),
+        "spread": build_spread(run, cluster),
+        "agents": build_agents(run, cluster),
+        "life": build_life(run, operations),
+        "rally": _rally(run, operations),
         **build_retries(run.events),
         "timeline": timeline,
         "no_timeline": _why_no_timeline(run),
+        "resources": build_resources(run),
         "generator": _generator(run),
         "units": _units(run),
         "search": _search(run),
@@ -323,6 +335,15 @@ def _operation(stage: StageResult, operation: str) -> dict[str, Any]:
     }
 
 
+def _rally(run: RunData, operations: Iterable[str]) -> list[dict[str, Any]]:
+    """The rows of Rally's table, for runs that boot and delete: operations and their depth; empty for others."""
+    if not run.manifest.load_unit.startswith("iterations"):
+        return []
+    there = list(operations)
+    rows = [{"operation": name, "depth": depth} for name, depth in _OF_RALLY.items() if name in there]
+    return rows + [{"operation": name, "depth": 0} for name in there if name not in _OF_RALLY]
+
+
 def _by_load(run: RunData, operations: Sequence[str]) -> list[dict[str, Any]]:
     """Latency and throughput against load, for charts: stages of one size joined, storms apart, sizes ascending.
 
@@ -458,14 +479,12 @@ def _events(run: RunData, cluster: Cluster) -> dict[str, Any]:
     """
     lost = [event for event in run.events if event["event"] == "lost"]
     problems = _errors(event for event in run.events if not is_lost_connection(event))
+    marks = [_mark(event) for event in run.events if event["event"] in _ON_CHARTS]
+    seconds = float(run.gauges.t[-1]) if run.gauges.t.size else 0.0
+    marks += cluster_marks(cluster, seconds) + agent_marks(run.events, seconds)
+    marks += [] if cluster.leaders else leader_marks(run)
     return {
-        "marks": sorted(
-            [
-                *(_mark(event) for event in run.events if event["event"] in _ON_CHARTS),
-                *cluster_marks(cluster, float(run.gauges.t[-1]) if run.gauges.t.size else 0.0),
-            ],
-            key=lambda mark: mark["t"],
-        ),
+        "marks": sorted(marks, key=lambda mark: mark["t"]),
         "others": [
             _mark(event) for event in run.events if event["event"] not in (*_TOLD_ELSEWHERE, *_ON_CHARTS)
         ],

@@ -7,6 +7,7 @@ from typing import Any
 
 LIMIT_NAMES = {"p999": "p99.9", "error_rate": "error rate", "lost_rate": "lost rate"}
 RATES = ("error_rate", "lost_rate")
+_PREFIXES = ("", "k", "M", "G", "T", "P")
 
 
 def number(value: float | None) -> str:
@@ -32,6 +33,11 @@ def milliseconds(microseconds: float | None) -> str:
         return "–"
     value = microseconds / 1000
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}" if value < 99.95 else f"{value:,.0f}"
+
+
+def seconds_of(microseconds: float | None) -> str:
+    """Microseconds as seconds with three digits after the point, as Rally's table has them: 3.803."""
+    return "–" if microseconds is None else f"{microseconds / 1e6:,.3f}"
 
 
 def share(value: float | None) -> str:
@@ -92,9 +98,45 @@ def clock(value: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
+def three_digits(value: float) -> str:
+    """A derived figure: 0.123, 1,230."""
+    return number(float(f"{value:.3g}"))
+
+
 def two_digits(value: float) -> str:
     """An estimate, without digits it does not have: 4,200."""
     return number(float(f"{value:.2g}"))
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """A resource figure in its unit (those of packs: bytes, bits/s, cores ...), three significant digits: 412 MB.
+
+    Prefixes are decimal, as network and the seeds' figures are: 1 MB is 10^6 bytes.
+    """
+    if value is None:
+        return "–"
+    match unit:
+        case "bytes" | "bytes/s":
+            return _prefixed(value, "B") + unit.removeprefix("bytes")
+        case "bits/s":
+            return _prefixed(value, "bit") + "/s"
+        case "seconds":
+            return latency(value * 1e6) if value >= 0 else f"{value:.3g} s"
+        case "ratio":
+            return f"{number(float(f'{value * 100:.3g}'))} %"
+        case "count":
+            return number(float(f"{value:.4g}"))
+        case "count/s":
+            return f"{number(float(f'{value:.3g}'))}/s"
+        case _:
+            return f"{number(float(f'{value:.3g}'))} {unit}"
+
+
+def _prefixed(value: float, unit: str) -> str:
+    power = 0
+    while abs(value) >= 999.5 and power < len(_PREFIXES) - 1:
+        value, power = value / 1000, power + 1
+    return f"{float(f'{value:.3g}'):,.4g} {_PREFIXES[power]}{unit}"
 
 
 def measured(value: float | None, limit: str) -> str:

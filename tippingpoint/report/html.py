@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tippingpoint.report import figures
+from tippingpoint.report.landing import host_name
 
 _KNOWN_OPERATIONS = {
     **{"claim": 1, "extend": 2, "connect": 3},
@@ -21,6 +22,8 @@ _KNOWN_OPERATIONS = {
     **{"create": 1, "start": 2, "reachable": 3, "probe": 4, "launch": 5, "delete": 1, "evict": 6, "poll": 6},
     **{"cluster-list": 1, "list-fast": 2, "list": 3, "operation-list": 4, "exec": 5},
     **{"network-leases": 6, "network-list": 7},
+    **{"create_server": 1, "await_active": 2, "boot_server": 5, "delete_server": 4, "total": 3},
+    **{"server-list": 3, "flavor-list": 4, "image-list": 5, "service-list": 1, "agent-list": 2},
     **{"remove-machine": 4, "remove-application": 5, "remove-unit": 1, "remove-relation": 2},
 }
 """Colours; what removes something has that of what makes it."""
@@ -28,15 +31,18 @@ _MOST_SIZES = 12
 _FILTERS = (
     *("number", "two_digits", "latency", "milliseconds", "share", "confidence", "rate", "seconds", "clock"),
     *("measured", "limit_name", "change", "interval", "published", "load"),
-    *("of", "offset"),
+    *("of", "offset", "quantity", "times", "three_digits", "seconds_of"),
 )
 
 
 def render_html(document: dict[str, Any]) -> str:
     """The page of a run's or a comparison's document."""
     comparison = document["kind"] == "comparison"
-    style = _asset("uPlot.min.css") + _asset("report.css")
-    script = _asset("uPlot.iife.min.js") + _asset("charts.js")
+    of_kind = "comparison" if comparison else "run"
+    style = _assets("uPlot.min.css", "report.css", f"{of_kind}.css")
+    # One strict function: what the page's own scripts name is theirs alone.
+    ours = _assets("tables.js", "charts.js", f"{of_kind}.js")
+    script = f'{_assets("uPlot.iife.min.js")}\n(function () {{\n"use strict";\n{ours}}})();\n'
     operations: list[str] = document["operations"]
     stages: list[dict[str, Any]] = [] if comparison else document["stages"]
     sizes = [stage["size"] for stage in stages]
@@ -46,7 +52,7 @@ def render_html(document: dict[str, Any]) -> str:
 
     return (
         _environment()
-        .get_template("comparison.html.j2" if comparison else "run.html.j2")
+        .get_template(f"{of_kind}.html.j2")
         .render(
             doc=document,
             data=_embedded(document),
@@ -71,6 +77,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["host_name"] = host_name
     for name in _FILTERS:
         environment.filters[name] = _unbroken(getattr(figures, name))
     return environment
@@ -86,8 +93,10 @@ def _unbroken(shown: Callable[..., str]) -> Callable[..., str]:
 
 
 @cache
-def _asset(name: str) -> str:
-    return (resources.files("tippingpoint.report") / "assets" / name).read_text(encoding="utf-8")
+def _assets(*names: str) -> str:
+    """These files of the page, one after the other."""
+    directory = resources.files("tippingpoint.report") / "assets"
+    return "\n".join((directory / name).read_text(encoding="utf-8") for name in names)
 
 
 def _hash(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What a report says of a run that made containers on a cluster: fill, timings, members, retries."""
+"""What a report says of a run that made containers or servers: fill, timings, members, retries."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from tippingpoint.cluster import ONLINE, Cluster, read_cluster
 from tippingpoint.filling import fill_words, fills_of
 from tippingpoint.hdr import Histogram
 from tippingpoint.latency import costs
-from tippingpoint.plan_spawn import OBSERVATIONS
+from tippingpoint.plan_spawn import OBSERVATIONS, SERVER_OBSERVATIONS
 from tippingpoint.report import figures
+from tippingpoint.report.landing import host_name
 from tippingpoint.results import RunData, StageResult, count_of
 
 COMMANDS = {
@@ -26,7 +27,16 @@ COMMANDS = {
     "network-leases": "lxc network list-leases",
     "network-list": "lxc network list",
 }
-"""What a user would type for an operation."""
+"""What a user would type for an operation on LXD."""
+SERVER_COMMANDS = {
+    "server-list": "openstack server list",
+    "flavor-list": "openstack flavor list",
+    "image-list": "openstack image list",
+    "network-list": "openstack network list",
+    "service-list": "openstack compute service list",
+    "agent-list": "openstack network agent list",
+}
+"""The same on OpenStack."""
 _LINES = 7
 """Members that a chart has a line for each; of more, the fullest, the median and the emptiest."""
 _TOGETHER = 5.0
@@ -34,6 +44,11 @@ _TOGETHER = 5.0
 _NAMED = 3
 _INSTANT = 0.001
 """Seconds before a stage's end that are of the stage: what is told at its end may be of the next one."""
+
+
+def counted(run: RunData) -> str:
+    """What is counted up while a stage is brought up: things, or what is done where nothing stays."""
+    return "iterations" if run.manifest.load_unit.startswith("iterations") else run.things
 
 
 def build_fill(run: RunData, cluster: Cluster) -> list[dict[str, Any]]:
@@ -50,7 +65,7 @@ def build_fill(run: RunData, cluster: Cluster) -> list[dict[str, Any]]:
             "times_slower": fill.first / fill.last if fill.enough else None,
             "low": fill.low if fill.enough else None,
             "high": fill.high if fill.enough else None,
-            "sentence": fill_words(fill, alone=len(fills) == 1),
+            "sentence": fill_words(fill, len(fills) == 1, counted(run)),
         }
         for fill in fills
     ]
@@ -62,7 +77,10 @@ def build_timings(run: RunData, cluster: Cluster) -> dict[str, Any] | None:
     Microseconds; what failed counts at what it cost. `members` is how many were there when a stage's hold began,
     `members_end` at its end, `containers` how many of ours there were in the hold.
     """
-    asked = [name for name in run.operations if name in OBSERVATIONS]
+    on_openstack = run.manifest.target.kind == "openstack"
+    commands = SERVER_COMMANDS if on_openstack else COMMANDS
+    observations = SERVER_OBSERVATIONS if on_openstack else OBSERVATIONS
+    asked = [name for name in run.operations if name in observations]
     stages = [stage for stage in run.stages if stage.kind != "destroy"]
     if not asked or not stages:
         return None
@@ -71,7 +89,7 @@ def build_timings(run: RunData, cluster: Cluster) -> dict[str, Any] | None:
         "rows": [
             {
                 "operation": name,
-                "command": COMMANDS[name],
+                "command": commands[name],
                 "stages": [
                     {"filling": _times(_filling(stage), name), "idle": _times(_idle(stage), name)}
                     for stage in stages
@@ -119,7 +137,7 @@ def build_members(run: RunData, cluster: Cluster) -> list[dict[str, Any]]:
     only = cluster.members[0].name if len(cluster.members) == 1 else None
     return [
         {
-            "name": member.name or only or "(no member)",
+            "name": host_name(member.name) or only or "(no member)",
             "at_end": [things.get(member.name, 0) for things in at_ends],
             "lost": member.lost,
             "led": member.led,
@@ -169,7 +187,7 @@ def cluster_marks(cluster: Cluster, seconds: float) -> list[dict[str, Any]]:
     """What stands on the charts over time of a run that long: members that left or came, and changes of the leader."""
     changes = sorted(
         (
-            (change.t, change.status, member.name)
+            (change.t, change.status, host_name(member.name))
             for member in cluster.members
             for number, change in enumerate(member.changes)
             if number or change.status != "online"
@@ -221,7 +239,7 @@ def members_over_time(cluster: Cluster, bins: int, width: float) -> dict[str, li
     moments = [(number + 1) * width for number in range(bins)]
     counts = [cluster.things(t) for t in moments]
     if len(names) <= _LINES:
-        return {name: [found.get(name, 0) for found in counts] for name in names}
+        return {host_name(name): [found.get(name, 0) for found in counts] for name in names}
     there = [cluster.online(t) or list(found) for t, found in zip(moments, counts, strict=True)]
     spread = [[found.get(name, 0) for name in online] for found, online in zip(counts, there, strict=True)]
     return {

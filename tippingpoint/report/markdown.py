@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from tippingpoint.report import figures
+from tippingpoint.report.markup import MOST_LINES, bullets, joined, plain, section, table
+from tippingpoint.wording import show_count
 
 _T = TypeVar("_T")
 
-LIMIT = 30_000
-"""Bytes (UTF-8) that no report exceeds: what an action's output takes."""
 _MOST_STAGES = 24
-_MOST_LINES = 20
-_MOST_CHARACTERS = 300
 _BADGES = {"met": "✅ met", "missed": "❌ missed", "withheld": "❔ withheld", "failed": "❗ failed"}
 _MARKS = {True: "✅ met", False: "❌ missed", None: "– not judged"}
 
@@ -22,35 +20,39 @@ def render_run(document: dict[str, Any]) -> str:
     """The Markdown of a run's document."""
     run, verdict, unit = document["run"], document["verdict"], document["run"]["load_unit"]
     target = " ".join(word for word in (run["target"]["kind"], run["target"]["version"]) if word)
-    members = f", {len(run['target']['members'])} members" if run["target"]["members"] else ""
-    what = [f"{_plain(target)}{members}"]
-    what += [f"plan {_plain(run['plan'])}"] if run["plan"] else []
-    what += [run["started"]] if run["source"] == "run" else [_plain(run["origin"])]
-    what += [run["status"] + (f": {_plain(run['reason'])}" if run["reason"] else "")]
+    members = f", {show_count(len(run['target']['members']), 'member')}" if run["target"]["members"] else ""
+    what = [f"{plain(target)}{members}"]
+    what += [f"plan {plain(run['plan'])}"] if run["plan"] else []
+    what += [run["started"]] if run["source"] == "run" else [plain(run["origin"])]
+    what += [run["status"] + (f": {plain(run['reason'])}" if run["reason"] else "")]
     what += (
-        [f"{'at' if run['instances'] else 'controller'} {_plain(run['controller'])}"]
+        [f"{'at' if run['instances'] else 'controller'} {plain(run['controller'])}"]
         if run["controller"]
         else []
     )
     what += [f"identity {run['identity']}"] if run["identity"] else []
     blocks = [
-        f"# {_plain(run['title'])}: {_badge(document)}",
+        f"# {plain(run['title'])}: {_badge(document)}",
         "**On a simulator, not on a real controller.**" if run["simulated"] else "",
-        f"**{_plain(verdict['sentence'])}**",
-        _plain(document["tipping"]["sentence"]),
-        _bullets(verdict["reasons"]),
-        " · ".join(part for part in what if part) + f" · run `{_plain(run['id']).replace('`', '')}`",
+        f"**{plain(verdict['sentence'])}**",
+        plain(document["tipping"]["sentence"]),
+        plain(document["resources"]["sentence"]) if document["resources"] else "",
+        bullets(verdict["reasons"]),
+        _cautions(document["cautions"]),
+        " · ".join(part for part in what if part) + f" · run `{plain(run['id']).replace('`', '')}`",
         _thresholds(document["thresholds"], unit),
-        _section("What users wait for, p50 / p99", _timings(document["timings"])),
-        _section("Members", _members(document)),
+        section("What users wait for, p50 / p99", _timings(document["timings"], run["things"], _member(run))),
+        section(*_members(document)),
+        section("Agents that went down", _agents(document)),
+        *_resources(document["resources"], unit),
         *_operations(document, unit),
         _growth(document, unit),
-        _section("Tried again", _retries(document)),
+        section("Tried again", _retries(document)),
         _errors(document),
-        _section("Units", _units(document["units"])),
-        _section("Notes", _bullets(document["notes"])),
+        section("Units", _units(document["units"])),
+        section("Notes", bullets(document["notes"])),
     ]
-    return _joined(blocks)
+    return joined(blocks)
 
 
 def _badge(document: dict[str, Any]) -> str:
@@ -69,13 +71,50 @@ def _thresholds(entries: Sequence[dict[str, Any]], unit: str) -> str:
             figures.number(entry["size"]),
             _MARKS[entry["met"]],
         ]
-        for entry in entries[:_MOST_LINES]
+        for entry in entries[:MOST_LINES]
     ]
     header = ["operation", "limit", "allowed", "worst", f"at {unit}", "result"]
-    return _section("Thresholds", _table(header, rows, text=(0, 1, 5), left_out=len(entries) - len(rows)))
+    return section("Thresholds", table(header, rows, text=(0, 1, 5), left_out=len(entries) - len(rows)))
+
+
+def _rally(document: dict[str, Any], unit: str) -> list[str]:
+    """Rally's table, of each stage."""
+    header = [
+        "action",
+        "min (sec)",
+        "median",
+        "90 %ile",
+        "95 %ile",
+        "99 %ile",
+        "max",
+        "avg",
+        "success",
+        "count",
+    ]
+    columns = ("min", "p50", "p90", "p95", "p99", "max", "mean")
+    blocks: list[str] = []
+    for stage in _spread(document["stages"]):
+        rows: list[list[str]] = []
+        for row in document["rally"]:
+            measured = stage["operations"].get(row["operation"])
+            if measured is not None:
+                times = measured["response"] or dict.fromkeys(columns)
+                rows.append(
+                    [
+                        f"{'-> ' * row['depth']}{row['operation']}",
+                        *(figures.seconds_of(times[column]) for column in columns),
+                        figures.share(measured["success"]),
+                        figures.number(measured["attempts"]),
+                    ]
+                )
+        heading = f"Stage {stage['number']}, {figures.number(stage['size'])} {unit}, as Rally's table"
+        blocks.append(section(heading, table(header, rows, text=(0,))))
+    return blocks
 
 
 def _operations(document: dict[str, Any], unit: str) -> list[str]:
+    if document["rally"]:
+        return _rally(document, unit)
     header = [unit, "min", "avg", "max", "50 %", "90 %", "95 %", "99 %", "99.9 %", "success", "count"]
     columns = ("min", "mean", "max", "p50", "p90", "p95", "p99", "p999")
     blocks: list[str] = []
@@ -93,20 +132,20 @@ def _operations(document: dict[str, Any], unit: str) -> list[str]:
                     figures.number(measured["attempts"]),
                 ]
             )
-        table = _table(header, rows, left_out=len(stages) - len(rows))
-        blocks.append(_section(f"{_plain(name)}, response time in ms", table))
+        rendered = table(header, rows, left_out=len(stages) - len(rows))
+        blocks.append(section(f"{plain(name)}, response time in ms", rendered))
     return blocks
 
 
-def _timings(timings: dict[str, Any] | None) -> str:
+def _timings(timings: dict[str, Any] | None, things: str, member: str) -> str:
     if timings is None:
         return ""
     stages: list[dict[str, Any]] = timings["stages"]
     header = ["command"]
     kept = _spread(list(range(len(stages))))
     for stage in (stages[place] for place in kept):
-        members = f", {stage['members']} members" if stage["members"] else ""
-        where = f"{figures.number(stage['containers'])} containers{members}"
+        members = f", {show_count(stage['members'], member)}" if stage["members"] else ""
+        where = f"{figures.number(stage['containers'])} {things}{members}"
         header += [f"{where}: filling", "at idle"]
     rows = [
         [
@@ -119,10 +158,61 @@ def _timings(timings: dict[str, Any] | None) -> str:
         ]
         for row in timings["rows"]
     ]
-    return _table(header, rows, text=(0,))
+    return table(header, rows, text=(0,))
 
 
-def _members(document: dict[str, Any]) -> str:
+def _member(run: dict[str, Any]) -> str:
+    return "host" if run["target"]["kind"] == "openstack" else "member"
+
+
+def _members(document: dict[str, Any]) -> tuple[str, str]:
+    """The heading, and how things are spread over members; each of them, where they are few."""
+    run, spread = document["run"], document["spread"]
+    member = _member(run)
+    heading = "Where they land" if spread else f"{member.capitalize()}s"
+    repaired = document["repaired"]
+    again = f"{figures.number(repaired)} {run['things']} that were gone were made again." if repaired else ""
+    told = [plain(spread["sentence"]), _spread_table(spread, run["things"], member)] if spread else []
+    few = len(document["members"]) <= MOST_LINES and not document["rally"]
+    each = _each_member(document, member) if few or not spread else ""
+    return heading, "\n\n".join(part for part in (*told, each, again) if part)
+
+
+def _spread_table(spread: dict[str, Any], things: str, member: str) -> str:
+    rows = [
+        [
+            str(stage["stage"]),
+            *(
+                figures.number(stage[name])
+                for name in ("things", "hosts", "most", "median", "fewest", "none")
+            ),
+            figures.share(stage["cv"]),
+            figures.share(stage["chance"]),
+        ]
+        for stage in spread["stages"]
+    ]
+    header = ["stage", things, f"{member}s", "most", "median", "fewest", "with none", "spread", "by chance"]
+    return table(header, rows)
+
+
+def _agents(document: dict[str, Any]) -> str:
+    rows = [
+        [
+            agent["host"],
+            agent["agent"],
+            figures.number(agent["times"]),
+            figures.seconds(agent["seconds"]) + (", to the end" if agent["down"] else ""),
+            figures.clock(agent["first"]),
+            figures.number(agent["on_it"]),
+            figures.number(agent["in_all"]),
+        ]
+        for agent in document["agents"][:MOST_LINES]
+    ]
+    header = ["host", "agent", "times", "for", "first", f"{document['run']['things']} on it", "in all"]
+    return table(header, rows, text=(0, 1), left_out=len(document["agents"]) - len(rows))
+
+
+def _each_member(document: dict[str, Any], name: str) -> str:
     ended = [stage for stage in document["stages"] if stage["end"] is not None]
     kept = _spread(list(range(len(ended))))
     members: list[dict[str, Any]] = document["members"]
@@ -134,14 +224,11 @@ def _members(document: dict[str, Any]) -> str:
             ", ".join(figures.clock(t) for t in member["led"]) or "–",
             ", ".join(f"{change['status']} {figures.clock(change['t'])}" for change in member["changes"]),
         ]
-        for member in members[:_MOST_LINES]
+        for member in members[:MOST_LINES]
     ]
     stages = [f"stage {ended[place]['number']}" for place in kept]
-    header = ["member", *stages, "lost", "led from", "what became of it"]
-    table = _table(header, rows, text=(0, len(header) - 1), left_out=len(members) - len(rows))
-    repaired = document["repaired"]
-    again = f"{figures.number(repaired)} containers that were gone were made again." if repaired else ""
-    return "\n\n".join(part for part in (table, again) if part)
+    header = [name, *stages, "lost", "led from", "what became of it"]
+    return table(header, rows, text=(0, len(header) - 1), left_out=len(members) - len(rows))
 
 
 def _retries(document: dict[str, Any]) -> str:
@@ -153,7 +240,7 @@ def _retries(document: dict[str, Any]) -> str:
         f"given up: {figures.number(entry['count'])} x {entry['operation']}, {entry['kind']}: {entry['error']}"
         for entry in document["gave_up"]
     ]
-    return _bullets(lines)
+    return bullets(lines)
 
 
 def _growth(document: dict[str, Any], unit: str) -> str:
@@ -168,12 +255,89 @@ def _growth(document: dict[str, Any], unit: str) -> str:
         ]
         for part in _spread(parts)
     ]
-    things = document["run"]["things"]
-    table = _table(
+    things = "iterations" if document["rally"] else document["run"]["things"]
+    rendered = table(
         [unit, f"{things} from", "to", "within", "per second"], rows, left_out=len(parts) - len(rows)
     )
-    sentences = _bullets([entry["sentence"] for entry in document["fill"]])
-    return _section("Growth", "\n\n".join(part for part in (sentences, table) if part))
+    sentences = bullets([entry["sentence"] for entry in document["fill"]])
+    return section("Growth", "\n\n".join(part for part in (sentences, rendered) if part))
+
+
+def _cautions(cautions: Sequence[str]) -> str:
+    return "What is missing, or not exact:\n\n" + bullets(cautions) if cautions else ""
+
+
+def _highest(row: dict[str, Any]) -> str:
+    if not row["highest"]:
+        return "–"
+    host: str = row["highest"]["host"]
+    return host if row["hosts"] > 1 else f"{host} only"
+
+
+def _resources(felt: dict[str, Any] | None, unit: str) -> list[str]:
+    if felt is None:
+        return []
+    rows = [
+        (row["stands_out"], figure, row)
+        for figure in felt["figures"]
+        if (figure["chart"] and not figure["always_zero"]) or any(row["stands_out"] for row in figure["rows"])
+        for row in figure["rows"]
+    ]
+    rows.sort(key=lambda row: not row[0])
+    led = bool(felt["leader"])
+    header = [
+        "figure",
+        *(["leader"] if led else []),
+        "followers" if led else "hosts",
+        "most",
+        "ratio",
+        "highest host",
+    ]
+    shown = [_resource_row(figure, row, led) for _, figure, row in rows[:MOST_LINES]]
+    rendered = table(header, shown, text=(0, len(header) - 1), left_out=len(rows) - len(shown))
+    missing: dict[str, list[str]] = {}
+    for entry in felt["missing"]:
+        missing.setdefault(entry["why"], []).append(entry["what"])
+    # The reason first: a line that becomes too long is cut.
+    lines = [f"{why}: {', '.join(what)}" for why, what in missing.items()]
+    return [
+        section("What the target felt, medians over the stages", rendered),
+        section("Cost per unit of load", _costs(felt["costs"], unit)),
+        section("Missing of the target", bullets(lines)),
+    ]
+
+
+def _resource_row(figure: dict[str, Any], row: dict[str, Any], led: bool) -> list[str]:
+    leader, others = row["leader"], row["others"]
+    most = [told["max"] for told in (leader, others) if told]
+    name = figure["title"] + (f" ({row['part']})" if row["part"] else "")
+    return [
+        name,
+        *([figures.quantity(leader and leader["median"], figure["unit"])] if led else []),
+        figures.quantity(others and others["median"], figure["unit"]),
+        figures.quantity(max(most, default=None), figure["unit"]),
+        figures.times(row["ratio"]),
+        _highest(row),
+    ]
+
+
+def _costs(all_costs: Sequence[dict[str, Any]], unit: str) -> str:
+    costs = [cost for cost in all_costs if cost["stages"]]
+    sizes = _spread(sorted({size for cost in costs for size, _ in cost["stages"]}))
+    rows: list[list[str]] = []
+    for cost in costs[:MOST_LINES]:
+        at = dict(cost["stages"])
+        rows.append(
+            [
+                cost["title"] + (f" ({cost['part']})" if cost["part"] else ""),
+                cost["role"],
+                f"{cost['unit']} per {cost['per']}",
+                *(figures.three_digits(at[size]) if size in at else "–" for size in sizes),
+                cost["trend"] or "–",
+            ]
+        )
+    header = ["figure", "role", "unit", *(f"at {figures.number(size)} {unit}" for size in sizes), "trend"]
+    return table(header, rows, text=(0, 1, 2, len(header) - 1), left_out=len(costs) - len(rows))
 
 
 def _units(units: Sequence[dict[str, Any]]) -> str:
@@ -188,10 +352,10 @@ def _units(units: Sequence[dict[str, Any]]) -> str:
             unit["status"],
             unit["why"],
         ]
-        for unit in ordered[:_MOST_LINES]
+        for unit in ordered[:MOST_LINES]
     ]
     header = ["unit", "share", "cores", "clock ahead by", "status", "why"]
-    return _table(header, rows, text=(0, 4, 5), left_out=len(units) - len(rows))
+    return table(header, rows, text=(0, 4, 5), left_out=len(units) - len(rows))
 
 
 def _spread(stages: list[_T]) -> list[_T]:
@@ -216,143 +380,4 @@ def _errors(document: dict[str, Any]) -> str:
     if events["lost"]["count"]:
         lines.insert(0, f"{figures.number(events['lost']['count'])} {document['run']['things']} lost")
     lines += [f"{figures.clock(mark['t'])} {mark['text']}" for mark in events["marks"]]
-    return _section("Events", _bullets(lines))
-
-
-def render_comparison(document: dict[str, Any]) -> str:
-    """The Markdown of a comparison's document."""
-    outcome = "❌ got worse" if document["regressed"] else "✅ nothing got worse"
-    if not document["rows"]:
-        outcome = "❔ nothing to compare"
-    runs = document["runs"]
-    unit = document["load_unit"]
-    rows: list[list[str]] = []
-    for row in document["rows"]:
-        cells = [
-            row["operation"],
-            figures.number(row["size"])
-            + (" storm" if row["storm"] else " destroy" if row["destroy"] else ""),
-            figures.limit_name(row["measure"]),
-            figures.measured(row["values"][0], row["measure"]),
-        ]
-        for value, against in zip(row["values"][1:], row["against"], strict=True):
-            span = figures.interval(against["low"], against["high"], row["measure"])
-            cells += [
-                figures.measured(value, row["measure"]),
-                f"{figures.change(against['change'], row['measure'])} ({span})",
-                against["judgement"],
-            ]
-        rows.append(cells)
-    header = ["operation", unit, "figure", runs[0]["letter"]]
-    for run in runs[1:]:
-        header += [run["letter"], f"{run['letter']} / {runs[0]['letter']} (95 % interval)", "judgement"]
-    # The figures that changed for certain are listed by themselves: a long table keeps only its beginning.
-    most = max(12, 120 // len(runs))
-    blocks = [
-        f"# {_plain(' / '.join(run['title'] for run in runs))}: {outcome}",
-        f"**{_plain(document['sentence'])}**",
-        _bullets([f"{r['letter']}: {r['title']} ({r['version']}): {r['tipping']['sentence']}" for r in runs]),
-        _section("Worse", _bullets(document["worse"])),
-        _section("Better", _bullets(document["better"])),
-        _section("Not comparable", _bullets(document["not_comparable"])),
-        _section("Figures", _table(header, rows[:most], text=(0, 2), left_out=len(rows) - len(rows[:most]))),
-        *(_beside(baseline, runs) for baseline in document["beside"]),
-        *(
-            _section(f"Published: {_plain(baseline['title'])}", _bullets(_published(baseline)))
-            for baseline in document["beside"]
-        ),
-    ]
-    return _joined(blocks)
-
-
-def _beside(baseline: dict[str, Any], runs: Sequence[dict[str, Any]]) -> str:
-    timings = baseline["timings"]
-    if timings is None:
-        return ""
-    header = ["command", "published"]
-    for column in timings["columns"]:
-        members = f", {column['members']} members" if column["members"] else ""
-        where = f"{runs[column['run']]['letter']}: {figures.number(column['containers'])} containers{members}"
-        header += [f"{where}, filling", "at idle"]
-    rows = [
-        [
-            row["command"],
-            figures.published(row["published"]),
-            *(
-                figures.latency(cell[when]["p50"] if cell else None)
-                for cell in row["stages"]
-                for when in ("filling", "idle")
-            ),
-        ]
-        for row in timings["rows"]
-    ]
-    table = _table(header, rows, text=(0,))
-    if timings["made"]:
-        here = ", ".join(
-            f"{run['letter']} {figures.rate(rate)}"
-            for run, rate in zip(runs, timings["made"]["runs"], strict=True)
-        )
-        table += (
-            f"\n\nContainers created: {figures.published(timings['made']['published'])} as published; {here}."
-        )
-    return _section(f"The same commands here: {_plain(baseline['title'])}", table)
-
-
-def _published(baseline: dict[str, Any]) -> list[str]:
-    source = baseline["source"]
-    lines = [
-        f"{figure['what']}: {figures.published(figure)}"
-        + (f" ({figures.load(figure['at'])})" if figure["at"] else "")
-        for figure in baseline["figures"]
-    ]
-    return [*lines, f"source: {source['title']}, {source['where']}"]
-
-
-def _section(heading: str, body: str) -> str:
-    return f"## {heading}\n\n{body}" if body else ""
-
-
-def _bullets(lines: Sequence[str]) -> str:
-    shown = [f"- {_plain(line)}" for line in lines[:_MOST_LINES]]
-    if len(lines) > len(shown):
-        shown.append(f"- and {len(lines) - len(shown)} more; see the JSON report")
-    return "\n".join(shown)
-
-
-def _table(
-    header: Sequence[str], rows: Sequence[Sequence[str]], text: Sequence[int] = (), left_out: int = 0
-) -> str:
-    if not rows:
-        return ""
-    rule = ["---" if column in text else "---:" for column in range(len(header))]
-    lines = ["| " + " | ".join(_plain(cell) for cell in row) + " |" for row in (header, *rows)]
-    lines.insert(1, "|" + "|".join(rule) + "|")
-    if left_out:
-        lines.append(f"\n{left_out} more rows are in the JSON report.")
-    return "\n".join(lines)
-
-
-def _plain(text: str) -> str:
-    """Text as text: on one line, not too long, and nothing in it is markup."""
-    line = " ".join(str(text).split())
-    if len(line) > _MOST_CHARACTERS:
-        line = line[: _MOST_CHARACTERS - 1] + "…"
-    for character in "\\`*|[]<>":
-        line = line.replace(character, "\\" + character)
-    return line
-
-
-def _joined(blocks: Sequence[str]) -> str:
-    """The blocks that have anything in them; the last ones give way when the whole would be too long."""
-    kept: list[str] = []
-    size = 0
-    for block in blocks:
-        if not block:
-            continue
-        length = len(block.encode()) + 2
-        if size + length > LIMIT - 100:
-            kept.append("The rest is in the JSON report.")
-            break
-        kept.append(block)
-        size += length
-    return "\n\n".join(kept) + "\n"
+    return section("Events", bullets(lines))

@@ -1,0 +1,338 @@
+"""What Prometheus is to scrape: jobs and rules found in relations and settings, and the configuration made of them.
+
+Nothing here runs or connects. A secret never stands in prometheus.yml, which Prometheus shows to whoever asks it, but
+in a file of its own that it names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+
+INTERVAL = 15
+"""Seconds between two scrapes of a target, as COS has it; a job may ask for more, up to SLOWEST."""
+TIMEOUT = 10
+"""Seconds for one scrape; a job may ask for more, up to its interval."""
+SLOWEST = 120
+"""Seconds: Prometheus takes a series for ended after 5 minutes, and packs look back over two scrapes."""
+LARGEST_SCRAPE = 32 << 20
+"""Bytes of one scrape. 1000 containers in LXD are about 10 MB; more than this is refused, and the target is down."""
+MOST_SAMPLES = 250_000
+"""Samples of one scrape; 32 MiB of the shortest lines would be more."""
+_LIMITS = {"label_limit": 64, "label_name_length_limit": 256, "label_value_length_limit": 4096}
+GENERATORS_JOB = "tippingpoint"
+"""The job that scrapes our own generators."""
+MOST_TARGETS = 1000
+"""Targets of one relation or setting."""
+HEADER = (
+    "# Written by Tipping Point at each change of relations and settings: what is changed here is lost.\n"
+)
+
+_LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+_PATH = re.compile(r"/[!-~]{0,500}")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Targets (HOST:PORT) and the labels that are on all their series."""
+
+    targets: Sequence[str]
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True)
+class Job:
+    """One scrape job, as Prometheus has them, but for secrets and certificates, which are texts here."""
+
+    owner: str
+    """Whom a problem with it is told of: a relation, or a setting."""
+    name: str
+    groups: Sequence[Group]
+    scheme: str = "http"
+    path: str = "/metrics"
+    params: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    interval: int | None = None
+    """Seconds; None for the configuration's own, as the next."""
+    timeout: int | None = None
+    most_samples: int = MOST_SAMPLES
+    relabel: Sequence[Mapping[str, Any]] = ()
+    relabel_metrics: Sequence[Mapping[str, Any]] = ()
+    server_name: str = ""
+    ca: str = ""
+    """PEM, as the next two; empty for the machine's own authorities."""
+    certificate: str = field(default="", repr=False)
+    key: str = field(default="", repr=False)
+    username: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    token_type: str = "Bearer"
+
+
+@dataclass(frozen=True)
+class Access:
+    """What targets by https are verified by, and who we are there. All may be empty."""
+
+    ca: str = ""
+    """PEM, as the next two; empty for the machine's own authorities."""
+    certificate: str = field(default="", repr=False)
+    key: str = field(default="", repr=False)
+    username: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Groups of rules, as Prometheus has them, in a file of their own."""
+
+    owner: str
+    groups: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one relation, or setting, comes to. Problems are lines without secrets; what they are about is left out."""
+
+    jobs: list[Job] = field(default_factory=list[Job])
+    rules: list[Rules] = field(default_factory=list[Rules])
+    problems: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The files of a configuration directory, by their paths in it; all of them are for the owner's eyes only."""
+
+    files: dict[str, str]
+    problems: list[str] = field(default_factory=list[str])
+
+
+def configuration(found: Iterable[Found], interval: int = INTERVAL) -> Configuration:
+    """The files that make Prometheus scrape all of this, every `interval` seconds.
+
+    See `checking.checked` for what it would refuse of it.
+    """
+    found = list(found)
+    files: dict[str, str] = {}
+    jobs: list[dict[str, Any]] = []
+    names: set[str] = set()
+    for job in (job for one in found for job in one.jobs):
+        name = _unused(job.name, names)
+        jobs.append(_scrape_config(job, name, interval, files))
+    rules = [rules for one in found for rules in one.rules if rules.groups]
+    paths: list[str] = []
+    for one in rules:
+        path = f"rules/{_slug(one.owner, str(len(paths)))}.yaml"
+        files[path] = HEADER + dumped({"groups": list(one.groups)})
+        paths.append(path)
+    whole: dict[str, Any] = {
+        "global": {
+            "scrape_interval": f"{interval}s",
+            "scrape_timeout": f"{min(TIMEOUT, interval)}s",
+            "evaluation_interval": f"{interval}s",
+        },
+        "rule_files": paths,
+        "scrape_configs": jobs,
+    }
+    files["prometheus.yml"] = HEADER + dumped(whole)
+    return Configuration(files, [problem for one in found for problem in one.problems])
+
+
+def static_targets(text: str, access: Access | None = None) -> Found:
+    """The targets that an operator lists, separated by commas or new lines.
+
+    Each is [http[s]://]HOST[:PORT][/PATH], and may be followed by labels (NAME=VALUE), separated by spaces. What
+    `access` says is for those by https, and nothing of it goes to others.
+    """
+    owner = "targets"
+    problems: list[str] = []
+    groups: dict[tuple[str, str], list[Group]] = {}
+    entries = [words for part in re.split(r"[,\n\r]", text) if (words := part.split())]
+    if len(entries) > MOST_TARGETS:
+        problems.append(told(owner, "number", str(len(entries)), f"at most {MOST_TARGETS}"))
+    for target, *rest in entries[:MOST_TARGETS]:
+        scheme, slashes, place = target.rpartition("://")
+        address, _, path = place.partition("/")
+        labels = {name: value for name, equals, value in (word.partition("=") for word in rest) if equals}
+        address = read_address(address) or ""
+        scheme = scheme.lower() if slashes else "http"
+        if not address or scheme not in ("http", "https") or not is_path("/" + path):
+            problems.append(told(owner, "target", target, "[http[s]://]HOST[:PORT][/PATH]"))
+        elif len(labels) != len(rest) or not all(is_label(name) for name in labels):
+            accepted = f"NAME=VALUE for {address}, and a comma before another target"
+            problems.append(told(owner, "labels", " ".join(rest), accepted))
+        else:
+            place = (scheme, "/" + path if path else "/metrics")
+            groups.setdefault(place, []).append(Group([address], labels))
+    jobs = [
+        Job(
+            owner,
+            _job_name("targets", number),
+            listed,
+            scheme,
+            path,
+            **(vars(access) if access is not None and scheme == "https" else {}),
+        )
+        for number, ((scheme, path), listed) in enumerate(groups.items())
+    ]
+    if access not in (None, Access()) and not any(job.scheme == "https" for job in jobs):
+        problems.append(told(owner, "certificates and login", "", "https:// before the targets they are for"))
+    return Found(jobs, problems=problems)
+
+
+def exporters(owner: str, addresses: Mapping[str, str]) -> Found:
+    """The exporters of our own generators: HOST:PORT by unit, with the labels that Juju's units have."""
+    found = Found()
+    groups: list[Group] = []
+    for unit, address in addresses.items():
+        read = read_address(address)
+        if read is None:
+            found.problems.append(told(owner, unit, address, "HOST:PORT of its exporter"))
+            continue
+        labels = {"juju_application": unit.partition("/")[0], "juju_unit": unit, "instance": unit}
+        groups.append(Group([read], labels))
+    if groups:
+        found.jobs.append(Job(owner, GENERATORS_JOB, groups))
+    return found
+
+
+def itself(address: str, ca: str = "") -> Found:
+    """The Prometheus that scrapes, at HOST:PORT; by https with the `ca` of its certificate."""
+    job = Job("prometheus", "prometheus", [Group([address])], "https" if ca else "http", ca=ca)
+    return Found([job])
+
+
+def told(owner: str, place: str, value: str, accepted: str) -> str:
+    """A problem as a line: what was found is shown as far as it can be printed, and no login or key is.
+
+    Nor is JSON in a place that has none, which may be a whole job with its login.
+    """
+    hidden = "PRIVATE KEY" in value or "@" in value or '"' in value
+    shown = "" if value == "" else " (not shown):" if hidden else f" {_shown(value, 80)}:"
+    return f"{owner}: {_shown(place, 200)}:{shown} expected {accepted}"
+
+
+def read_address(text: str) -> str | None:
+    """HOST, HOST:PORT, or the same of an IPv6 address, as Prometheus takes it; None where it is neither."""
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, ""
+    if colon and port and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
+        return None
+    if colon and not port and not text.endswith("]"):
+        return None
+    if ":" in host:
+        try:
+            host = f"[{ipaddress.IPv6Address(host.strip('[]'))}]"
+        except ValueError:
+            return None
+        if "%" in host:
+            return None
+    elif not _HOST.fullmatch(host):
+        return None
+    return f"{host}:{int(port)}" if port else host
+
+
+def is_path(text: str) -> bool:
+    """Whether it is an absolute path of a URL, without a query."""
+    return bool(_PATH.fullmatch(text)) and urlsplit("http://host" + text).path == text
+
+
+def is_label(name: str) -> bool:
+    """Whether a series may have a label of this name; Prometheus has those with two underscores for itself."""
+    return bool(_LABEL.fullmatch(name)) and not name.startswith("__") and len(name) <= 200
+
+
+def dumped(content: Any) -> str:
+    """Content as YAML that Prometheus reads as we mean it."""
+    return yaml.safe_dump(content, sort_keys=False, allow_unicode=False, width=1 << 30)
+
+
+def _scrape_config(job: Job, name: str, interval: int, files: dict[str, str]) -> dict[str, Any]:
+    """The job as prometheus.yml has it; its secrets and certificates are added to `files`."""
+
+    def in_file(kind: str, text: str) -> str:
+        path = f"files/{_slug(name, job.owner)}.{kind}"
+        files[path] = text
+        return path
+
+    config: dict[str, Any] = {
+        "job_name": name,
+        "scheme": job.scheme,
+        "metrics_path": job.path,
+        # All times are of one clock: a target's own may be off.
+        "honor_timestamps": False,
+        # Else it would send its login wherever a target points.
+        "follow_redirects": False,
+        "body_size_limit": f"{LARGEST_SCRAPE >> 20}MB",
+        "sample_limit": min(job.most_samples, MOST_SAMPLES),
+        **_LIMITS,
+    }
+    if job.interval is not None:
+        config["scrape_interval"] = f"{job.interval}s"
+    if job.timeout is not None:
+        config["scrape_timeout"] = f"{min(job.timeout, job.interval or interval)}s"
+    if job.params:
+        config["params"] = {key: list(values) for key, values in job.params.items()}
+    tls: dict[str, Any] = {}
+    if job.ca:
+        tls["ca_file"] = in_file("ca.pem", job.ca)
+    if job.certificate:
+        tls["cert_file"] = in_file("cert.pem", job.certificate)
+        tls["key_file"] = in_file("key.pem", job.key)
+    if job.server_name:
+        tls["server_name"] = job.server_name
+    if tls and job.scheme == "https":
+        config["tls_config"] = tls
+    if job.password:
+        config["basic_auth"] = {
+            "username": job.username,
+            "password_file": in_file("password", job.password),
+        }
+    elif job.token:
+        config["authorization"] = {
+            "type": job.token_type,
+            "credentials_file": in_file("token", job.token),
+        }
+    config["static_configs"] = [
+        {"targets": list(group.targets)} | ({"labels": dict(group.labels)} if group.labels else {})
+        for group in job.groups
+    ]
+    if job.relabel:
+        config["relabel_configs"] = [dict(step) for step in job.relabel]
+    if job.relabel_metrics:
+        config["metric_relabel_configs"] = [dict(step) for step in job.relabel_metrics]
+    return config
+
+
+def _shown(text: str, most: int) -> str:
+    """Text of others as a line may have it."""
+    line = " ".join("".join(mark if mark.isprintable() else " " for mark in text[:1000]).split())
+    return line if len(line) <= most else line[: most - 3] + "..."
+
+
+def _unused(name: str, names: set[str]) -> str:
+    """The name, or one made of it that no other job has."""
+    number, unused = 1, name
+    while unused in names:
+        number += 1
+        unused = f"{name}_{number}"
+    names.add(unused)
+    return unused
+
+
+def _job_name(name: str, number: int) -> str:
+    return name if number == 0 else f"{name}_{number + 1}"
+
+
+def _slug(name: str, more: str) -> str:
+    """A file's name for something that others named: the same as long as that has the same name."""
+    mark = hashlib.sha256(f"{name}\0{more}".encode(errors="replace")).hexdigest()[:12]
+    return f"{re.sub(r'[^a-z0-9]+', '-', name.lower())[:60].strip('-')}-{mark}"

@@ -1,0 +1,223 @@
+// The charts of a run.
+function kneesAndCliff(operations) {
+  const bands = [], lines = [], tipping = doc.tipping;
+  for (const knee of Object.values(tipping.knees)) {
+    if (!operations.includes(knee.operation)) continue;
+    const colour = operationColour(knee.operation);
+    bands.push({ from: knee.low, to: knee.high, fill: alpha(colour, 0.1) });
+    lines.push({ x: knee.at, stroke: colour, dash: [3, 3], label: `knee of ${knee.operation} ≈ ${count(Number(knee.at.toPrecision(2)))}` });
+  }
+  if (tipping.cliff) {
+    const cliff = tipping.cliff, colour = css("--cliff");
+    if (cliff.last_held != null) bands.push({ from: cliff.last_held, to: cliff.first_broken, hatch: colour });
+    lines.push({ x: cliff.first_broken, stroke: colour, label: `cliff at ${count(cliff.first_broken)}` });
+  }
+  return { bands, lines };
+}
+
+function latencyAgainstLoad(operations) {
+  const sizes = [...new Set(doc.by_load.map(point => point.size))];
+  operations = operations.filter(name => doc.by_load.some(point => point.operations[name].count));
+  if (!sizes.length || !operations.length) return null;
+  const column = (storm, operation, name) => sizes.map(size => {
+    const point = doc.by_load.find(p => p.size === size && p.storm === storm);
+    return point ? point.operations[operation][name] : null;
+  });
+  const data = [sizes], series = [{}];
+  for (const operation of operations) {
+    const colour = operationColour(operation);
+    for (const [name, dash] of [["p50", P50], ["p99", P99]]) {
+      data.push(column(false, operation, name));
+      series.push(line(`${operation} ${name}`, colour, dash, latency, dots(colour)));
+    }
+  }
+  for (const operation of operations) {
+    const storms = column(true, operation, "p99"), colour = operationColour(operation);
+    if (storms.every(value => value == null)) continue;
+    data.push(storms);
+    series.push(line(`${operation} p99 in a storm (●)`, colour, P50, latency,
+      { paths: () => null, points: { show: true, size: 11, width: 2, stroke: colour, fill: colour } }));
+  }
+  return { data, series, axes: [loadAxis(sizes, stageSize(doc.run.load_unit)), latencyAxis()],
+    scales: { x: loadScale(sizes), y: latencyScale }, xLabel: doc.run.load_unit, xFormat: count, ...kneesAndCliff(operations) };
+}
+
+// Each part of a stage stands where it was half done.
+function growthAgainstCount() {
+  const middle = value => doc.run.instances ? Math.round(value) : Number(value.toPrecision(3));
+  const parts = doc.growth.filter(part => part.kind !== "destroy" && part.to > part.from).map(part => ({ x: middle((part.from + part.to) / 2), ...part }));
+  const xs = [...new Set(parts.map(part => part.x))].sort((a, b) => a - b);
+  if (!xs.length) return null;
+  const rates = xs.map(x => parts.filter(part => part.x === x)).map(here =>
+    here.reduce((sum, part) => sum + part.per_second, 0) / here.length), stroke = css("--held");
+  const there = doc.rally.length ? "iterations done" : `${doc.run.things} there`;
+  return { data: [xs, rates], series: [{}, line("made", stroke, P50, perSecond, { width: 1.25, ...dots(stroke) })], axes: [loadAxis(xs, there), plainAxis(`${there.split(" ")[0]} per second`, count)],
+    scales: { x: loadScale(xs), y: fromZero }, xLabel: there, xFormat: count };
+}
+
+const countAxis = label => axis({ size: 30, label, values: (u, ticks) => ticks.map(v => Number.isInteger(v) ? count(v) : "") });
+
+// What a step took while there were so many things: solid the median, dotted the longest.
+function lifeAgainstCount() {
+  const life = doc.life, things = doc.run.things;
+  if (!life) return null;
+  const columns = Object.entries(life.latency).flatMap(([name, found]) => [["p50", "median", P50], ["max", "longest", MAX]].map(([measure, words, dash]) => ({
+    values: found[measure], series: line(`${name} ${words}`, operationColour(name), dash, latency, { spanGaps: true, ...(dash === P50 ? { width: 2 } : {}) }) })));
+  return { data: [life.things, ...columns.map(c => c.values)], series: [{}, ...columns.map(c => c.series)],
+    axes: [countAxis(`${things} there`), latencyAxis()], scales: { x: { time: false, range: () => [0, life.things[life.things.length - 1] * 1.02] }, y: latencyScale },
+    xLabel: `${things} there`, xFormat: count };
+}
+
+// Hosts in order, the emptiest first: a step in the line is a group of hosts that the scheduler treats otherwise.
+function spreadOverHosts() {
+  const stages = doc.spread.stages, most = Math.max(...stages.map(stage => stage.hosts));
+  const ranks = Array.from({ length: most }, (_, index) => index + 1);
+  const shown = stages.slice(-7);
+  return { data: [ranks, ...shown.map(stage => ranks.map(rank => stage.counts[rank - 1] ?? null))],
+    series: [{}, ...shown.map((stage, index) => line(`stage ${stage.stage}`, css("--op-" + (1 + index % 7)), P50, count,
+      { width: stage === shown[shown.length - 1] ? 2.5 : 1.25, ...(most > 60 ? {} : dots(css("--op-" + (1 + index % 7)))) }))],
+    axes: [countAxis("hosts, the emptiest first"), plainAxis(`${doc.run.things} on it`, count)],
+    scales: { x: { time: false, range: () => [0.5, most + 0.5] }, y: fromZero }, xLabel: "host", xFormat: count };
+}
+
+function throughputAgainstLoad() {
+  const forecast = doc.tipping.forecast, unit = doc.run.load_unit;
+  const measured = doc.by_load.filter(point => !point.storm && point.throughput != null);
+  if (!forecast || !measured.length) return null;
+  const xs = [...new Set([...measured.map(p => p.size), ...forecast.curve.map(p => p[0])])].sort((a, b) => a - b);
+  const points = new Map(measured.map(p => [p.size, p.throughput])), curve = new Map(forecast.curve.map(p => [p[0], p[1]]));
+  const colour = css("--op-3"), soft = css("--soft"), end = xs[xs.length - 1];
+  const bands = [{ from: forecast.largest_measured, to: end * 2, fill: css("--stage"), label: "not measured: forecast" }];
+  const lines = [];
+  if (forecast.peak_load != null) {
+    bands.push({ from: forecast.peak_low ?? forecast.peak_load, to: forecast.peak_high ?? end * 2, fill: alpha(colour, 0.1) });
+    lines.push({ x: forecast.peak_load, stroke: colour, dash: [3, 3], label: `largest throughput ≈ ${count(Number(forecast.peak_load.toPrecision(2)))} ${unit}` });
+  }
+  const sizes = [...new Set([...measured.map(p => p.size), end])];
+  return { data: [xs, xs.map(x => points.get(x) ?? null), xs.map(x => curve.get(x) ?? null)],
+    series: [{}, line("measured", colour, P50, perSecond, { paths: () => null, points: { show: true, size: 9, width: 2, stroke: colour, fill: css("--card") } }),
+      line("fitted law", soft, P99, perSecond, { spanGaps: true, width: 1.5 })],
+    axes: [loadAxis(measured.map(p => p.size), stageSize(unit)), plainAxis("successes per second", count)],
+    scales: { x: loadScale(sizes), y: fromZero }, xLabel: unit, xFormat: v => v == null ? "–" : count(Math.round(v)), bands, lines };
+}
+
+// All charts over time have one axis: that of the load, and of what was felt just before and after it.
+const felt = doc.resources, AROUND = 0.05;
+const timeEnds = (() => {
+  const times = felt && felt.t.length ? [felt.t[0], felt.t[felt.t.length - 1]] : [0, 1];
+  if (!doc.timeline) return times;
+  const end = doc.timeline.t[doc.timeline.t.length - 1] + doc.timeline.bin_seconds;
+  return felt ? [Math.min(0, Math.max(times[0], -AROUND * end)), Math.max(end, Math.min(times[1], (1 + AROUND) * end))] : [0, end];
+})();
+// A chart that shows all that it has shows all the time that any has; else what the reader chose.
+const timeRange = t => (u, min, max) => t.length < 2 || (min === t[0] && max === t[t.length - 1]) ? timeEnds : [min, max];
+
+function overTime(t, columns, axisOfY, scale, more) {
+  const bands = [];
+  for (const stage of doc.stages) {
+    const to = stage.end ?? timeEnds[1], up = Math.min(to, stage.hold_begin ?? to);
+    const label = count(stage.size) + (["storm", "destroy"].includes(stage.kind) ? " " + stage.kind : "");
+    bands.push({ from: stage.begin, to, fill: stage.number % 2 ? css("--stage") : "rgba(0,0,0,0)", label });
+    bands.push({ from: stage.begin, to: up, fill: css("--stage-up") });
+  }
+  for (const gap of felt?.gaps ?? []) bands.push({ from: gap.from, to: gap.to, hatch: css("--gap"), faint: true });
+  const lines = doc.events.marks.map(mark => ({ x: mark.t, label: mark.text, upright: true, dash: [4, 3],
+    stroke: css({ fault: "--error", "member-gone": "--lost", "member-back": "--held", leader: "--health", "agent-down": "--denied" }[mark.kind] ?? "--timeout") }));
+  return { data: [t, ...columns.map(c => c.values)], series: [{}, ...columns.map(c => c.series)],
+    axes: [timeAxis("time since the start (min:s)"), axisOfY], scales: { x: { time: false, range: timeRange(t) }, y: scale }, sync: "time",
+    xLabel: "time", xFormat: clock, bands, lines, ...more };
+}
+// A value without neighbours is no line: it gets a dot.
+const alone = (u, i) => u.data[i].map((v, n, all) => v != null && all[n - 1] == null && all[n + 1] == null ? n : -1).filter(n => n >= 0);
+const lone = stroke => ({ points: { show: true, size: 6, stroke, fill: stroke, filter: alone } });
+
+// ---- the target's figures --------------------------------------------------------------------
+const hostColours = index => css("--op-" + (1 + index % 8));
+
+// Few series: a line each, coloured by host (by part, where there is one host), dashed by part; broad underneath, who led.
+function linesOfHosts(figure, format) {
+  const hosts = [...new Set(figure.lines.map(found => found.host))], parts = [...new Set(figure.lines.map(found => found.part))];
+  const byHost = hosts.length > 1 && parts.length <= 3;
+  const columns = figure.led.map(found => ({ values: found.values,
+    series: line(found.part ? `leader, ${found.part}` : "leader", alpha(css("--leader"), 0.4), P50, format, { width: 7 }) }));
+  figure.lines.forEach((found, index) => {
+    const colour = hostColours(byHost ? hosts.indexOf(found.host) : index);
+    const label = hosts.length < 2 && found.part ? found.part : [found.host, found.part].filter(Boolean).join(" ");
+    columns.push({ values: found.values, series: line(label, colour, byHost ? [P50, P99, MAX][parts.indexOf(found.part)] : P50,
+      format, { width: 1.5, ...lone(colour) }) });
+  });
+  return { columns, between: [] };
+}
+
+// Many series: by part the leader's line, and the others' median within their range.
+function linesOfRoles(figure, format) {
+  const columns = [], between = [], several = figure.roles.length > 1;
+  figure.roles.forEach((role, index) => {
+    const of = several ? ` ${role.part}` : "", others = role.leader ? "followers" : "hosts";
+    const colour = several ? hostColours(index) : css("--followers");
+    const edge = (name, values) => columns.push({ values, series: line(name + of, alpha(colour, 0.55), P50, format, { width: 0.75 }) });
+    edge(`${others}, highest`, role.high);
+    edge(`${others}, lowest`, role.low);
+    between.push({ series: [columns.length - 1, columns.length], fill: alpha(colour, several ? 0.1 : 0.18) });
+    columns.push({ values: role.middle, series: line(`${others}, median${of}`, colour, several ? P99 : P50, format, { width: 1.5 }) });
+    if (role.leader) columns.push({ values: role.leader, series: line("leader" + of, several ? colour : css("--leader"), P50, format, lone(colour)) });
+  });
+  return { columns, between };
+}
+
+function drawFelt() {
+  for (const figure of felt ? felt.figures : []) {
+    draw("chart-felt-" + figure.name, 200, () => {
+      const format = quantity(figure.unit);
+      const { columns, between } = figure.lines.length ? linesOfHosts(figure, format) : linesOfRoles(figure, format);
+      const most = Math.max(0, ...columns.flatMap(column => column.values));
+      return overTime(felt.t, columns, null, fromZero,
+        { between, axes: [timeAxis(), quantityAxis(figure.unit, most)] });
+    });
+  }
+}
+
+function drawRun() {
+  draw("chart-load", 380, () => latencyAgainstLoad(doc.loading));
+  draw("chart-observe", 300, () => latencyAgainstLoad(doc.observing));
+  draw("chart-growth", 260, growthAgainstCount);
+  draw("chart-life", 320, lifeAgainstCount);
+  draw("chart-spread", 240, spreadOverHosts);
+  draw("chart-throughput", 280, throughputAgainstLoad);
+  const timeline = doc.timeline, spawn = doc.run.workload === "spawn";
+  drawFelt();
+  if (!timeline) return;
+  for (const operation of doc.operations) {
+    const found = timeline.latency[operation], colour = operationColour(operation);
+    if (!found) continue;
+    draw("chart-time-" + operation, 230, () => overTime(timeline.t,
+      [["p50", P50], ["p99", P99], ["max", MAX]].map(([name, dash]) => ({ values: found[name],
+        series: line(`${operation} ${name}`, colour, dash, latency, lone(colour)) })), latencyAxis(), latencyScale));
+  }
+  const gauge = (name, label, stroke, dash, format) => ({ values: timeline.gauges[name], series: line(label, stroke, dash, format) });
+  if (timeline.gauges.held) {
+    draw("chart-held", 210, () => overTime(timeline.t, [
+      gauge("held", doc.rally.length ? "iterations done" : spawn ? `${doc.run.things} there` : `${doc.run.load_unit} held`, css("--held"), P50, count),
+      gauge("waiting", doc.rally.length ? "still to be done" : spawn ? "still to be made or removed" : "units waiting", css("--waiting"), P99, count)],
+      plainAxis(doc.rally.length ? "iterations" : spawn ? doc.run.things : `${doc.run.load_unit}, units`, count), fromZero));
+    draw("chart-cpu", 190, () => overTime(timeline.t, [gauge("cpu", "CPU of the busiest worker", css("--health"), P50, v => v == null ? "–" : Math.round(v * 100) + " %")],
+      plainAxis("share of one core", v => Math.round(v * 100) + " %"), { range: (u, min, max) => [0, Math.max(1, max * 1.1)] }));
+    draw("chart-lag", 190, () => overTime(timeline.t, [gauge("loop_lag", "event-loop lag, longest", css("--health"), P50, v => v == null ? "–" : digits(v, 3) + " ms")],
+      plainAxis("milliseconds", v => count(v) + " ms"), fromZero));
+  }
+  draw("chart-members", 230, () => overTime(timeline.t, Object.entries(timeline.members).map(([name, values], index) => {
+    const colour = css("--op-" + (1 + index % 7));
+    return { values, series: line(name, colour, P50, count, { width: 1.5 }) };
+  }), plainAxis(`${doc.run.things} on it`, count), fromZero));
+  const some = values => values.map(value => value > 0 ? value : null);  // a logarithm has no zero
+  draw("chart-ok", 210, () => overTime(timeline.t, Object.entries(timeline.ok).filter(([operation]) => !doc.run.instances || doc.loading.includes(operation)).map(([operation, values]) => ({ values: some(values),
+    series: line(spawn ? operation : `${operation}s that succeeded`, operationColour(operation), /^(remove-|delete)/.test(operation) ? P99 : P50,
+      perSecond, lone(operationColour(operation))) })), rateAxis(), rateScale));
+  const other = Object.entries(timeline.per_second).map(([outcome, values]) => ({ values: some(values),
+    series: line(outcome, css("--" + outcome), ["denied", "limited"].includes(outcome) ? P99 : P50, perSecond, lone(css("--" + outcome))) }));
+  if (timeline.connections_lost.length) other.push({ values: some(timeline.connections_lost),
+    series: line("connections lost", css("--cliff"), MAX, perSecond, lone(css("--cliff"))) });
+  draw("chart-outcomes", 210, () => overTime(timeline.t, other, rateAxis(), rateScale));
+}
+
+start(drawRun);

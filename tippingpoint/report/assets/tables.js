@@ -1,0 +1,36 @@
+// Tables that a reader sorts: a button in each heading, up at the first click and down at the second. Rows stay in
+// their group (tbody), the group's heading first; what has no figure ("–") comes last either way.
+for (const table of document.querySelectorAll("table.sortable")) {
+  const headings = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
+  headings.forEach((heading, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...heading.childNodes);
+    heading.append(button);
+    heading.setAttribute("aria-sort", "none");
+    button.addEventListener("click", () => {
+      const down = heading.getAttribute("aria-sort") === "ascending";
+      for (const other of headings) other.setAttribute("aria-sort", other === heading ? (down ? "descending" : "ascending") : "none");
+      for (const body of table.tBodies) sortRows(body, column, down ? -1 : 1);
+    });
+  });
+}
+
+function sortRows(body, column, direction) {
+  const rows = [...body.rows].filter(row => row.cells.length > column && !row.querySelector("th.group"));
+  const keyed = rows.map(row => [sortKey(row.cells[column]), row]);
+  keyed.sort(([a], [b]) => {
+    if (a === null || b === null) return (a === null) - (b === null);
+    if (typeof a === "number" && typeof b === "number") return direction * (a - b);
+    return direction * String(a).localeCompare(String(b), "en", { numeric: true });
+  });
+  body.append(...keyed.map(([, row]) => row));
+}
+
+// A number where the cell says one (data-value, or text such as 16,000), null where it says that there is none.
+function sortKey(cell) {
+  const text = (cell.dataset.value ?? cell.textContent).trim();
+  if (text === "" || text === "–") return null;
+  const number = Number(text.replaceAll(",", ""));
+  return Number.isNaN(number) ? text : number;
+}
