@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The container-spawner charm: makes containers, or a Juju model's units, on a control plane until it tips over."""
+"""The container-spawner charm: makes containers, servers or a Juju model's units until a control plane tips over."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tippingpoint_charm.settings import Settings, read_settings
 class SpawnSettings(Settings):
     """Where things can be made."""
 
-    targets = ("lxd", "juju")
+    targets = ("lxd", "juju", "openstack")
 
 
 class ContainerSpawnerCharm(GeneratorCharm):

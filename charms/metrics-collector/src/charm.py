@@ -1,118 +1,142 @@
 #!/usr/bin/env python3
-"""The metrics-collector charm: keeps what generators tell of their runs, and reports, compares and exports them."""
+"""The metrics-collector charm: keeps what generators tell of their runs, and reports, compares and exports them.
+
+Beside it there are two services: the page (page.py), and a Prometheus (monitoring.py) that scrapes the target.
+"""
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import logging
 import os
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
-import engine
 import ops
-from parameters import Compare, Export
-from tippingpoint_charm.parameters import Parameters, Report
-from tippingpoint_charm.relations import scale_run
+import watching
+from actions import LISTED, Actions, came_to
+from monitoring import PORT as PROMETHEUS_PORT
+from monitoring import Monitoring, Wanted
+from page import OPTION as PAGE_TOKEN
+from page import PORT as PAGE_PORT
+from page import Page
+from settings import CollectorSettings
+from tippingpoint_charm.machine import Machine, MachineProblem
+from tippingpoint_charm.relations import grafana, metrics, prometheus, prometheus_api, remote_write, scale_run
+from tippingpoint_charm.relations.databag import NotThere, own_address
 from tippingpoint_charm.relations.scale_run import Reported
+from tippingpoint_charm.secrets import Keys, how_to_add, read_secret
+from tippingpoint_charm.settings import read_settings
+from tippingpoint_charm.systemd import Copies, own_pack
 
-from tippingpoint.collect.runs import RESULTS_WITHIN, Runs, StoredRun, forget_oldest
+from tippingpoint.collect import confined
+from tippingpoint.collect.runs import RESULTS_WITHIN, Runs, StoredRun
+from tippingpoint.collect.scrape import Access
+from tippingpoint.collect.scrape_relation import application_of
+from tippingpoint.collect.selecting import applications
 from tippingpoint.errors import UserError
 
 logger = logging.getLogger(__name__)
 
-STATE = Path("/var/lib")
-LARGEST_TEXT = 16 * 1024
-"""Bytes of a report that an action's result carries; Juju keeps results in its database, and prints them."""
-LISTED = 50
-"""Runs that `list-runs` names."""
-_JUDGED_WITHIN = 120.0
-"""Seconds that the engine may judge a run for; then it is asked again."""
-_SUFFIX = {"md": "md", "html": "html", "json": "json", "junit": "xml"}
-_SEED = "seed:"
+_JUDGED_WITHIN = 400.0
+"""Seconds that a run may be gathered (collect.gathering) and judged for; then it is asked for again."""
+_CREDENTIALS = "prometheus-credentials"
+_TARGETS_CREDENTIALS = "static-targets-credentials"
 _RELATION = "scale-run"
-
-Results = dict[str, str]
-
-
-def _answers(
-    do: Callable[[MetricsCollectorCharm, ops.ActionEvent], Results],
-) -> Callable[[MetricsCollectorCharm, ops.ActionEvent], None]:
-    """An action whose refusals are one line of its own."""
-
-    @functools.wraps(do)
-    def action(charm: MetricsCollectorCharm, event: ops.ActionEvent) -> None:
-        try:
-            event.set_results(do(charm, event))
-        except UserError as refused:
-            event.fail(str(refused))
-        except OSError as problem:
-            event.fail(f"{problem.filename or 'disk'}: {problem.strerror}")
-
-    return action
 
 
 class MetricsCollectorCharm(ops.CharmBase):
-    """Stores in hooks what arrives; everything else is asked of the engine."""
+    """Stores in hooks what arrives, and sees to its services; everything else is asked of the engine."""
+
+    machine: ClassVar[Machine] = Machine()
 
     _stored = ops.StoredState()
 
     def __init__(self, framework: ops.Framework) -> None:
         super().__init__(framework)
         os.umask(0o022)  # `juju scp` reads as another user what is kept here
-        self._stored.set_default(problems={})
-        self._state = STATE / f"tippingpoint-{self.unit.name.replace('/', '-')}"
-        self._runs = Runs(self._state / "runs")
-        on, relation = self.on, self.on[_RELATION]
-        framework.observe(relation.relation_created, self._on_speaking)
-        framework.observe(on.leader_elected, self._on_speaking)
-        framework.observe(relation.relation_changed, self._on_changed)
-        framework.observe(relation.relation_departed, self._on_departed)
-        framework.observe(relation.relation_broken, self._on_broken)
-        framework.observe(on.upgrade_charm, self._on_upgrade)
-        framework.observe(on.update_status, self._on_update_status)
-        framework.observe(on.remove, self._on_remove)
-        framework.observe(on.collect_unit_status, self._on_collect_status)
-        framework.observe(on.report_action, self._on_report)
-        framework.observe(on.compare_action, self._on_compare)
-        framework.observe(on.export_action, self._on_export)
-        framework.observe(on.list_runs_action, self._on_list_runs)
-        framework.observe(on.status_action, self._on_status)
+        # problems: by who sent it, what is wrong with what came. services: what is wrong with ours, a line each.
+        # copy: of the pack, that the page runs from. exporters: those that Prometheus knows of.
+        self._stored.set_default(problems={}, services=[], copy="", exporters={})
+        name = f"tippingpoint-{self.unit.name.replace('/', '-')}"
+        self.state = self.machine.path(f"/var/lib/{name}")
+        self.runs = Runs(self.state / "runs")
+        self._page = Page(self.machine, self.unit.name, name)
+        self._monitoring = Monitoring(self.machine, self.unit.name, name)
+        self._observe()
+        self._actions = Actions(self)
 
-    # What arrives
+    def _observe(self) -> None:
+        on, relation, observe = self.on, self.on[_RELATION], self.framework.observe
+        observe(on.install, self._on_install)
+        observe(on.upgrade_charm, self._on_upgrade)
+        for event in (on.config_changed, on.secret_changed, on.start):
+            observe(event, self._on_services)
+        for endpoint in (prometheus.NAME, prometheus_api.NAME, remote_write.NAME):
+            for event in ("relation_created", "relation_changed", "relation_departed", "relation_broken"):
+                observe(getattr(on[endpoint], event), self._on_services)
+        for endpoint in (grafana.NAME, metrics.NAME):
+            observe(on[endpoint].relation_created, self._on_speaking)
+        observe(relation.relation_created, self._on_speaking)
+        observe(on.leader_elected, self._on_speaking)
+        observe(relation.relation_changed, self._on_changed)
+        observe(relation.relation_departed, self._on_departed)
+        observe(relation.relation_broken, self._on_broken)
+        observe(on.update_status, self._on_update_status)
+        observe(on.remove, self._on_remove)
+        observe(on.collect_unit_status, self._on_collect_status)
+
+    # -- what arrives ------------------------------------------------------------------------------
 
     def _on_speaking(self, _: ops.EventBase) -> None:
         scale_run.publish_collector(self)
+        watching.publish(self)
 
     def _on_changed(self, event: ops.RelationChangedEvent) -> None:
         """Keep what changed: one unit's word among a hundred is no reason to read them all."""
         self._keep(scale_run.read_changed(event.relation, None), event.app.name)
         if event.unit is not None:
             self._keep(scale_run.read_changed(event.relation, event.unit), event.unit.name)
+        self._follow_exporters()
 
-    def _on_upgrade(self, _: ops.UpgradeCharmEvent) -> None:
-        scale_run.publish_collector(self)
+    def _on_install(self, _: ops.InstallEvent) -> None:
+        self._stored.copy = ""
+        self._keep_services()
+
+    def _on_upgrade(self, event: ops.UpgradeCharmEvent) -> None:
+        self._on_speaking(event)
         self._keep_all()
+        self._stored.copy = ""
+        self._keep_services()
 
     def _on_update_status(self, _: ops.UpdateStatusEvent) -> None:
         if self._stored.problems:
             self._keep_all()  # what could not be kept, for want of room, is still there to be read
-        for run in self._runs.newest_first()[:LISTED]:
+        for run in self.runs.newest_first()[:LISTED]:
             if run.shared.over and time.time() - run.heard > RESULTS_WITHIN:
                 self._judge(run)
+        self._keep_services()
+        found: list[str] = []
+        self._try(found, lambda: found.extend(self._monitoring.troubles()))
+        self._try(found, self._page.start)
+        self._stored.services = [*self._stored.services, *found]
 
     def _on_departed(self, event: ops.RelationDepartedEvent) -> None:
         if event.departing_unit is not None:
             self._note(event.departing_unit.name, [])
+        self._follow_exporters()
 
     def _on_broken(self, event: ops.RelationBrokenEvent) -> None:
         self._note(event.app.name, [])
+        self._follow_exporters()
 
     def _on_remove(self, _: ops.RemoveEvent) -> None:
-        shutil.rmtree(self._state, ignore_errors=True)
+        self._page.remove()
+        self._monitoring.remove()
+        shutil.rmtree(self.state, ignore_errors=True)
+        Copies(self.machine).remove_with_the_last()
 
     def _keep_all(self) -> None:
         self._stored.problems = {}
@@ -124,16 +148,16 @@ class MetricsCollectorCharm(ops.CharmBase):
         problems = list(reported.problems)
         try:
             if reported.run is not None:
-                self._runs.keep(reported.run)
+                self.runs.keep(reported.run)
             for unit, word in reported.words.items():
-                self._runs.keep_word(unit, word)
+                self.runs.keep_word(unit, word)
             for unit, result in reported.results.items():
-                self._runs.keep_digest(unit, result.run, result.digest)
+                self.runs.keep_digest(unit, result.run, result.digest)
         except UserError as refused:
             problems.append(f"{_RELATION}: {sender}: {refused}")
         except OSError as problem:
             problems.append(
-                f"{self._state}: {problem.strerror}: make room, it is tried again every few minutes"
+                f"{self.state}: {problem.strerror}: make room, it is tried again every few minutes"
             )
         self._note(sender, problems)
         told = {reported.run.id} if reported.run is not None else set[str]()
@@ -151,152 +175,232 @@ class MetricsCollectorCharm(ops.CharmBase):
 
     def _judge_when_complete(self, run: str) -> None:
         try:
-            stored = self._runs.find(run)
+            stored = self.runs.find(run)
         except UserError:  # its units were faster than its leader
             return
         if stored.complete:
             self._judge(stored)
 
     def _judge(self, run: StoredRun) -> None:
-        """Have a run judged, unless it is, or just is being."""
-        if run.reported and run.verdict is None and not run.judged_since(time.time() - _JUDGED_WITHIN):
-            engine.judge(run)
+        """Have a run judged, unless it is, or just is being; before, what its target felt is gathered."""
+        if not run.reported or run.verdict is not None or run.judged_since(time.time() - _JUDGED_WITHIN):
+            return
+        asked = self._prometheus() if not run.resources_file.exists() else None
+        if asked is None:
+            confined.judge(run)
+        else:
+            confined.conclude(run, asked)
 
-    # Status
+    def _prometheus(self) -> dict[str, str] | None:
+        """The Prometheus that knows the target, and who we are there; None where there is none."""
+        try:
+            settings = read_settings(self, CollectorSettings)
+            url = self._elsewhere(settings)
+            if url:
+                return {"url": url, "selector": self._selector(settings), **self._credentials()}
+        except (UserError, NotThere):
+            return None
+        return {"url": self._monitoring.url, "selector": settings.only} if self._monitoring.is_on else None
+
+    def _selector(self, settings: CollectorSettings) -> str:
+        """What is the target's of a Prometheus that others scrape with, too: what is said, else what is related."""
+        if settings.only:
+            return settings.only
+        return applications(application_of(scraped.application) for scraped in prometheus.read(self))
+
+    def _elsewhere(self, settings: CollectorSettings) -> str:
+        """Where a Prometheus is that is not ours; empty where there is none. NotThere while it is not known."""
+        return settings.prometheus_url or prometheus_api.read(self)
+
+    # -- services ----------------------------------------------------------------------------------
+
+    def _on_services(self, _: ops.EventBase) -> None:
+        self._keep_services()
+
+    def _follow_exporters(self) -> None:
+        """Have Prometheus scrape the generators that are there; in most of their hooks nothing changes in that."""
+        if self._monitoring.is_on and scale_run.read_exporters(self) != dict(self._stored.exporters):
+            self._keep_services()
+
+    def _keep_services(self) -> None:
+        """Have the services be as they are to be; what is wrong with them becomes the status."""
+        found: list[str] = []
+        self._try(found, lambda: self._keep_page(found))
+        self._try(found, lambda: self._keep_monitoring(found))
+        for line in found:
+            logger.warning(line)
+        self._stored.services = found
+        ports = [PAGE_PORT] if self._page.is_on else []
+        self.unit.set_ports(*ports, *([PROMETHEUS_PORT] if self._receives else []))
+
+    def _keep_page(self, found: list[str]) -> None:
+        try:
+            secret = read_secret(
+                self, PAGE_TOKEN, Keys(("token",)), Keys(("token", "certificate", "private-key"))
+            )
+            if secret is not None:
+                if not self._stored.copy:
+                    self._stored.copy = Copies(self.machine).keep(self.pack)
+                address = own_address(self, _RELATION)
+                self._page.keep(secret, [address] if address else [], str(self._stored.copy))
+                return
+        except (NotThere, UserError) as problem:
+            found.append(str(problem))
+        self._page.remove()
+
+    def _keep_monitoring(self, found: list[str]) -> None:
+        try:
+            settings = read_settings(self, CollectorSettings)
+        except UserError as wrong:
+            found.append(str(wrong))
+            return
+        self._stored.exporters = scale_run.read_exporters(self)
+        try:
+            elsewhere = self._elsewhere(settings)
+            if elsewhere:
+                self._credentials()
+        except NotThere as missing:
+            elsewhere = settings.prometheus_url or prometheus_api.NAME
+            found.append(str(missing))
+        wanted = Wanted(
+            # What another Prometheus scrapes is related to say which of its series are the target's.
+            scraped=() if elsewhere else prometheus.read(self),
+            targets=settings.static_targets,
+            access=self._access(settings, found),
+            generators=dict(self._stored.exporters),
+            receives=remote_write.is_related(self),
+            retention=settings.retention,
+            interval=settings.scrape_interval,
+        )
+        if wanted.anything and elsewhere:
+            named = (
+                f"prometheus-url: {settings.prometheus_url}"
+                if settings.prometheus_url
+                else prometheus_api.NAME
+            )
+            found.append(
+                f"{named}: expected none while receive-remote-write or static-targets ask for a Prometheus of our own"
+            )
+        elif wanted.anything:
+            found.extend(self._monitoring.keep(wanted))
+        else:
+            self._monitoring.stop()
+        remote_write.publish(self, PROMETHEUS_PORT if self._receives else None)
+
+    def _access(self, settings: CollectorSettings, found: list[str]) -> Access:
+        """Who we are at static-targets; what is wrong with the secret is told, and they are scraped without it."""
+        secret: dict[str, str] = {}
+        pair = ("certificate", "private-key")
+        ways = [
+            Keys((*login, *more)) for login in (("username", "password"), ("token",)) for more in ((), pair)
+        ]
+        try:
+            secret = read_secret(self, _TARGETS_CREDENTIALS, *ways, Keys(pair)) or {}
+        except NotThere as missing:
+            found.append(str(missing))
+        return Access(
+            settings.static_targets_ca,
+            certificate=secret.get("certificate", ""),
+            key=secret.get("private-key", ""),
+            username=secret.get("username", ""),
+            password=secret.get("password", ""),
+            token=secret.get("token", ""),
+        )
+
+    @property
+    def _receives(self) -> bool:
+        """Whether others can send us samples."""
+        return self._monitoring.is_on and remote_write.is_related(self)
+
+    def _credentials(self) -> dict[str, str]:
+        """Who we are at the Prometheus of prometheus-url; NotThere where its secret cannot be read."""
+        return (
+            read_secret(
+                self,
+                _CREDENTIALS,
+                Keys(("username", "password"), ("cacert",)),
+                Keys(("token",), ("cacert",)),
+                Keys(("cacert",)),
+            )
+            or {}
+        )
+
+    @property
+    def pack(self) -> Path:
+        """Where the charm's Python packages are."""
+        return own_pack()
+
+    def _try(self, found: list[str], do: Callable[[], object]) -> None:
+        """Do something to the machine; what it refuses is told, and tried again in later hooks."""
+        try:
+            do()
+        except MachineProblem as problem:
+            found.append(str(problem))
+        except OSError as problem:
+            found.append(f"{problem.filename or 'disk'}: {problem.strerror}")
+
+    # -- what there is to say ----------------------------------------------------------------------
+
+    @property
+    def generators(self) -> list[str]:
+        """The applications that are related."""
+        return [relation.app.name for relation in self.model.relations[_RELATION] if relation.active]
+
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong, a line each."""
+        return [*map(str, self._stored.problems.values()), *map(str, self._stored.services)]
+
+    @property
+    def page_url(self) -> str:
+        """Where the page is; empty while it is off."""
+        address = own_address(self, _RELATION) if self._page.is_on else ""
+        host = f"[{address}]" if ":" in address else address
+        return f"https://{host}:{PAGE_PORT}" if address else ""
+
+    @property
+    def page_told(self) -> dict[str, str]:
+        """Where the page is and how it is known, or how to have one."""
+        if not self._page.is_on:
+            token = "token=$(openssl rand -hex 24)"
+            return {"page": f"off; {how_to_add(self, PAGE_TOKEN, token, 'tippingpoint-page')}"}
+        return {"page": self.page_url, "fingerprint": self._page.fingerprint()}
+
+    @property
+    def prometheus_told(self) -> str:
+        """Which Prometheus is asked for what the target feels."""
+        try:
+            settings = read_settings(self, CollectorSettings)
+            url = self._elsewhere(settings)
+        except (UserError, NotThere) as wrong:
+            return str(wrong)
+        if url:
+            selector = self._selector(settings)
+            return f"{url}, for what has {selector}" if selector else url
+        if self._monitoring.is_on:
+            return f"{self._monitoring.url} on this machine, as {self._monitoring.name}.service"
+        return (
+            "none: relate metrics, receive-remote-write or prometheus-api, or configure static-targets or "
+            "prometheus-url"
+        )
 
     def _on_collect_status(self, event: ops.CollectStatusEvent) -> None:
-        for problem in self._stored.problems.values():
-            event.add_status(ops.BlockedStatus(str(problem)))
-        runs = self._runs.newest_first()
-        related = [relation.app.name for relation in self.model.relations[_RELATION] if relation.active]
+        problems = self.problems
+        if problems:
+            more = f" (and {len(problems) - 1} more: juju run {self.unit.name} status)"
+            event.add_status(ops.BlockedStatus(problems[0] + (more if len(problems) > 1 else "")))
+        runs = self.runs.newest_first()
         if runs:
             count = f"{len(runs)} run{'s' * (len(runs) != 1)}"
-            event.add_status(ops.ActiveStatus(f"{count}, last: {runs[0].id} {_came_to(runs[0])}"))
-        elif related:
-            event.add_status(ops.ActiveStatus(f"no run yet: juju run {related[0]}/leader start plan=NAME"))
+            event.add_status(ops.ActiveStatus(f"{count}, last: {runs[0].id} {came_to(runs[0])}"))
+        elif self.generators:
+            event.add_status(
+                ops.ActiveStatus(f"no run yet: juju run {self.generators[0]}/leader start plan=NAME")
+            )
         else:
             event.add_status(
                 ops.WaitingStatus("relate load-claimer:scale-run or container-spawner:scale-run")
             )
-
-    # Actions
-
-    @_answers
-    def _on_report(self, event: ops.ActionEvent) -> Results:
-        asked = Report.read(event.params)
-        run = self._runs.find(asked.run)
-        path = self._reports / f"{run.id}.{_SUFFIX[asked.format]}"
-        engine.write(path, "report", [run], format=asked.format)
-        return {"run": run.id, "state": run.state(time.time()), **self._told(path, asked.format)}
-
-    @_answers
-    def _on_compare(self, event: ops.ActionEvent) -> Results:
-        asked = Compare.read(event.params)
-        if len(asked.names) < 2:
-            raise UserError(
-                "runs", asked.runs, "two runs or more, or a run and seed:NAME, separated by commas"
-            )
-        runs = [self._runs.find(name) for name in asked.names if not name.startswith(_SEED)]
-        key = hashlib.sha256(f"{asked.names} {asked.tolerance}".encode()).hexdigest()[:8]
-        path = self._reports / f"comparison-{key}.{_SUFFIX[asked.format]}"
-        worse = engine.write(
-            path,
-            "compare",
-            list({run.id: run for run in runs}.values()),
-            names=asked.names,
-            format=asked.format,
-            tolerance=asked.tolerance,
-        )
-        return {"regressed": "true" if worse else "false", **self._told(path, asked.format)}
-
-    @_answers
-    def _on_export(self, event: ops.ActionEvent) -> Results:
-        run = self._runs.find(Export.read(event.params).run)
-        path = self._reports / f"{run.id}.tar.gz"
-        engine.write(path, "export", [run])
-        return {
-            "run": run.id,
-            **self._whereabouts(path),
-            "then": f"tar xzf {path.name} && tippingpoint report {run.id}",
-        }
-
-    @_answers
-    def _on_list_runs(self, event: ops.ActionEvent) -> Results:
-        Parameters.read(event.params)
-        runs = self._runs.newest_first()
-        lines = [_line(run) for run in runs[:LISTED]]
-        if len(runs) > LISTED:
-            lines.append(f"and {len(runs) - LISTED} older ones")
-        return {"count": str(len(runs)), "runs": "\n".join(lines) or "none yet"}
-
-    @_answers
-    def _on_status(self, event: ops.ActionEvent) -> Results:
-        Parameters.read(event.params)
-        related = [relation.app.name for relation in self.model.relations[_RELATION] if relation.active]
-        results = {"related": ", ".join(related) or "nothing"}
-        if self._stored.problems:
-            results["problems"] = "\n".join(str(problem) for problem in self._stored.problems.values())
-        runs = self._runs.newest_first()
-        results["runs"] = str(len(runs))
-        if runs:
-            results |= _last(runs[0])
-        return results
-
-    @property
-    def _reports(self) -> Path:
-        return self._state / "reports"
-
-    def _told(self, path: Path, form: str) -> Results:
-        """What an action says of a report: its text, as much of it as a result may have, and how to get all of it."""
-        forget_oldest(self._reports)
-        text = path.read_bytes()
-        results = self._whereabouts(path)
-        if len(text) <= LARGEST_TEXT:
-            results["text"] = text.decode()
-        elif form == "md":
-            cut = text[:LARGEST_TEXT].rpartition(b"\n")[0].decode()
-            results["text"] = f"{cut}\n(cut: {len(text) >> 10} KiB in all; {results['fetch']})\n"
-        else:
-            results["note"] = (
-                f"{len(text) >> 10} KiB, which is more than a result may have; {results['fetch']}"
-            )
-        return results
-
-    def _whereabouts(self, path: Path) -> Results:
-        return {
-            "path": str(path),
-            "fetch": f"juju scp -m {self.model.name} {self.unit.name}:{path} .",
-        }
-
-
-def _came_to(run: StoredRun) -> str:
-    """What a run came to, or where it is, in a few words."""
-    if run.verdict is not None:
-        return run.verdict.outcome
-    if run.complete and run.reported:
-        return "is being judged"
-    return run.state(time.time())
-
-
-def _line(run: StoredRun) -> str:
-    units = f"{len(run.shared.units)} unit{'s' * (len(run.shared.units) != 1)}"
-    return f"{run.id}  {units}, {run.reported} reported  {_came_to(run)}"
-
-
-def _last(run: StoredRun) -> Results:
-    """What `status` says of the latest run."""
-    words = run.words
-    lines: list[str] = []
-    for unit in run.shared.units:
-        word = words.get(unit)
-        told = "nothing heard" if word is None else word.phase + (f": {word.problem}" if word.problem else "")
-        if unit in run.shared.missing:
-            told += f"; missing: {run.shared.missing[unit]}"
-        lines.append(f"{unit}: {told}")
-    results = {"run": run.id, "state": run.state(time.time()), "units": "\n".join(lines)}
-    if run.verdict is not None:
-        results |= {"verdict": run.verdict.outcome, "sentence": run.verdict.sentence}
-    return results
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ class Compare(Parameters):
     """Of `compare`."""
 
     runs: Annotated[str, Field(max_length=4000)] = ""
+    baseline: Annotated[str, Field(max_length=200)] = ""
     format: Literal["md", "html", "json"] = "md"
     tolerance: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 0.10
 
@@ -32,5 +33,7 @@ class Compare(Parameters):
 
     @property
     def names(self) -> list[str]:
-        """Ids of runs, or seed:NAME for a published result."""
-        return [name.strip() for name in self.runs.split(",") if name.strip()]
+        """Ids of runs, or seed:NAME for a published result; what the others are held against comes first."""
+        names = [name.strip() for name in self.runs.split(",") if name.strip()]
+        base = self.baseline.strip()
+        return [base, *(name for name in names if name != base)] if base else names

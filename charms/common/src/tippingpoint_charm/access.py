@@ -8,11 +8,13 @@ nowhere: not in a message, a log or relation data.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Generator, Mapping
+import ssl
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import ops
 import yaml
@@ -22,9 +24,14 @@ from tippingpoint.errors import UserError
 from tippingpoint.secret_files import read_yaml
 from tippingpoint_charm.relations import controller, etcd, keystone, lxd
 from tippingpoint_charm.relations.databag import NotThere, shown
+from tippingpoint_charm.secrets import Keys, how_to_add, read_any_secret, read_secret
 
 PLACE = "{credentials}"
 """Stands in a target's values for the directory that the files are written to."""
+
+_CLOUD = "tippingpoint"
+"""The one cloud of the clouds.yaml that we write."""
+_OPENSTACK_CA = "openstack-ca.pem"
 
 
 @dataclass(frozen=True)
@@ -59,18 +66,18 @@ def find_access(charm: ops.CharmBase, kind: str) -> TargetAccess:
 
 def _juju(charm: ops.CharmBase) -> TargetAccess:
     """The related controller, or the one this unit is on; who we are there is always in the secret."""
-    secret = _secret(charm, _Keys(("user", "password"), ("addresses", "ca")))
+    secret = read_secret(charm, "credentials", Keys(("user", "password"), ("addresses", "cacert")))
     if secret is None:
-        raise NotThere(_how(charm, "user=... password=..."))
+        raise NotThere(how_to_add(charm, "credentials", "user=... password=..."))
     own_addresses, own_ca = _own_controller(charm)
     addresses = _listed(secret.get("addresses", "")) or controller.read(charm) or own_addresses
     if not addresses:
         raise NotThere(_EXPECTED.format("addresses", "this unit's agent.conf has none"))
     ours = not {*addresses}.isdisjoint(own_addresses)
-    ca = secret.get("ca") or (own_ca if ours else "")
+    ca = secret.get("cacert") or (own_ca if ours else "")
     if not ca:
         other = f"{addresses[0]} is not known to be the controller that this unit is on"
-        raise NotThere(_EXPECTED.format("ca", "this unit's agent.conf has none" if ours else other))
+        raise NotThere(_EXPECTED.format("cacert", "this unit's agent.conf has none" if ours else other))
     content = {"addresses": addresses, "ca": ca, "user": secret["user"], "password": secret["password"]}
     target = {"kind": "juju", "credentials": f"{PLACE}/juju.yaml"}
     access = TargetAccess("juju", target, {"juju.yaml": yaml.safe_dump(content)})
@@ -113,9 +120,9 @@ def _lxd(charm: ops.CharmBase) -> TargetAccess:
         }
         return _lxd_access(content, found.projects, lxd.NAME)
     keys = ("addresses", "certificate", "client-certificate", "client-key")
-    secret = _secret(charm, _Keys(("token",)), _Keys(keys))
+    secret = read_secret(charm, "credentials", Keys(("token",)), Keys(keys))
     if secret is None:
-        how = _how(charm, "token=... (of lxc config trust add)")
+        how = how_to_add(charm, "credentials", "token=... (of lxc config trust add)")
         raise NotThere(f"relate lxd: juju integrate {charm.app.name}:lxd lxd:https; or {how}")
     fill = lxd.project_names(projects) if projects.strip() else []
     if "token" not in secret:
@@ -158,12 +165,16 @@ def _etcd(charm: ops.CharmBase) -> TargetAccess:
     user: dict[str, str] = {}
     if found is None:
         source = "credentials"
-        secret = _secret(charm, _Keys(("endpoints",), ("ca", "cert", "key", "username", "password")))
+        secret = read_secret(
+            charm, "credentials", Keys(("endpoints",), ("cacert", "cert", "key", "username", "password"))
+        )
         if secret is None:
-            how = _how(charm, "endpoints=https://HOST:2379 ca#file=... cert#file=... key#file=...")
+            how = how_to_add(
+                charm, "credentials", "endpoints=https://HOST:2379 cacert#file=... cert#file=... key#file=..."
+            )
             raise NotThere(f"relate etcd: juju integrate {charm.app.name}:etcd-client charmed-etcd; or {how}")
         endpoints = _listed(secret["endpoints"])
-        found = etcd.Etcd(endpoints, *(secret.get(name, "") for name in ("ca", "cert", "key")))
+        found = etcd.Etcd(endpoints, *(secret.get(name, "") for name in ("cacert", "cert", "key")))
         user = {name: secret[name] for name in ("username", "password") if name in secret}
     target: dict[str, Any] = {"kind": "etcd", "endpoints": found.endpoints}
     files: dict[str, str] = {}
@@ -188,44 +199,93 @@ def _etcd(charm: ops.CharmBase) -> TargetAccess:
 
 
 def _openstack(charm: ops.CharmBase) -> TargetAccess:
-    """The related Keystone's user, or the secret's application credential, as a clouds.yaml of one cloud."""
+    """The related Keystone's user, else the secret's application credential or user, as a clouds.yaml of one cloud.
+
+    A secret that has nothing but `cacert` says what the related Keystone's TLS is verified by, which it cannot say.
+    """
     found = keystone.read(charm)
-    cloud: dict[str, Any]
-    files: dict[str, str] = {}
     if found is not None:
-        cloud = {
-            "auth": {
-                "auth_url": found.auth_url,
-                "username": found.username,
-                "password": found.password,
-                "project_name": found.project,
-                "user_domain_name": found.user_domain,
-                "project_domain_name": found.project_domain,
-            },
-            "region_name": found.region,
+        own = read_any_secret(charm, "credentials") or {}
+        if [*own] == ["cacert"]:
+            ca = _authority(own["cacert"], "credentials: cacert")
+        else:
+            ca = _authority(found.ca, f"{keystone.NAME}: ca_cert")
+        cloud: dict[str, Any] = {"auth": dict(found.auth)}
+        if found.region:
+            cloud["region_name"] = found.region
+        return _openstack_access(cloud, ca, keystone.NAME)
+    keys = ("auth-url", "application-credential-id", "application-credential-secret")
+    user = ("auth-url", "username", "password", "project")
+    optional = ("region", "cacert")
+    domains = ("user-domain", "project-domain")
+    secret = read_secret(charm, "credentials", Keys(keys, optional), Keys(user, (*domains, *optional)))
+    if secret is None:
+        how = how_to_add(charm, "credentials", " ".join(f"{key}=..." for key in keys))
+        raise NotThere(
+            f"relate Keystone: juju integrate {charm.app.name}:identity-credentials keystone; or {how}"
+        )
+    _check_auth_url(secret["auth-url"])
+    if "password" in secret:
+        auth = {
+            "auth_url": secret["auth-url"],
+            "username": secret["username"],
+            "password": secret["password"],
         }
+        auth["project_name"] = secret["project"]
+        for domain in domains:
+            auth[f"{domain.replace('-', '_')}_name"] = secret.get(domain, "Default")
+        cloud = {"auth": auth}
     else:
-        keys = ("auth-url", "application-credential-id", "application-credential-secret")
-        secret = _secret(charm, _Keys(keys, ("region", "ca")))
-        if secret is None:
-            how = _how(charm, " ".join(f"{key}=..." for key in keys))
-            raise NotThere(
-                f"relate Keystone: juju integrate {charm.app.name}:identity-credentials keystone; or {how}"
-            )
-        cloud = {
-            "auth_type": "v3applicationcredential",
-            "auth": {key.replace("-", "_"): secret[key] for key in keys},
-        }
-        if "region" in secret:
-            cloud["region_name"] = secret["region"]
-        if "ca" in secret:
-            files["openstack-ca.pem"] = secret["ca"]
-    target = {"kind": "openstack", "credentials": f"{PLACE}/clouds.yaml"}
-    if "openstack-ca.pem" in files:
-        target["ca"] = f"{PLACE}/openstack-ca.pem"
-    files["clouds.yaml"] = yaml.safe_dump({"clouds": {"tippingpoint": cloud}})
-    missing = "target: openstack: expected juju, lxd or etcd, as this version cannot load OpenStack yet"
-    return TargetAccess("openstack", target, files, missing)
+        auth = {key.replace("-", "_"): secret[key] for key in keys}
+        cloud = {"auth_type": "v3applicationcredential", "auth": auth}
+    if "region" in secret:
+        cloud["region_name"] = secret["region"]
+    ca = _authority(secret.get("cacert", ""), "credentials: cacert")
+    return _openstack_access(cloud, ca, "credentials")
+
+
+def _openstack_access(cloud: dict[str, Any], ca: str, source: str) -> TargetAccess:
+    files: dict[str, str] = {}
+    if ca:
+        files[_OPENSTACK_CA] = ca
+        cloud = {**cloud, "cacert": _OPENSTACK_CA}  # beside the file
+    files["clouds.yaml"] = _clouds(cloud)
+    target = {"kind": "openstack", "credentials": f"{PLACE}/clouds.yaml", "cloud": _CLOUD}
+
+    def read(paths: Mapping[str, Path]) -> None:
+        from tippingpoint.openstack.access import from_clouds
+        from tippingpoint.plan_targets import OpenstackTarget
+
+        if ca:  # in memory nothing is beside anything
+            paths["clouds.yaml"].write_text(_clouds({**cloud, "cacert": str(paths[_OPENSTACK_CA])}))
+        from_clouds(OpenstackTarget(kind="openstack", credentials=paths["clouds.yaml"], cloud=_CLOUD))
+
+    return _tried(TargetAccess("openstack", target, files), source, read)
+
+
+def _clouds(cloud: dict[str, Any]) -> str:
+    return yaml.safe_dump({"clouds": {_CLOUD: cloud}})
+
+
+def _check_auth_url(url: str) -> None:
+    """NotThere where a secret's auth-url is none; one with a login in it would put that where addresses are shown."""
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        known = False
+    if not known or "@" in url or "?" in url or "#" in url or not url.isprintable() or " " in url:
+        raise NotThere("credentials: auth-url: expected http(s)://HOST:PORT/v3")
+
+
+def _authority(text: str, source: str) -> str:
+    """Certificates that TLS can be verified by, as they were given; NotThere, which begins with `source`, for none."""
+    if text:
+        try:
+            ssl.create_default_context(cadata=text)
+        except (ssl.SSLError, TypeError):  # the latter where it is no ASCII
+            raise NotThere(f"{source}: expected certificates of an authority (PEM)") from None
+    return text
 
 
 _FINDERS: dict[str, Callable[[ops.CharmBase], TargetAccess]] = {
@@ -234,53 +294,8 @@ _FINDERS: dict[str, Callable[[ops.CharmBase], TargetAccess]] = {
     "etcd": _etcd,
     "openstack": _openstack,
 }
-
-
-@dataclass(frozen=True)
-class _Keys:
-    """The keys of a secret: all of the required ones, and any of the optional ones."""
-
-    required: tuple[str, ...]
-    optional: tuple[str, ...] = ()
-
-    def fit(self, given: Collection[str]) -> bool:
-        return set(self.required) <= set(given) <= {*self.required, *self.optional}
-
-    def __str__(self) -> str:
-        more = f" (and {', '.join(self.optional)})" if self.optional else ""
-        return ", ".join(self.required) + more
-
-
-def _secret(charm: ops.CharmBase, *ways: _Keys) -> dict[str, str] | None:
-    """The newest content of the secret that config `credentials` names; None when it names none.
-
-    NotThere where it cannot be read, or does not have the keys of one of these ways.
-    """
-    uri = charm.config.get("credentials")
-    if not isinstance(uri, str) or not uri:
-        return None
-    try:
-        content = charm.model.get_secret(id=uri).get_content(refresh=True)
-    except (ops.ModelError, ValueError):  # not granted, removed, or no id of a secret
-        name = uri if uri.startswith("secret:") and len(uri) < 80 and uri.isprintable() else "secret:ID"
-        raise NotThere(
-            f"credentials: {name}: expected a secret that is granted: juju grant-secret {name} {charm.app.name}"
-        ) from None
-    given = {key: text for key, text in content.items() if text.strip()}
-    if not any(way.fit(given) for way in ways):
-        raise NotThere(
-            f"credentials: expected a secret with {'; or '.join(map(str, ways))}; and nothing else"
-        )
-    return {key: text if key == "password" else text.strip() for key, text in given.items()}
-
-
-def _how(charm: ops.CharmBase, content: str) -> str:
-    """The commands that give us a secret with this content."""
-    name = charm.app.name
-    return (
-        f"add a secret: juju add-secret tippingpoint {content}, juju grant-secret tippingpoint {name}, "
-        f"juju config {name} credentials=secret:ID"
-    )
+KINDS = tuple(_FINDERS)
+"""The kinds of target that access is found to."""
 
 
 def _listed(text: str) -> list[str]:
@@ -296,13 +311,12 @@ def _tried(access: TargetAccess, source: str, read: Callable[[Mapping[str, Path]
         try:
             read(paths)
         except UserError as problem:
-            value = str(problem.value)
+            value, accepted = str(problem.value), problem.accepted
             for name, path in paths.items():
+                accepted = accepted.removesuffix(f", in {path}")
                 # What the file is called is our own matter, unless there are several.
                 value = value.replace(str(path), name if len(paths) > 1 else "").strip()
-            raise NotThere(
-                f"{source}: {f'{shown(value)}: ' if value else ''}expected {problem.accepted}"
-            ) from None
+            raise NotThere(f"{source}: {f'{shown(value)}: ' if value else ''}expected {accepted}") from None
         except ValidationError as problem:  # of the target's fields, whose values are not shown
             first = problem.errors(include_input=False, include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"])

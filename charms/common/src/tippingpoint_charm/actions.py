@@ -12,7 +12,7 @@ import ops
 
 from tippingpoint.durations import show_us
 from tippingpoint.errors import UserError
-from tippingpoint.plan import JujuTarget, LxdTarget, Plan, parse_plan, shipped_plans
+from tippingpoint.plan import JujuTarget, LxdTarget, OpenstackTarget, Plan, parse_plan, shipped_plans
 from tippingpoint.plan_errors import nearest
 from tippingpoint.plan_share import part_of
 from tippingpoint.together import SharedRun, UnitWord, begin_run, stop, summary
@@ -37,7 +37,7 @@ PATIENCE = 20.0
 
 # What a charm fills into a plan's target; a path of somebody else's machine would be another file here.
 _FILLED_IN = (
-    "credentials", "ca", "cert", "key", "token", "socket", "remote", "controller", "agent", "projects",
+    "credentials", "ca", "cert", "key", "token", "socket", "remote", "controller", "agent", "projects", "cloud",
 )  # fmt: skip
 
 
@@ -165,6 +165,7 @@ class Actions(ops.Object):
     @answers
     def _on_clean(self, event: ops.ActionEvent) -> Results:
         asked = Clean.read(event.params)
+        self._charm.exchange.lend_credentials()
         text = self._charm.agent.have_done("clean", within=PATIENCE, run=asked.run)
         return {"result": goes_on(text)}
 
@@ -216,6 +217,8 @@ def _refuse_access(plan: Plan) -> None:
         raise UserError("target.identity", plan.target.identity, "hollow, in a charm")
     if isinstance(plan.target, LxdTarget) and "/" in plan.target.image:
         raise UserError("target.image", plan.target.image, "tiny, or an image on the server: no file")
+    if isinstance(plan.target, OpenstackTarget) and "/" in (plan.target.image or ""):
+        raise UserError("target.image", plan.target.image, "the name or id of an image in the cloud: no file")
 
 
 def _check_projects(plan: Plan, projects: list[str] | None) -> None:

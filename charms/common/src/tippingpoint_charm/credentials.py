@@ -1,4 +1,4 @@
-"""Writing the files with secrets that the agent reads: mode 0600, its user's own.
+"""The files with secrets that the agent reads: mode 0600, its user's own.
 
 The directory belongs to a user that must not become root through us. So nothing is opened by a path that this user
 could lead somewhere else: every step is from a directory that is held open, and follows no link.
@@ -7,7 +7,7 @@ could lead somewhere else: every step is from a directory that is held open, and
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -33,6 +33,33 @@ def write_credentials(state: Path, files: Mapping[str, str], owner: tuple[int, i
         for name, text in files.items():
             if _text_of(name, folder) != text.encode():
                 _write(name, text, folder, owner)
+
+
+def names_of_credentials(state: Path) -> set[str]:
+    """The files that are in that directory; none where there is no such directory. OSError where it cannot be read."""
+    with ExitStack() as held:
+        folder = _open_there(state, held)
+        return set() if folder is None else set(os.listdir(folder))
+
+
+def remove_credentials(state: Path, names: Iterable[str]) -> None:
+    """Have none of these files in that directory any more; OSError if not."""
+    with ExitStack() as held:
+        folder = _open_there(state, held)
+        for name in names if folder is not None else ():
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+
+
+def _open_there(state: Path, held: ExitStack) -> int | None:
+    try:
+        parent = os.open(state, _FOLDER)
+        held.callback(os.close, parent)
+        folder = os.open(DIRECTORY, _FOLDER, dir_fd=parent)
+    except FileNotFoundError:
+        return None
+    held.callback(os.close, folder)
+    return folder
 
 
 def _text_of(name: str, folder: int) -> bytes | None:

@@ -11,9 +11,14 @@ import ops
 from pydantic import ValidationError
 
 from tippingpoint.together import SharedRun, UnitWord, conduct
-from tippingpoint_charm.access import PLACE, TargetAccess, find_access
+from tippingpoint_charm.access import KINDS, PLACE, TargetAccess, find_access
 from tippingpoint_charm.agent import AgentAway, Refused
-from tippingpoint_charm.credentials import DIRECTORY, write_credentials
+from tippingpoint_charm.credentials import (
+    DIRECTORY,
+    names_of_credentials,
+    remove_credentials,
+    write_credentials,
+)
 from tippingpoint_charm.machine import MachineProblem
 from tippingpoint_charm.peers import NAME as PEERS
 from tippingpoint_charm.peers import now_by_reference
@@ -56,6 +61,8 @@ class Exchange(ops.Object):
         self.took_place = True
         run = self._charm.peers.run
         self._hand_over(run, access_too)
+        if access_too and (run is None or run.over):
+            self._look_after_credentials()
         if not self.away:
             units = 1 + len(self._charm.peers.others)
             self._charm.peers.say(self.word, self.result, units)
@@ -124,6 +131,32 @@ class Exchange(ops.Object):
             name: value.replace(PLACE, directory) if isinstance(value, str) else value
             for name, value in access.target.items()
         }
+
+    def lend_credentials(self) -> None:
+        """Have the files there again that lead to the last run's target, for what is left of it to be removed."""
+        run = self._charm.peers.run
+        if run is not None:
+            access = find_access(self._charm, run.validated().target.kind)
+            if not access.missing:
+                self.write_access(access)
+
+    def _look_after_credentials(self) -> None:
+        """Between runs, have the files with secrets go with the relation or the secret that they are from, and be as
+        that is now."""
+        state = self._charm.service.state
+        try:
+            there = names_of_credentials(state)
+            if not there:
+                return
+            files: dict[str, str] = {}
+            for kind in KINDS:
+                files |= find_access(self._charm, kind).files
+            remove_credentials(state, there - {*files})
+            owner = self._charm.machine.user(USER)
+            if owner is not None:
+                write_credentials(state, {name: files[name] for name in there & {*files}}, owner)
+        except OSError as problem:
+            logger.warning("credentials: %s", problem)
 
     def _lost(self, run: SharedRun | None) -> list[str]:
         """The units that a run which is over has lost with all that they made; the leader sees to that."""

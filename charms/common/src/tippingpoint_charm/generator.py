@@ -6,7 +6,6 @@ publishes what the agent says of it. The leader conducts besides. Nothing here w
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import time
 from collections.abc import Callable
@@ -29,6 +28,7 @@ from tippingpoint_charm.relations import publish_all, scale_run
 from tippingpoint_charm.service import USER, Service
 from tippingpoint_charm.settings import Settings, read_settings
 from tippingpoint_charm.status import Situation, status_of
+from tippingpoint_charm.systemd import own_pack
 
 logger = logging.getLogger(__name__)
 
@@ -185,10 +185,7 @@ class GeneratorCharm(ops.CharmBase):
     @property
     def pack(self) -> Path:
         """Where the charm's Python packages are, the engine among them."""
-        found = importlib.util.find_spec("tippingpoint")
-        assert found is not None
-        assert found.origin is not None
-        return Path(found.origin).parent.parent
+        return own_pack()
 
     def _keep_service(self) -> None:
         """Have the service run from the pack of this charm; a new pack waits for the end of a run."""

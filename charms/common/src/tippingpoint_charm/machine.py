@@ -23,18 +23,18 @@ class Machine:
         """Where a file of this machine is."""
         return self._root / absolute.lstrip("/")
 
-    def run(self, *command: str) -> None:
-        """Run a program to its end; MachineProblem when there is none, it fails or takes more than two minutes."""
+    def run(self, *command: str, within: float = 120.0) -> None:
+        """Run a program to its end; MachineProblem when there is none, it fails or takes more than `within` seconds."""
         try:
             subprocess.run(
-                command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120
+                command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=within
             )
         except subprocess.CalledProcessError as failed:
             said = str(failed.stderr or failed.stdout).strip().splitlines()
             why = said[-1][:200] if said else f"exit code {failed.returncode}"
             raise MachineProblem(f"{' '.join(command[:3])}: {why}") from None
         except subprocess.TimeoutExpired:
-            raise MachineProblem(f"{' '.join(command[:3])}: not done after two minutes") from None
+            raise MachineProblem(f"{' '.join(command[:3])}: not done after {within:g} s") from None
         except OSError as problem:
             raise MachineProblem(f"{command[0]}: {problem.strerror}") from None
 

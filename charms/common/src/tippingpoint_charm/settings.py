@@ -11,7 +11,7 @@ from tippingpoint.errors import UserError
 from tippingpoint_charm.relations.databag import NotThere
 from tippingpoint_charm.relations.lxd import project_names
 
-S = TypeVar("S", bound="Settings")
+S = TypeVar("S", bound=BaseModel)
 
 
 class Settings(BaseModel):
@@ -28,7 +28,8 @@ class Settings(BaseModel):
     @classmethod
     def _known(cls, value: str) -> str:
         if value not in cls.targets:
-            raise ValueError(f"expected {' or '.join(cls.targets)}")
+            *others, last = cls.targets
+            raise ValueError(f"expected {', '.join(others)} or {last}")
         return value
 
     @field_validator("lxd_projects")
@@ -52,4 +53,6 @@ def read_settings(charm: ops.CharmBase, kind: type[S]) -> S:
         # A validator's own line begins with the option and the value, and names what is accepted after "expected".
         accepted = said.partition("expected ")[2] or said.removeprefix("Input should be ").replace("'", "")
         value = "missing" if error["type"] == "missing" else error["input"]
+        if "@" in str(value):  # a login, most likely
+            value = "(not shown)"
         raise UserError(option, value, accepted) from None

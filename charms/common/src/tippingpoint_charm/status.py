@@ -83,6 +83,8 @@ def where(access: TargetAccess) -> str:
                 return f"at {first}"
             case {"addresses": str(listed)}:
                 return f"at {listed.partition(',')[0].strip()}"
+            case {"clouds": {**clouds}}:
+                return f"at {next(iter(clouds.values()))['auth']['auth_url']}"
             case _:
                 pass
     return "at what the token names"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ops
 
-from tippingpoint_charm.relations import cos_agent, etcd, grafana, keystone, lxd, metrics
+from tippingpoint_charm.relations import cos_agent, etcd, grafana, keystone, lxd, metrics, scale_run
 
 __all__ = ["publish_all"]
 
@@ -23,3 +23,4 @@ def publish_all(charm: ops.CharmBase, *, port: int, projects: str = "") -> None:
     metrics.publish(charm, port)
     cos_agent.publish(charm, port)
     grafana.publish(charm)
+    scale_run.publish_exporter(charm, port)

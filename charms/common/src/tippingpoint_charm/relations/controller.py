@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import ops
 
-from tippingpoint_charm.relations.databag import NotThere, of_app, of_units, related, shown
+from tippingpoint_charm.relations.databag import NotThere, host_and_port, of_app, of_units, related, shown
 
 DASHBOARD, HTTP = "controller", "controller-http"
 
@@ -39,7 +39,7 @@ def read(charm: ops.CharmBase) -> list[str]:
             port = bag.get("port", "").strip()
             # Juju itself gives every unit's bag a private-address; only the leader's has a port.
             if host and port:
-                found.append(_joined(HTTP, host, port))
+                found.append(host_and_port(HTTP, host, port))
         if not found:
             raise NotThere(f"{HTTP}: waiting for the controller's hostname and port")
         return found
@@ -54,12 +54,4 @@ def _address(url: str) -> str:
         host, port = "", None
     if not host:
         raise NotThere(f"{DASHBOARD}: {shown(url)}: expected a controller-url, wss://HOST:PORT/api")
-    return _joined(DASHBOARD, host, str(port or API_PORT))
-
-
-def _joined(name: str, host: str, port: str) -> str:
-    plain = host.removeprefix("[").removesuffix("]")
-    usable = bool(plain) and plain.isprintable() and not set(plain) & set(" \t/@?#,[]")
-    if not usable or not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
-        raise NotThere(f"{name}: {shown(f'{host} {port}')}: expected a host and a port")
-    return f"[{plain}]:{port}" if ":" in plain else f"{plain}:{port}"
+    return host_and_port(DASHBOARD, host, str(port or API_PORT))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import re
 from collections.abc import Mapping
 
 import ops
@@ -62,6 +64,35 @@ def write(relation: ops.Relation, entity: ops.Unit | ops.Application, content: M
     for key, value in content.items():
         if bag.get(key, "") != value:
             bag[key] = value
+
+
+def host_and_port(name: str, host: str, port: str) -> str:
+    """Both as one text, an IPv6 address in brackets; NotThere, which begins with the relation's name, where they are
+    not what they should be."""
+    plain = host.strip().removeprefix("[").removesuffix("]")
+    if not _is_host(plain) or not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
+        raise NotThere(f"{name}: {shown(f'{host} {port}')}: expected a host and a port")
+    return f"[{plain}]:{port}" if ":" in plain else f"{plain}:{port}"
+
+
+def _is_host(text: str) -> bool:
+    if ":" not in text:
+        return bool(re.fullmatch(r"[A-Za-z0-9._-]+", text))
+    address, _, zone = text.partition("%")
+    try:
+        ipaddress.IPv6Address(address)
+    except ValueError:
+        return False
+    return zone.isalnum() or "%" not in text
+
+
+def own_address(charm: ops.CharmBase, relation: ops.Relation | str) -> str:
+    """Our address in the network that a relation, or an endpoint, is bound to; empty where Juju knows none (yet)."""
+    try:
+        network = charm.model.get_binding(relation).network
+    except ops.ModelError:
+        return ""
+    return str(network.ingress_address or network.bind_address or "")
 
 
 def _read(relation: ops.Relation, entity: ops.Unit | ops.Application | None) -> dict[str, str]:

@@ -1,9 +1,10 @@
-"""The relation `grafana-dashboard` (grafana_dashboard): the leader sends the dashboard in the application's bag."""
+"""The relation `grafana-dashboard` (grafana_dashboard): the leader sends dashboards in the application's bag."""
 
 from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Mapping
 
 import ops
 
@@ -14,21 +15,30 @@ NAME = "grafana-dashboard"
 
 
 def publish(charm: ops.CharmBase) -> None:
-    """Send every related Grafana the dashboard, which adds drop-down lists for Juju's model and application."""
-    relations = related(charm, NAME)
-    if not relations or not charm.unit.is_leader():
-        return
+    """Send every related Grafana our dashboard, which adds drop-down lists for Juju's model and application."""
+    if related(charm, NAME) and charm.unit.is_leader():
+        publish_packed(charm, {"tippingpoint": dashboard(charm)}, by_application=True)
+
+
+def publish_packed(charm: ops.CharmBase, dashboards: Mapping[str, str], *, by_application: bool) -> None:
+    """Send every related Grafana these dashboards (shipped.packed), by their names; only the leader may.
+
+    `by_application` has Grafana's charm add drop-down lists for Juju's model and application, and narrow all queries
+    to what is chosen there.
+    """
     where = topology(charm)
     where.pop("charm_name")
     where["unit"] = ""  # every unit may become the leader: the bag is to stay as it is
-    template = {
-        "charm": charm.meta.name,
-        "content": dashboard(charm),
-        "juju_topology": where,
-        "inject_dropdowns": True,
+    templates = {
+        f"file:{name}": {
+            "charm": charm.meta.name,
+            "content": content,
+            "juju_topology": where,
+            "inject_dropdowns": by_application,
+        }
+        for name, content in dashboards.items()
     }
     # The interface has an id that differs whenever the dashboards do.
-    mark = str(uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(template)))
-    content = {"templates": {"file:tippingpoint": template}, "uuid": mark}
-    for relation in relations:
-        write(relation, charm.app, {"dashboards": json.dumps(content)})
+    mark = str(uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(templates)))
+    for relation in related(charm, NAME):
+        write(relation, charm.app, {"dashboards": json.dumps({"templates": templates, "uuid": mark})})

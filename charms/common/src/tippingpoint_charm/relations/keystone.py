@@ -1,17 +1,32 @@
 """The relation `identity-credentials` (keystone-credentials): a user of a project, with the roles that we ask for.
 
-Each of our units writes username, project, domain, requested_roles and requested_grants into its own bag, as
-Keystone reads them per unit. Grants are always there: without them Keystone makes us an administrator of the cloud. It
-answers in its units' bags with credentials_* and auth_*, region and api_version.
+Each of our units writes username, project, domain, requested_roles and requested_grants into its own bag, as Keystone's
+charm reads them per unit. Grants are always there: without them it makes us an administrator of the cloud. It answers
+in its units' bags with credentials_*, region and api_version. It does not say which authority has signed the cloud's
+certificates: a private one is in a secret of ours, or in ca_cert, as other charms of OpenStack say it.
+
+Nothing is written into the application's bag, where keystone-k8s has its requests: it takes no grants and makes whoever
+asks an administrator of the project of services.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import ops
 
-from tippingpoint_charm.relations.databag import NotThere, first_with, of_units, related, shown, write
+from tippingpoint_charm.relations.databag import (
+    NotThere,
+    first_with,
+    host_and_port,
+    of_units,
+    related,
+    shown,
+    write,
+)
 
 NAME = "identity-credentials"
 PROJECT = "tippingpoint"
@@ -20,18 +35,25 @@ DOMAIN = "service_domain"
 ROLE = "member"
 """What Keystone calls the role of who may use a project and administer nothing."""
 
+_NEEDED = (
+    "credentials_host",
+    "credentials_port",
+    "credentials_username",
+    "credentials_password",
+    "credentials_project",
+)
+
 
 @dataclass(frozen=True)
 class Keystone:
     """Where Keystone is and who we are there."""
 
-    auth_url: str
-    username: str
-    password: str = field(repr=False)
-    project: str
-    user_domain: str
-    project_domain: str
+    auth: Mapping[str, str] = field(repr=False)
+    """`auth` of a cloud in a clouds.yaml, with the password."""
     region: str
+    """Empty where it says none."""
+    ca: str
+    """Certificates (PEM) of the authority that signed the cloud's; empty where it says none."""
 
 
 def publish(charm: ops.CharmBase) -> None:
@@ -50,24 +72,57 @@ def publish(charm: ops.CharmBase) -> None:
 def read(charm: ops.CharmBase) -> Keystone | None:
     """The user that Keystone made; None when none is related, NotThere where it has not said enough."""
     for relation in related(charm, NAME):
-        names = ("credentials_host", "credentials_port", "credentials_username", "credentials_password")
-        bag = first_with([bag for _, bag in of_units(relation)], *names, "credentials_project", "region")
+        bags = [bag for _, bag in of_units(relation)]
+        bag = first_with(bags, *_NEEDED)
         if bag is None:
-            raise NotThere(f"{NAME}: waiting for the user that Keystone makes for us")
+            raise NotThere(_what_is_awaited(bags))
         version = bag.get("api_version", "3").strip()
         if version not in ("3", "3.0"):
             raise NotThere(f"{NAME}: api_version: {shown(version)}: expected 3")
-        scheme, host, port = bag.get("credentials_protocol", "https"), bag[names[0]], bag[names[1]]
-        if scheme not in ("http", "https") or not port.isdigit() or set(host) & set(" /@?#"):
-            raise NotThere(f"{NAME}: {shown(f'{scheme}://{host}:{port}')}: expected http(s)://HOST:PORT")
-        domain = bag.get("domain", DOMAIN)
+        scheme = bag.get("credentials_protocol", "https").strip()
+        if scheme not in ("http", "https"):
+            raise NotThere(f"{NAME}: credentials_protocol: {shown(scheme)}: expected http or https")
+        where = host_and_port(NAME, bag["credentials_host"], bag["credentials_port"].strip())
         return Keystone(
-            auth_url=f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/v3",
-            username=bag["credentials_username"],
-            password=bag["credentials_password"],
-            project=bag["credentials_project"],
-            user_domain=bag.get("credentials_user_domain_name", domain),
-            project_domain=bag.get("credentials_project_domain_name", domain),
-            region=bag["region"],
+            auth={
+                "auth_url": f"{scheme}://{where}/v3",
+                "username": bag["credentials_username"],
+                "password": bag["credentials_password"],
+                **_identified(bag, "project", bag["credentials_project"]),
+                **_identified(bag, "user_domain", bag.get("domain", DOMAIN)),
+                **_identified(bag, "project_domain", bag.get("domain", DOMAIN)),
+            },
+            # Keystone's option may name several, separated by spaces.
+            region=next(iter(bag.get("region", "").split()), ""),
+            ca=_certificates(bag.get("ca_cert", "")),
         )
     return None
+
+
+def _what_is_awaited(bags: list[dict[str, str]]) -> str:
+    begun = first_with(bags, "credentials_password")
+    if begun is not None:
+        lacking = next(key for key in _NEEDED if not begun.get(key, "").strip())
+        return f"{NAME}: waiting for Keystone's {lacking}"
+    return (
+        f"{NAME}: waiting for the user that Keystone makes for us; keystone-k8s makes administrators alone and is not "
+        "asked: give this application a secret instead"
+    )
+
+
+def _identified(bag: Mapping[str, str], what: str, name: str) -> dict[str, str]:
+    """What something is known by in a clouds.yaml: its id where Keystone told that, as names may be given anew."""
+    identity = bag.get(f"credentials_{what}_id", "").strip()
+    named = bag.get(f"credentials_{what}_name", "").strip()
+    return {f"{what}_id": identity} if identity else {f"{what}_name": named or name}
+
+
+def _certificates(text: str) -> str:
+    """PEM, which charms of OpenStack put into base64."""
+    text = text.strip()
+    if not text or text.startswith("-----BEGIN"):
+        return text
+    try:
+        return base64.b64decode(text, validate=True).decode("ascii")
+    except (binascii.Error, ValueError):
+        raise NotThere(f"{NAME}: ca_cert: expected certificates (PEM), as they are or in base64") from None

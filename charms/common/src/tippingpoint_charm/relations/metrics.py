@@ -6,7 +6,7 @@ import json
 
 import ops
 
-from tippingpoint_charm.relations.databag import related, write
+from tippingpoint_charm.relations.databag import own_address, related, write
 from tippingpoint_charm.relations.shipped import alert_rules, topology
 
 NAME = "metrics-endpoint"
@@ -16,7 +16,7 @@ PATH = "/metrics"
 def publish(charm: ops.CharmBase, port: int) -> None:
     """Each unit tells its address, the leader the job (the exporters' port) and the alert rules."""
     for relation in related(charm, NAME):
-        address = _address(charm, relation)
+        address = own_address(charm, relation)
         if address:
             unit = {
                 "prometheus_scrape_unit_address": address,
@@ -32,12 +32,3 @@ def publish(charm: ops.CharmBase, port: int) -> None:
                 "alert_rules": json.dumps(alert_rules(charm)),
             }
             write(relation, charm.app, app)
-
-
-def _address(charm: ops.CharmBase, relation: ops.Relation) -> str:
-    """Our address in the network that the relation is bound to; empty where Juju knows none (yet)."""
-    try:
-        network = charm.model.get_binding(relation).network
-    except ops.ModelError:
-        return ""
-    return str(network.ingress_address or network.bind_address or "")

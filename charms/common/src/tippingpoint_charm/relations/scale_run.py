@@ -17,7 +17,15 @@ import ops
 from pydantic import BaseModel, Field, ValidationError
 
 from tippingpoint.together import SharedRun, UnitWord, read_shared, read_word
-from tippingpoint_charm.relations.databag import of_app, of_unit, of_units, related, shown, write
+from tippingpoint_charm.relations.databag import (
+    of_app,
+    of_unit,
+    of_units,
+    own_address,
+    related,
+    shown,
+    write,
+)
 
 NAME = "scale-run"
 VERSION = "1"
@@ -71,6 +79,25 @@ def publish(
         if charm.unit.is_leader():
             text = "" if run is None else run.model_dump_json(exclude_none=True)
             write(relation, charm.app, {"version": VERSION, "run": text})
+
+
+def publish_exporter(charm: ops.CharmBase, port: int) -> None:
+    """The generator's side: where this unit's figures are, for the collector's Prometheus."""
+    for relation in related(charm, NAME):
+        address = own_address(charm, relation)
+        host = f"[{address}]" if ":" in address else address
+        write(relation, charm.unit, {"exporter": f"{host}:{port}" if address else ""})
+
+
+def read_exporters(charm: ops.CharmBase) -> dict[str, str]:
+    """The collector's side: where units' figures are (HOST:PORT), by the units' own names, as far as they say so."""
+    found: dict[str, str] = {}
+    for relation in related(charm, NAME):
+        for unit, said in of_units(relation) if relation.active else []:
+            name = said.get("unit", "") or unit.name
+            if said.get("version") == VERSION and said.get("exporter") and _UNIT.fullmatch(name):
+                found.setdefault(name, said["exporter"])
+    return found
 
 
 def problem(charm: ops.CharmBase) -> str:

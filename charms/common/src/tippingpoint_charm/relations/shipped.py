@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +49,20 @@ def alert_rules(charm: ops.CharmBase) -> dict[str, Any]:
 
 
 def dashboard(charm: ops.CharmBase) -> str:
-    """The dashboard, packed as the observability charms send them: JSON, LZMA, base64.
+    """The dashboard, as `packed` has them."""
+    return packed(charm, DASHBOARD, json.loads((_HERE / DASHBOARD).read_text()))
 
-    The uid is 40 hexadecimal digits of the charm's name and the file's, which Grafana's charm keeps as it is.
+
+def packed(charm: ops.CharmBase, name: str, content: Mapping[str, Any]) -> str:
+    """A dashboard, packed as the observability charms send them: JSON, LZMA, base64.
+
+    The uid is 40 hexadecimal digits of the charm's name and the dashboard's, which Grafana's charm keeps as it is.
     """
     import lzma  # a Python that was built without it still runs all the rest
 
-    content = json.loads((_HERE / DASHBOARD).read_text())
-    content["uid"] = hashlib.sha1(f"{charm.meta.name}/{DASHBOARD}".encode()).hexdigest()
-    content["tags"] = [*content["tags"], f"charm: {charm.meta.name}"]
-    return base64.b64encode(lzma.compress(json.dumps(content).encode())).decode()
+    made = {
+        **content,
+        "uid": hashlib.sha1(f"{charm.meta.name}/{name}".encode()).hexdigest(),
+        "tags": [*content.get("tags", ()), f"charm: {charm.meta.name}"],
+    }
+    return base64.b64encode(lzma.compress(json.dumps(made).encode())).decode()

@@ -1,0 +1,213 @@
+"""Services of ours on a machine: the copies of packs that they run from, their unit files, and what they may not do.
+
+A copy of a charm's Python packages is /opt/tippingpoint/<digest>, which root owns. A refresh of the charm puts another
+one beside it; those that no unit file names any more are removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from tippingpoint_charm.machine import Machine, MachineProblem
+
+COPIES = "/opt/tippingpoint"
+UNITS = "/etc/systemd/system"
+PREFIX = "tippingpoint-"
+"""Of all that is ours among units, states and caches."""
+PYTHON = os.path.realpath(sys.executable)
+"""The pack's wheels are for the Python that runs the charm; the charm's own link to it goes with a refresh."""
+_NOT_COPIED = "__pycache__"
+_COPY = re.compile(rf"{COPIES}/([0-9a-f]{{16}})")
+
+HARDENED = """\
+NoNewPrivileges=yes
+CapabilityBoundingSet=
+AmbientCapabilities=
+ProtectSystem=strict
+ProtectHome=yes
+PrivateTmp=yes
+PrivateDevices=yes
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectClock=yes
+ProtectHostname=yes
+ProtectProc=invisible
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+RemoveIPC=yes
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged
+SystemCallErrorNumber=EPERM
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
+"""
+"""Lines of a [Service] that can do nothing but use the network and write where it is told to."""
+
+
+def own_pack() -> Path:
+    """Where this charm's Python packages are, the engine among them."""
+    found = importlib.util.find_spec("tippingpoint")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent.parent
+
+
+class Copies:
+    """The copies of packs on a machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def keep(self, pack: Path) -> str:
+        """Keep a copy of a pack, whole or not at all; its digest, which is its name, is returned."""
+        digest = digest_of(pack)
+        copies = self._machine.path(COPIES)
+        kept = copies / digest
+        if not kept.is_dir():
+            copies.mkdir(mode=0o755, parents=True, exist_ok=True)
+            fresh = copies / f".{digest}"
+            shutil.rmtree(fresh, ignore_errors=True)
+            shutil.copytree(
+                pack, fresh, ignore=shutil.ignore_patterns(_NOT_COPIED), copy_function=_copy_readable
+            )
+            for folder in (fresh, *(path for path in fresh.rglob("*") if path.is_dir())):
+                folder.chmod(0o755)
+            fresh.rename(kept)
+        return digest
+
+    def prune(self, *keep: str) -> None:
+        """Remove the copies that no service on this machine uses, but for these."""
+        used = {*keep}
+        for path in self._machine.path(UNITS).glob(f"{PREFIX}*.service"):
+            used.update(copies_in(text_of(path)))
+        for copy in _entries(self._machine.path(COPIES)):
+            if copy.name not in used:
+                shutil.rmtree(copy, ignore_errors=True)
+                for cache in self._machine.path("/var/cache").glob(f"{PREFIX}*"):
+                    shutil.rmtree(cache / COPIES.lstrip("/") / copy.name, ignore_errors=True)
+
+    def remove_with_the_last(self) -> bool:
+        """Remove all of them if no service and no state of ours is left on the machine; whether that is so."""
+        self.prune()
+        units = self._machine.path(UNITS).glob(f"{PREFIX}*.service")
+        states = self._machine.path("/var/lib").glob(f"{PREFIX}*")
+        if any(units) or any(states):
+            return False
+        shutil.rmtree(self._machine.path(COPIES), ignore_errors=True)
+        return True
+
+
+class UnitFiles:
+    """Unit files of systemd, by their names, as they are to be."""
+
+    def __init__(self, machine: Machine, texts: Mapping[str, str]) -> None:
+        self._machine = machine
+        self._texts = {machine.path(f"{UNITS}/{name}"): text for name, text in texts.items()}
+
+    @property
+    def are_right(self) -> bool:
+        """Whether they are there, and say what they are to say."""
+        return all(text_of(path) == text for path, text in self._texts.items())
+
+    def write(self) -> None:
+        """Have them there, and systemd read them. MachineProblem or OSError."""
+        for path, text in self._texts.items():
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            fresh = path.with_name(f".{path.name}.new")
+            fresh.write_text(text, encoding="utf-8")
+            fresh.chmod(0o644)
+            fresh.replace(path)
+        self._machine.run("systemctl", "daemon-reload")
+
+    def run(self, service: str, *, anew: str = "") -> None:
+        """Have a service of theirs run as they say; one that does already is told `anew`, such as restart, if given.
+
+        MachineProblem or OSError; all of it is then done again the next time.
+        """
+        try:
+            if not self.are_right:
+                self.write()
+                self._machine.run("systemctl", "enable", service)
+                self._machine.run("systemctl", "restart", service)
+            elif anew:
+                self._machine.run("systemctl", anew, service)
+        except MachineProblem:
+            for path in self._texts:
+                path.unlink(missing_ok=True)
+            raise
+
+    def remove(self, service: str) -> None:
+        """Stop a service of theirs and take them away."""
+        if not any(path.exists() for path in self._texts):
+            return
+        with suppress(MachineProblem):  # not there, or systemd is not
+            self._machine.run("systemctl", "disable", "--now", service)
+        for path in self._texts:
+            path.unlink(missing_ok=True)
+        with suppress(MachineProblem):
+            self._machine.run("systemctl", "daemon-reload")
+
+
+def copies_in(text: str) -> list[str]:
+    """The names of the copies that a unit file's text names."""
+    return _COPY.findall(text)
+
+
+def text_of(path: Path) -> str:
+    """A file's text; empty where there is none."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return ""
+
+
+def make_user(machine: Machine, name: str) -> None:
+    """Have a user who owns nothing and cannot log in. MachineProblem where that cannot be made."""
+    if machine.user(name) is None:
+        machine.run(
+            "useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent",
+            "--shell", "/usr/sbin/nologin", name,
+        )  # fmt: skip
+
+
+def digest_of(pack: Path) -> str:
+    """What tells packs apart: the first 16 hexadecimal digits of a SHA-256 over the names and contents of all files."""
+    found = hashlib.sha256()
+    for path in sorted(_files_of(pack)):
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256")
+        found.update(f"{path.relative_to(pack)}\0{content.hexdigest()}\n".encode())
+    return found.hexdigest()[:16]
+
+
+def _files_of(pack: Path) -> Iterator[Path]:
+    for folder, folders, names in os.walk(pack):
+        if _NOT_COPIED in folders:
+            folders.remove(_NOT_COPIED)
+        yield from (Path(folder, name) for name in names)
+
+
+def _copy_readable(source: str, target: str) -> None:
+    """Copy a file so that the agent's user can read it, whatever the pack's modes."""
+    shutil.copyfile(source, target)
+    os.chmod(target, 0o755 if os.stat(source).st_mode & 0o100 else 0o644)
+
+
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return [*directory.iterdir()]
+    except OSError:
+        return []

@@ -1,0 +1,193 @@
+"""The collector's actions: what is kept is listed, reported, compared and exported."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+import ops
+from parameters import Compare, Export
+from tippingpoint_charm.parameters import Parameters, Report
+
+from tippingpoint.collect import confined
+from tippingpoint.collect.runs import StoredRun, forget_oldest
+from tippingpoint.errors import UserError
+
+if TYPE_CHECKING:
+    from charm import MetricsCollectorCharm
+
+LARGEST_TEXT = 16 * 1024
+"""Bytes of a report that an action's result carries; Juju keeps results in its database, and prints them."""
+LISTED = 50
+"""Runs that `list-runs` names."""
+_SUFFIX = {"md": "md", "html": "html", "json": "json", "junit": "xml"}
+_SEED = "seed:"
+
+Results = dict[str, str]
+
+
+def _answers(do: Callable[[Actions, ops.ActionEvent], Results]) -> Callable[[Actions, ops.ActionEvent], None]:
+    """An action whose refusals are one line of its own."""
+
+    @functools.wraps(do)
+    def action(actions: Actions, event: ops.ActionEvent) -> None:
+        try:
+            event.set_results(do(actions, event))
+        except UserError as refused:
+            event.fail(str(refused))
+        except OSError as problem:
+            event.fail(f"{problem.filename or 'disk'}: {problem.strerror}")
+
+    return action
+
+
+class Actions(ops.Object):
+    """The actions of the charm."""
+
+    def __init__(self, charm: MetricsCollectorCharm) -> None:
+        super().__init__(charm, "actions")
+        self._charm = charm
+        self._runs = charm.runs
+        self._reports = charm.state / "reports"
+        self.framework.observe(charm.on.report_action, self._on_report)
+        self.framework.observe(charm.on.compare_action, self._on_compare)
+        self.framework.observe(charm.on.export_action, self._on_export)
+        self.framework.observe(charm.on.list_runs_action, self._on_list_runs)
+        self.framework.observe(charm.on.status_action, self._on_status)
+
+    @_answers
+    def _on_report(self, event: ops.ActionEvent) -> Results:
+        asked = Report.read(event.params)
+        run = self._runs.find(asked.run)
+        path = self._reports / f"{run.id}.{_SUFFIX[asked.format]}"
+        confined.write(path, confined.question("report", [run], format=asked.format))
+        page = self._on_page(f"/runs/{run.id}/report.{asked.format}")
+        return {
+            "run": run.id,
+            "state": run.state(time.time()),
+            **self._told(path, asked.format),
+            **page,
+        }
+
+    @_answers
+    def _on_compare(self, event: ops.ActionEvent) -> Results:
+        asked = Compare.read(event.params)
+        if len(asked.names) < 2:
+            raise UserError(
+                "runs", asked.runs, "two runs or more, or a run and seed:NAME, separated by commas"
+            )
+        runs = [self._runs.find(name) for name in asked.names if not name.startswith(_SEED)]
+        key = hashlib.sha256(f"{asked.names} {asked.tolerance}".encode()).hexdigest()[:8]
+        path = self._reports / f"comparison-{key}.{_SUFFIX[asked.format]}"
+        worse = confined.write(
+            path,
+            confined.question(
+                "compare",
+                list({run.id: run for run in runs}.values()),
+                names=asked.names,
+                format=asked.format,
+                tolerance=asked.tolerance,
+            ),
+        )
+        first, *others = asked.names
+        query = [("against", first), *(("run", name) for name in others), ("format", asked.format)]
+        page = self._on_page(f"/compare?{urlencode([*query, ('tolerance', asked.tolerance)])}")
+        return {"regressed": "true" if worse else "false", **self._told(path, asked.format), **page}
+
+    @_answers
+    def _on_export(self, event: ops.ActionEvent) -> Results:
+        run = self._runs.find(Export.read(event.params).run)
+        path = self._reports / f"{run.id}.tar.gz"
+        confined.write(path, confined.question("export", [run]))
+        return {
+            "run": run.id,
+            **self._whereabouts(path),
+            "then": f"tar xzf {path.name} && tippingpoint report {run.id}",
+            **self._on_page(f"/runs/{run.id}/export.tar.gz"),
+        }
+
+    @_answers
+    def _on_list_runs(self, event: ops.ActionEvent) -> Results:
+        Parameters.read(event.params)
+        runs = self._runs.newest_first()
+        lines = [_line(run) for run in runs[:LISTED]]
+        if len(runs) > LISTED:
+            lines.append(f"and {len(runs) - LISTED} older ones")
+        return {"count": str(len(runs)), "runs": "\n".join(lines) or "none yet"}
+
+    @_answers
+    def _on_status(self, event: ops.ActionEvent) -> Results:
+        Parameters.read(event.params)
+        results = {
+            "related": ", ".join(self._charm.generators) or "nothing",
+            **self._charm.page_told,
+            "prometheus": self._charm.prometheus_told,
+        }
+        if self._charm.problems:
+            results["problems"] = "\n".join(self._charm.problems)
+        runs = self._runs.newest_first()
+        results["runs"] = str(len(runs))
+        if runs:
+            results |= _last(runs[0])
+        return results
+
+    def _told(self, path: Path, form: str) -> Results:
+        """What an action says of a report: its text, as much of it as a result may have, and how to get all of it."""
+        forget_oldest(self._reports)
+        text = path.read_bytes()
+        results = self._whereabouts(path)
+        if len(text) <= LARGEST_TEXT:
+            results["text"] = text.decode()
+        elif form == "md":
+            cut = text[:LARGEST_TEXT].rpartition(b"\n")[0].decode()
+            results["text"] = f"{cut}\n(cut: {len(text) >> 10} KiB in all; {results['fetch']})\n"
+        else:
+            results["note"] = (
+                f"{len(text) >> 10} KiB, which is more than a result may have; {results['fetch']}"
+            )
+        return results
+
+    def _whereabouts(self, path: Path) -> Results:
+        return {
+            "path": str(path),
+            "fetch": f"juju scp -m {self._charm.model.name} {self._charm.unit.name}:{path} .",
+        }
+
+    def _on_page(self, path: str) -> Results:
+        """Where something is on the page; nothing while the page is off."""
+        return {"page": f"{self._charm.page_url}{path}"} if self._charm.page_url else {}
+
+
+def came_to(run: StoredRun) -> str:
+    """What a run came to, or where it is, in a few words."""
+    if run.verdict is not None:
+        return run.verdict.outcome
+    if run.complete and run.reported:
+        return "is being judged"
+    return run.state(time.time())
+
+
+def _line(run: StoredRun) -> str:
+    units = f"{len(run.shared.units)} unit{'s' * (len(run.shared.units) != 1)}"
+    return f"{run.id}  {units}, {run.reported} reported  {came_to(run)}"
+
+
+def _last(run: StoredRun) -> Results:
+    """What `status` says of the latest run."""
+    words = run.words
+    lines: list[str] = []
+    for unit in run.shared.units:
+        word = words.get(unit)
+        told = "nothing heard" if word is None else word.phase + (f": {word.problem}" if word.problem else "")
+        if unit in run.shared.missing:
+            told += f"; missing: {run.shared.missing[unit]}"
+        lines.append(f"{unit}: {told}")
+    results = {"run": run.id, "state": run.state(time.time()), "units": "\n".join(lines)}
+    if run.verdict is not None:
+        results |= {"verdict": run.verdict.outcome, "sentence": run.verdict.sentence}
+    return results

@@ -1,0 +1,155 @@
+"""The page as a service: a user of its own that systemd makes up, its secrets handed over by systemd, and its address.
+
+The service may read what is collected, as everybody may, and write nothing but its cache.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tippingpoint_charm.machine import Machine
+from tippingpoint_charm.systemd import COPIES, HARDENED, PREFIX, PYTHON, UNITS, UnitFiles
+
+from tippingpoint.collect.page_access import checked_token
+from tippingpoint.collect.page_tls import Pair, find_or_make, fingerprint, server_context, write_private
+from tippingpoint.errors import UserError
+
+PORT = 9480
+OPTION = "page-token"
+_SERVICE = """\
+[Unit]
+Description=Tipping Point page of {unit}
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=0
+
+[Service]
+Type=notify
+ExecStart={python} -P -s -m tippingpoint.collect.page --runs /var/lib/{state}/runs --token %d/token \
+--certificate %d/certificate --key %d/key --state /var/cache/{name} --listen 0.0.0.0:{port}
+LoadCredential=token:{secrets}/token
+LoadCredential=certificate:{certificate}
+LoadCredential=key:{key}
+Environment=PYTHONPATH={copies}/{copy} PYTHONPYCACHEPREFIX=/var/cache/{name}
+DynamicUser=yes
+CacheDirectory={name}
+CacheDirectoryMode=0700
+UMask=0077
+LimitNOFILE=4096
+TasksMax=256
+MemoryMax=2G
+OOMScoreAdjust=500
+Restart=on-failure
+RestartSec=5
+WatchdogSec=180
+KillMode=mixed
+TimeoutStopSec=30
+OOMPolicy=continue
+{hardened}
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+class Page:
+    """The page of one unit. MachineProblem or OSError where the machine does not do what is needed."""
+
+    def __init__(self, machine: Machine, unit: str, state: str) -> None:
+        """`state` is the directory in /var/lib with what is collected."""
+        self._machine = machine
+        self._unit = unit
+        self._state = state
+        self._secrets = f"/var/lib/{state}/page"
+        self.name = f"{PREFIX}{unit.replace('/', '-')}-page"
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it is set up."""
+        return self._machine.path(f"{UNITS}/{self.name}.service").exists()
+
+    def fingerprint(self) -> str:
+        """What its certificate is known by. UserError where that cannot be read."""
+        own, made = self._given.certificate, self._made.certificate
+        return fingerprint("certificate", own if own.exists() else made)
+
+    def keep(self, secret: Mapping[str, str], names: Sequence[str], copy: str) -> None:
+        """Have it run from a copy of the pack with the token, and perhaps certificate and private-key, of a secret.
+
+        `names` are what it is reached by. UserError, which shows nothing of it, for a secret that cannot be used.
+        """
+        token = checked_token(f"{OPTION}: token", secret["token"])
+        secrets = self._machine.path(self._secrets)
+        secrets.mkdir(mode=0o700, parents=True, exist_ok=True)
+        secrets.chmod(0o700)
+        changed = _replaced(secrets / "token", token.encode())
+        pair, other = self._pair(secret, names)
+        changed |= other
+        files = UnitFiles(self._machine, {f"{self.name}.service": self._text(copy, pair)})
+        files.run(f"{self.name}.service", anew="restart" if changed else "")
+
+    def start(self) -> None:
+        """Start it if it does not run."""
+        if self.is_on:
+            self._machine.run("systemctl", "start", f"{self.name}.service")
+
+    def remove(self) -> None:
+        """Take it away with its token; its certificate stays among the state, so that it is known again."""
+        UnitFiles(self._machine, {f"{self.name}.service": ""}).remove(f"{self.name}.service")
+        self._machine.path(f"{self._secrets}/token").unlink(missing_ok=True)
+        for place in (f"/var/cache/{self.name}", f"/var/cache/private/{self.name}"):
+            path = self._machine.path(place)
+            path.unlink() if path.is_symlink() else shutil.rmtree(path, ignore_errors=True)
+
+    @property
+    def _given(self) -> Pair:
+        secrets = self._machine.path(self._secrets)
+        return Pair(secrets / "given.crt", secrets / "given.key")
+
+    @property
+    def _made(self) -> Pair:
+        secrets = self._machine.path(self._secrets)
+        return Pair(secrets / "page.crt", secrets / "page.key")
+
+    def _pair(self, secret: Mapping[str, str], names: Sequence[str]) -> tuple[Pair, bool]:
+        """The certificate and the key that it shows, and whether they are others than before."""
+        given = self._given
+        if "certificate" not in secret:
+            shown = given.certificate.exists()
+            given.certificate.unlink(missing_ok=True)
+            given.key.unlink(missing_ok=True)
+            return find_or_make(self._machine.path(self._secrets), names), shown
+        changed = _replaced(given.key, f"{secret['private-key']}\n".encode())
+        changed |= _replaced(given.certificate, f"{secret['certificate']}\n".encode())
+        try:
+            server_context(given)
+        except UserError:
+            given.certificate.unlink(missing_ok=True)
+            given.key.unlink(missing_ok=True)
+            accepted = "a certificate (PEM) whose key, without a password, is private-key"
+            raise UserError(f"{OPTION}: certificate", "(not shown)", accepted) from None
+        return given, changed
+
+    def _text(self, copy: str, pair: Pair) -> str:
+        return _SERVICE.format(
+            unit=self._unit,
+            name=self.name,
+            state=self._state,
+            secrets=self._secrets,
+            certificate=f"{self._secrets}/{pair.certificate.name}",
+            key=f"{self._secrets}/{pair.key.name}",
+            port=PORT,
+            python=PYTHON,
+            copies=COPIES,
+            copy=copy,
+            hardened=HARDENED,
+        )
+
+
+def _replaced(path: Path, content: bytes) -> bool:
+    """Have this in a file of mode 0600; whether it was another before."""
+    if path.exists() and path.read_bytes() == content:
+        return False
+    write_private(path, content)
+    return True

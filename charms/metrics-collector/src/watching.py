@@ -1,0 +1,36 @@
+"""What those who watch the target by COS get of us: a Grafana dashboard and alert rules of each query pack.
+
+They are about whatever a Prometheus scrapes, not about us: no labels of this application narrow them.
+"""
+
+from __future__ import annotations
+
+import json
+
+import ops
+from tippingpoint_charm.relations import grafana, metrics
+from tippingpoint_charm.relations.databag import related, write
+from tippingpoint_charm.relations.shipped import packed, topology
+
+from tippingpoint.collect.dashboards import dashboard
+from tippingpoint.collect.packs import shipped_packs
+from tippingpoint.collect.rules import alert_rules
+
+
+def publish(charm: ops.CharmBase) -> None:
+    """Send every related Grafana the dashboards, and every related Prometheus the rules; only the leader can."""
+    if not charm.unit.is_leader():
+        return
+    if related(charm, grafana.NAME):
+        boards = {
+            f"tippingpoint-{name}": packed(charm, f"packs/{name}", dashboard(pack))
+            for name, pack in shipped_packs().items()
+        }
+        grafana.publish_packed(charm, boards, by_application=False)
+    for relation in related(charm, metrics.NAME):
+        bag = {
+            "scrape_jobs": "[]",
+            "scrape_metadata": json.dumps(topology(charm)),
+            "alert_rules": json.dumps(alert_rules(shipped_packs().values())),
+        }
+        write(relation, charm.app, bag)
