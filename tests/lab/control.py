@@ -7,7 +7,10 @@ One JSON object a line, one line back, over a unix socket that only its owner ma
 
 What is refused is answered by {"error": what was wrong, "expected": what would be accepted}, one line each.
 An action is done when its answer comes: a killed member is dead, a started one serves (if there is a quorum).
-A lab that cannot cut its members off (they are all on loopback) refuses `partition` and `heal`.
+A lab that cannot cut its members off (they are all on loopback) refuses `partition` and `heal`. Some can do more:
+
+    {"do": "slow", "member": "keystone", "seconds": 2.5}  ->  {"ok": true}, and answers are late by that; 0 ends it
+    {"do": "count"}  ->  {"counts": {"servers": 0, ...}}, what there is in the target's databases
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from types import TracebackType
 from typing import Any, Protocol, TypedDict, cast, runtime_checkable
 
 _LONGEST_LINE = 65_536
+_SLOWEST_S = 600
 
 
 class LabError(Exception):
@@ -77,6 +81,24 @@ class Partitions(Protocol):
 
     def heal(self, name: str) -> None:
         """Undo `partition`."""
+        ...
+
+
+@runtime_checkable
+class Slowness(Protocol):
+    """What a lab can do besides whose members can be made slow; every call raises LabError when it cannot."""
+
+    def slow(self, name: str, seconds: float) -> None:
+        """Have a member answer everything so much later than it would; 0 ends that."""
+        ...
+
+
+@runtime_checkable
+class Counts(Protocol):
+    """What a lab can tell besides that looks into its target's databases."""
+
+    def counts(self) -> dict[str, int]:
+        """How many there are of everything, by what it is."""
         ...
 
 
@@ -140,16 +162,29 @@ def _answers(lab: Lab) -> Callable[[bytes], dict[str, Any]]:
     actions = {"kill": lab.kill, "stop": lab.stop, "continue": lab.resume, "start": lab.start}
     if isinstance(lab, Partitions):
         actions |= {"partition": lab.partition, "heal": lab.heal}
+    more = ["count"] * isinstance(lab, Counts) + ["slow"] * isinstance(lab, Slowness)
 
     def act(fields: dict[str, Any]) -> dict[str, Any]:
         do, member = fields.get("do"), fields.get("member")
         if do == "members":
             return {"members": lab.members()}
+        if do == "count" and isinstance(lab, Counts):
+            return {"counts": lab.counts()}
+        if do == "slow" and isinstance(lab, Slowness):
+            seconds = fields.get("seconds")
+            if not isinstance(seconds, int | float) or not 0 <= seconds <= _SLOWEST_S:
+                raise LabError(f"seconds: {seconds!r}", f"a number, at most {_SLOWEST_S}")
+            lab.slow(_known(member, lab), seconds)
+            return {"ok": True}
         if not isinstance(do, str) or do not in actions:
-            raise LabError(f"do: {do!r}", f"one of {', '.join([*actions, 'members'])}")
-        if member not in lab.names:
-            raise LabError(f"member: {member!r}", f"one of {', '.join(lab.names)}")
-        actions[do](member)
+            raise LabError(f"do: {do!r}", f"one of {', '.join([*actions, 'members', *more])}")
+        actions[do](_known(member, lab))
         return {"ok": True}
 
     return lambda line: answer_line(line, act)
+
+
+def _known(member: object, lab: Lab) -> str:
+    if not isinstance(member, str) or member not in lab.names:
+        raise LabError(f"member: {member!r}", f"one of {', '.join(lab.names)}")
+    return member

@@ -1,7 +1,7 @@
-"""The demo: a private cluster, a shipped plan run on it, and where its report is.
+"""The demo: a private cluster, a shipped plan run on it, what its members felt, and where the report is.
 
-    python -m tests.lab.demo etcd    # leases on 3 members of etcd, one of which is killed
-    python -m tests.lab.demo lxd     # containers on 3 members of LXD; needs root
+    python -m tests.lab.demo etcd              # leases on 3 members of etcd, one of which is killed
+    python -m tests.lab.demo lxd --members 8   # containers on 8 members of LXD; needs root
 
 The run is a process of its own, as a user would start it. Ctrl-C, SIGTERM and SIGHUP end it with a report of
 what was measured; then the cluster goes. Exit code: 0 when there is a report (a threshold missed because a
@@ -15,13 +15,18 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.lab.control import LabError
 from tests.lab.etcd import EtcdLab
 from tests.lab.lxd import LxdLab
+from tests.lab.prometheus import PrometheusLab
 from tests.lab.tether import tethered
+from tests.lab.watched import watched
 
+_LABS: dict[str, type[EtcdLab] | type[LxdLab]] = {"etcd": EtcdLab, "lxd": LxdLab}
 _PLANS = {"etcd": "etcd-demo", "lxd": "lxd-cluster-small"}
 _MEASURED = {0: "thresholds met", 1: "thresholds missed", 4: "verdict withheld"}
 _END_WITHIN_S = 20.0
@@ -31,6 +36,7 @@ def main(arguments: list[str]) -> int:
     """Run the demo; returns the exit code."""
     parser = argparse.ArgumentParser(prog="demo", description="A shipped plan on a private cluster.")
     parser.add_argument("target", choices=_PLANS)
+    parser.add_argument("--members", type=int, default=3, metavar="N", help="of the cluster (3)")
     parser.add_argument("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[])
     parser.add_argument(
         "--out", type=Path, default=Path("runs"), metavar="DIR", help="where reports go (./runs)"
@@ -57,19 +63,20 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, end)
     signal.signal(signal.SIGALRM, end_now)
     name = {"etcd": "etcd", "lxd": "LXD"}[options.target]
-    print(f"demo: starting a private 3-member {name}", flush=True)
+    print(f"demo: starting a private {options.members}-member {name}", flush=True)
     try:
-        with EtcdLab(members=3) if options.target == "etcd" else LxdLab(members=3) as lab:
+        with _LABS[options.target](members=options.members) as lab, _watched_if_possible(lab) as prometheus:
             settings = [f"--set={setting}" for setting in [*lab.settings(), *options.settings]]
-            tippingpoint = str(Path(sys.executable).with_name("tippingpoint"))
-            command = [tippingpoint, "run", _PLANS[options.target], f"--out={options.out}", *settings]
             # A session of its own: the terminal's Ctrl-C reaches the run once, through `end`.
-            run = subprocess.Popen(tethered(command, signal.SIGINT), start_new_session=True)
+            run = _start("run", _PLANS[options.target], f"--out={options.out}", *settings)
             code = run.wait()
+            new = sorted(_reports(options.out) - before, key=os.path.getmtime)
+            if prometheus and new and (code in _MEASURED or signals):
+                run = _start("collect", str(new[-1].parent), f"--prometheus={prometheus.url}")
+                run.wait()
     except LabError as problem:
         print(f"demo: {problem}", file=sys.stderr)
         return 3
-    new = sorted(_reports(options.out) - before, key=os.path.getmtime)
     print(f"demo: {name} is stopped; nothing is left running")
     if not new or (code not in _MEASURED and not signals):
         return code if code > 0 else 1
@@ -82,6 +89,23 @@ def main(arguments: list[str]) -> int:
         print(f"demo: {_MEASURED[code]}")
     print(f"demo: the report is {new[-1].resolve()}")
     return 130 if signals else 0
+
+
+@contextmanager
+def _watched_if_possible(lab: EtcdLab | LxdLab) -> Iterator[PrometheusLab | None]:
+    """A Prometheus that scrapes the lab; None where none can be had, which the report then says."""
+    with ExitStack() as ending:
+        try:
+            prometheus = ending.enter_context(watched(lab))
+        except LabError as problem:
+            print(f"demo: {problem}; the report lacks what members felt", file=sys.stderr)
+            prometheus = None
+        yield prometheus
+
+
+def _start(*arguments: str) -> subprocess.Popen[bytes]:
+    command = [str(Path(sys.executable).with_name("tippingpoint")), *arguments]
+    return subprocess.Popen(tethered(command, signal.SIGINT), start_new_session=True)
 
 
 def _reports(directory: Path) -> set[Path]:

@@ -31,6 +31,7 @@ from types import TracebackType
 from typing import Any
 
 from tests.lab.control import ControlServer, LabError, Member
+from tests.lab.halt import halt
 from tests.lab.ports import free_ports
 from tests.lab.program import serve, vanishing_directory
 from tests.lab.tether import tethered
@@ -160,7 +161,7 @@ class EtcdLab:
     def stop(self, name: str) -> None:
         """SIGSTOP a member: it keeps its connections and answers nothing."""
         with self._acting:
-            self._alive(name).send_signal(signal.SIGSTOP)
+            halt(self._alive(name).pid)
             self._stopped.add(name)
 
     def resume(self, name: str) -> None:

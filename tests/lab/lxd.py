@@ -35,6 +35,7 @@ import yaml
 
 from tests.lab.cgroups import VanishingCgroups
 from tests.lab.control import ControlServer, LabError, Member
+from tests.lab.halt import halt
 from tests.lab.lxd_access import make_client_certificate, write_credentials, write_remote
 from tests.lab.lxd_machine import SMALL
 from tests.lab.lxd_network import Switch
@@ -255,7 +256,7 @@ class LxdLab:
         """SIGSTOP a daemon: it keeps its connections and answers nothing; its containers run on."""
         with self._acting:
             machine = self._machine(name)
-            os.kill(self.pids[name], signal.SIGSTOP)
+            halt(self.pids[name])
             machine.stopped = True
 
     def resume(self, name: str) -> None:

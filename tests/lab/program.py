@@ -13,11 +13,11 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from tests.lab.control import LabError
 
-L = TypeVar("L", bound=AbstractContextManager[Any])
+L = TypeVar("L")
 
 # Whoever ends this process may give it no time to clean up. Another process holds the other end of a pipe.
 _REMOVE_WHEN_INPUT_ENDS = """
@@ -46,7 +46,7 @@ def vanishing_directory(cleanup: ExitStack) -> Path:
     return directory
 
 
-def serve(make: Callable[[], L], describe: Callable[[L], str]) -> int:
+def serve(make: Callable[[], AbstractContextManager[L]], describe: Callable[[L], str]) -> int:
     """Run a lab, say where it is, and end it with SIGINT, SIGTERM, or standard input; returns the exit code."""
     told = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
