@@ -30,6 +30,7 @@ import uvloop
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
+from tests.benchmarks.sides import cpu_seconds  # noqa: E402
 from tests.lab.juju_tls import make_controller_certificates  # noqa: E402
 
 MODEL = "ef3d116f-0437-4a17-844b-bde876780123"
@@ -48,11 +49,6 @@ LOGIN_REPLY = {
     ],
     "server-version": "4.0.15",
 }
-
-
-def cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 def resident_kib() -> float:
@@ -148,15 +144,15 @@ async def picows(port: int, ca: str, count: int) -> dict[str, float]:
 async def measure(connect: Any, call: Any, count: int) -> dict[str, float]:
     """Connect `count` times at once, then call on each connection in turn; what it cost."""
     first = await connect(0)
-    memory, used, begun = resident_kib(), cpu(), time.monotonic()
+    memory, used, begun = resident_kib(), cpu_seconds(), time.monotonic()
     connections = await asyncio.gather(*(connect(number) for number in range(1, count)))
     figures = {
         "KiB per connection": (resident_kib() - memory) / (count - 1),
-        "CPU ms per connection": (cpu() - used) / (count - 1) * 1000,
+        "CPU ms per connection": (cpu_seconds() - used) / (count - 1) * 1000,
         "s for all": time.monotonic() - begun,
     }
     connections.append(first)
-    used = cpu()
+    used = cpu_seconds()
     turns = iter([connection for _ in range(CALLS) for connection in connections])
 
     async def caller() -> None:
@@ -164,7 +160,7 @@ async def measure(connect: Any, call: Any, count: int) -> dict[str, float]:
             await call(connection)
 
     await asyncio.gather(*(caller() for _ in range(AT_ONCE)))
-    figures["CPU us per call"] = (cpu() - used) / (CALLS * count) * 1e6
+    figures["CPU us per call"] = (cpu_seconds() - used) / (CALLS * count) * 1e6
     return figures
 
 

@@ -15,7 +15,6 @@ import argparse
 import asyncio
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -27,13 +26,8 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
+from tests.benchmarks.sides import cpu_seconds  # noqa: E402
 from tests.lab.etcd import EtcdLab  # noqa: E402
-
-
-def cpu() -> float:
-    """Seconds of CPU that this process has used."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 def resident() -> dict[str, float]:
@@ -144,7 +138,7 @@ async def hold(endpoints: list[str], leases: int, units: int) -> dict[str, float
         nonlocal released
         released += 1
 
-    started, used = time.monotonic(), cpu()
+    started, used = time.monotonic(), cpu_seconds()
     batch = 100
     for holder in range(units):
         for first in range(0, leases, batch):
@@ -158,13 +152,13 @@ async def hold(endpoints: list[str], leases: int, units: int) -> dict[str, float
                     target.watch_release(lease, holder, on_release)
                 else:
                     holdings.append(holding)
-    claim_wall, claim_cpu = time.monotonic() - started, cpu() - used
-    used = cpu()
+    claim_wall, claim_cpu = time.monotonic() - started, cpu_seconds() - used
+    used = cpu_seconds()
     for tenth in range(300):
         part = holdings[tenth::300]
         assert all(await asyncio.gather(*map(target.extend, part)))
         await asyncio.sleep(0.1)
-    extend_cpu = cpu() - used
+    extend_cpu = cpu_seconds() - used
     assert len(holdings) == leases
     assert released == 0
     memory = resident()
@@ -184,9 +178,9 @@ def child(kind: str, endpoints: list[str], clients: int, total: int) -> None:
 
     if kind == "grpc.aio":
         import grpc.aio  # noqa: F401
-    before = cpu()
+    before = cpu_seconds()
     uvloop.run(run(endpoints, clients, total))
-    print(json.dumps({"running": cpu() - before}))
+    print(json.dumps({"running": cpu_seconds() - before}))
 
 
 def measured(command: list[str]) -> tuple[float, float, str]:

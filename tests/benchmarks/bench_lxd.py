@@ -26,13 +26,11 @@ import asyncio
 import json
 import os
 import re
-import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +38,8 @@ from typing import TYPE_CHECKING, Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
+
+from tests.benchmarks.sides import cpu_seconds, timed, worker_cpu  # noqa: E402
 
 if TYPE_CHECKING:  # the sides, which are processes of this file too, have no use for it
     from tests.lab.lxd import LxdLab
@@ -78,7 +78,7 @@ def lxd_benchmark(turn: Turn) -> Cost:
     """The tool that comes with LXD."""
     environment = os.environ | {"LXD_DIR": str(turn.lab.unix_socket().parent)}
     command = ["lxd-benchmark", "launch", turn.image, f"--count={turn.count}", f"--parallel={turn.at}"]
-    told, cpu = _timed(command, environment)
+    told, cpu = timed(command, environment)
     if "Failed" in told:
         raise SystemExit(f"lxd-benchmark: {told}")
     seconds = re.search(r"processing completed in ([\d.]+)s", told)
@@ -93,7 +93,7 @@ def python_side(side: str) -> Side:
     def run(turn: Turn) -> Cost:
         where = turn.lab.unix_socket() if turn.socket else turn.lab.credentials
         command = [sys.executable, __file__, "--side", side, str(where), turn.image]
-        told, cpu = _timed([*command, str(turn.count), str(turn.at)], os.environ | _OWN_AUTHORITY)
+        told, cpu = timed([*command, str(turn.count), str(turn.at)], os.environ | _OWN_AUTHORITY)
         seconds, alone = json.loads(told.splitlines()[-1])
         return Cost(turn.count / seconds, cpu / turn.count, alone / turn.count)
 
@@ -119,32 +119,14 @@ def whole_run(turn: Turn) -> Cost:
             "workers=1",
         ):
             command += ["--set", setting]
-        told, cpu = _timed(command, os.environ)
+        told, cpu = timed(command, os.environ)
         directory = next(path for path in Path(out).iterdir() if path.is_dir())
         stage = load_run(directory).stages[0]
         rate = stage.throughput("launch")
         if rate is None or stage.hold_begin is None:
             raise SystemExit(f"tippingpoint: {told}")
-        alone, since = 0.0, stage.begin
-        for line in (directory / "worker-0.jsonl").read_text().splitlines():
-            event = json.loads(line)
-            if event["event"] == "tick" and since < event["t"] <= stage.hold_begin:
-                alone += event["cpu"] * (event["t"] - since)
-                since = event["t"]
+        alone = worker_cpu(directory, stage.begin, stage.hold_begin)
     return Cost(rate, cpu / turn.count, alone / turn.count)
-
-
-def _timed(command: list[str], environment: Mapping[str, str]) -> tuple[str, float]:
-    """What a command prints and the CPU-seconds that it and its children took."""
-    with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment, cwd=REPOSITORY)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        output.seek(0)
-        told = output.read()
-    if process.returncode != 0:
-        raise SystemExit(f"{' '.join(command)}: {told}")
-    return told, used.ru_utime + used.ru_stime
 
 
 def launch_with_pylxd(where: Path, image: str, count: int, at: int) -> tuple[float, float]:
@@ -176,10 +158,10 @@ def launch_with_pylxd(where: Path, image: str, count: int, at: int) -> tuple[flo
                 client.instances.create(wanted, wait=True).start(wait=True)
 
         with ThreadPoolExecutor(at) as threads:
-            began, cpu = time.monotonic(), _cpu()
+            began, before = time.monotonic(), cpu_seconds()
             for ended in [threads.submit(launch, range(first, count, at)) for first in range(at)]:
                 ended.result()
-            return time.monotonic() - began, _cpu() - cpu
+            return time.monotonic() - began, cpu_seconds() - before
 
 
 def launch_with_ours(where: Path, image: str, count: int, at: int) -> tuple[float, float]:
@@ -193,7 +175,7 @@ def launch_with_ours(where: Path, image: str, count: int, at: int) -> tuple[floa
     access = from_socket(where) if where.is_socket() else from_file(where)
 
     async def launch_all() -> tuple[float, float]:
-        began, cpu = time.monotonic(), _cpu()
+        began, before = time.monotonic(), cpu_seconds()
         client = LxdClient(access)
 
         async def launch(numbers: range) -> None:
@@ -205,14 +187,9 @@ def launch_with_ours(where: Path, image: str, count: int, at: int) -> tuple[floa
         await client.server()
         await asyncio.gather(*(launch(range(first, count, at)) for first in range(at)))
         await client.close()
-        return time.monotonic() - began, _cpu() - cpu
+        return time.monotonic() - began, cpu_seconds() - before
 
     return uvloop.run(launch_all())
-
-
-def _cpu() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 def remove_containers(lab: LxdLab) -> None:

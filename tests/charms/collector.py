@@ -10,8 +10,10 @@ from pathlib import Path
 from types import ModuleType
 
 import ops
+import pytest
 from ops import testing
 
+from tests.charms.generators import Directory
 from tippingpoint.together import SharedRun, UnitWord
 
 ROOT = Path(__file__).parents[2] / "charms" / "metrics-collector"
@@ -30,6 +32,7 @@ def load_charm() -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
+        module.parts = {name: sys.modules[name] for name in own if name in sys.modules}
     finally:
         sys.path.remove(str(source))
         for name in own:
@@ -44,6 +47,24 @@ charm = load_charm()
 def context(unit: int = 0) -> testing.Context[ops.CharmBase]:
     """The charm as Juju would run it."""
     return testing.Context(charm.MetricsCollectorCharm, charm_root=ROOT, unit_id=unit)
+
+
+def on_machine(monkeypatch: pytest.MonkeyPatch, root: Path) -> Directory:
+    """A machine that is a directory for the units of this test; the engine runs as ourselves, since nobody may not
+    read this checkout."""
+    machine = Directory(root)
+    pack = root / "pack"
+    (pack / "tippingpoint").mkdir(parents=True, exist_ok=True)
+    (pack / "tippingpoint/__init__.py").write_text("version = 1\n")
+    monkeypatch.setattr(charm.MetricsCollectorCharm, "machine", machine)
+    monkeypatch.setattr(charm.MetricsCollectorCharm, "pack", pack)
+    monkeypatch.setattr(charm.confined, "UNPRIVILEGED", "")
+    return machine
+
+
+def state_of(machine: Directory, unit: int = 0) -> Path:
+    """Where a unit keeps what it collects."""
+    return machine.path(f"/var/lib/tippingpoint-metrics-collector-{unit}")
 
 
 def bag_of_app(run: SharedRun | None) -> dict[str, str]:

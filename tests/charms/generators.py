@@ -65,11 +65,15 @@ class Directory(Machine):
         self.refuses = ""
         self.programs = {"busybox"}
         self.users = {"tippingpoint"}
+        self.does: dict[str, Callable[[], object]] = {}
 
-    def run(self, *command: str) -> None:
+    def run(self, *command: str, within: float = 120.0) -> None:
         self.commands.append(" ".join(command))
         if self.refuses and self.refuses in self.commands[-1]:
             raise MachineProblem(f"{command[0]}: refused")
+        for text, done in self.does.items():
+            if text in self.commands[-1]:
+                done()
         if command[0] == "useradd":
             self.users.add(command[-1])
         if command[0] == "userdel":

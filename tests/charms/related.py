@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from tippingpoint_charm.access import TargetAccess, find_access
 from tippingpoint_charm.relations import publish_all
 
 from tests.lab.lxd_access import make_client_certificate
+from tippingpoint.openstack.access import Access, from_clouds
+from tippingpoint.plan_targets import OpenstackTarget
 
 KINDS = ("juju", "lxd", "etcd", "openstack")
 PORT = 9477
@@ -19,6 +22,7 @@ SERVER = make_client_certificate()
 CLIENT = make_client_certificate()
 PASSWORD = "correct horse battery staple"
 """In every secret of these tests: it must show nowhere."""
+_KEY = re.compile("[a-z](?:-?[a-z0-9]){2,}")  # core/secrets/createdata.go of Juju
 
 META: dict[str, Any] = {
     "name": "load-claimer",
@@ -82,9 +86,20 @@ def found(before: testing.State, kind: str, charm_root: Path | None = None) -> T
     return after(context(charm_root), before)[1][kind]
 
 
+def as_the_engine_reads(access: TargetAccess, directory: Path) -> Access:
+    """What the agent's engine makes of an OpenStack's files, once they are in a directory."""
+    for name, text in access.files.items():
+        (directory / name).touch(mode=0o600)
+        (directory / name).write_text(text)
+    fields = {name: value.replace("{credentials}", str(directory)) for name, value in access.target.items()}
+    return from_clouds(OpenstackTarget.model_validate(fields))
+
+
 def credentials(**content: str) -> dict[str, Any]:
-    """Configuration and secret with this content, granted to us; `_` in names is `-`."""
-    secret = testing.Secret({name.replace("_", "-"): text for name, text in content.items()}, owner=None)
+    """Configuration and secret with this content, granted to us; `_` in names is `-`. Juju takes no shorter keys."""
+    named = {name.replace("_", "-"): text for name, text in content.items()}
+    assert all(_KEY.fullmatch(name) for name in named)
+    secret = testing.Secret(named, owner=None)
     return {"config": {"credentials": secret.id}, "secrets": [secret]}
 
 

@@ -5,22 +5,35 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import yaml
+from hypothesis import strategies as st
 from ops import testing
 from tippingpoint_charm.access import find_access
 
-from tests.charms.related import CLIENT, PASSWORD, SERVER, after, context, credentials, found, state
+from tests.charms.related import (
+    CLIENT,
+    PASSWORD,
+    SERVER,
+    after,
+    as_the_engine_reads,
+    context,
+    credentials,
+    found,
+    state,
+)
 
 HOW = (
     "add a secret: juju add-secret tippingpoint {}, juju grant-secret tippingpoint load-claimer, "
     "juju config load-claimer credentials=secret:ID"
 )
 BOB = {"user": "bob", "password": PASSWORD}
-WHOLE = BOB | {"addresses": "192.0.2.1:17070", "ca": SERVER.certificate}
+WHOLE = BOB | {"addresses": "192.0.2.1:17070", "cacert": SERVER.certificate}
 AGENT_PASSWORD = "the agent's own"
 
 
@@ -98,12 +111,12 @@ class TestJuju:
     )
     def test_a_related_controller_says_where_it_is(self, charm_root: Path, url: str, address: str) -> None:
         relation = testing.Relation("controller", remote_app_data={"controller-url": url, "is-juju": "True"})
-        access = found(state(relation, **credentials(**BOB, ca=SERVER.certificate)), "juju", charm_root)
+        access = found(state(relation, **credentials(**BOB, cacert=SERVER.certificate)), "juju", charm_root)
         assert access.missing == ""
         assert content(access)["addresses"] == [address]
 
     def test_the_authority_of_ours_is_good_for_our_controller_only(self, charm_root: Path) -> None:
-        """Given no `ca` in the secret, when a controller is related, then ours is used where it is that one."""
+        """Given no `cacert` in the secret, when a controller is related, then ours is used where it is that one."""
         ours, other = (
             testing.Relation("controller", remote_app_data={"controller-url": f"wss://{address}/api"})
             for address in ("192.0.2.7:17070", "192.0.2.3:17070")
@@ -114,7 +127,7 @@ class TestJuju:
         access = found(state(other, **credentials(**BOB)), "juju", charm_root)
         assert access.files == {}
         assert access.missing == (
-            "credentials: ca: expected the controller's in the secret, as 192.0.2.3:17070 is not known to be the "
+            "credentials: cacert: expected the controller's in the secret, as 192.0.2.3:17070 is not known to be the "
             "controller that this unit is on"
         )
 
@@ -125,7 +138,7 @@ class TestJuju:
             1: {"hostname": "192.0.2.11", "private-address": "192.0.2.11", "port": "17070"},
         }
         relation = testing.Relation("controller-http", remote_units_data=units)
-        access = found(state(relation, **credentials(**BOB, ca=SERVER.certificate)), "juju", charm_root)
+        access = found(state(relation, **credentials(**BOB, cacert=SERVER.certificate)), "juju", charm_root)
         assert content(access)["addresses"] == ["192.0.2.11:17070"]
 
     def test_addresses_in_the_secret_go_before_a_relation(self) -> None:
@@ -167,15 +180,15 @@ class TestJuju:
         [
             (
                 {"password": ""},
-                "credentials: expected a secret with user, password (and addresses, ca); and nothing else",
+                "credentials: expected a secret with user, password (and addresses, cacert); and nothing else",
             ),
             (
                 {"users": "x"},
-                "credentials: expected a secret with user, password (and addresses, ca); and nothing else",
+                "credentials: expected a secret with user, password (and addresses, cacert); and nothing else",
             ),
             ({"addresses": "192.0.2.1"}, "credentials: expected `addresses` with at least one host:port"),
             (
-                {"ca": "none"},
+                {"cacert": "none"},
                 "credentials: expected the controller's CA certificate in `ca` or `ca-file` (PEM)",
             ),
         ],
@@ -210,7 +223,12 @@ class TestSecrets:
 
     def test_its_content_shows_nowhere(self, caplog: pytest.LogCaptureFixture) -> None:
         """Given secrets good and bad, then no message, log, status or printed access has what is in them."""
-        for given in (WHOLE, WHOLE | {"ca": PASSWORD}, WHOLE | {"addresses": PASSWORD}, {"token": PASSWORD}):
+        for given in (
+            WHOLE,
+            WHOLE | {"cacert": PASSWORD},
+            WHOLE | {"addresses": PASSWORD},
+            {"token": PASSWORD},
+        ):
             _, access = after(context(), state(**credentials(**given)))
             assert all(PASSWORD not in found.missing for found in access.values())
             assert PASSWORD not in repr(access)
@@ -304,13 +322,13 @@ class TestEtcd:
     def test_without_anything_relation_and_secret_are_named(self) -> None:
         assert found(state(), "etcd").missing == (
             "relate etcd: juju integrate load-claimer:etcd-client charmed-etcd; or "
-            + HOW.format("endpoints=https://HOST:2379 ca#file=... cert#file=... key#file=...")
+            + HOW.format("endpoints=https://HOST:2379 cacert#file=... cert#file=... key#file=...")
         )
 
     def test_a_secret_with_a_user(self) -> None:
         given = credentials(
             endpoints="https://192.0.2.1:2379, https://192.0.2.2:2379",
-            ca=SERVER.certificate,
+            cacert=SERVER.certificate,
             username="bob",
             password=PASSWORD,
         )
@@ -345,6 +363,24 @@ class TestEtcd:
         assert found(state(**credentials(**given)), "etcd").missing == said
 
 
+APPLICATION = {
+    "auth_url": "https://192.0.2.5:5000/v3",
+    "application_credential_id": "abc",
+    "application_credential_secret": PASSWORD,
+}
+USER = {
+    "auth_url": "https://keystone.example:5000",
+    "username": "bob",
+    "password": PASSWORD,
+    "project": "load",
+}
+EITHER = (
+    "credentials: expected a secret with auth-url, application-credential-id, application-credential-secret (and "
+    "region, cacert); or auth-url, username, password, project (and user-domain, project-domain, region, cacert); and "
+    "nothing else"
+)
+
+
 class TestOpenStack:
     def test_without_anything_relation_and_secret_are_named(self) -> None:
         assert found(state(), "openstack").missing == (
@@ -352,17 +388,92 @@ class TestOpenStack:
             + HOW.format("auth-url=... application-credential-id=... application-credential-secret=...")
         )
 
-    def test_an_application_credential(self) -> None:
-        """Given one, then it is a clouds.yaml, and that this version cannot load OpenStack is said."""
-        given = credentials(
-            auth_url="https://192.0.2.5:5000/v3",
-            application_credential_id="abc",
-            application_credential_secret=PASSWORD,
-            ca=SERVER.certificate,
+    def test_an_application_credential_is_a_cloud_of_its_own(self, tmp_path: Path) -> None:
+        """Given one with an authority, then what is written is a clouds.yaml that the engine logs in by, and TLS is
+        verified by that authority."""
+        access = found(
+            state(**credentials(**APPLICATION, region="RegionOne", cacert=SERVER.certificate)), "openstack"
         )
-        access = found(state(**given), "openstack")
-        cloud = content(access, "clouds.yaml")["clouds"]["tippingpoint"]
-        assert cloud["auth_type"] == "v3applicationcredential"
-        assert cloud["auth"]["application_credential_secret"] == PASSWORD
-        assert access.target["ca"] == "{credentials}/openstack-ca.pem"
-        assert "cannot load OpenStack yet" in access.missing
+        assert access.missing == ""
+        assert access.target == {
+            "kind": "openstack",
+            "credentials": "{credentials}/clouds.yaml",
+            "cloud": "tippingpoint",
+        }
+        read = as_the_engine_reads(access, tmp_path)
+        assert read.auth_url == "https://192.0.2.5:5000/v3"
+        assert read.identity["application_credential"] == {"id": "abc", "secret": PASSWORD}
+        assert read.scope is None
+        assert read.region == "RegionOne"
+        assert read.tls().cert_store_stats()["x509"] == 1
+
+    def test_a_user_of_a_project(self, tmp_path: Path) -> None:
+        """Given no domains and no authority, then they are those that OpenStack and the machine have by default."""
+        access = found(state(**credentials(**USER)), "openstack")
+        assert access.missing == ""
+        read = as_the_engine_reads(access, tmp_path)
+        assert read.auth_url == "https://keystone.example:5000/v3"
+        user = {"name": "bob", "domain": {"name": "Default"}, "password": PASSWORD}
+        assert read.identity["password"] == {"user": user}
+        assert read.scope == {"project": {"name": "load", "domain": {"name": "Default"}}}
+        assert (read.region, read.ca) == (None, None)
+
+    def test_a_user_of_other_domains(self, tmp_path: Path) -> None:
+        access = found(
+            state(**credentials(**USER, user_domain="admin_domain", project_domain="other")), "openstack"
+        )
+        read = as_the_engine_reads(access, tmp_path)
+        assert read.identity["password"]["user"]["domain"] == {"name": "admin_domain"}
+        assert read.scope == {"project": {"name": "load", "domain": {"name": "other"}}}
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            ({"auth_url": APPLICATION["auth_url"]}, EITHER),
+            (APPLICATION | {"username": "bob"}, EITHER),
+            (USER | {"project": " "}, EITHER),
+            (APPLICATION | {"user_domain": "default"}, EITHER),
+            ({"cacert": SERVER.certificate}, EITHER),
+            (
+                APPLICATION | {"cacert": "none"},
+                "credentials: cacert: expected certificates of an authority (PEM)",
+            ),
+            (
+                USER | {"cacert": CLIENT.key},
+                "credentials: cacert: expected certificates of an authority (PEM)",
+            ),
+            (USER | {"cacert": "\u00e9"}, "credentials: cacert: expected certificates of an authority (PEM)"),
+            *(
+                (which | {"auth_url": url}, "credentials: auth-url: expected http(s)://HOST:PORT/v3")
+                for which in (APPLICATION, USER)
+                for url in (
+                    "192.0.2.5:5000",
+                    "https://[::1",
+                    f"https://bob:{PASSWORD[:7]}@h:5000",
+                    "https://h:port",
+                    "ftp://h",
+                )
+            ),
+        ],
+    )
+    def test_says_what_is_wrong_with_a_secret(self, given: dict[str, str], said: str) -> None:
+        access = found(state(**credentials(**given)), "openstack")
+        assert access.missing == said
+        assert access.files == {}
+
+
+@hypothesis.given(
+    texts=st.fixed_dictionaries(dict.fromkeys(("username", "password", "project"), st.text(min_size=1)))
+)
+@hypothesis.settings(max_examples=100, deadline=None)
+def test_whatever_a_login_is_the_engine_reads_it_as_it_was_given(texts: dict[str, str]) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        access = found(state(**credentials(**USER | texts)), "openstack")
+        if not all(text.strip() for text in texts.values()):
+            assert access.missing == EITHER
+            return
+        read = as_the_engine_reads(access, Path(directory))
+    assert read.identity["password"]["user"]["password"] == texts["password"]
+    assert read.identity["password"]["user"]["name"] == texts["username"].strip()
+    assert read.scope is not None
+    assert read.scope["project"]["name"] == texts["project"].strip()

@@ -378,7 +378,7 @@ target: {kind: juju}
 workload: {kind: spawn}
 stages: [{machines: 1, applications: 4, units: 1}]
 """
-    access = secret(user="u", password="p", addresses="192.0.2.1:17070", ca=SERVER.certificate)
+    access = secret(user="u", password="p", addresses="192.0.2.1:17070", cacert=SERVER.certificate)
     with ScriptedAgent(spawner).at_its_socket():
         state = state_of(spawner, access=access, peers={1: {}, 2: {}}, config={"target": "juju"})
         refused = spawner.refused("start", state, plan_yaml=plan)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ops import testing
 
-from tests.charms.collector import bag_of_unit, charm, context, related
+from tests.charms.collector import bag_of_unit, charm, context, on_machine, related, state_of
 from tippingpoint.collect.runs import Runs
 from tippingpoint.errors import UserError
 from tippingpoint.plan import load_plan
@@ -25,11 +25,10 @@ FUZZED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthC
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where this unit keeps its things, in place of /var/lib; nobody may not read this checkout."""
-    monkeypatch.setattr(charm, "STATE", tmp_path)
-    monkeypatch.setattr(charm.engine, "UNPRIVILEGED", "")
+    """Where this unit keeps its things."""
+    machine = on_machine(monkeypatch, tmp_path)
     before = os.umask(0o077)
-    yield tmp_path / "tippingpoint-metrics-collector-0"
+    yield state_of(machine)
     os.umask(before)
 
 
@@ -225,7 +224,7 @@ def test_a_full_disk_is_no_crash_and_is_tried_again(state: Path) -> None:
     """Given no room, when a result arrives, then the status says so, and with room it is kept after all."""
     ctx, run = context(), a_run()
     relation = related(run, {0: bag_of_unit(UNITS[0], a_word(run), {"run": run.id, "digest": "abc"})})
-    state.mkdir()
+    state.mkdir(parents=True)
     (state / "runs").write_text("a file in the way")  # which root, too, gets no directory past
 
     out = ctx.run(ctx.on.relation_changed(relation, remote_unit=0), testing.State(relations=[relation]))
@@ -265,9 +264,9 @@ bags = st.dictionaries(
 def test_no_databag_is_a_crash(
     tmp_path_factory: pytest.TempPathFactory, app: dict[str, str], unit: dict[str, str]
 ) -> None:
-    place = tmp_path_factory.mktemp("state")
-    before, charm.STATE = charm.STATE, place
-    try:
+    place = tmp_path_factory.mktemp("machine")
+    with pytest.MonkeyPatch.context() as patch:
+        on_machine(patch, place)
         relation = dataclasses.replace(related(), remote_app_data=app, remote_units_data={0: unit})
         for event in (
             context().on.relation_changed(relation),
@@ -277,9 +276,8 @@ def test_no_databag_is_a_crash(
             out = after(event, relation)
             assert isinstance(out.unit_status, testing.BlockedStatus | testing.ActiveStatus)
             assert "\n" not in out.unit_status.message
-    finally:
-        charm.STATE = before
-    assert {path.name for path in place.iterdir()} <= {"tippingpoint-metrics-collector-0"}
+    assert {path.name for path in place.iterdir()} <= {"pack", "var"}
+    assert {path.name for path in place.glob("var/*/*")} <= {"tippingpoint-metrics-collector-0"}
 
 
 def refused(action: str, params: dict[str, Any], **state: Any) -> str:
@@ -356,7 +354,7 @@ names = st.sampled_from(["run", "format", "runs", "tolerance", "more", ""])
 def test_parameters_are_understood_or_refused_in_one_line(kind: str, params: dict[str, Any]) -> None:
     """Whatever Juju lets through, as older ones do."""
     try:
-        getattr(charm, kind).read(params)
+        getattr(charm.parts["actions"], kind).read(params)
         line = "- : expected -"
     except UserError as refused:
         line = str(refused)

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from ops import testing
 
-from tests.charms.collector import bag_of_unit, charm, context, related
+from tests.charms.collector import bag_of_unit, charm, context, on_machine, related, state_of
+from tests.charms.related import SERVER
 from tests.unit.synthetic import JUJU, STARTED, MadeStage, write_run
 from tippingpoint.collect.runs import Runs
 from tippingpoint.digest import make_digest
@@ -30,11 +31,10 @@ UNITS = ["load-claimer/0", "load-claimer/1"]
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where this unit keeps its things; nobody may not read this checkout."""
-    monkeypatch.setattr(charm, "STATE", tmp_path)
-    monkeypatch.setattr(charm.engine, "UNPRIVILEGED", "")
+    """Where this unit keeps its things."""
+    machine = on_machine(monkeypatch, tmp_path)
     before = os.umask(0o077)
-    yield tmp_path / "tippingpoint-metrics-collector-0"
+    yield state_of(machine)
     os.umask(before)
 
 
@@ -98,9 +98,9 @@ def arrived(run: SharedRun, digests: dict[str, str]) -> testing.Relation:
     return relation
 
 
-def answered(action: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+def answered(action: str, params: dict[str, Any] | None = None, **state: Any) -> dict[str, Any]:
     ctx = context()
-    ctx.run(ctx.on.action(action, params or {}), testing.State(model=testing.Model(name="lab")))
+    ctx.run(ctx.on.action(action, params or {}), testing.State(model=testing.Model(name="lab"), **state))
     assert ctx.action_results is not None
     return ctx.action_results
 
@@ -142,20 +142,22 @@ def test_every_format_fits_into_a_result(state: Path, digests: dict[str, dict[st
         results = answered("report", {"format": form})
         path = Path(results["path"])
         assert path.suffix == f".{suffix}"
-        assert sum(len(value) for value in results.values()) < charm.LARGEST_TEXT + 2000
-        if path.stat().st_size > charm.LARGEST_TEXT:
+        assert sum(len(value) for value in results.values()) < charm.parts["actions"].LARGEST_TEXT + 2000
+        if path.stat().st_size > charm.parts["actions"].LARGEST_TEXT:
             assert "juju scp" in results.get("text", results.get("note"))
 
 
-def test_runs_are_compared_with_the_first(digests: dict[str, dict[str, str]]) -> None:
+def test_runs_are_compared_with_the_first_or_the_baseline(digests: dict[str, dict[str, str]]) -> None:
     for run in (FIRST, SECOND):
         arrived(a_run(run), digests[run])
 
     worse = answered("compare", {"runs": f"{FIRST},{SECOND}"})
     better = answered("compare", {"runs": f"{SECOND}, {FIRST}"})
+    named = answered("compare", {"runs": f"{FIRST},{SECOND}", "baseline": SECOND})
 
     assert worse["regressed"] == "true"
     assert better["regressed"] == "false"
+    assert named["text"] == better["text"]
     assert worse["text"].count("juju-leases-small") >= 2
 
 
@@ -238,9 +240,62 @@ def test_an_engine_that_takes_too_long_is_not_waited_for(
 ) -> None:
     run = a_run(FIRST)
     arrived(run, digests[FIRST])
-    monkeypatch.setattr(charm.engine, "SECONDS", 0.001)
+    monkeypatch.setattr(charm.confined, "SECONDS", 0.001)
 
-    with pytest.raises(testing.ActionFailed, match="a run that is read in 0 s"):
+    with pytest.raises(testing.ActionFailed, match="expected one that is read in 0 s"):
         answered("report")
 
     assert list((state / "reports").iterdir()) == []
+
+
+def test_with_a_page_results_name_its_addresses(digests: dict[str, dict[str, str]]) -> None:
+    for run in (FIRST, SECOND):
+        arrived(a_run(run), digests[run])
+    assert "page" not in answered("report")
+    secret = testing.Secret({"token": "correct-horse-battery-staple"}, owner=None)
+    on = {"config": {"page-token": secret.id}, "secrets": [secret]}
+    ctx = context()
+    ctx.run(ctx.on.config_changed(), testing.State(**on))
+
+    page = "https://192.0.2.0:9480"
+    assert answered("report", {"run": FIRST, "format": "html"}, **on)["page"] == (
+        f"{page}/runs/{FIRST}/report.html"
+    )
+    assert answered("export", {"run": FIRST}, **on)["page"] == f"{page}/runs/{FIRST}/export.tar.gz"
+    assert answered("compare", {"runs": f"{FIRST},{SECOND}"}, **on)["page"] == (
+        f"{page}/compare?against={FIRST}&run={SECOND}&format=md&tolerance=0.1"
+    )
+
+
+def test_what_the_target_felt_is_gathered_before_a_run_is_judged(
+    state: Path, digests: dict[str, dict[str, str]]
+) -> None:
+    """Given a Prometheus elsewhere that is gone, the run says so, and is judged all the same."""
+    content = {"username": "us", "password": "correct horse", "cacert": SERVER.certificate}
+    secret = testing.Secret(content, owner=None)
+    config = {"prometheus-url": "https://127.0.0.1:1", "prometheus-credentials": secret.id}
+    units = {
+        number: bag_of_unit(
+            unit,
+            UnitWord(run=FIRST, phase="over", t=STARTED, cores=2, offset=0.0, offset_error=0.001),
+            {"run": FIRST, "digest": digests[FIRST][unit]},
+        )
+        for number, unit in enumerate(UNITS)
+    }
+    relation = related(a_run(FIRST), units)
+    for number in units:
+        ctx = context()
+        ctx.run(
+            ctx.on.relation_changed(relation, remote_unit=number),
+            testing.State(relations=[relation], config=config, secrets=[secret]),
+        )
+    stored = Runs(state / "runs").find("")
+    until = time.monotonic() + 90
+    while stored.verdict is None and time.monotonic() < until:
+        time.sleep(0.1)
+
+    assert stored.verdict is not None
+    told = json.loads(stored.resources or "{}")
+    assert told["figures"] == []
+    assert told["missing"]
+    assert "correct horse" not in "".join(path.read_text() for path in stored.directory.iterdir())

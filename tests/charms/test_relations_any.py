@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import string
+import tempfile
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,10 +21,12 @@ from tests.charms.related import (
     PASSWORD,
     SERVER,
     after,
+    as_the_engine_reads,
     context,
     everything_sent,
     state,
 )
+from tests.charms.test_relations_targets import KEYSTONE
 
 KEYS = {
     "controller": ["controller-url", "identity-provider-url", "is-juju"],
@@ -34,6 +39,10 @@ KEYS = {
         "credentials_username",
         "credentials_password",
         "credentials_project",
+        "credentials_project_id",
+        "credentials_user_domain_id",
+        "credentials_project_domain_name",
+        "ca_cert",
         "api_version",
         "region",
         "domain",
@@ -69,8 +78,8 @@ LIKELY = [
     "-----BEGIN CERTIFICATE-----",
 ]
 TEXT = st.sampled_from(LIKELY) | st.text(max_size=40)
-_NAMES = """user password addresses ca token certificate client-certificate client-key endpoints cert key username
-auth-url application-credential-id application-credential-secret region"""
+_NAMES = """user password addresses cacert token certificate client-certificate client-key endpoints cert key username
+project user-domain project-domain auth-url application-credential-id application-credential-secret region"""
 SECRET_KEYS = st.sampled_from(_NAMES.split()) | st.text(string.ascii_lowercase + "-", min_size=3, max_size=10)
 
 
@@ -119,6 +128,24 @@ def test_nothing_that_others_write_raises(
         assert "PRIVATE KEY" not in found.missing + repr(found)
         assert bool(found.missing) or bool(found.files) or found.kind == "etcd"
     assert "PRIVATE KEY" not in everything_sent(out)
+
+
+@settings(max_examples=200, deadline=None)
+@given(changed=st.dictionaries(st.sampled_from([*sorted(KEYSTONE), "ca_cert"]), TEXT, min_size=1, max_size=3))
+def test_what_is_made_of_keystones_answer_is_what_the_engine_reads(changed: dict[str, str]) -> None:
+    """Given an answer with anything in some of its places, then it is refused in a line, or logged in by as it says."""
+    answer = KEYSTONE | changed
+    relation = testing.Relation("identity-credentials", remote_units_data={0: answer})
+    _, access = after(context(), state(relation))
+    found = access["openstack"]
+    assert one_line(found.missing)
+    assert bool(found.missing) != bool(found.files)
+    if found.files:
+        with tempfile.TemporaryDirectory() as directory:
+            read = as_the_engine_reads(found, Path(directory))
+        assert read.identity["password"]["user"]["password"] == answer["credentials_password"]
+        assert read.identity["password"]["user"]["name"] == answer["credentials_username"]
+        assert urlsplit(read.auth_url).port == int(answer["credentials_port"])
 
 
 @pytest.mark.parametrize("event", ["created", "changed", "departed", "broken"])

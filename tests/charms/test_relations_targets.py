@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 from typing import Any
@@ -10,8 +11,19 @@ import pytest
 import yaml
 from cryptography import x509
 from ops import testing
+from tippingpoint_charm.access import TargetAccess
 
-from tests.charms.related import CLIENT, MODEL, PASSWORD, SERVER, after, context, found, state
+from tests.charms.related import (
+    CLIENT,
+    MODEL,
+    PASSWORD,
+    SERVER,
+    after,
+    context,
+    credentials,
+    found,
+    state,
+)
 from tippingpoint.lxd.access import der, fingerprint
 
 FINGERPRINT = fingerprint(der(SERVER.certificate))
@@ -281,57 +293,150 @@ class TestEtcdClient:
         assert found(answer, "etcd").missing == said
 
 
+# What Keystone's charm answers (hooks/keystone_utils.py, add_credentials_to_keystone).
 KEYSTONE = {
+    "auth_host": "192.0.2.6",
+    "auth_port": "35357",
+    "auth_protocol": "https",
     "credentials_host": "192.0.2.5",
     "credentials_port": "5000",
     "credentials_protocol": "https",
     "credentials_username": "load-claimer",
     "credentials_password": PASSWORD,
     "credentials_project": "tippingpoint",
+    "credentials_project_id": "0c1f",
     "credentials_user_domain_name": "service_domain",
+    "credentials_user_domain_id": "7d2e",
     "credentials_project_domain_name": "service_domain",
+    "credentials_project_domain_id": "7d2e",
+    "domain": "service_domain",
     "api_version": "3",
     "region": "RegionOne",
 }
-NOT_YET = "target: openstack: expected juju, lxd or etcd, as this version cannot load OpenStack yet"
+WAITING = (
+    "identity-credentials: waiting for the user that Keystone makes for us; keystone-k8s makes administrators alone "
+    "and is not asked: give this application a secret instead"
+)
+
+
+def keystone(**bag: str) -> testing.Relation:
+    """Keystone of two units, the second of which leads and has answered with this."""
+    units = {0: {"private-address": "192.0.2.7"}, 1: {key: text for key, text in bag.items() if text}}
+    return testing.Relation("identity-credentials", remote_app_name="keystone", remote_units_data=units)
+
+
+def cloud(access: TargetAccess) -> dict[str, Any]:
+    return yaml.safe_load(access.files["clouds.yaml"])["clouds"]["tippingpoint"]
 
 
 class TestKeystone:
     def test_asks_for_a_member_and_never_for_an_administrator(self) -> None:
-        """Given Keystone is related, then requested_grants is sent by every unit: without it we would be admin."""
-        out, _ = after(context(), state(testing.Relation("identity-credentials"), leader=False))
-        sent = out.get_relations("identity-credentials")[0].local_unit_data
-        assert sent["requested_grants"] == "member"
-        assert sent["requested_roles"] == "member"
-        assert (sent["username"], sent["project"], sent["domain"]) == (
-            "load-claimer",
-            "tippingpoint",
-            "service_domain",
-        )
+        """Given Keystone is related, then every unit sends requested_grants: without it we would be admin. Nothing is
+        in the application's bag, where keystone-k8s would see a request for an administrator."""
+        out, _ = after(context(), state(testing.Relation("identity-credentials")))
+        relation = out.get_relations("identity-credentials")[0]
+        assert relation.local_unit_data["requested_grants"] == "member"
+        assert relation.local_unit_data["requested_roles"] == "member"
+        assert relation.local_unit_data["username"] == "load-claimer"
+        assert relation.local_unit_data["project"] == "tippingpoint"
+        assert relation.local_unit_data["domain"] == "service_domain"
+        assert relation.local_app_data == {}
+        unit, _ = after(context(), state(testing.Relation("identity-credentials"), leader=False))
+        assert unit.get_relations("identity-credentials")[0].local_unit_data["requested_grants"] == "member"
 
-    def test_makes_a_cloud_of_the_answer_and_says_that_it_cannot_be_loaded_yet(self) -> None:
-        relation = testing.Relation("identity-credentials", remote_units_data={0: {}, 1: KEYSTONE})
-        access = found(state(relation), "openstack")
-        assert access.missing == NOT_YET
-        cloud = yaml.safe_load(access.files["clouds.yaml"])["clouds"]["tippingpoint"]
-        assert cloud["auth"]["auth_url"] == "https://192.0.2.5:5000/v3"
-        assert cloud["auth"]["project_name"] == "tippingpoint"
-        assert cloud["region_name"] == "RegionOne"
+    def test_makes_a_cloud_of_the_answer(self) -> None:
+        """Given names and ids, then ids are what a project and its domains are known by."""
+        access = found(state(keystone(**KEYSTONE)), "openstack")
+        assert access.missing == ""
+        assert access.target == {
+            "kind": "openstack",
+            "credentials": "{credentials}/clouds.yaml",
+            "cloud": "tippingpoint",
+        }
+        assert cloud(access) == {
+            "auth": {
+                "auth_url": "https://192.0.2.5:5000/v3",
+                "username": "load-claimer",
+                "password": PASSWORD,
+                "project_id": "0c1f",
+                "user_domain_id": "7d2e",
+                "project_domain_id": "7d2e",
+            },
+            "region_name": "RegionOne",
+        }
+
+    def test_names_will_do(self) -> None:
+        """Given a Keystone that tells no ids and no domains, then its names, and the domain that we asked for."""
+        needed = {
+            key: text for key, text in KEYSTONE.items() if not key.endswith("_id") and "domain" not in key
+        }
+        auth = cloud(found(state(keystone(**needed)), "openstack"))["auth"]
+        assert auth["project_name"] == "tippingpoint"
+        assert (auth["user_domain_name"], auth["project_domain_name"]) == ("service_domain", "service_domain")
+
+    @pytest.mark.parametrize(
+        ("told", "region"), [("One Two", "One"), (" ", None), ("", None), ("RegionOne", "RegionOne")]
+    )
+    def test_of_several_regions_it_is_the_first(self, told: str, region: str | None) -> None:
+        access = found(state(keystone(**KEYSTONE | {"region": told})), "openstack")
+        assert cloud(access).get("region_name") == region
+
+    @pytest.mark.parametrize("host", ["2001:db8::5", "[2001:db8::5]"])
+    def test_an_address_of_ipv6_is_in_brackets(self, host: str) -> None:
+        access = found(state(keystone(**KEYSTONE | {"credentials_host": host})), "openstack")
+        assert cloud(access)["auth"]["auth_url"] == "https://[2001:db8::5]:5000/v3"
+
+    @pytest.mark.parametrize(
+        "told", [SERVER.certificate, base64.b64encode(SERVER.certificate.encode()).decode()]
+    )
+    def test_an_authority_in_the_answer_is_what_tls_is_verified_by(self, told: str) -> None:
+        access = found(state(keystone(**KEYSTONE | {"ca_cert": told})), "openstack")
+        assert access.missing == ""
+        assert access.files["openstack-ca.pem"].strip() == SERVER.certificate.strip()
+        assert cloud(access)["cacert"] == "openstack-ca.pem"
+
+    def test_an_authority_in_a_secret_goes_before_that(self) -> None:
+        given = credentials(cacert=CLIENT.certificate)
+        access = found(state(keystone(**KEYSTONE, ca_cert=SERVER.certificate), **given), "openstack")
+        assert access.missing == ""
+        assert access.files["openstack-ca.pem"] == CLIENT.certificate.strip()
+
+    def test_the_secret_of_another_target_is_left_alone(self) -> None:
+        given = credentials(user="bob", password=PASSWORD, cacert=SERVER.certificate)
+        access = found(state(keystone(**KEYSTONE), **given), "openstack")
+        assert access.missing == ""
+        assert list(access.files) == ["clouds.yaml"]
 
     @pytest.mark.parametrize(
         ("changed", "said"),
         [
-            (
-                {"credentials_password": ""},
-                "identity-credentials: waiting for the user that Keystone makes for us",
-            ),
+            ({"credentials_password": ""}, WAITING),
+            ({"credentials_host": ""}, "identity-credentials: waiting for Keystone's credentials_host"),
+            ({"credentials_project": ""}, "identity-credentials: waiting for Keystone's credentials_project"),
             ({"api_version": "2"}, "identity-credentials: api_version: 2: expected 3"),
             (
-                {"credentials_host": "a/b"},
-                "identity-credentials: https://a/b:5000: expected http(s)://HOST:PORT",
+                {"credentials_protocol": "ftp"},
+                "identity-credentials: credentials_protocol: ftp: expected http or https",
+            ),
+            ({"credentials_host": "a/b"}, "identity-credentials: a/b 5000: expected a host and a port"),
+            (
+                {"credentials_port": "99999"},
+                "identity-credentials: 192.0.2.5 99999: expected a host and a port",
+            ),
+            (
+                {"ca_cert": "none!"},
+                "identity-credentials: ca_cert: expected certificates (PEM), as they are or in base64",
+            ),
+            (
+                {"ca_cert": "bm9uZQ=="},
+                "identity-credentials: ca_cert: expected certificates of an authority (PEM)",
             ),
         ],
     )
     def test_says_what_is_wrong(self, changed: dict[str, str], said: str) -> None:
-        relation = testing.Relation("identity-credentials", remote_units_data={0: KEYSTONE | changed})
-        assert found(state(relation), "openstack").missing == said
+        access = found(state(keystone(**KEYSTONE | changed)), "openstack")
+        assert access.missing == said
+        assert access.files == {}
+
+    def test_a_keystone_that_has_not_answered_is_waited_for(self) -> None:
+        assert found(state(testing.Relation("identity-credentials")), "openstack").missing == WAITING

@@ -292,3 +292,42 @@ def test_one_wrong_field_makes_no_exception(path: str, key: st.DataObject, value
     name = key.draw(st.sampled_from(sorted(good)))
     app, unit = bags(**{path: json.dumps(good | {name: value})})
     assert len(collected(app, {0: unit}).problems) <= 1
+
+
+class Told(ops.CharmBase):
+    """A generator that says where its figures are, and a collector that reads it."""
+
+    def __init__(self, framework: ops.Framework) -> None:
+        super().__init__(framework)
+        framework.observe(self.on.update_status, self._tell)
+
+    def _tell(self, _: ops.EventBase) -> None:
+        scale_run.publish_exporter(self, 9477)
+        self.found = scale_run.read_exporters(self)
+
+
+def test_a_unit_says_where_its_figures_are() -> None:
+    relation = testing.Relation("scale-run")
+    ctx = testing.Context(Told, meta={"name": "told", "provides": {"scale-run": {"interface": "scale_run"}}})
+
+    out = ctx.run(ctx.on.update_status(), testing.State(relations=[relation]))
+
+    assert out.get_relation(relation.id).local_unit_data["exporter"] == "192.0.2.0:9477"
+
+
+def test_where_figures_are_is_read_by_the_units_own_names() -> None:
+    bags = {
+        0: {"version": "1", "unit": "load-claimer/0", "exporter": "192.0.2.1:9477"},
+        1: {"version": "1", "unit": "load-claimer/0", "exporter": "192.0.2.2:9477"},
+        2: {"version": "2", "unit": "load-claimer/2", "exporter": "192.0.2.3:9477"},
+        3: {"version": "1", "unit": "../3", "exporter": "192.0.2.4:9477"},
+        4: {"version": "1", "exporter": "192.0.2.5:9477"},
+    }
+    relation = testing.Relation("scale-run", remote_app_name="remote-3f", remote_units_data=bags)
+    ctx = testing.Context(Told, meta={"name": "told", "provides": {"scale-run": {"interface": "scale_run"}}})
+
+    with ctx(ctx.on.update_status(), testing.State(relations=[relation])) as manager:
+        manager.run()
+        found = manager.charm.found
+
+    assert found == {"load-claimer/0": "192.0.2.1:9477", "remote-3f/4": "192.0.2.5:9477"}

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from tippingpoint_charm.credentials import write_credentials
 from tippingpoint_charm.machine import Machine, MachineProblem
-from tippingpoint_charm.service import Service, digest_of
+from tippingpoint_charm.service import Service
+from tippingpoint_charm.systemd import digest_of
 
 from tests.charms.generators import Directory
 from tippingpoint.together import silent_after, word_every

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.functional.program import no_traceback
+from tests.functional.program import no_traceback, until
 from tippingpoint.agent.client import AgentAway, call
 from tippingpoint.plan import Plan
 from tippingpoint.together import SharedRun, UnitWord, begin_run, conduct
@@ -153,20 +153,11 @@ class Leader:
             self.hook()
             return found()
 
-        return until(look, within)
+        return until(look, within=within)
 
     def phases(self) -> list[str]:
         """The phase of each unit."""
         return [word.phase if word is not None else "" for word in self.words.values()]
-
-
-def until(found: Callable[[], T], within: float = WITHIN_S) -> T:
-    """Wait until something is so; returns what was found."""
-    deadline = time.monotonic() + within
-    while not (what := found()):
-        assert time.monotonic() < deadline, "it did not come to be so"
-        time.sleep(0.05)
-    return what
 
 
 @contextlib.contextmanager

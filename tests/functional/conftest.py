@@ -1,5 +1,6 @@
-"""Targets for the functional tests, real etcd and LXD clusters and a simulated Juju controller, and the check that
-none of them is left behind. LXD needs root: without it the tests on LXD are left out, which the header says."""
+"""Targets for the functional tests, real etcd and LXD clusters, a real OpenStack and a simulated Juju controller, and
+the check that none of them is left behind. LXD needs root, and OpenStack packages that root installs: without that the
+tests on them are left out, which the header says."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -17,35 +19,48 @@ from tests.functional.juju_access import REAL, user_of
 from tests.lab.etcd import EtcdLab
 from tests.lab.juju import JujuLab
 from tests.lab.lxd import LxdLab
+from tests.lab.nova import OpenstackLab
+from tests.lab.nova_site import is_installed
 from tippingpoint.juju.access import Access, from_store, store_directory
 
+T = TypeVar("T")
+
 _FAKETIME = Path(__file__).resolve().parents[2] / ".cache" / "lib" / "libfaketimeMT.so.1"
-_GONE_WITHIN_S = 3.0
+_GONE_WITHIN_S = 15.0
 _ROOT = os.geteuid() == 0
 _OF_LXD = {"lxd", "lxd_single", "new_lxd"}
+_BROKEN = "openstack_to_break"
+_OF_OPENSTACK = {"openstack", _BROKEN}
+_LEFT_OUT = set[str]() if _ROOT else {"lxd"} if is_installed() else {"lxd", "openstack"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark of tests that need LXD. Those that use one of its fixtures get it by themselves."""
+    """Declare the marks of tests on these targets. Those that use one of the fixtures get them by themselves."""
     config.addinivalue_line("markers", "lxd: needs LXD, and therefore root")
+    config.addinivalue_line("markers", "openstack: needs OpenStack's packages, which root installs")
+    config.addinivalue_line("markers", "units: packs of the charms, and the agents of their units")
+    config.addinivalue_line("markers", "faults: what a run survives, which is minutes of waiting")
 
 
 def pytest_report_header() -> str | None:
     """Say what is left out."""
-    return None if _ROOT else "not root: the tests on LXD are left out"
+    return f"not root: the tests on {' and '.join(sorted(_LEFT_OUT))} are left out" if _LEFT_OUT else None
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by what is marked here
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs LXD, and leave it out for a user who cannot run it."""
+    """Mark what needs LXD or OpenStack, and leave it out for a user who cannot run it; what breaks a shared OpenStack
+    comes last."""
     for item in items:
-        if _OF_LXD & set(getattr(item, "fixturenames", ())):
-            item.add_marker("lxd")
-    if _ROOT:
-        return
-    out = [item for item in items if item.get_closest_marker("lxd")]
-    config.hook.pytest_deselected(items=out)
-    items[:] = [item for item in items if item not in out]
+        fixtures = set(getattr(item, "fixturenames", ()))
+        for mark, of_mark in (("lxd", _OF_LXD), ("openstack", _OF_OPENSTACK)):
+            if of_mark & fixtures:
+                item.add_marker(mark)
+    items.sort(key=lambda item: _BROKEN in getattr(item, "fixturenames", ()))
+    out = [item for item in items if any(item.get_closest_marker(mark) for mark in _LEFT_OUT)]
+    if out:
+        config.hook.pytest_deselected(items=out)
+        items[:] = [item for item in items if item not in out]
 
 
 @pytest.fixture(scope="session")
@@ -87,11 +102,9 @@ def etcd_private(new_etcd: Callable[..., EtcdLab]) -> EtcdLab:
 def nothing_left_behind(open_labs: list[EtcdLab]) -> Iterator[None]:
     """Fails a test after which an etcd runs that this session's processes started and no open lab owns."""
     yield
-    deadline = time.monotonic() + _GONE_WITHIN_S
-    while left := session_etcds() - {pid for lab in open_labs for pid in lab.pids.values()}:
-        if time.monotonic() > deadline:
-            pytest.fail(f"etcd processes left behind: {sorted(left)}")
-        time.sleep(0.05)
+    _expect_gone(
+        "etcd processes", lambda: session_etcds() - {pid for lab in open_labs for pid in lab.pids.values()}
+    )
 
 
 @pytest.fixture(scope="session")
@@ -120,11 +133,7 @@ def new_juju() -> Iterator[Callable[..., JujuLab]]:
 def no_simulator_left_behind() -> Iterator[None]:
     """Fails the session after whose last test a simulated controller of it still runs."""
     yield
-    deadline = time.monotonic() + _GONE_WITHIN_S
-    while left := session_processes(b"tests.lab.juju_process"):
-        if time.monotonic() > deadline:
-            pytest.fail(f"simulators left behind: {sorted(left)}")
-        time.sleep(0.05)
+    _expect_gone("simulators", lambda: session_processes(b"tests.lab.juju_process"))
 
 
 @pytest.fixture(scope="session")
@@ -154,11 +163,38 @@ def new_lxd() -> Iterator[Callable[..., LxdLab]]:
 def no_lxd_left_behind() -> Iterator[None]:
     """Fails the session after whose last test an LXD of it still runs."""
     yield
-    deadline = time.monotonic() + _GONE_WITHIN_S
-    while left := {pid for pid in _session_pids() if _read(pid, "comm").strip() == b"lxd"}:
-        if time.monotonic() > deadline:
-            pytest.fail(f"LXD left behind: {sorted(left)}")
-        time.sleep(0.05)
+    _expect_gone(
+        "LXD processes", lambda: {pid for pid in _session_pids() if _read(pid, "comm").strip() == b"lxd"}
+    )
+
+
+@pytest.fixture(scope="session")
+def openstack_directories() -> list[Path]:
+    """Where the OpenStack labs of this session had what they run on."""
+    return []
+
+
+@pytest.fixture(scope="session")
+def openstack(openstack_directories: list[Path]) -> Iterator[OpenstackLab]:
+    """A cloud with all there is (3 computes, 2 brokers, TLS), shared by tests that remove what they make."""
+    with OpenstackLab(computes=3, brokers=2, tls=True) as lab:
+        openstack_directories.append(lab.directory)
+        yield lab
+
+
+@pytest.fixture(scope="session")
+def openstack_to_break(openstack: OpenstackLab) -> OpenstackLab:
+    """The same cloud, whose members a test may kill, and brings back."""
+    return openstack
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_openstack_left_behind(openstack_directories: list[Path]) -> Iterator[None]:
+    """Fails the session after whose last test something of an OpenStack lab of it still runs, or its directory is
+    there."""
+    yield
+    _expect_gone("processes of OpenStack labs", _session_lab_processes)
+    _expect_gone("directories", lambda: {path for path in openstack_directories if path.exists()})
 
 
 @pytest.fixture(scope="session")
@@ -193,6 +229,15 @@ def faketime() -> Path:
     return _FAKETIME
 
 
+def _expect_gone(what: str, left: Callable[[], set[T]]) -> None:
+    """Fail a test, or a session, after which something is left."""
+    deadline = time.monotonic() + _GONE_WITHIN_S
+    while there := left():
+        if time.monotonic() > deadline:
+            pytest.fail(f"{what} left behind: {sorted(map(str, there))}")
+        time.sleep(0.05)
+
+
 def session_etcds() -> set[int]:
     """The pids of all etcd processes that descend from this test session."""
     return {pid for pid in _session_pids() if _read(pid, "comm").strip() == b"etcd"}
@@ -201,6 +246,19 @@ def session_etcds() -> set[int]:
 def session_processes(module: bytes) -> set[int]:
     """The pids of the processes of this test session that run a Python module (python -m)."""
     return {pid for pid in _session_pids() if module in _read(pid, "cmdline").split(b"\0")}
+
+
+def _session_lab_processes() -> set[int]:
+    """The pids of the processes of this test session whose home is the directory of a lab, as OpenStack's and its
+    brokers' is."""
+    return {
+        pid
+        for pid in _session_pids()
+        if any(
+            line.startswith(b"HOME=") and b"/tippingpoint-lab-" in line
+            for line in _read(pid, "environ").split(b"\0")
+        )
+    }
 
 
 def parent(pid: int) -> int:

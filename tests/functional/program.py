@@ -9,13 +9,18 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
 from tippingpoint.results import RunData, load_run
 
+T = TypeVar("T")
+
+WITHIN_S = 150.0
+"""What takes seconds takes no longer, on a machine that is busy with other things."""
 QUICK: dict[str, Any] = {
     "name": "quick",
     "workload": {"units": 2, "claim_time": "5s", "renew_time": "500ms", "timeout": "3s"},
@@ -59,6 +64,15 @@ def only_run(out: Path) -> RunData:
     return load_run(directory)
 
 
+def until(found: Callable[[], T], what: str = "it", within: float = WITHIN_S, every: float = 0.05) -> T:
+    """Wait until something is so, looking `every` so many seconds; returns what was found."""
+    deadline = time.monotonic() + within
+    while not (there := found()):
+        assert time.monotonic() < deadline, f"not so within {within:g} s: {what}"
+        time.sleep(every)
+    return there
+
+
 def etcd_call(endpoint: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
     """A call of etcd's JSON gateway."""
     request = urllib.request.Request(endpoint + path, json.dumps(body).encode(), method="POST")
@@ -86,10 +100,13 @@ def no_traceback(*outputs: str) -> bool:
 
 def wait_for_hold(out: Path) -> Path:
     """The directory of the run below `out`, once its first stage is held."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
+
+    def held() -> Path | None:
         for directory in out.glob("*"):
             if any('"hold"' in path.read_text() for path in directory.glob("worker-*.jsonl")):
                 return directory
-        time.sleep(0.05)
-    raise AssertionError("no stage was held within 30 s")
+        return None
+
+    directory = until(held, "a stage is held")
+    assert directory is not None
+    return directory

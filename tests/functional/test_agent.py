@@ -12,14 +12,16 @@ from typing import Any
 
 import pytest
 
-from tests.functional.agents import Agent, Leader, until, workers_end
-from tests.functional.program import QUICK, keys, leases
+from tests.functional.agents import Agent, Leader, workers_end
+from tests.functional.program import QUICK, keys, leases, until
 from tests.lab.etcd import EtcdLab
 from tippingpoint import together
 from tippingpoint.manifest import Manifest
 from tippingpoint.plan import Plan, validate_plan
 from tippingpoint.results import load_run
 from tippingpoint.together import stop
+
+pytestmark = pytest.mark.units
 
 
 @pytest.fixture(autouse=True)
@@ -313,7 +315,7 @@ def test_garbage_on_the_socket_disturbs_nothing(etcd: EtcdLab, tmp_path: Path) -
             agent.done("evict-member", member="m1")
             == "member: m1: expected a run that makes containers on LXD"
         )
-        assert agent.done("probe", target={}) == "target.kind: etcd: expected one of lxd, juju"
+        assert agent.done("probe", target={}) == "target.kind: etcd: expected one of lxd, juju, openstack"
         leader.until(lambda: leader.run.over)
         assert leader.run.missing == {}
         assert agent.refusal("repair") == "run: none: expected a run that goes on; start one first"

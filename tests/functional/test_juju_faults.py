@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.functional.program import only_run, run, start, wait_for_hold
+from tests.functional.program import only_run, run, start, until, wait_for_hold
 from tests.functional.test_juju_runs import (
     LEASES,
     UNITS,
@@ -27,7 +27,6 @@ from tests.functional.test_juju_runs import (
     juju_plan,
     run_on,
     start_on,
-    wait_until,
 )
 from tests.lab.juju import JujuLab
 from tippingpoint.results import RunData
@@ -337,7 +336,7 @@ def test_a_stalled_store_is_counted_and_survived(new_juju: Labs, tmp_path: Path)
     wait_for_hold(tmp_path / "runs")
     # when the controller's store commits nothing for longer than they last
     lab.ask({"do": "store", "state": "stalled"})
-    wait_until(lambda: '"lost"' in journals(tmp_path / "runs"))
+    until(lambda: '"lost"' in journals(tmp_path / "runs"))
     lab.ask({"do": "store", "state": "normal"})
     done = ended(process, lab)
     # then their extensions time out and they are lost, without a connection being lost, and held again at the end

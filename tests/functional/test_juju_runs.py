@@ -19,7 +19,16 @@ from typing import Any, TypeVar, get_args
 import pytest
 import yaml
 
-from tests.functional.program import command, no_traceback, only_run, run, start, wait_for_hold, write_plan
+from tests.functional.program import (
+    command,
+    no_traceback,
+    only_run,
+    run,
+    start,
+    until,
+    wait_for_hold,
+    write_plan,
+)
 from tests.functional.test_run_faults import workers_of
 from tests.functional.wiretap import Wiretap
 from tests.lab.juju import JujuLab
@@ -228,7 +237,7 @@ def test_workers_whose_runner_is_gone_end_and_clean_removes_what_they_made(
     workers = workers_of(process.pid)
     process.kill()
     process.communicate(timeout=20)
-    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers))
     assert juju.ask({"do": "counts"})["connections"] == 0
     assert run("clean", directory).returncode == 0
     assert contents(juju) == before
@@ -324,7 +333,7 @@ def test_a_smaller_stage_disconnects_the_surplus(juju: JujuLab, tmp_path: Path) 
     process = start_on(juju, "run", plan, "--out", tmp_path / "runs")
     wait_for_hold(tmp_path / "runs")
     everyone = juju.ask({"do": "counts"})["sessions"]
-    wait_until(lambda: juju.ask({"do": "counts"})["sessions"] == everyone - LEASES // 2 * UNITS)
+    until(lambda: juju.ask({"do": "counts"})["sessions"] == everyone - LEASES // 2 * UNITS)
     assert ended(process, juju).returncode == 0
     assert [stage.gauges["held"] for stage in only_run(tmp_path / "runs").stages] == [LEASES, LEASES // 2]
 
@@ -534,7 +543,7 @@ class TestInterrupted:
         before = contents(juju)
         juju.ask({"do": "rate-limit", "max": 1, "rate": 1000})
         process = start_on(juju, "run", juju_plan(tmp_path, stages=LONG), "--out", tmp_path / "runs")
-        wait_until(lambda: any(len(contents(juju)[model][0]) == LEASES for model in ours(juju)))
+        until(lambda: any(len(contents(juju)[model][0]) == LEASES for model in ours(juju)))
         # when it is interrupted
         process.send_signal(signal.SIGINT)
         done = ended(process, juju)
@@ -586,11 +595,3 @@ class TestInterrupted:
 def ours(lab: JujuLab) -> list[str]:
     """The models on a controller that runs have made."""
     return [name for name in contents(lab) if name.startswith(MODEL_OF_OURS)]
-
-
-def wait_until(condition: Callable[[], Any]) -> None:
-    """Wait until something is so, at most half a minute."""
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline, "not so within 30 s"
-        time.sleep(0.05)

@@ -10,7 +10,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.functional.program import until
 from tests.lab.control import LabError
 from tests.lab.etcd import EtcdLab
 from tippingpoint.errors import UserError
@@ -210,8 +210,8 @@ def test_the_members_die_with_the_lab_program_whatever_ends_it(number: signal.Si
         lab.send_signal(number)
 
         assert lab.wait(_SOON_S) == (0 if number != signal.SIGKILL else -signal.SIGKILL)
-        _eventually(lambda: not any(_alive(pid) for pid in pids))
-        _eventually(lambda: not Path(told["lab"]).parent.exists())
+        until(lambda: not any(_alive(pid) for pid in pids))
+        until(lambda: not Path(told["lab"]).parent.exists())
 
 
 def test_the_lab_program_ends_with_its_standard_input() -> None:
@@ -254,13 +254,6 @@ def _program() -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any], list[i
         for stream in (lab.stdin, lab.stdout):
             assert stream is not None
             stream.close()
-
-
-def _eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _SOON_S
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.02)
 
 
 def _alive(pid: int) -> bool:

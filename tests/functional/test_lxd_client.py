@@ -15,6 +15,7 @@ import pytest
 from tests.lab.lxd import LxdLab
 from tests.lab.lxd_access import make_client_certificate
 from tests.lab.lxd_proxy import Cut, Fail, FailOperation, Garble, Hold, LxdProxy
+from tippingpoint import rest
 from tippingpoint.errors import OperationFailed, TargetError
 from tippingpoint.lxd import client as client_module
 from tippingpoint.lxd.access import Access, der, fingerprint, from_file, from_remote, from_socket
@@ -382,7 +383,7 @@ def test_a_server_that_is_not_there_is_one_line(
 
 def test_a_server_that_says_nothing_is_given_up(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a port that accepts and never speaks, when a connection is made, then there is an end to waiting."""
-    monkeypatch.setattr(client_module, "CONNECT_WITHIN", 0.2)
+    monkeypatch.setattr(rest, "CONNECT_WITHIN", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         error = failure(replace(access, addresses=(f"https://{address}",)), lambda client: client.get("/1.0"))

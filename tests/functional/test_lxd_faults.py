@@ -23,12 +23,8 @@ from tests.functional.lxd_runs import (
     GROUPS,
     containers,
     counted,
-    crash,
-    ended,
     everything,
     goal,
-    going,
-    named,
     only_a_stage,
     prefix_of,
     report_of,
@@ -36,11 +32,10 @@ from tests.functional.lxd_runs import (
     running,
     spawn_plan,
     start_at,
-    wait_for,
     wait_for_hold,
-    wait_until,
 )
-from tests.functional.program import only_run, run, start
+from tests.functional.program import only_run, run, start, until
+from tests.functional.spawn_runs import crash, ended, going, named, wait_for
 from tests.lab.lxd import LxdLab
 from tests.lab.lxd_access import make_client_certificate, write_credentials
 from tests.lab.lxd_proxy import Cut, Fail, FailOperation, Garble, Hold, LxdProxy
@@ -155,10 +150,10 @@ def test_a_slow_operation_holds_up_no_other_and_its_whole_time_counts(
     plan = spawn_plan(tmp_path, workload=workload)
     process = start_at(proxy, "run", plan, "--out", tmp_path / "runs")
     with going(process):
-        wait_until(hold.met.is_set, "a container is being made")
+        until(hold.met.is_set, "a container is being made")
         since = time.monotonic()
         # when all others are there meanwhile
-        wait_until(lambda: len(running(lxd)) == ALL - 1, "all others run")
+        until(lambda: len(running(lxd)) == ALL - 1, "all others run")
         took = time.monotonic() - since
         hold.released.set()
         done = ended(process)
@@ -379,7 +374,7 @@ def coming_back(scene: Scene) -> None:
         # when it comes back
         lab.start("m2")
         # then what was on it is started again, where it is, and there is nothing twice
-        wait_until(lambda: total(directory, "repaired") == on_it, "what was lost is back")
+        until(lambda: total(directory, "repaired") == on_it, "what was lost is back")
         assert containers(lab, prefix) == placed
         assert running(lab, prefix) == goal(prefix) == placed.keys()
         # and what could not be cleaned up can be now
@@ -402,19 +397,19 @@ def no_quorum(scene: Scene) -> None:
     with going(scene.start("run", plan, "--out", out)) as process:
         directory = wait_for_hold(out, process)
         # (where things are slower than the timeout, the hold begins without them)
-        wait_until(lambda: running(lab) == goal(prefix_of(directory)), "all of it runs")
+        until(lambda: running(lab) == goal(prefix_of(directory)), "all of it runs")
         placed = containers(lab)
         # when all members but one die
         others = [name for name in ("m1", "m2", "m3") if name != lab.leader()]
         for name in others:
             lab.kill(name)
         # then what is asked of it fails and is counted
-        wait_until(lambda: total(directory, "error", operation="poll") >= 4, "polls fail")
+        until(lambda: total(directory, "error", operation="poll") >= 4, "polls fail")
         # when they are back
         for name in others:
             lab.start(name)
         # then the run goes on: what died with them is started again, where it was
-        wait_until(lambda: running(lab) == placed.keys(), "all of it runs again")
+        until(lambda: running(lab) == placed.keys(), "all of it runs again")
         assert containers(lab) == placed
         process.send_signal(signal.SIGINT)
         ended(process)

@@ -14,7 +14,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ import pytest
 import yaml
 
 from tests.conftest import MARK
+from tests.functional.program import until
 from tests.lab.cgroups import hierarchies
 from tests.lab.control import LabError
 from tests.lab.etcd import EtcdLab
@@ -71,7 +71,7 @@ def test_a_single_server_runs_a_container_that_is_reached(lxd_single: LxdLab) ->
     lxd_single.lxc("launch", "tiny", "reached")
     try:
         assert lxd_single.lxc("exec", "reached", "--", "hostname").strip() == "reached"
-        _eventually(lambda: "10.92." in lxd_single.lxc("list", "reached", "--format=csv", "-c4"))
+        until(lambda: "10.92." in lxd_single.lxc("list", "reached", "--format=csv", "-c4"))
     finally:
         lxd_single.lxc("delete", "--force", "reached")
 
@@ -86,7 +86,7 @@ def test_a_single_server_comes_back_with_its_containers_running(new_lxd: Callabl
     assert not _alive(init)
     lab.start("m1")
 
-    _eventually(lambda: lab.lxc("list", "--format=csv", "-cns").strip() == "c1,RUNNING")
+    until(lambda: lab.lxc("list", "--format=csv", "-cns").strip() == "c1,RUNNING")
 
 
 def test_a_full_pool_has_no_room_for_a_container(lxd_single: LxdLab) -> None:
@@ -104,10 +104,10 @@ def test_a_killed_member_is_gone_with_its_containers_and_comes_back_with_them(cl
 
     assert not any(_alive(pid) for pid in pids)
     assert "m3" not in cluster.pids
-    _eventually(lambda: cluster.status("m3") == "OFFLINE")
+    until(lambda: cluster.status("m3") == "OFFLINE")
     cluster.start("m3")
-    _eventually(lambda: cluster.status("m3") == "ONLINE")
-    _eventually(lambda: cluster.lxc("list", "--format=csv", "-cnsL").strip() == "kept,RUNNING,m3")
+    until(lambda: cluster.status("m3") == "ONLINE")
+    until(lambda: cluster.lxc("list", "--format=csv", "-cnsL").strip() == "kept,RUNNING,m3")
 
 
 def test_a_member_that_was_evicted_joins_again_blank(cluster: LxdLab) -> None:
@@ -131,7 +131,7 @@ def test_a_member_that_never_was_joins(cluster: LxdLab) -> None:
 
     assert cluster.status("m4") == "ONLINE"
     assert cluster.address("m4") in cluster.addresses
-    _eventually(
+    until(
         lambda: _auth(cluster, cluster.address("m4")) == "trusted"
     )  # it learns whom to trust after it joins
     cluster.kill("m4")
@@ -146,14 +146,14 @@ def test_faults_act_on_real_members_through_the_control_socket(cluster: LxdLab) 
     assert _auth(cluster, cluster.address("m3")) == "TimeoutError"
     assert asyncio.run(control.members())[2].running  # it does not know that nobody hears it
     asyncio.run(control.act("heal", "m3"))
-    _eventually(lambda: _auth(cluster, cluster.address("m3")) == "trusted")
+    until(lambda: _auth(cluster, cluster.address("m3")) == "trusted")
 
     asyncio.run(control.act("stop", "m3"))
     assert [member.running for member in asyncio.run(control.members())][:3] == [True, True, False]
     assert _auth(cluster, cluster.address("m3")) == "TimeoutError"
     asyncio.run(control.act("continue", "m3"))
     assert [member.running for member in asyncio.run(control.members())][:3] == [True, True, True]
-    _eventually(lambda: _auth(cluster, cluster.address("m3")) == "trusted")
+    until(lambda: _auth(cluster, cluster.address("m3")) == "trusted")
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_nothing_is_left_behind_whatever_ends_the_lab_program(number: signal.Sig
         name = Path(told["lab"]).parent.name
         _lxc(told["remote"], "image", "import", str(tmp_path / "image"), "lab:", "--alias=tiny")
         _lxc(told["remote"], "launch", "lab:tiny", "lab:left")
-        _eventually(lambda: any(_read(pid, "comm").strip() == "udhcpc" for pid in _pids_of(name)))
+        until(lambda: any(_read(pid, "comm").strip() == "udhcpc" for pid in _pids_of(name)))
         made = _traces(name) - before
         assert {kind for kind, _what in made} == {"process", "link", "directory", "cgroup"}
         assert any(kind == "cgroup" and "lxc.payload.left" in what for kind, what in made)
@@ -229,7 +229,7 @@ def test_nothing_is_left_behind_whatever_ends_the_lab_program(number: signal.Sig
         lab.send_signal(number)
 
         assert lab.wait(_SOON_S) == (0 if number != signal.SIGKILL else -signal.SIGKILL)
-        _eventually(lambda: not _traces(name) - before)
+        until(lambda: not _traces(name) - before)
 
 
 @contextlib.contextmanager
@@ -319,10 +319,3 @@ def _auth(lab: LxdLab, address: str) -> str:
         return type(problem).__name__
     finally:
         connection.close()
-
-
-def _eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _SOON_S
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.1)

@@ -17,17 +17,13 @@ import yaml
 from tests.functional.lxd_runs import (
     EACH,
     GROUPS,
-    crash,
     everything,
-    going,
-    named,
-    one_line,
     only_a_stage,
     report_of,
     spawn_plan,
-    wait_until,
 )
-from tests.functional.program import only_run, run, start
+from tests.functional.program import only_run, run, start, until
+from tests.functional.spawn_runs import crash, going, named, one_line
 from tests.lab.lxd import LxdLab
 from tests.lab.lxd_access import REMOTE
 from tests.lab.lxd_proxy import Fail, Hold, LxdProxy
@@ -185,7 +181,7 @@ def test_a_run_killed_in_mid_spawn_is_cleaned_up_beside_what_others_have(
     plan = spawn_plan(tmp_path, stages=only_a_stage(EACH, "4s", GROUPS))
     process = start("run", plan, *settings(proxy.credentials, projects), "--out", tmp_path / "runs")
     with going(process):
-        wait_until(hold.met.is_set, "containers were made")
+        until(hold.met.is_set, "containers were made")
         crash(process)
     proxy.clear()
     hold.released.set()
@@ -208,7 +204,7 @@ def test_a_killed_run_is_taken_up_again_where_it_was(
     out = tmp_path / "runs"
     process = start("run", plan, *settings(proxy.credentials, projects), "--out", out)
     with going(process):
-        wait_until(hold.met.is_set, "containers were made")
+        until(hold.met.is_set, "containers were made")
         crash(process)
     proxy.clear()
     hold.released.set()

@@ -17,13 +17,8 @@ from tests.functional.lxd_runs import (
     GROUPS,
     POLL_EVERY_S,
     containers,
-    crash,
-    ended,
     everything,
     goal,
-    going,
-    named,
-    one_line,
     only_a_stage,
     prefix_of,
     report_of,
@@ -32,9 +27,9 @@ from tests.functional.lxd_runs import (
     spawn_plan,
     start_at,
     wait_for_hold,
-    wait_until,
 )
-from tests.functional.program import no_traceback, only_run, run, start, write_plan
+from tests.functional.program import no_traceback, only_run, run, start, until, write_plan
+from tests.functional.spawn_runs import crash, ended, going, named, one_line
 from tests.lab.lxd import LxdLab
 from tests.lab.lxd_access import make_client_certificate, write_credentials
 from tests.lab.lxd_proxy import Hold, LxdProxy
@@ -184,7 +179,7 @@ class TestKilledInMidSpawn:
         plan = spawn_plan(tmp_path, stages=only_a_stage(EACH, "4s", GROUPS))
         process = start_at(proxy, "run", plan, "--out", out)
         with going(process):
-            wait_until(hold.met.is_set, "two containers were made")
+            until(hold.met.is_set, "two containers were made")
             crash(process)
         proxy.clear()
         hold.released.set()
@@ -216,6 +211,29 @@ class TestKilledInMidSpawn:
             assert run("clean", cut).stdout == "removed 0\n"
         assert load_run(cut).manifest.status == "cut"
 
+    def test_taken_up_and_ended_before_it_found_anything_it_removes_what_was_made(
+        self, lxd: LxdLab, tmp_path: Path
+    ) -> None:
+        before = everything(lxd)
+        with LxdProxy(lxd) as proxy:
+            cut = self.crashed(proxy, tmp_path)
+            # given one that goes on with it, which LXD has not answered a word yet
+            hold, out = Hold(), tmp_path / "again"
+            proxy.add("GET", r"^/1\.0$", hold)
+            process = start("resume", cut, "--out", out)
+            with going(process):
+                until(hold.met.is_set, "it asked LXD for a first word")
+                # when it is ended
+                process.send_signal(signal.SIGINT)
+                (directory,) = out.iterdir()
+                until(lambda: bool(named(directory, "interrupted")), "it heard of that")
+                proxy.clear()
+                hold.released.set()
+                done = ended(process)
+            # then nothing is left
+            assert named(directory, "left-behind") == [], done.stderr
+            assert everything(lxd) == before
+
     def test_cleaned_up_it_leaves_nothing(self, lxd: LxdLab, tmp_path: Path) -> None:
         before = everything(lxd)
         with LxdProxy(lxd) as proxy:
@@ -234,7 +252,7 @@ def test_interrupted_in_mid_fill_it_reports_and_leaves_nothing(lxd: LxdLab, tmp_
         proxy.add("POST", r"^/1\.0/instances\?", hold, skip=2)
         process = start_at(proxy, "run", spawn_plan(tmp_path), "--out", tmp_path / "runs")
         with going(process):
-            wait_until(hold.met.is_set, "a third container is being made")
+            until(hold.met.is_set, "a third container is being made")
             # when it is interrupted
             process.send_signal(signal.SIGINT)
             hold.released.set()

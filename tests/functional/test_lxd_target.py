@@ -456,7 +456,8 @@ def test_a_member_that_is_gone_is_evicted_with_what_was_on_it(
     async def offline(target: LxdInstances, name: str) -> None:
         async with asyncio.timeout(60):
             while True:
-                if MemberSeen(name, online=False, takes=False) in await target.members():
+                (seen,) = [seen for seen in await target.members() if seen.name == name]
+                if not seen.online and not seen.takes:
                     return
                 await asyncio.sleep(0.5)
 

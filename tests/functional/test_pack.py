@@ -29,7 +29,7 @@ GENERATORS = ["container-spawner", "load-claimer"]
 OF_BASE = "3.12"
 LIMIT = 40_000_000  # bytes of a pack
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.units, pytest.mark.timeout(600)]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for a mount namespace")
 
 
@@ -93,9 +93,13 @@ def runnable(packs: dict[str, Path], checkout: Path) -> tuple[dict[str, Path], P
     own = platform.machine() == "x86_64"
     if own and (python := python_of_base()) is not None:
         return packs, python
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    # The distribution's: another one of its version would take the distribution's modules in /lib for its own.
+    distributed = Path("/usr/bin/python3").resolve()
+    python = distributed if distributed.exists() else Path(sys.executable).resolve()
+    show = "import sys; print('%d.%d' % sys.version_info[:2])"
+    version = subprocess.run([python, "-c", show], capture_output=True, text=True, check=True).stdout.strip()
     warnings.warn(f"no Python {OF_BASE} for amd64 here: tried are packs for Python {version}", stacklevel=1)
-    return packed(checkout, "--for-python", version), Path(sys.executable).resolve()
+    return packed(checkout, "--for-python", version), python
 
 
 @pytest.fixture(params=CHARMS)

@@ -29,6 +29,8 @@ from tests.lab.etcd import EtcdLab
 from tippingpoint.journal import read_interval_log
 from tippingpoint.results import load_run
 
+pytestmark = pytest.mark.faults
+
 LONG = [{"leases": 20, "over": "200ms", "hold": "60s"}]
 
 
@@ -84,7 +86,8 @@ def test_quorum_lost_and_back_is_recorded_and_survived(
     measured = only_run(tmp_path / "runs")
     assert measured.manifest.status == "complete"
     assert measured.stages[0].failures("extend") > 0
-    assert measured.gauges.held[-2] == 20
+    # (of the last seconds a worker may have nothing to say any more)
+    assert max(measured.gauges.held[-4:]) == 20
     # and nothing is left
     assert not [key for key in keys(etcd_private.endpoints[0]) if measured.manifest.id in key]
 

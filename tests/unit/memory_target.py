@@ -28,6 +28,8 @@ class Cluster:
     members: dict[str, bool] = field(default_factory=lambda: {"m1": True, "m2": True, "m3": True})
     leader: str = "m1"
     boxes: dict[Item, Box] = field(default_factory=dict[Item, Box])
+    failed: set[Item] = field(default_factory=set[Item])
+    """Things that will never run."""
     addresses: bool = True
     """Whether what starts gets its address."""
     fail: Callable[[str, Item | None], BaseException | None] = lambda operation, item: None
@@ -41,7 +43,6 @@ class Cluster:
     calls: list[tuple[str, Item | None]] = field(default_factory=list[tuple[str, Item | None]])
     listed: list[tuple[int, bool]] = field(default_factory=list[tuple[int, bool]])
     """Lists of groups, and whether addresses were asked for."""
-    listing: Counter[int] = field(default_factory=Counter[int])
     at_once: Counter[str] = field(default_factory=Counter[str])
     most_at_once: Counter[str] = field(default_factory=Counter[str])
     prepared: list[range] = field(default_factory=list[range])
@@ -68,8 +69,11 @@ class Cluster:
 class MemoryTarget:
     """One worker's access to a cluster; it implements SpawnTarget."""
 
+    waits_with_members = True
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
+        self._listing: set[int] = set()
         self.closed = False
 
     async def open(self) -> TargetFacts:
@@ -90,12 +94,16 @@ class MemoryTarget:
             self._cluster.boxes[item] = Box(where)
             self._cluster.created_on[where] += 1
 
-    async def start(self, item: Item) -> None:
+    async def start(self, item: Item) -> str:
         async with _Call(self._cluster, "start", item):
             box = self._box(item)
             assert not box.unclear, "started although nobody knows whether it runs"
             box.running = True
             box.has_address = self._cluster.addresses
+            return box.member
+
+    def is_failed(self, item: Item) -> bool:
+        return item in self._cluster.failed
 
     async def probe(self, item: Item) -> None:
         async with _Call(self._cluster, "probe", item):
@@ -105,11 +113,12 @@ class MemoryTarget:
     async def delete(self, item: Item) -> None:
         async with _Call(self._cluster, "delete", item):
             self._cluster.boxes.pop(item, None)
+            self._cluster.failed.discard(item)
 
     async def list_group(self, group: int, *, addresses: bool) -> Mapping[Item, Seen]:
         self._cluster.listed.append((group, addresses))
-        self._cluster.listing[group] += 1
-        assert self._cluster.listing[group] == 1, "two lists of a group at once"
+        assert group not in self._listing, "two lists of a group at once by one worker"
+        self._listing.add(group)
         try:
             async with _Call(self._cluster, "list-group", Item(group, 0)):
                 listed = {
@@ -127,12 +136,12 @@ class MemoryTarget:
                     await waits
                 return listed
         finally:
-            self._cluster.listing[group] -= 1
+            self._listing.discard(group)
 
     async def members(self) -> list[MemberSeen]:
         async with _Call(self._cluster, "members", None):
             return [
-                MemberSeen(name, online, name == self._cluster.leader)
+                MemberSeen(name, online, name == self._cluster.leader, address=f"{name}.maas")
                 for name, online in self._cluster.members.items()
             ]
 

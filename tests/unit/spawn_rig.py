@@ -177,6 +177,20 @@ def failing(
     return fail
 
 
+def spoiling(cluster: Cluster, item: Item) -> Callable[..., Any]:
+    """Fails the first start of a thing, which will never run then."""
+    spoilt: list[Item] = []
+
+    def fail(called: str, on: Item | None) -> SpawnFailed | None:
+        if called != "start" or on != item or (spoilt and item not in cluster.failed):
+            return None
+        cluster.failed.add(item)
+        spoilt.append(item)
+        return SpawnFailed("it will never run")
+
+    return fail
+
+
 def boxes(cluster: Cluster, groups: int, instances: int, running: bool = True, member: str = "m1") -> None:
     """Things that are there already."""
     for group in range(groups):

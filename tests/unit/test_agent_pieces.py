@@ -15,7 +15,6 @@ import pytest
 from tippingpoint.agent import removal
 from tippingpoint.agent.closing import close_cut, cut_in
 from tippingpoint.agent.keeping import MOST_RUNS, Keeping, Kept, furthest
-from tippingpoint.agent.notify import notify, watchdog_every
 from tippingpoint.agent.part import plan_of
 from tippingpoint.agent.probing import probe
 from tippingpoint.agent.removal import Removal
@@ -26,6 +25,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.grounds import ledger_entry
 from tippingpoint.ledger import remember
 from tippingpoint.manifest import Manifest, TargetEntry
+from tippingpoint.notify import notify, watchdog_every
 from tippingpoint.plan import parse_plan
 from tippingpoint.together import SharedRun, Turn, begin_run
 
@@ -296,10 +296,11 @@ def test_a_task_is_asked_for_by_its_id_until_it_is_forgotten() -> None:
 @pytest.mark.parametrize(
     ("target", "problem"),
     [
-        ({}, "target.kind: missing: expected one of lxd, juju"),
-        ({"kind": "etcd"}, "target.kind: etcd: expected one of lxd, juju"),
+        ({}, "target.kind: missing: expected one of lxd, juju, openstack"),
+        ({"kind": "etcd"}, "target.kind: etcd: expected one of lxd, juju, openstack"),
         ({"kind": "lxd", "nonsense": "secret"}, "target.nonsense: given: expected"),
         ({"kind": "lxd", "credentials": "/none"}, "target.credentials: /none: expected"),
+        ({"kind": "openstack", "credentials": "/none"}, "target.credentials: /none: expected a clouds.yaml"),
     ],
 )
 def test_a_probe_of_no_target_is_refused(target: dict[str, Any], problem: str) -> None:

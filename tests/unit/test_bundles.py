@@ -19,7 +19,7 @@ CHARMS = ["container-spawner", "load-claimer", "metrics-collector"]
 # Endpoints of what others wrote, from their charms' metadata (charm-lxd, layer-etcd, layer-easyrsa, charm-keystone,
 # juju-controller, opentelemetry-collector-operator, prometheus-k8s-operator, grafana-k8s-operator, all on GitHub).
 THEIRS = {
-    "lxd": {"https": ("provides", "lxd-https")},
+    "lxd": {"https": ("provides", "lxd-https"), "metrics-endpoint": ("provides", "prometheus_scrape")},
     "etcd": {"db": ("provides", "etcd"), "certificates": ("requires", "tls-certificates")},
     "easyrsa": {"client": ("provides", "tls-certificates")},
     "keystone": {"identity-credentials": ("provides", "keystone-credentials")},
@@ -32,6 +32,7 @@ THEIRS = {
     "prometheus-receive-remote-write": {
         "receive-remote-write": ("provides", "prometheus_remote_write"),
     },
+    "prometheus-scrape": {"metrics-endpoint": ("requires", "prometheus_scrape")},
     "grafana-dashboards": {"grafana-dashboard": ("requires", "grafana_dashboard")},
 }
 
@@ -76,7 +77,13 @@ def endpoint(text: str) -> tuple[str, str]:
 
 
 ALONE = [(name,) for name in OVERLAYS]
-TOGETHER = [("maas", "etcd"), ("lxd", "cos"), ("maas", "juju", "cos"), ("etcd", "lxd", "cos", "maas")]
+TOGETHER = [
+    ("maas", "etcd"),
+    ("openstack", "maas", "etcd"),
+    ("lxd", "cos"),
+    ("maas", "juju", "cos"),
+    ("etcd", "lxd", "cos", "maas"),
+]
 each_bundle = pytest.mark.parametrize("overlays", [(), *ALONE, *TOGETHER], ids="+".join)
 
 
@@ -145,6 +152,40 @@ def test_an_offer_that_is_consumed_is_related() -> None:
         assert set(overlay.get("saas", {})) <= ends, name
         for saas in overlay.get("saas", {}).values():
             assert re.fullmatch(r"admin/[a-z-]+\.[a-z-]+", saas["url"])
+
+
+def test_endpoints_and_options_that_comments_name_are_our_charms_own() -> None:
+    """Given commands in the first lines of an overlay, and in the README, then they would be understood."""
+    charms = {name: charmcraft(name) for name in CHARMS}
+    endpoints = {
+        f"{name}:{endpoint}"
+        for name, charm in charms.items()
+        for role in ("provides", "requires")
+        for endpoint in charm.get(role, {})
+    }
+    named = re.compile(rf"\b((?:{'|'.join(CHARMS)}):[a-z-]+)")
+    configured = re.compile(rf"juju config ({'|'.join(CHARMS)})[ #\\\n]+([a-z-]+)=")
+    for path in [*OVERLAYS.values(), BUNDLE, ROOT / "bundles" / "README.md"]:
+        text = path.read_text()
+        assert {*named.findall(text)} <= endpoints, path.name
+        for name, option in configured.findall(text):
+            assert option in charms[name]["config"]["options"], (path.name, name, option)
+    assert configured.findall(OVERLAYS["openstack"].read_text()) == [
+        ("container-spawner", "credentials"),
+        ("metrics-collector", "static-targets"),
+    ]
+
+
+def test_keys_of_secrets_that_comments_name_are_what_juju_takes() -> None:
+    """Given juju add-secret in a comment or a README, then no key is refused (core/secrets/createdata.go)."""
+    found = 0
+    readmes = [ROOT / "charms" / name / "README.md" for name in CHARMS]
+    for path in [*OVERLAYS.values(), *readmes, ROOT / "README.md"]:
+        for added in re.findall(r"juju add-secret \S+ ((?:[^\s=]+=\S+[ \\\n]*)+)", path.read_text()):
+            for key in re.findall(r"([^\s=]+)=\S+", added):
+                assert re.fullmatch(r"[a-z](?:-?[a-z0-9]){2,}(#file|#base64)?", key), (path, key)
+                found += 1
+    assert found
 
 
 def test_charms_are_where_scripts_pack_puts_them_on_any_clone() -> None:

@@ -89,6 +89,15 @@ def test_a_regression_exits_with_1_unless_it_is_tolerated(
     # then only a tolerance beyond the change lets it pass
     assert call("compare", *runs, "--tolerance", "1.5") == 0
     assert call("compare", *reversed(runs)) == 0
+    # and any of them, or another, is what the others are held against
+    assert call("compare", *runs, "--baseline", runs[1]) == 0
+    assert call("compare", runs[1], "--baseline", runs[0]) == 1
+    assert call("compare", runs[1], "--baseline", runs[1]) == 2
+
+
+def test_figures_that_were_published_compare_without_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("compare", "seed:etcd3", "--baseline", "seed:etcd2") == 0
+    assert "v3 schema against v2 schema, as published: CPU at least 1 core less" in capsys.readouterr().out
 
 
 def test_plans_are_listed_printed_and_described(capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +123,7 @@ def test_baselines_are_listed_with_their_sources(capsys: pytest.CaptureFixture[s
         ["report", "nowhere"],
         ["report", "seed:lxd-50-members"],
         ["report", "seed:nothing"],
-        ["compare", "seed:etcd2", "seed:etcd3"],
+        ["compare", "seed:etcd2", "seed:lxd-50-members"],
         ["compare", "seed:juju-2.5.0"],
         ["compare", "a", "b", "--tolerance", "-1"],
         ["compare", "a", "b", "--tolerance", "lots"],

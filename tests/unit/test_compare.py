@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from math import inf
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from tippingpoint.compare import Comparison, Row, compare
 from tippingpoint.errors import UserError
 from tippingpoint.hdr import Histogram
 from tippingpoint.intervals import percentile_interval
-from tippingpoint.results import RunData
+from tippingpoint.results import RunData, StageResult
 
 SIZES = (1000, 2000, 4000)
 
@@ -92,7 +94,7 @@ def test_few_samples_are_unsure_and_never_a_regression() -> None:
     assert not comparison.regressed
     (against,) = row(comparison, "claim", 1000, "p99").against
     assert against.high == inf
-    assert "rest on too few samples to tell" in comparison.sentence
+    assert "rest on too few samples to tell" in comparison.changes
 
 
 def test_a_change_within_the_tolerance_is_no_regression() -> None:
@@ -123,10 +125,8 @@ def test_stages_that_only_one_run_has_are_named_and_not_compared() -> None:
     comparison = compare([sampled(random, title="a"), sampled(random, title="b", sizes=(1000, 2000, 3000))])
     assert {row.size for row in comparison.rows} == {1000, 2000}
     assert comparison.not_comparable == [
-        "claim at 3000 leases: only in b",
-        "extend at 3000 leases: only in b",
-        "claim at 4000 leases: only in a",
-        "extend at 4000 leases: only in a",
+        "claim and extend at 3000 leases: only in b",
+        "claim and extend at 4000 leases: only in a",
     ]
 
 
@@ -154,28 +154,79 @@ def test_every_run_is_held_against_the_first() -> None:
     assert comparison.better[0].startswith("fast: ")
 
 
-def test_which_run_tipped_first_is_said() -> None:
-    def run(title: str, lost_at: int | None) -> RunData:
-        return made_run(
-            [
-                made_stage(
-                    number,
-                    size,
-                    {
-                        "extend.ok": [5.0] * 1000,
-                        "extend.lost": [5.0] * (100 if lost_at and size >= lost_at else 0),
-                    },
-                )
-                for number, size in enumerate(SIZES, start=1)
-            ],
-            title=title,
-        )
+def test_sizes_that_most_runs_have_are_told_by_those_that_lack_them() -> None:
+    random = np.random.default_rng(10)
+    runs = [sampled(random, title=title, sizes=(1000, 3000, 5000)) for title in "abc"]
+    comparison = compare([*runs, sampled(random, title="d", sizes=(1000,))])
+    assert comparison.not_comparable == ["claim and extend at 3000 and 5000 leases: not in d"]
 
-    comparison = compare([run("2.5.0", 2000), run("2.5.1", None), run("2.5.2", 4000)])
-    assert comparison.tipped_first == (
-        "2.5.0 tipped first, at 2000 leases; 2.5.2 at 4000; 2.5.1 held through 4000."
+
+def ramp(title: str, lost_at: int | None, sizes: tuple[int, ...] = SIZES, **options: Any) -> RunData:
+    """A run that loses a tenth of its leases from a size on."""
+    return made_run(
+        [
+            made_stage(
+                number,
+                size,
+                {
+                    "extend.ok": [5.0] * 1000,
+                    "extend.lost": [5.0] * (100 if lost_at and size >= lost_at else 0),
+                },
+            )
+            for number, size in enumerate(sizes, start=1)
+        ],
+        title=title,
+        **options,
     )
-    assert compare([run("a", None), run("b", None)]).tipped_first == "No run tipped at the loads tried."
+
+
+def test_the_sentence_begins_with_where_each_run_tips_the_furthest_first() -> None:
+    comparison = compare([ramp("2.5.0", 2000), ramp("2.5.1", None), ramp("2.5.2", 4000)])
+    assert comparison.sentence.startswith(
+        "2.5.1 tips beyond 4,000 leases; 2.5.2 at 2,000 to 4,000; 2.5.0 at 1,000 to 2,000"
+    )
+    assert compare([ramp("a", None), ramp("b", None)]).sentence == "a and b tip beyond 4,000 leases."
+    many = compare([*(ramp(title, None) for title in "abcdef"), ramp("g", 1000)])
+    assert many.sentence.startswith("6 runs tip beyond 4,000 leases; g at 1,000 or before")
+
+
+def test_runs_without_a_load_in_common_are_held_together_by_where_they_tip() -> None:
+    comparison = compare([ramp("a", None), ramp("b", 6000, (1500, 3000, 6000))])
+    assert comparison.sentence == "a tips beyond 4,000 leases; b at 3,000 to 6,000."
+    assert comparison.changes.startswith("No load of a was measured in another run")
+    assert not comparison.regressed
+
+
+def test_what_the_main_operation_costs_is_said_when_it_is_certain() -> None:
+    random = np.random.default_rng(11)
+    runs = [sampled(random, title="a"), sampled(random, title="b", slower=2.0)]
+    told = compare(runs).sentence
+    found = re.search(r"; claim p50 ([\d.]+)x and p99 ([\d.]+)x at 4,000 leases\.$", told)
+    assert found is not None, told
+    assert [float(ratio) for ratio in found.groups()] == pytest.approx([2, 2], rel=0.2)
+    assert "claim" not in compare([sampled(random, 4, title="a"), sampled(random, 4, title="b")]).sentence
+
+
+def test_what_it_costs_is_told_of_a_load_that_neither_broke_at() -> None:
+    def run(title: str, slower: float, lost_at: int | None) -> RunData:
+        random = np.random.default_rng(12)
+        stages: list[StageResult] = []
+        for number, size in enumerate(SIZES, start=1):
+            slow = slower if size < 4000 else 1.0
+            samples = {"claim.ok": 20 * slow * np.exp(random.normal(0, 0.5, 3000)), "extend.ok": [5.0] * 1000}
+            lost = {"extend.lost": [5.0] * (100 if lost_at and size >= lost_at else 0)}
+            stages.append(made_stage(number, size, {**samples, **lost}))
+        return made_run(stages, title=title)
+
+    assert (
+        "claim p50 3x and p99 3x at 2,000 leases" in compare([run("a", 1, None), run("b", 3, 4000)]).sentence
+    )
+    assert "claim" not in compare([run("a", 1, None), run("b", 3, None)]).sentence
+
+
+def test_a_verdict_that_is_withheld_is_part_of_the_sentence() -> None:
+    cut = ramp("b", None, status="interrupted", reason="ended early on request", cut=True)
+    assert "b: Withheld: " in compare([ramp("a", None), cut]).sentence
 
 
 @pytest.mark.parametrize(("runs", "tolerance"), [(0, 0.1), (2, -0.1), (2, inf)])

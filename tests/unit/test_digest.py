@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.booted import computes, write_cycles
 from tests.unit.filled import Fill, write_fill
 from tests.unit.synthetic import MadeStage
 from tests.unit.units import RUN, write_part
@@ -95,6 +96,25 @@ def test_what_does_not_fit_exactly_is_told_to_a_known_share_and_the_digest_says_
                 assert told.percentile(percentile) == pytest.approx(
                     exact.percentile(percentile), rel=2**-digest.head.bits + 0.001
                 )
+
+
+def test_all_that_is_timed_of_servers_is_in_it(tmp_path: Path) -> None:
+    """Given a part that boots and deletes servers on an OpenStack, then no operation is missing."""
+    part = write_cycles(tmp_path / "part", 12)
+    digest = read_digest(make_digest(part))
+    assert digest.head.less == []
+    assert {measured.tag for measured in digest.measured} >= {
+        "create_server.ok", "await_active.ok", "boot_server.ok", "delete_server.ok", "total.ok"
+    }  # fmt: skip
+
+
+def test_where_servers_landed_is_told_to_the_last_one(tmp_path: Path) -> None:
+    """Given more words of where servers landed than there is room for, each of which says all that the one before said,
+    then the last one is told."""
+    hosts = computes(40)
+    part = write_cycles(tmp_path / "part", 2000, hosts=hosts)
+    told = [event for event in read_digest(make_digest(part)).head.events if event["event"] == "landed"]
+    assert told[-1]["counts"] == dict.fromkeys(hosts, 50)
 
 
 @pytest.mark.parametrize("limit", [LEAST, 6_000, 10_000, 20_000, 80_000])

@@ -109,7 +109,7 @@ def test_the_bundle_is_read_as_a_version_3_deployment_of_the_series_it_is_packed
         "metrics-collector": {
             "units": 1,
             "options": None,
-            "constraints": "mem=2G",
+            "constraints": "mem=4G",
             "to": [],
             "charm": "REPOSITORY/noble/metrics-collector",
         },

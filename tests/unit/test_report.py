@@ -19,11 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.synthetic import JUJU, MadeGrowth, MadeStage, write_run
-from tippingpoint.baselines import list_baselines, load_baseline
-from tippingpoint.compare import compare
+from tippingpoint.baselines import list_baselines
 from tippingpoint.plan import parse_plan
-from tippingpoint.report import figures, write_comparison, write_report
-from tippingpoint.report.markdown import LIMIT
+from tippingpoint.report import figures, write_report
+from tippingpoint.report.markup import LIMIT
 from tippingpoint.results import RunData, load_run
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> `|* & \u2028 \x00 \x1b[31m"
@@ -466,20 +465,6 @@ def test_errors_and_retries_are_counted_by_the_targets_own_class(tmp_path: Path)
     assert "3 × connect: slow down (try again)" in told
 
 
-def test_a_comparison_of_spawn_runs_charts_what_has_a_load(tmp_path: Path) -> None:
-    runs = [
-        made(tmp_path / name, spawn_stages(slower), plan=SPAWN, title=name, seed=int(slower * 10))
-        for name, slower in (("a", 1.0), ("b", 2.0))
-    ]
-    comparison = compare(runs)
-    told = json.loads(write_comparison(comparison, "json", runs=runs))
-    assert told["charted"] == ["add-machine", "add-unit", "relate", "status", "full-status"]
-    assert told["operations"] == [*told["charted"], "remove-unit", "remove-machine"]
-    assert any("add-unit p50 at 504 units" in line for line in told["worse"])
-    page = assert_loads_nothing(write_comparison(comparison, "html", runs=runs))
-    assert "504destroy" in said(page, "figures")
-
-
 # ---- runs that are not as they should be ---------------------------------------------------------
 
 ODD: dict[str, tuple[list[MadeStage], dict[str, Any]]] = {
@@ -601,52 +586,6 @@ def test_junit_is_an_error_when_the_run_ended_early(tmp_path: Path) -> None:
     run = made(tmp_path, STEADY[:2], plan=PLAN, status="interrupted", reason="ended early on request")
     suite = ElementTree.fromstring(write_report(run, "junit"))
     assert suite.find("testcase[@name='run']/error") is not None
-
-
-# ---- the comparison ------------------------------------------------------------------------------
-
-
-def test_a_comparison_leads_with_what_got_worse(tmp_path: Path) -> None:
-    before = made(tmp_path / "a", STEADY, title="before")
-    after = made(tmp_path / "b", [MadeStage(s.size, claim_ms=30) for s in STEADY], title="after", seed=2)
-    comparison = compare([before, after])
-    told = json.loads(write_comparison(comparison, "json", runs=[before, after]))
-    assert told["regressed"] is True
-    assert [run["letter"] for run in told["runs"]] == ["A", "B"]
-    point = next(p for p in told["by_load"] if (p["operation"], p["size"]) == ("claim", 2000))
-    assert point["p50"][1] / point["p50"][0] == pytest.approx(3, rel=0.1)
-    page = assert_loads_nothing(write_comparison(comparison, "html", runs=[before, after]))
-    assert "✕ got worse" in said(page, "verdict")
-    assert comparison.sentence in said(page, "verdict")
-    assert comparison.worse[0] in said(page, "changes")
-    ids = {attributes.get("id") for attributes in page.attributes("div")}
-    assert {"chart-load-claim", "chart-load-extend"} <= ids
-    markdown = write_comparison(comparison, "md", runs=[before, after])
-    assert "❌ got worse" in markdown
-    assert "| claim | 2,000 | p50 |" in markdown
-    assert len(markdown.encode()) < LIMIT
-
-
-def test_the_charts_show_loads_that_only_one_run_has_when_the_runs_are_given(tmp_path: Path) -> None:
-    small, large = made(tmp_path / "a", STEADY[:2]), made(tmp_path / "b", STEADY, seed=2)
-    comparison = compare([small, large])
-
-    def sizes(**options: Any) -> list[int]:
-        told = json.loads(write_comparison(comparison, "json", **options))
-        return [point["size"] for point in told["by_load"] if point["operation"] == "extend"]
-
-    assert sizes() == [500, 1000]
-    assert sizes(runs=[small, large]) == [500, 1000, 2000, 4000]
-
-
-def test_published_figures_stand_beside_a_comparison(tmp_path: Path) -> None:
-    runs = [made(tmp_path / name, STEADY, seed=seed) for seed, name in enumerate("ab", start=1)]
-    baseline = load_baseline("openstack-rally-one-broker")
-    text = write_comparison(compare(runs), "html", [baseline], runs)
-    assert_loads_nothing(text)
-    assert "nova.boot_server" in text
-    assert html.escape(baseline.title) in text
-    assert baseline.title in write_comparison(compare(runs), "md", [baseline], runs).replace("\\", "")
 
 
 # ---- figures -------------------------------------------------------------------------------------

@@ -123,7 +123,7 @@ def test_the_page_tells_containers_timings_members_and_retries(small: RunData, p
         assert "lease " not in said(page, section)
         assert "claim" not in said(page, section)
     markdown = write_report(small, "md")
-    for heading in ("What users wait for, p50 / p99", "Members", "Growth", "Tried again"):
+    for heading in ("What users wait for, p50 / p99", "Where they land", "Growth", "Tried again"):
         assert f"\n## {heading}\n" in markdown
 
 
@@ -200,8 +200,8 @@ def test_every_command_that_the_seed_timed_is_one_of_ours() -> None:
 
 def test_the_seeds_timings_stand_beside_those_of_the_same_commands(small: RunData) -> None:
     baselines = [load_baseline("lxd-50-members"), load_baseline("etcd3")]
-    comparison = compare([small])
-    told = json.loads(write_comparison(comparison, "json", baselines, [small]))
+    comparison = compare([small], beside=baselines)
+    told = json.loads(write_comparison(comparison, "json"))
     lxd, etcd = (entry["timings"] for entry in told["beside"])
     assert etcd is None
     assert [column["containers"] for column in lxd["columns"]] == [20, 40, 60]
@@ -210,9 +210,9 @@ def test_the_seeds_timings_stand_beside_those_of_the_same_commands(small: RunDat
     assert [cell["idle"]["p50"] > 0 for cell in leases["stages"]] == [True, True, True]
     assert lxd["made"]["published"]["value"] == 0.27
     assert lxd["made"]["runs"] == [pytest.approx(2.0, rel=0.2)]
-    page = assert_loads_nothing(write_comparison(comparison, "html", baselines, [small]))
+    page = assert_loads_nothing(write_comparison(comparison, "html"))
     assert page.elements
-    text = write_comparison(comparison, "md", baselines, [small])
+    text = write_comparison(comparison, "md")
     assert "The same commands here: LXD, a cluster of 50 members with 5000 containers" in text
     assert "| lxc network list-leases | 100 s |" in text
 

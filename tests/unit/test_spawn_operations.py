@@ -107,6 +107,31 @@ def test_what_has_no_answer_at_the_end_is_a_timeout_and_what_has_one_counts() ->
     play(scene)
 
 
+def test_an_answer_at_the_very_moment_that_waiting_ends_counts_at_once() -> None:
+    """Given an answer that its call has not been told of yet, as the loop has other things to do first."""
+
+    async def scene() -> None:
+        rig = Rig()
+        answer = rig.begin()
+        there: list[tuple[int, dict[str, int]]] = []
+
+        async def drained() -> None:
+            try:
+                await rig.operations.drain(10.0)
+            finally:
+                there.append((rig.operations.under_way, rig.counts()))
+
+        draining = asyncio.create_task(drained())
+        await asyncio.sleep(0)
+        draining.cancel()
+        answer.set_result("made")
+        await asyncio.gather(draining, return_exceptions=True)
+        assert there == [(0, {"deploy.ok": 1})]
+        assert [ended.answer for ended in rig.ended] == ["made"]
+
+    play(scene)
+
+
 def test_a_flood_of_different_messages_stays_bounded() -> None:
     async def scene() -> None:
         rig = Rig()

@@ -75,6 +75,37 @@ def test_groups_that_were_few_become_all_of_them_with_fewer_things_in_each() -> 
     play(scene)
 
 
+def test_a_group_that_comes_back_is_not_listed_beside_a_list_of_it_that_is_not_answered() -> None:
+    async def scene() -> None:
+        # given two workers with one group each, and the second's is being listed
+        answer = asyncio.Event()
+        listed: list[int] = []
+
+        def hold_list(group: int) -> Any:
+            listed.append(group)
+            return answer.wait() if group == 1 and listed.count(1) == 1 else None
+
+        cluster = Cluster(hold_list=hold_list)
+        plan = plan_of([(2, 1)] * 3, concurrency=2)
+        rig = Rig(part(plan, 0, 1), cluster, workers=2)
+        await rig.begin(1)
+        await rig.until(lambda: 1 in listed)
+        # when the part has one turn only, which is the first worker's, and then two again
+        revise(rig, plan, 0, 2)
+        await rig.begin(2)
+        revise(rig, plan, 0, 1)
+        await rig.begin(3)
+        await rig.polled(10)
+        # then the second worker waits for its answer, which the target insists on, and goes on
+        answer.set()
+        await rig.up()
+        assert set(cluster.boxes) == items(2, 1)
+        assert [dict(load.errors) for load in rig.loads] == [{}, {}]
+        await rig.close()
+
+    play(scene)
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_whoever_has_a_group_and_whatever_is_under_way_the_part_is_reached(data: st.DataObject) -> None:

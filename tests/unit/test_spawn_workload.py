@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.memory_target import Box, Cluster
-from tests.unit.spawn_rig import Rig, boxes, failing, items, plan_of, play
+from tests.unit.spawn_rig import Rig, boxes, failing, items, plan_of, play, spoiling
 from tippingpoint.plan_spawn import OBSERVATIONS
 from tippingpoint.spawn import operations
 from tippingpoint.spawn.target import Exists, Item, SpawnFailed, Trouble
@@ -130,6 +130,69 @@ def test_a_group_that_cannot_be_listed_holds_up_only_itself() -> None:
         healed.set()
         await rig.up()
         assert cluster.boxes.keys() == items(2, 2)
+        await rig.close()
+
+    play(scene)
+
+
+@pytest.mark.parametrize("pace", [{"concurrency": 1}, {"batch": 2}, {"rate": 500}])
+def test_what_will_never_run_is_removed_and_made_anew(pace: dict[str, int]) -> None:
+    """Given a thing that fails for good when it is started, then it is made again, each step is timed as what it is but
+    for the removal of what never ran, and nothing counts as lost."""
+
+    async def scene() -> None:
+        cluster = Cluster()
+        cluster.fail = spoiling(cluster, Item(0, 1))
+        rig = Rig(plan_of([(1, 4)], until="started", **pace), cluster)
+        await rig.stage()
+        assert rig.counts() == {"create.ok": 5, "start.ok": 4, "start.error": 1, "launch.ok": 4}
+        assert cluster.count("delete") == 1
+        assert cluster.running() == items(1, 4)
+        assert rig.told("lost") == []
+        await rig.close()
+
+    play(scene)
+
+
+def test_what_is_removed_to_be_made_anew_is_not_lost_when_that_fails() -> None:
+    async def scene() -> None:
+        cluster = Cluster()
+        spoil, refused = spoiling(cluster, Item(0, 1)), failing(1, "create", "full", Item(0, 1))
+        cluster.fail = lambda called, on: (
+            spoil(called, on) or (refused(called, on) if cluster.count("delete") else None)
+        )
+        rig = Rig(plan_of([(1, 3)], until="started"), cluster)
+        await rig.stage()
+        await rig.polled()
+        assert cluster.boxes.keys() == {Item(0, 0), Item(0, 2)}
+        assert rig.counted("gave-up") == 1
+        assert rig.told("lost") == []
+        await rig.close()
+
+    play(scene)
+
+
+def test_what_runs_after_all_is_left_in_peace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a thing that was given up as one that will never run, and that a list then shows running, then it is not
+    removed."""
+    monkeypatch.setattr(operations, "FIRST_RETRY", 60.0)
+    monkeypatch.setattr(operations, "LONGEST_RETRY", 60.0)
+
+    async def scene() -> None:
+        cluster = Cluster()
+
+        def late(called: str, on: Item | None) -> SpawnFailed | None:
+            if called != "start" or on != Item(0, 0):
+                return None
+            cluster.failed.add(on)
+            cluster.boxes[on].running = True
+            return SpawnFailed("no answer in time", "timeout")
+
+        cluster.fail = late
+        rig = Rig(plan_of([(1, 2)], until="started", concurrency=2), cluster)
+        await rig.stage()
+        assert cluster.count("delete") == 0
+        assert cluster.count("create") == 2
         await rig.close()
 
     play(scene)

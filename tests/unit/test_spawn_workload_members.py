@@ -45,6 +45,17 @@ def test_things_are_put_on_members_in_turn() -> None:
     play(scene)
 
 
+def test_where_a_member_is_reached_is_told_with_it() -> None:
+    async def scene() -> None:
+        rig = Rig(plan())
+        await rig.stage()
+        told = {event["member"]: event["address"] for event in rig.told("member")}
+        assert told == {name: f"{name}.maas" for name in rig.cluster.members}
+        await rig.close()
+
+    play(scene)
+
+
 def test_what_is_on_a_lost_member_is_lost_and_left_alone_and_the_stage_is_up_without_it() -> None:
     async def scene() -> None:
         rig = Rig(plan())

@@ -1,0 +1,75 @@
+"""Packs asked of a Prometheus that scrapes what a test is about, each second."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from tippingpoint.collect.packs import Pack
+from tippingpoint.collect.prometheus import Prometheus
+
+WINDOW_S = 5.0
+"""The span of rates: several scrapes."""
+SOON_S = 30.0
+
+Values = dict[tuple[str, str], float]
+"""By host and part."""
+
+
+def await_figures(url: str, pack: Pack, meanwhile: Callable[[], None] = lambda: None) -> dict[str, Values]:
+    """All figures of a pack, once each that is not optional has a value and rates span their window.
+
+    `meanwhile` is done over and over until then.
+    """
+    queries = {figure.name: (figure.query(WINDOW_S), figure.part) for figure in pack.figures}
+    over = threading.Event()
+    began = time.monotonic()
+    complete: float | None = None
+
+    def keep_on() -> None:
+        while not over.wait(0.2):
+            meanwhile()
+
+    with ThreadPoolExecutor(1) as beside:
+        kept_on = beside.submit(keep_on)
+        try:
+            while True:
+                found = asyncio.run(_asked(url, queries))
+                lacking = [f.name for f in pack.figures if not f.optional and not found[f.name]]
+                if not lacking:
+                    complete = complete or time.monotonic()
+                    if time.monotonic() > complete + WINDOW_S:
+                        return found
+                elif time.monotonic() > began + SOON_S:
+                    raise AssertionError(f"no value within {SOON_S:g} s of {', '.join(lacking)}")
+                over.wait(0.2)
+        finally:
+            over.set()
+            kept_on.result()
+
+
+def leaders(url: str, pack: Pack) -> list[str]:
+    """The hosts that lead now."""
+    answer = asyncio.run(_asked(url, {"leader": (pack.leader_query(), "")}))["leader"]
+    return [host for (host, _), value in answer.items() if value == 1]
+
+
+async def _asked(url: str, queries: Mapping[str, tuple[str, str]]) -> dict[str, Values]:
+    """What queries answer now: each with the label that tells a host's series apart."""
+    found: dict[str, Values] = {}
+    async with Prometheus(url) as prometheus:
+        for name, (query, part) in queries.items():
+            found[name] = {
+                (one.labels.get("host", ""), one.labels.get(part, "") if part else ""): float(one.values[-1])
+                for one in await prometheus.query(query)
+            }
+    return found
+
+
+def only(values: Values) -> float:
+    """The value of a figure that has one series."""
+    (value,) = values.values()
+    return value
