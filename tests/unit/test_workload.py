@@ -131,6 +131,48 @@ def test_an_answer_that_is_there_when_time_runs_out_counts_as_an_answer() -> Non
     play(scene)
 
 
+def test_an_answer_at_the_very_moment_that_waiting_ends_counts_at_once() -> None:
+    """Given an answer that its unit has not been told of yet, as the loop has other things to do first."""
+
+    async def scene() -> None:
+        rig = Rig()
+        rig.load.set_leases({0}, 0.0)
+        await rig.target.calls(claims=1)
+        rig.load.stop()
+        there: list[tuple[int, int, dict[str, int]]] = []
+
+        async def drained() -> None:
+            try:
+                await rig.load.drain(10.0)
+            finally:
+                there.append((rig.load.gauge.held, rig.load.gauge.in_flight, rig.counts()))
+
+        draining = asyncio.create_task(drained())
+        await asyncio.sleep(0)
+        draining.cancel()
+        rig.target.grant(0)
+        await asyncio.gather(draining, return_exceptions=True)
+        assert there == [(1, 0, {"claim.ok": 1})]
+        assert await rig.load.give_back(1.0) == 0
+        assert rig.target.released == [0]
+
+    play(scene)
+
+
+def test_an_answer_at_the_very_moment_of_a_storm_counts() -> None:
+    async def scene() -> None:
+        rig = Rig()
+        rig.load.set_leases({0, 1}, 0.0)
+        await rig.target.calls(claims=2)
+        rig.target.grant(0)
+        await rig.load.begin_stage(
+            StageOrder(number=2, size=2, kind="storm", over=0.0, share=(0, 1), listed=1)
+        )
+        assert rig.counts() == {"claim.ok": 1}
+
+    play(scene)
+
+
 def test_a_call_older_than_the_timeout_is_given_up_and_tried_again() -> None:
     async def scene() -> None:
         rig = Rig(timeout=0.02, renew_time=0.05)

@@ -91,6 +91,8 @@ class _Call:
     intended: float
     sent: float
     future: Future[Any]
+    ended: Callable[[_Call, float], None]
+    """What is done about its answer, and at what moment it came."""
     queued: bool
     """Whether it is a connection whose turn to be made has not come: `sent` is then when we asked for it."""
 
@@ -263,6 +265,7 @@ class ClaimLoad:
 
         Operations that a second has not answered count as timeouts: the target owes them, storm or not.
         """
+        self._stopped = True  # nothing follows from answers that come at this very moment
         self._count_unanswered(older_than=1.0)
         self._abandon_calls()
         self._schedule.clear()
@@ -300,7 +303,10 @@ class ClaimLoad:
         """Count what is under way as timed out at its age, and forget it."""
         now = time.monotonic()
         for number, call in list(self._calls.items()):
-            if call.future.done() or now - call.intended <= older_than:
+            if call.future.done():  # of which it is told a moment later
+                self._answered(number, call.future)
+                continue
+            if now - call.intended <= older_than:
                 continue
             del self._calls[number]
             if call.unit.generation == self._generation:
@@ -430,7 +436,7 @@ class ClaimLoad:
         operation: str,
         intended: float,
         future: Future[Any],
-        done: Callable[[_Call, float], None],
+        ended: Callable[[_Call, float], None],
         queued: bool = False,
     ) -> None:
         sent = time.monotonic()
@@ -438,11 +444,10 @@ class ClaimLoad:
             self._asked = sent
         self._lag(max(1, int((sent - max(intended, unit.ready)) * 1e6)))
         self._call_number = number = self._call_number + 1
-        call = _Call(unit, operation, intended, sent, future, queued)
-        self._calls[number] = call
-        future.add_done_callback(partial(self._answered, number, done))
+        self._calls[number] = _Call(unit, operation, intended, sent, future, ended, queued)
+        future.add_done_callback(partial(self._answered, number))
 
-    def _answered(self, number: int, done: Callable[[_Call, float], None], future: Future[Any]) -> None:
+    def _answered(self, number: int, future: Future[Any]) -> None:
         if not future.cancelled():
             future.exception()  # looked at whoever wants it, or asyncio complains of it on standard error
         call = self._calls.pop(number, None)
@@ -453,7 +458,7 @@ class ClaimLoad:
         if call.unit.generation != self._generation:
             self._answered_too_late(call)
             return
-        done(call, now)
+        call.ended(call, now)
 
     def _answered_too_late(self, call: _Call) -> None:
         """The lease was given up meanwhile: a claim that was granted all the same is given back."""
