@@ -364,6 +364,25 @@ def test_while_no_compute_is_up_a_lack_of_room_passes_by_itself(
     play(tmp_path, scene, admin=True)
 
 
+def test_a_lack_of_room_that_is_told_when_the_first_compute_is_back_passes_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a nova that fails a server as no compute is up, then one of them is seen up before the server's fault is."""
+    monkeypatch.setattr(openstack, "MEMBERS_EVERY", 0.0)
+
+    async def scene(nova: Nova, servers: OpenstackServers) -> None:
+        nova.becomes = "ERROR"
+        for state in ("down", "up"):
+            nova.services = [{"host": "c0", "state": state, "status": "enabled"}]
+            await servers.members()
+        await servers.create(FIRST, None)
+        with pytest.raises(OpenstackError, match="No valid host") as failed:
+            await servers.start(FIRST)
+        assert failed.value.kind == "unreachable"
+
+    play(tmp_path, scene, admin=True)
+
+
 def test_a_server_that_is_not_built_in_time_is_to_be_made_anew(tmp_path: Path) -> None:
     """Given a server whose message a broker has lost, then who gave it up knows that it is of no use; one that is built
     at last is waited for all the same."""

@@ -374,10 +374,11 @@ class _Claim:
 
     def _ended(self, future: Future[Holding | None]) -> None:
         if future.cancelled():
-            if self._call is not None:
-                self._call.cancel()
+            if self._call is None:
+                return
+            self._call.cancel()
             if self._epoch == self._target.epoch:
-                self._target.revoke_unused(self._id)
+                self._target.revoke_unused(self._id, self._call.link)
 
 
 class Request:
@@ -696,9 +697,12 @@ class V3Target:
         Request(self.cluster, link, REVOKE, request[_KEEP_ALIVE_ID - 1 :], done)
         return future
 
-    def revoke_unused(self, lease_id: int) -> None:
-        """Revoke a lease nobody holds, in the background; if that fails it expires."""
-        link = self.link(lease_id, 0)
+    def revoke_unused(self, lease_id: int, link: _Link | None = None) -> None:
+        """Revoke a lease nobody holds, in the background; if that fails it expires. One whose grant is not answered is
+        revoked over the connection that it was asked for on, where that is up: the cluster might else hear of its end
+        before its beginning."""
+        if link is None or link.connection is None:
+            link = self.link(lease_id, 0)
         if link is None:
             return
         self._revoking += 1

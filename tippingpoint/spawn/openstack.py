@@ -38,6 +38,9 @@ PAGE = 1000
 IN_DOUBT = 60.0
 """Seconds that a call that makes servers is waited for after it was given up: nova goes on with it all the same."""
 
+_SETTLES = 30.0
+"""Seconds after which no fault is told any more of a time in which no compute was up: lists, the question for a fault
+and looks at services each come a few seconds late."""
 _LATE = 1.0
 """Seconds that the workload's next list may be late before one is made here."""
 _AT_ONCE = 4
@@ -101,6 +104,8 @@ class OpenstackServers:
         self._tasks: set[Task[Any]] = set()
         self._hosts: set[str] = set()
         self._seen: tuple[float, list[MemberSeen]] = (float("-inf"), [])
+        self._none_up = float("-inf")
+        """When no compute was up that we know of."""
         self._agents: dict[tuple[str, str], bool] = {}
         self._look: Task[None] | None = None
         self._events: list[tuple[str, dict[str, Any]]] = []
@@ -242,6 +247,8 @@ class OpenstackServers:
                     for each in services["services"]
                 ]
             self._seen = now, [replace(member, stale=True) for member in seen]
+            if seen and not any(member.online for member in seen):
+                self._none_up = now
             if self._look is None or self._look.done():
                 self._look = self._aside(self._look_at_agents())
             return seen
@@ -431,9 +438,8 @@ class OpenstackServers:
             self._tell_gone(place, identity)
 
     def _as_seen(self, fault: OpenstackError) -> OpenstackError:
-        """A fault as what it is: that there is no room passes by itself while no compute is up, as far as we know."""
-        members = self._seen[1]
-        if fault.kind == "full" and members and not any(member.online for member in members):
+        """A fault as what it is: that there is no room passes by itself where no compute was up, as far as we know."""
+        if fault.kind == "full" and asyncio.get_running_loop().time() - self._none_up < _SETTLES:
             return OpenstackError(str(fault), "unreachable")
         return fault
 
