@@ -367,7 +367,7 @@ def test_while_no_compute_is_up_a_lack_of_room_passes_by_itself(
 def test_a_lack_of_room_that_is_told_when_the_first_compute_is_back_passes_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a nova that fails a server as no compute is up, then one of them is seen up before the server's fault is."""
+    """Given a nova that failed a server as no compute was up, and one that is seen up before the fault is told."""
     monkeypatch.setattr(openstack, "MEMBERS_EVERY", 0.0)
 
     async def scene(nova: Nova, servers: OpenstackServers) -> None:
