@@ -16,7 +16,7 @@ from tippingpoint.errors import UserError
 
 Action = Literal["kill", "stop", "continue", "start", "partition", "heal"]
 
-ANSWER_TIMEOUT_S = 60.0
+ANSWER_TIMEOUT_S = 180.0
 """A lab answers when the action is done; the slowest is a start that waits until the member serves."""
 
 

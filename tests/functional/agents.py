@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tests.functional.program import no_traceback, until
+from tests.functional.program import WITHIN_S, no_traceback, until
 from tippingpoint.agent.client import AgentAway, call
 from tippingpoint.plan import Plan
 from tippingpoint.together import SharedRun, UnitWord, begin_run, conduct
 
-WITHIN_S = 60.0
 T = TypeVar("T")
 
 

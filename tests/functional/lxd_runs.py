@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.functional.program import start
+from tests.functional.program import start, until
 from tests.functional.spawn_runs import ended, merged_plan, wait_for
 from tests.lab.lxd import LxdLab
 from tests.lab.lxd_proxy import LxdProxy
@@ -73,6 +73,11 @@ def counted(report: dict[str, Any], which: str) -> dict[tuple[str, str], int]:
 
 
 # What is on a cluster
+
+
+def await_online(lab: LxdLab) -> None:
+    """Wait until all members are online: one whose heartbeat is late is not, for a moment."""
+    until(lambda: all(lab.status(name) == "ONLINE" for name in lab.pids), "all members are online")
 
 
 def everything(lab: LxdLab) -> dict[str, Any]:

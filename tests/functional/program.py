@@ -53,9 +53,9 @@ def start(*arguments: str | Path, **environment: str) -> subprocess.Popen[str]:
     )
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the program to its end, within two minutes."""
-    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120, check=False)
+def run(*arguments: str | Path, within: float = WITHIN_S) -> subprocess.CompletedProcess[str]:
+    """Run the program to its end."""
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=within, check=False)
 
 
 def only_run(out: Path) -> RunData:

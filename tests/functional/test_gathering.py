@@ -12,13 +12,15 @@ import subprocess
 import sys
 import tarfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
+from tests.functional.conftest import parent
 from tests.functional.page_server import UNITS, a_run, collect, digests_of
 from tests.functional.program import until
 from tests.lab.recorded import Recorded
@@ -104,20 +106,29 @@ def report_of(run: StoredRun, place: Path) -> str:
     return (place / "report.md").read_text()
 
 
-def engines(module: str, run: str = "") -> list[int]:
-    """The processes of this module of the engine that would rather be killed than others, begun by these tests; of
-    those with a directory in their command line, that of this run."""
+def engines(module: str, of: Sequence[int]) -> list[int]:
+    """The processes of this module of the engine that any `of` these processes has begun. (Tests that run at the same
+    time have some, too.)"""
     found: list[int] = []
     for process in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            gives_way = (process / "oom_score_adj").read_text().strip() == "1000"
-            ours = str(Path.cwd()) in (process / "environ").read_bytes().decode(errors="replace")
-        except OSError:
-            continue
-        if line[1:3] == ["-m", module] and ours and (run in line[3] if run else gives_way):
-            found.append(int(process.name))
+        with contextlib.suppress(OSError):
+            line = (process / "cmdline").read_bytes().split(b"\0")
+            if line[1:3] == [b"-m", module.encode()] and parent(int(process.name)) in of:
+                found.append(int(process.name))
     return found
+
+
+def gives_way(process: int) -> bool:
+    """Whether it would rather be killed than others."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/oom_score_adj").read_text().strip() == "1000"
+    return False
+
+
+def kill(processes: Iterable[int]) -> None:
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("mebibytes", [0, 50])
@@ -162,18 +173,19 @@ def test_a_collector_that_is_killed_while_it_gathers_does_it_again(
     # given one that asks a Prometheus which does not answer, and is killed meanwhile, as a machine that restarts is
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as silent:
         confined.conclude(run, {"url": f"http://127.0.0.1:{silent.server_port}"})
-        until(lambda: bool(engines("tippingpoint.collect.gathering")))
-        for process in engines("tippingpoint.collect.gathering", run.id):
-            os.kill(process, signal.SIGKILL)
-        until(lambda: not engines("tippingpoint.collect.gathering", run.id))
+        gathering = partial(engines, "tippingpoint.collect.gathering")
+        asking = until(
+            lambda: [process for process in gathering(gathering([os.getpid()])) if gives_way(process)]
+        )
+        kill(gathering([os.getpid()]))
+        until(lambda: not gathering([os.getpid()]))
         # then the run has a report, without what was not gathered
         assert run.resources is None
         assert run.verdict is None
         assert run.id in report_of(run, tmp_path)
         # and what was left of it spoils nothing when it is done again
         found = concluded(run, url=prometheus.url)
-        for process in engines("tippingpoint.collect.gathering"):
-            os.kill(process, signal.SIGKILL)
+        kill(asking)
     assert found.figure("host-load-1") is not None
     assert not list(run.directory.glob(".*"))
 
@@ -184,9 +196,7 @@ def test_a_renderer_that_is_killed_for_memory_is_told_and_asked_again(run: Store
 
     def kill_all() -> None:
         while not over.is_set():
-            for process in engines("tippingpoint.collect"):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(process, signal.SIGKILL)
+            kill(filter(gives_way, engines("tippingpoint.collect", [os.getpid()])))
 
     with ThreadPoolExecutor(1) as beside:
         killing = beside.submit(kill_all)

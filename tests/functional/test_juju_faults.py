@@ -63,7 +63,7 @@ class Background:
     def __init__(self, lab: JujuLab, directory: Path) -> None:
         self.lab = lab
         self.out = directory / "runs"
-        plan = lasting_plan(directory, "97s")
+        plan = lasting_plan(directory, "104s")
         self.process = start_on(lab, "run", plan, "--out", self.out)
         self._muting = threading.Thread(target=self._mute)
         self._muting.start()
@@ -129,7 +129,7 @@ def test_one_of_three_servers_gone(new_juju: Labs, tmp_path: Path) -> None:
     # given a controller of three servers, one of which is killed in mid-stage for good
     lab = new_juju(servers=3)
     faults = [{"do": "kill", "member": "s2", "stage": 1, "at": "1s"}]
-    plan = lasting_plan(tmp_path, "7s", faults=faults)
+    plan = lasting_plan(tmp_path, "10s", faults=faults)
     # when the plan is run
     done = run_on(lab, "run", plan, *lab_settings(lab), "--out", tmp_path / "runs")
     # then only the units that were there connect again, elsewhere, and no lease is lost
@@ -148,7 +148,7 @@ def test_one_of_three_servers_gone(new_juju: Labs, tmp_path: Path) -> None:
 
 
 def test_connections_that_are_reset(juju: JujuLab, tmp_path: Path) -> None:
-    process = start_on(juju, "run", lasting_plan(tmp_path, "7s"), "--out", tmp_path / "runs")
+    process = start_on(juju, "run", lasting_plan(tmp_path, "10s"), "--out", tmp_path / "runs")
     wait_for_hold(tmp_path / "runs")
     reset = juju.ask({"do": "reset", "share": 1})["connections"]
     assert reset >= EVERYONE

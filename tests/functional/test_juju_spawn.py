@@ -334,8 +334,10 @@ def test_calls_without_an_answer_are_timeouts() -> None:
             {"machines": 2, "applications": 0, "over": 0},
             {"machines": 4, "applications": 0, "over": 0},
         ]
-        async with scene(user_of(lab), stages, timeout=0.3) as here:
+        async with scene(user_of(lab), stages, timeout=2.0) as here:
             await here.run(1)
+            here.counts()
+            here.errors.clear()
             await asyncio.to_thread(lab.stop, "s1")
             await here.begin(2)
             await here.until(lambda: here.errors["add-machine", "timeout"] == 2)

@@ -24,7 +24,7 @@ from tippingpoint.collect.resources import gather_resources
 from tippingpoint.collect.scrape_relation import jobs_of_relation
 from tippingpoint.resources import Resources
 
-pytestmark = [pytest.mark.lxd, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.lxd, pytest.mark.timeout(600)]
 
 
 def test_units_of_a_related_lxd_go_by_its_members_names(lxd: LxdLab, tmp_path: Path) -> None:

@@ -41,14 +41,16 @@ from tests.lab.lxd_access import make_client_certificate, write_credentials
 from tests.lab.lxd_proxy import Cut, Fail, FailOperation, Garble, Hold, LxdProxy
 from tippingpoint.lxd.client import LARGEST_ANSWER
 
-pytestmark = pytest.mark.lxd
+pytestmark = [pytest.mark.lxd, pytest.mark.timeout(900)]
 
 ALL = GROUPS * EACH
 CREATES, STARTS = r"^/1\.0/instances\?", r"^/1\.0/instances/.*/state"
 LISTS, MEMBERS = r"^/1\.0/instances\?.*recursion", r"^/1\.0/cluster/members\?"
-STEADILY = 12
+STEADILY = 40
 """Polls. LXD's heartbeats go round every 10 s, and the lab's members are offline after 11 s: the living ones, too, for
-a moment, when a round takes longer because of a dead one."""
+seconds, when a round takes longer because of a dead one."""
+LOOKED_AT, LONG_HOLD = "20s", "20m"
+"""How long is held what is looked at meanwhile, by some calls of the lxc client; and what the test ends."""
 NONE_FAIL = [{"operation": "launch", "error_rate": 0}]
 IN_TURN = {"placement": "round-robin"}
 
@@ -134,8 +136,8 @@ def test_what_passes_by_itself_is_tried_again_and_counted(
     assert (stage["operations"]["create"]["error"], stage["operations"]["start"]["error"]) == (3, 2)
     assert (stage["operations"]["launch"]["ok"], stage["operations"]["launch"]["error"]) == (ALL, 0)
     assert stage["operations"]["poll"]["error"] >= 1
-    # and nobody is taken to be gone
-    assert {change["status"] for member in report["members"] for change in member["changes"]} == {"online"}
+    # and nobody is taken to be gone (a member whose heartbeat is late is offline for a moment)
+    assert "lost" not in {change["status"] for member in report["members"] for change in member["changes"]}
     assert [member["lost"] for member in report["members"]] == [0, 0, 0]
     assert everything(lxd) == before
 
@@ -186,21 +188,24 @@ def test_a_quota_that_is_reached_is_told_in_lxds_words(lxd: LxdLab, tmp_path: Pa
     assert everything(lxd) == before
 
 
-def test_an_image_that_somebody_removes_meanwhile(lxd: LxdLab, tmp_path: Path) -> None:
-    # given a run that holds its first stage
+def test_an_image_that_somebody_removes_meanwhile(lxd: LxdLab, proxy: LxdProxy, tmp_path: Path) -> None:
+    # given a run that has reached its first stage, and is about to make what its second wants
     before = everything(lxd)
-    stages = [*only_a_stage(1, "4s"), *only_a_stage(3, "500ms")]
+    hold = Hold()
+    proxy.add("POST", CREATES, hold, skip=1)
+    stages = [*only_a_stage(1, "500ms"), *only_a_stage(3, "500ms")]
     plan = spawn_plan(tmp_path, stages=stages, thresholds=NONE_FAIL)
-    process = start_at(lxd, "run", plan, "--out", tmp_path / "runs")
+    process = start_at(proxy, "run", plan, "--out", tmp_path / "runs")
     with going(process):
-        directory = wait_for_hold(tmp_path / "runs", process, workers=1)
+        until(hold.met.is_set, "a second container is being made")
         # when its image is removed
         (image,) = set(everything(lxd)["images"]) - set(before["images"])
         lxd.lxc("image", "delete", image)
+        hold.released.set()
         done = ended(process)
     # then what was there stays there, and the rest is given up
     assert done.returncode == 1, done.stdout + done.stderr
-    report = report_of(directory)
+    report = report_of(only_run(tmp_path / "runs").directory)
     assert [stage["held"] for stage in report["stages"]] == [1, 1]
     assert counted(report, "gave_up") == {("create", "image"): 2}
     assert everything(lxd) == before
@@ -263,7 +268,7 @@ def test_who_is_no_longer_trusted_ends_with_a_report_and_cleans_up_once_he_is_ag
     (ours,) = set(everything(lxd)["trust"]) - set(before["trust"])
     plan = spawn_plan(
         tmp_path,
-        stages=[*only_a_stage(2, "4s"), *only_a_stage(3, "500ms")],
+        stages=[*only_a_stage(2, LOOKED_AT), *only_a_stage(3, "500ms")],
         workload={"timeout": "10s"},
         thresholds=NONE_FAIL,
     )
@@ -306,8 +311,8 @@ def eviction(scene: Scene) -> None:
         workload={"evict": True, "offline_polls": STEADILY},
         stages=[
             {"groups": GROUPS, "instances": 2, "hold": "2s"},
-            {"groups": GROUPS, "instances": 3, "hold": "5s"},
-            {"groups": GROUPS, "instances": 4, "members": 3, "hold": "150s"},
+            {"groups": GROUPS, "instances": 3, "hold": LOOKED_AT},
+            {"groups": GROUPS, "instances": 4, "members": 3, "hold": LONG_HOLD},
         ],
         faults=[{"do": "kill", "member": "m3", "stage": 1, "at": "500ms"}],
         workers=1,
@@ -349,12 +354,12 @@ def eviction(scene: Scene) -> None:
 def coming_back(scene: Scene) -> None:
     # given what a run left that was killed, and a run that holds its stage
     lab = scene.lab
-    plan = spawn_plan(scene.directory, target=IN_TURN, stages=only_a_stage(3, "150s"))
+    plan = spawn_plan(scene.directory, target=IN_TURN, stages=only_a_stage(3, LONG_HOLD))
     with going(scene.start("run", plan, "--out", scene.directory / "killed")) as process:
         killed = wait_for_hold(scene.directory / "killed", process, workers=1)
         crash(process)
     out = scene.directory / "runs"
-    stages = only_a_stage(EACH, "150s", GROUPS)
+    stages = only_a_stage(EACH, LONG_HOLD, GROUPS)
     plan = spawn_plan(scene.directory, target=IN_TURN, workload={"offline_polls": STEADILY}, stages=stages)
     with going(scene.start("run", plan, "--out", out)) as process:
         directory = wait_for_hold(out, process)
@@ -391,8 +396,10 @@ def coming_back(scene: Scene) -> None:
 def no_quorum(scene: Scene) -> None:
     # given a run that holds its stage, and would evict who is gone
     lab, out = scene.lab, scene.directory / "runs"
-    workload = {"evict": True, "offline_polls": STEADILY, "timeout": "5s"}
-    stages = only_a_stage(EACH, "150s", GROUPS)
+    # (what runs into the timeout more often than three times is not what this is about)
+    retries = {"timeout": 20}
+    workload = {"evict": True, "offline_polls": STEADILY, "timeout": "5s", "retries": retries}
+    stages = only_a_stage(EACH, LONG_HOLD, GROUPS)
     plan = spawn_plan(scene.directory, target=IN_TURN, workload=workload, stages=stages)
     with going(scene.start("run", plan, "--out", out)) as process:
         directory = wait_for_hold(out, process)

@@ -23,7 +23,7 @@ import pytest
 import yaml
 
 from tests.conftest import MARK
-from tests.functional.program import until
+from tests.functional.program import WITHIN_S, until
 from tests.lab.cgroups import hierarchies
 from tests.lab.control import LabError
 from tests.lab.etcd import EtcdLab
@@ -32,9 +32,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.faults import LabControl
 from tippingpoint.lxd.image import tiny_image
 
-pytestmark = pytest.mark.lxd
-
-_SOON_S = 60.0
+pytestmark = [pytest.mark.lxd, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +45,8 @@ def cluster() -> Iterator[LxdLab]:
 
 def test_a_new_cluster_has_its_members_online_and_one_leader(lxd: LxdLab) -> None:
     assert lxd.names == [f"m{number}" for number in range(1, 11)]
-    assert [lxd.status(name) for name in ("m1", "m2", "m3", "m4")] == ["ONLINE"] * 3 + [""]
-    assert [member["name"] for member in lxd.members() if member["leader"]] == [lxd.leader()]
+    until(lambda: [lxd.status(name) for name in ("m1", "m2", "m3", "m4")] == ["ONLINE"] * 3 + [""])
+    until(lambda: [member["name"] for member in lxd.members() if member["leader"]] == [lxd.leader()])
     assert [member["running"] for member in lxd.members()] == [True] * 3 + [False] * 7
 
 
@@ -57,7 +55,7 @@ def test_a_client_with_the_credentials_is_let_in_by_every_member(lxd: LxdLab) ->
     access: dict[str, Any] = yaml.safe_load(lxd.credentials.read_text())
 
     assert access["addresses"] == lxd.addresses
-    assert [_auth(lxd, address) for address in access["addresses"]] == ["trusted"] * 3
+    until(lambda: [_auth(lxd, address) for address in access["addresses"]] == ["trusted"] * 3)
 
 
 def test_the_lxc_client_finds_the_lab_by_its_remote(lxd: LxdLab) -> None:
@@ -118,7 +116,7 @@ def test_a_member_that_was_evicted_joins_again_blank(cluster: LxdLab) -> None:
 
     cluster.start("m2")
 
-    assert cluster.status("m2") == "ONLINE"
+    until(lambda: cluster.status("m2") == "ONLINE")
     assert cluster.lxc("list", "lost", "--format=csv") == ""
     cluster.lxc("init", "tiny", "lost", "--target=m2")  # it takes containers, of the same name too
     cluster.lxc("delete", "lost")
@@ -129,7 +127,7 @@ def test_a_member_that_never_was_joins(cluster: LxdLab) -> None:
 
     cluster.start("m4")
 
-    assert cluster.status("m4") == "ONLINE"
+    until(lambda: cluster.status("m4") == "ONLINE")
     assert cluster.address("m4") in cluster.addresses
     until(
         lambda: _auth(cluster, cluster.address("m4")) == "trusted"
@@ -228,7 +226,7 @@ def test_nothing_is_left_behind_whatever_ends_the_lab_program(number: signal.Sig
 
         lab.send_signal(number)
 
-        assert lab.wait(_SOON_S) == (0 if number != signal.SIGKILL else -signal.SIGKILL)
+        assert lab.wait(WITHIN_S) == (0 if number != signal.SIGKILL else -signal.SIGKILL)
         until(lambda: not _traces(name) - before)
 
 
@@ -240,7 +238,7 @@ def _program() -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
     )
     try:
         assert lab.stdout is not None
-        assert select.select([lab.stdout], [], [], _SOON_S)[0], "the lab said nothing"
+        assert select.select([lab.stdout], [], [], WITHIN_S)[0], "the lab said nothing"
         yield lab, json.loads(lab.stdout.readline())
     finally:
         lab.kill()

@@ -17,6 +17,7 @@ import yaml
 from tests.functional.lxd_runs import (
     EACH,
     GROUPS,
+    await_online,
     everything,
     only_a_stage,
     report_of,
@@ -39,6 +40,8 @@ from tippingpoint.plan_targets import LxdTarget
 from tippingpoint.spawn.lxd import LxdInstances
 from tippingpoint.spawn.probe import probe
 from tippingpoint.spawn.target import Item, MemberSeen
+
+pytestmark = pytest.mark.timeout(900)
 
 ALL = GROUPS * EACH
 FIRST = Item(0, 0)
@@ -401,6 +404,7 @@ def test_the_room_check_knows_what_it_may_see(
     lxd: LxdLab, projects: list[str], proxy: LxdProxy, tmp_path: Path
 ) -> None:
     entry = entry_of(lxd.restricted(*projects), tmp_path, projects)
+    await_online(lxd)
     with pytest.raises(
         UserError, match=r"^instances: 5000 more containers: expected at most 3.* bridge ports"
     ):

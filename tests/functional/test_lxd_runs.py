@@ -36,7 +36,11 @@ from tests.lab.lxd_proxy import Hold, LxdProxy
 from tippingpoint.plan_spawn import OBSERVATIONS
 from tippingpoint.results import load_run
 
+pytestmark = pytest.mark.timeout(900)
+
 ALL = GROUPS * EACH
+LOOKED_AT = "20s"
+"""How long is held what is looked at meanwhile: some calls of the lxc client."""
 
 
 def token_file(lab: LxdLab, directory: Path) -> Path:
@@ -126,12 +130,12 @@ def test_a_run_with_a_token_is_let_in_beside_another_and_both_leave_nothing(
     # given a run that goes on, with credentials of its own
     before = everything(lxd)
     outs = [tmp_path / "theirs", tmp_path / "ours"]
-    theirs = start_at(lxd, "run", spawn_plan(tmp_path, stages=only_a_stage(2, "60s")), "--out", outs[0])
+    theirs = start_at(lxd, "run", spawn_plan(tmp_path, stages=only_a_stage(2, "20m")), "--out", outs[0])
     with going(theirs):
         other = wait_for_hold(outs[0], theirs, workers=1)
         beside = everything(lxd)
         # when one that has a trust token is run beside it, and cleaned once more
-        plan = spawn_plan(tmp_path, stages=only_a_stage(2, "4s", groups=2))
+        plan = spawn_plan(tmp_path, stages=only_a_stage(2, LOOKED_AT, groups=2))
         token = token_file(lxd, tmp_path)
         process = start("run", plan, "--set", f"target.token={token}", "--out", outs[1])
         with going(process):
@@ -176,7 +180,7 @@ class TestKilledInMidSpawn:
         hold = Hold()  # two of four are made, and how the others end is not heard
         proxy.add("GET", r"^/1\.0/operations/.*/wait", hold, skip=2)
         out = tmp_path / "runs"
-        plan = spawn_plan(tmp_path, stages=only_a_stage(EACH, "4s", GROUPS))
+        plan = spawn_plan(tmp_path, stages=only_a_stage(EACH, LOOKED_AT, GROUPS))
         process = start_at(proxy, "run", plan, "--out", out)
         with going(process):
             until(hold.met.is_set, "two containers were made")

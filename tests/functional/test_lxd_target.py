@@ -17,6 +17,7 @@ import pytest
 import uvloop
 import yaml
 
+from tests.functional.lxd_runs import await_online
 from tests.lab.lxd import LxdLab
 from tests.lab.lxd_access import make_client_certificate, write_credentials
 from tippingpoint.errors import TargetError, UserError
@@ -31,6 +32,8 @@ from tippingpoint.plan_spawn import OBSERVATIONS
 from tippingpoint.plan_targets import LxdTarget
 from tippingpoint.spawn.lxd import LxdInstances
 from tippingpoint.spawn.target import Exists, Gone, Item, MemberSeen, Seen, SpawnFailed, SpawnTarget
+
+pytestmark = pytest.mark.timeout(900)
 
 FIRST, SECOND = Item(0, 0), Item(0, 1)
 T = TypeVar("T")
@@ -145,6 +148,7 @@ def test_the_members_and_who_leads_are_told(lxd: LxdLab, tmp_path: Path) -> None
         async with taken(entry_of(lxd, tmp_path)) as target:
             return await target.members()
 
+    await_online(lxd)
     members = run(tell())
     assert [(member.name, member.online, member.takes) for member in members] == [
         (name, True, True) for name in ("m1", "m2", "m3")
@@ -433,6 +437,7 @@ def test_more_than_the_members_have_room_for_is_refused_with_the_number_that_fit
     lxd: LxdLab, tmp_path: Path
 ) -> None:
     entry = entry_of(lxd, tmp_path)
+    await_online(lxd)
     with pytest.raises(UserError, match=r"expected at most 3069 more, .* bridge ports") as refused:
         run(check_room(entry, 5000, 1, None))
     assert refused.value.field == "instances"

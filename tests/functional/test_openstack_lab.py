@@ -229,7 +229,9 @@ def test_tokens_are_good_for_as_long_as_is_asked_for(cloud: OpenstackLab) -> Non
         short = _token_by_password(cloud, auth)
     again = _token_by_password(cloud, auth)
 
-    assert [_life(token) for token in (long, short, again)] == [86_400, 30, 86_400]
+    for token, seconds in ((long, 86_400), (short, 30), (again, 86_400)):
+        # Keystone cuts expires_at to whole seconds some time before issued_at, which may be in the next second.
+        assert seconds - 1 <= _life(token) <= seconds
 
 
 def test_seconds_that_are_none_are_refused(cloud: OpenstackLab) -> None:

@@ -120,11 +120,11 @@ def test_what_a_run_made_that_was_killed_is_cleaned(openstack: OpenstackLab, tmp
     with going(start_at(openstack, plan, tmp_path / "runs")) as process:  # which kills it
         directory = wait_for(tmp_path / "runs", process, "stage", within=LONG_S, phase="begin", stage=1)
 
-    done = run("clean", directory)
+    done = run("clean", directory, within=LONG_S)
 
     assert done.returncode == 0, done.stderr
     assert openstack.counts() == before
-    again = run("clean", directory)
+    again = run("clean", directory, within=LONG_S)
     assert again.returncode == 0, again.stderr
 
 
@@ -204,7 +204,8 @@ def test_a_wrong_password_is_one_line_without_it(openstack: OpenstackLab, tmp_pa
     wrong.chmod(0o600)
     plan = plan_of(tmp_path)
 
-    done = run("run", plan, "--set", f"target.credentials={wrong}", "--out", tmp_path / "runs")
+    credentials = f"target.credentials={wrong}"
+    done = run("run", plan, "--set", credentials, "--out", tmp_path / "runs", within=LONG_S)
 
     assert done.returncode == 3
     line = one_line(done)

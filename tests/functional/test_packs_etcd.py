@@ -14,7 +14,7 @@ from tests.lab.prometheus import PrometheusLab
 from tippingpoint.collect.packs import shipped_packs
 from tippingpoint.collect.scrape import static_targets
 
-pytestmark = pytest.mark.timeout(90)
+pytestmark = pytest.mark.timeout(400)
 
 
 def test_every_figure_of_etcd_has_a_sane_value_for_each_member_and_one_leads(etcd: EtcdLab) -> None:

@@ -322,7 +322,7 @@ class TestHarm:
     def test_a_connection_that_asks_for_nothing_is_ended(
         self, place: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(page, "FIRST_WITHIN", 0.2)
+        monkeypatch.setattr(page, "FIRST_WITHIN", 2.0)
         with page_of(place / "runs", place / "page") as stranger:
             with stranger.connect() as silent:
                 assert silent.recv(1) == b""

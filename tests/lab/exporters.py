@@ -50,7 +50,7 @@ NETWORK = ("netdev", "sockstat")
 MACHINE = ("cpu", "diskstats", "loadavg", "meminfo")
 """Collectors of node exporter: what a member in namespaces has of its own, and what it shares. The query pack `host` is
 made of both."""
-SERVES_WITHIN_S = 20.0
+SERVES_WITHIN_S = 120.0
 _POLL_S = 0.03
 _CHECKOUT = Path(__file__).resolve().parents[2]
 

@@ -39,7 +39,7 @@ from tests.lab.program import serve, vanishing_directory
 from tests.lab.tether import tethered
 
 CONTROLLER = "simulator"
-SERVES_WITHIN_S = 30.0
+SERVES_WITHIN_S = 120.0
 _ANSWER_WITHIN_S = 30.0
 _CHECKOUT = Path(__file__).resolve().parents[2]
 

@@ -47,7 +47,7 @@ from tippingpoint.lxd.image import tiny_image
 PROGRAMS = ("lxd", "lxc", "dnsmasq", "ip", "nft", "nsenter", "unshare")
 OFFLINE_AFTER_S = 11
 """LXD's least cluster.offline_threshold: a member that was not heard of for so long is offline."""
-READY_WITHIN_S = 60.0
+READY_WITHIN_S = 300.0
 _ANSWER_WITHIN_S = 2.0
 _RUN_WITHIN_S = 120.0
 _POLL_S = 0.03
@@ -243,8 +243,11 @@ class LxdLab:
         return name
 
     def status(self, name: str) -> str:
-        """How the cluster reports a member: ONLINE, OFFLINE, ..., or nothing when it is not in it."""
-        listed = {member["server_name"]: member["status"] for member in self._listed()}
+        """How the cluster reports a member: ONLINE, OFFLINE, ..., or nothing when it is not in it.
+
+        Without a quorum to tell, it is nothing, too.
+        """
+        listed = {member["server_name"]: member["status"] for member in self._listed_by_quorum()}
         return str(listed.get(name, "")).upper()
 
     def kill(self, name: str) -> None:
@@ -486,8 +489,17 @@ class LxdLab:
                 )
         return []
 
+    def _listed_by_quorum(self) -> list[dict[str, Any]]:
+        """The same, but while there is a quorum somebody is to answer: it is asked again until then."""
+        deadline = time.monotonic() + READY_WITHIN_S
+        while not (listed := self._listed()) and self.clustered and self._has_quorum():
+            if time.monotonic() > deadline:
+                raise LabError(f"members: no list within {READY_WITHIN_S:g}s", "an answer of LXD")
+            time.sleep(_POLL_S)
+        return listed
+
     def _still_listed(self, name: str) -> bool:
-        listed = self._listed()
+        listed = self._listed_by_quorum()
         return not listed or name in [member["server_name"] for member in listed]
 
     def _leader_now(self) -> str | None:
