@@ -22,6 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.functional.page_server import TOKEN, UNITS, Reader, a_run, collect, digests_of, page_of
+from tests.functional.program import WITHIN_S
 from tippingpoint.collect import confined, page
 from tippingpoint.collect.runs import Runs
 from tippingpoint.results import load_run
@@ -440,7 +441,7 @@ class TestProgram:
 
     def refused(self, tmp_path: Path, *arguments: str) -> str:
         program = Program(tmp_path, *arguments)
-        said, _ = program.process.communicate(timeout=60)
+        said, _ = program.process.communicate(timeout=WITHIN_S)
         assert program.process.returncode == 2
         assert said.count("\n") == 1
         return said
