@@ -5,18 +5,21 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import shutil
 import signal
 import stat
 import subprocess
 import sys
 import tarfile
+import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -125,6 +128,16 @@ def gives_way(process: int) -> bool:
     return False
 
 
+def laid_down(process: int) -> bytes:
+    """All that is in files of a process that it removes when it ends."""
+    environment = dict(
+        line.split(b"=", 1) for line in Path(f"/proc/{process}/environ").read_bytes().split(b"\0") if line
+    )
+    files = [path for path in Path(environment[b"TMPDIR"].decode()).rglob("*") if path.is_file()]
+    assert files
+    return b"".join(path.read_bytes() for path in files)
+
+
 def kill(processes: Iterable[int]) -> None:
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
@@ -172,11 +185,14 @@ def test_a_collector_that_is_killed_while_it_gathers_does_it_again(
 ) -> None:
     # given one that asks a Prometheus which does not answer, and is killed meanwhile, as a machine that restarts is
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as silent:
-        confined.conclude(run, {"url": f"http://127.0.0.1:{silent.server_port}"})
+        login = {"username": "reader", "password": "swordfish"}
+        confined.conclude(run, {"url": f"http://127.0.0.1:{silent.server_port}", **login})
         gathering = partial(engines, "tippingpoint.collect.gathering")
         asking = until(
             lambda: [process for process in gathering(gathering([os.getpid()])) if gives_way(process)]
         )
+        until(lambda: select.select([silent], [], [], 0)[0])
+        assert b"swordfish" not in laid_down(asking[0])
         kill(gathering([os.getpid()]))
         until(lambda: not gathering([os.getpid()]))
         # then the run has a report, without what was not gathered
@@ -190,15 +206,23 @@ def test_a_collector_that_is_killed_while_it_gathers_does_it_again(
     assert not list(run.directory.glob(".*"))
 
 
-def test_a_renderer_that_is_killed_for_memory_is_told_and_asked_again(run: StoredRun, tmp_path: Path) -> None:
-    # given a report that is being made, by a process that the kernel would take first
+def test_a_renderer_that_is_killed_for_memory_is_told_and_asked_again(
+    run: StoredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given a report that is being made, by a process that the kernel would take first, and has laid something down
     over = threading.Event()
 
     def kill_all() -> None:
         while not over.is_set():
-            kill(filter(gives_way, engines("tippingpoint.collect", [os.getpid()])))
+            if list(Path(meanwhile).glob("*/*/*")):
+                kill(filter(gives_way, engines("tippingpoint.collect", [os.getpid()])))
 
-    with ThreadPoolExecutor(1) as beside:
+    with (
+        TemporaryDirectory() as meanwhile,
+        ThreadPoolExecutor(1) as beside,
+        monkeypatch.context() as elsewhere,
+    ):
+        elsewhere.setattr(tempfile, "tempdir", meanwhile)
         killing = beside.submit(kill_all)
         asked = confined.question("report", [run], format="html")
         # then that is told in a line
@@ -208,6 +232,7 @@ def test_a_renderer_that_is_killed_for_memory_is_told_and_asked_again(run: Store
         finally:
             over.set()
         killing.result()
+        assert not list(Path(meanwhile).iterdir())
     # and there is nothing of it, and the next is made
     assert list(tmp_path.glob("*report*")) == []
     assert run.id in report_of(run, tmp_path)

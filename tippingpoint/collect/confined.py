@@ -6,11 +6,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def write(path: Path, asked: bytes, *, within: float | None = None) -> bool:
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.new")
     try:
-        with fresh.open("wb") as answer:
+        with fresh.open("wb") as answer, as_user_with_a_place() as confined:
             ended = subprocess.run(
                 _COMMAND,
                 input=asked,
@@ -49,7 +50,7 @@ def write(path: Path, asked: bytes, *, within: float | None = None) -> bool:
                 stderr=subprocess.PIPE,
                 timeout=patience,
                 check=False,
-                **as_user(),
+                **confined,
             )
         if ended.returncode not in (0, WORSE):
             said = ended.stderr.decode(errors="replace").strip().splitlines()
@@ -136,6 +137,16 @@ def as_user(user: str | None = None) -> dict[str, Any]:
     if os.geteuid() == 0 and user:
         confined |= {"user": user, "group": "nogroup", "extra_groups": []}
     return confined
+
+
+@contextlib.contextmanager
+def as_user_with_a_place(user: str | None = None) -> Generator[dict[str, Any]]:
+    """The same, with a directory for what it lays down meanwhile: it goes, however the process has ended."""
+    confined = as_user(user)
+    with tempfile.TemporaryDirectory(prefix="tippingpoint-") as place:
+        if "user" in confined:
+            shutil.chown(place, confined["user"])
+        yield confined | {"env": confined["env"] | {"TMPDIR": place}}
 
 
 def _environment() -> dict[str, str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field, ValidationError
 
-from tippingpoint.collect.confined import as_user, give_way, how_it_ended, judge
+from tippingpoint.collect.confined import as_user_with_a_place, give_way, how_it_ended, judge
 from tippingpoint.collect.reports import CollectedRun, gathered
 from tippingpoint.collect.runs import Runs
 from tippingpoint.errors import OperationFailed, TargetError, UserError
@@ -79,7 +79,7 @@ def _oversee(directory: Path, user: str) -> None:
 def _gathered_by(user: str, asked: bytes, fresh: Path) -> str:
     """Why there is nothing in that file; empty where there is."""
     fresh.unlink(missing_ok=True)  # one whose overseer was killed may be writing there yet
-    with fresh.open("wb") as answer:
+    with fresh.open("wb") as answer, as_user_with_a_place(user) as confined:
         try:
             ended = subprocess.run(
                 [sys.executable, "-m", "tippingpoint.collect.gathering"],
@@ -88,7 +88,7 @@ def _gathered_by(user: str, asked: bytes, fresh: Path) -> str:
                 stderr=subprocess.PIPE,
                 timeout=SECONDS,
                 check=False,
-                **as_user(user),
+                **confined,
             )
         except subprocess.TimeoutExpired:
             return f"not done after {SECONDS:.0f} s"
@@ -123,21 +123,24 @@ async def _asked(asked: Asked, place: Path) -> Resources:
     run = load_run(gathered(asked.run, place))
     async with Prometheus(
         asked.url,
-        ca=_kept(place / "ca", asked.cacert),
+        ca=_kept(asked.cacert),
         username=asked.username,
-        password_file=_kept(place / "password", asked.password),
-        token_file=_kept(place / "token", asked.token),
+        password_file=_kept(asked.password),
+        token_file=_kept(asked.token),
     ) as prometheus:
         return await gather_run(run, prometheus, selector=asked.selector)
 
 
-def _kept(path: Path, text: str) -> Path | None:
-    """The file with this text, for its owner alone; None where there is no text."""
+def _kept(text: str) -> Path | None:
+    """A file with this text, for its owner alone, that is on no disk and goes with this process; None where there is no
+    text."""
     if not text:
         return None
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+    kept = os.memfd_create("tippingpoint")
+    os.fchmod(kept, 0o600)
+    with open(kept, "w", encoding="utf-8", closefd=False) as file:
         file.write(text)
-    return path
+    return Path(f"/proc/self/fd/{kept}")
 
 
 if __name__ == "__main__":
