@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import stat
 import subprocess
 from pathlib import Path
@@ -14,6 +13,7 @@ from ops import testing
 
 from tests.charms.collector import context, on_machine, state_of
 from tests.charms.generators import Directory
+from tests.charms.systemd import exposure, misunderstood, needs_systemd
 from tippingpoint.keypair import make_pair
 
 TOKEN = "correct-horse-battery-staple"
@@ -214,23 +214,9 @@ class TestUnitFile:
     def test_its_secrets_are_handed_over_by_systemd(self, text: str) -> None:
         assert re.findall("^LoadCredential=([a-z]+):", text, re.MULTILINE) == ["token", "certificate", "key"]
 
-    @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
+    @needs_systemd
     def test_systemd_understands_it_and_rates_its_exposure_under_3(
         self, machine: Directory, text: str, tmp_path: Path
     ) -> None:
-        place = tmp_path / f"{SERVICE}.service"
-        place.write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", text, flags=re.MULTILINE))
-        verified = subprocess.run(
-            ["systemd-analyze", "verify", "--man=no", place], capture_output=True, text=True, timeout=60
-        )
-        rated = subprocess.run(
-            ["systemd-analyze", "security", "--offline=true", "--no-pager", place],
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-
-        assert [line for line in verified.stderr.splitlines() if SERVICE in line] == []
-        found = re.search(r"Overall exposure level for \S+: ([0-9.]+)", rated.stdout)
-        assert found is not None, rated.stderr
-        assert float(found[1]) < 3
+        assert misunderstood({f"{SERVICE}.service": text}, tmp_path / "verified") == []
+        assert exposure(unit_file(machine)) < 3

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
 import stat
-import subprocess
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,6 +15,7 @@ from ops import testing
 
 from tests.charms.collector import bag_of_unit, charm, context, on_machine, state_of
 from tests.charms.generators import Directory
+from tests.charms.systemd import exposure, misunderstood, needs_systemd
 from tests.lab.lxd_access import make_client_certificate
 from tests.lab.prometheus import find_prometheus, find_promtool
 
@@ -549,28 +547,14 @@ class TestUnitFile:
         assert not state_of(machine).exists()
         assert "userdel tippingpoint-prometheus" in machine.commands
 
-    @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
+    @needs_systemd
     def test_systemd_understands_it_and_rates_its_exposure_under_3(
         self, machine: Directory, tmp_path: Path
     ) -> None:
         changed(controller())
-        place = tmp_path / f"{SERVICE}.service"
         text = unit_file(machine).read_text()
-        place.write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/true", text, flags=re.MULTILINE))
-        verified = subprocess.run(
-            ["systemd-analyze", "verify", "--man=no", place], capture_output=True, text=True, timeout=60
-        )
-        rated = subprocess.run(
-            ["systemd-analyze", "security", "--offline=true", "--no-pager", place],
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-
-        assert [line for line in verified.stderr.splitlines() if SERVICE in line] == []
-        found = re.search(r"Overall exposure level for \S+: ([0-9.]+)", rated.stdout)
-        assert found is not None, rated.stderr
-        assert float(found[1]) < 3
+        assert misunderstood({f"{SERVICE}.service": text}, tmp_path / "verified") == []
+        assert exposure(unit_file(machine)) < 3
 
 
 anything = st.one_of(

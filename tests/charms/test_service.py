@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import stat
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from tippingpoint_charm.service import Service
 from tippingpoint_charm.systemd import digest_of
 
 from tests.charms.generators import Directory
+from tests.charms.systemd import exposure, misunderstood, needs_systemd
 from tippingpoint.together import silent_after, word_every
 
 UNIT = "load-claimer/7"
@@ -94,36 +93,16 @@ class TestUnitFiles:
             assert stat.S_IMODE(unit_file(installed, suffix).stat().st_mode) == 0o644
         assert len([*unit_file(installed, ".service").parent.iterdir()]) == 3
 
-    @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
+    @needs_systemd
     def test_systemd_rates_its_exposure_under_3(self, installed: Directory) -> None:
-        done = subprocess.run(
-            ["systemd-analyze", "security", "--offline=true", "--no-pager", unit_file(installed, ".service")],
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        found = re.search(r"Overall exposure level for \S+: ([0-9.]+)", done.stdout)
-        assert found is not None, done.stderr
-        assert float(found[1]) < 3
+        assert exposure(unit_file(installed, ".service")) < 3
 
-    @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
+    @needs_systemd
     def test_systemd_understands_them(self, installed: Directory, tmp_path: Path) -> None:
         """Every line: what systemd does not know it says, and ignores."""
-        place = tmp_path / "verified"
-        place.mkdir()
-        for suffix in (".service", "-wake.path", "-wake.service"):
-            text = unit_file(installed, suffix).read_text()
-            # That the programs are there is another machine's matter.
-            text = re.sub(r"^(ExecStart(Pre)?)=\S+", r"\1=/bin/true", text, flags=re.MULTILINE)
-            (place / f"{NAME}{suffix}").write_text(text)
-        done = subprocess.run(
-            ["systemd-analyze", "verify", "--man=no", *sorted(place.iterdir())],
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-        ours = [line for line in done.stderr.splitlines() if str(place) in line or NAME in line]
-        assert ours == []
+        suffixes = (".service", "-wake.path", "-wake.service")
+        units = {f"{NAME}{suffix}": unit_file(installed, suffix).read_text() for suffix in suffixes}
+        assert misunderstood(units, tmp_path / "verified") == []
 
     def test_the_charm_is_woken_as_its_unit(self, installed: Directory) -> None:
         assert (

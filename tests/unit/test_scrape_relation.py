@@ -12,8 +12,10 @@ from tests.unit.scrape_bags import BAGS, CA, METADATA, UNITS
 from tippingpoint.collect.scrape import Group, configuration
 from tippingpoint.collect.scrape_relation import jobs_of_relation
 
-CERT = "-----BEGIN CERTIFICATE-----\nCERT\n-----END CERTIFICATE-----\n"
-KEY = "-----BEGIN EC PRIVATE KEY-----\nKEY\n-----END EC PRIVATE KEY-----\n"
+CERT, KEY = (
+    f"-----BEGIN {label}-----\n{text}\n-----END {label}-----\n"
+    for label, text in (("CERTIFICATE", "CERT"), ("EC PRIVATE KEY", "KEY"))
+)
 TOPOLOGY = {
     "juju_model": "m",
     "juju_model_uuid": "12ab",
