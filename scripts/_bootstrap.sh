@@ -14,8 +14,11 @@ if [ -f /etc/ssl/certs/ca-certificates.crt ]; then
 fi
 unset VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
-say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
-die() { say "$@"; exit 2; }
+# tell: a line that is always shown. say: one of what is done on the way, into the file that $said_in names where a script
+# has one line for all of it.
+tell() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
+say() { if [ -n "${said_in:-}" ]; then tell "$@" 2>>"$said_in"; else tell "$@"; fi; }
+die() { tell "$@"; exit 2; }
 
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
     die "python3: $(python3 --version 2>&1 || true): expected Python 3.11 or newer (Debian 12, Ubuntu 24.04 or later)"
@@ -224,7 +227,7 @@ install_packages() {
     local what=$1 policy=/usr/sbin/policy-rc.d options=(-qq -y --no-install-recommends)
     shift
     command -v apt-get >/dev/null || die "$what: $*: not found: expected Debian 12 or 13, or these installed"
-    say "installing $* with apt-get (their services are not started)"
+    tell "installing $* with apt-get (their services are not started)"
     if [ ! -e "$policy" ]; then  # what packages ask before they start a service
         printf '#!/bin/sh\nexit 101\n' >"$policy"
         chmod 755 "$policy"

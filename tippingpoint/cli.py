@@ -41,6 +41,7 @@ from tippingpoint.resources import FILE as RESOURCES
 from tippingpoint.resources import Resources, write_resources
 from tippingpoint.results import RunData, add_resources, load_run
 from tippingpoint.resume import take_up
+from tippingpoint.run_files import replace_file
 from tippingpoint.runner import Runner, TakenUp
 from tippingpoint.tipping import Tipping, find_tipping
 from tippingpoint.verdict import Verdict, judge
@@ -61,7 +62,7 @@ class _Parser(argparse.ArgumentParser):
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 met, 1 missed, 2 bad input, 3 target failed, 4 verdict withheld."""
     _survive_narrow_encodings()
-    options = _parser().parse_args(arguments)
+    options = build_parser().parse_args(arguments)
     code: int
     try:
         code = options.command(options)
@@ -90,7 +91,8 @@ def _survive_narrow_encodings() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """All commands, with their arguments and options."""
     parser = _Parser(prog="tippingpoint", description="Finds where a cloud's control plane tips over.")
     parser.add_argument("--version", action="version", version=f"tippingpoint {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
@@ -101,8 +103,13 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     run = command("run", _run, "Run a plan: a file, or the name of a shipped plan.")
-    run.add_argument("plan", metavar="PLAN")
-    run.add_argument("--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[])
+    run.add_argument(
+        "plan", metavar="PLAN", help="a plan's file, or the name of a shipped one (tippingpoint plans)"
+    )
+    run.add_argument(
+        "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
+        help="another value for a field of the plan, as often as wanted: workload.renew_time=10s, stages.0.hold=1m",
+    )  # fmt: skip
     run.add_argument(
         "--controller", metavar="NAME", help="a controller in the juju client's store, as target.controller"
     )
@@ -119,7 +126,9 @@ def _parser() -> argparse.ArgumentParser:
 
     report = command("report", _report, "Print a run's report.")
     report.add_argument("run", metavar="RUN", help="a run's directory, or seed:NAME")
-    report.add_argument("--format", choices=("html", "md", "json", "junit"), default="md")
+    report.add_argument(
+        "--format", choices=("html", "md", "json", "junit"), default="md", help="how it is written (md)"
+    )
 
     collect = command(
         "collect", _collect, "Put what a run's target felt into its directory and report, from a Prometheus."
@@ -148,7 +157,9 @@ def _parser() -> argparse.ArgumentParser:
     comparison.add_argument(
         "--baseline", metavar="NAME", help="hold them against this one: a RUN of them, or another (the first)"
     )
-    comparison.add_argument("--format", choices=("html", "md", "json"), default="md")
+    comparison.add_argument(
+        "--format", choices=("html", "md", "json"), default="md", help="how it is written (md)"
+    )
     comparison.add_argument(
         "--tolerance", type=_tolerance, default=0.10, metavar="SHARE", help="worse by more than this (0.10)"
     )
@@ -159,19 +170,23 @@ def _parser() -> argparse.ArgumentParser:
 
     baselines = command("baselines", _baselines, "List the published results that runs can be held against.")
     baselines.add_argument("name", nargs="?", metavar="NAME", help="print this baseline's figures")
-    baselines.add_argument("--json", action="store_true")
+    baselines.add_argument("--json", action="store_true", help="print it as JSON")
 
     importing = command(
         "import", _import, "Turn the lease tool's log, or a Rally task's result in JSON, into a run."
     )
-    importing.add_argument("log", type=Path, metavar="FILE")
+    importing.add_argument("log", type=Path, metavar="FILE", help="the log, or the result")
     importing.add_argument(
         "--stage", dest="stages", metavar="SIZE@LINE", action="append", default=[],
         help="from this line on, SIZE leases were held (SIZE@LINE:storm for a restart storm)",
     )  # fmt: skip
     importing.add_argument("--sidecar", type=Path, metavar="FILE", help="stages in a file (LOG.stages.yaml)")
-    importing.add_argument("--title", metavar="TEXT")
-    importing.add_argument("--out", type=Path, default=_RUNS, metavar="DIR")
+    importing.add_argument(
+        "--title", metavar="TEXT", help="what reports and comparisons call it (the file's name)"
+    )
+    importing.add_argument(
+        "--out", type=Path, default=_RUNS, metavar="DIR", help="where runs are kept (./runs)"
+    )
 
     agent = command("agent", _agent, "Play a unit's part of runs, as a service: what charms use.")
     agent.add_argument("--state", type=Path, required=True, metavar="DIR", help="where all it knows is kept")
@@ -187,7 +202,7 @@ def _parser() -> argparse.ArgumentParser:
     agent.add_argument("--metrics", metavar="ADDRESS:PORT", help="where a Prometheus finds its figures")
 
     clean = command("clean", _clean, "Remove from the target what a run made there and is left.")
-    clean.add_argument("run", type=Path, metavar="RUN")
+    clean.add_argument("run", type=Path, metavar="RUN", help="its directory")
     return parser
 
 
@@ -270,11 +285,10 @@ def _keep_report(run: RunData, page: str) -> Path | None:
     """Write the report beside the run's journals, else where there is room; None when there is none."""
     for path in (run.directory / "report.html", Path(tempfile.gettempdir()) / f"{run.manifest.id}.html"):
         try:
-            path.write_text(page, encoding="utf-8")
+            replace_file(path, page)
         except OSError:
-            path.unlink(missing_ok=True)
-        else:
-            return path
+            continue
+        return path
     return None
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tippingpoint.hdr import Histogram
+from tippingpoint.holding import MOST, behind, cut_short, gave_way, late_by_us, load_missing, loads_held
 from tippingpoint.lateness import own_losses
 from tippingpoint.plan import UNDONE_BY
 from tippingpoint.results import RunData, StageResult, tag
@@ -36,21 +37,24 @@ class Cliff:
     """The load from which the target breaks and does not recover at any higher load."""
 
     last_held: int | None
-    """The largest stage size below the cliff that held; None when the smallest one broke already."""
+    """The largest load below the cliff that was held; None without any."""
     first_broken: int
     """The size of the stage that broke."""
     by: Breakage
-    """What broke: leases were lost, operations failed (errors and timeouts), or throughput fell."""
+    """What broke: leases were lost, operations failed (errors and timeouts), or throughput fell, or fell behind what
+    was due."""
     evidence: str
     """What was seen, in a few words: "2 of 11 extends lost"."""
     stage: int
     """The number of the stage that broke."""
     confidence: float
     """1 minus the probability of seeing this by chance if nothing had changed since the smaller stages."""
+    operation: str = ""
+    """What was lost or failed; empty where that is the workload as a whole."""
     during_fault: bool = False
     """A fault was injected on purpose while the stage ran, so this says little about the load."""
     doubt: str = ""
-    """Why the generator itself may have lost the leases, so that this says little about the target."""
+    """Why the generator itself may have caused it, so that this says little about the target."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +67,15 @@ class Load:
     load_missing: bool
     """A worker was cut before the end of a stage."""
     was_held: bool
-    """A stage was held to its end, with all of its load."""
+    """See holding.loads_held."""
     own_load: tuple[str, ...]
     """The operations whose throughput counts: those of the workload's own load."""
     doubt: str
     """Why the generator itself may have lost the leases that were lost; empty when it cannot have."""
+    gave_way: tuple[Breakage, str] | None
+    """By what, and with what evidence, the target did not hold most stages; None when it did (see holding.py)."""
+    late_by_us: str
+    """See holding.late_by_us."""
 
     def failed(self, operation: str, by: Breakage) -> int:
         """How often an operation was lost, or ended in an error or timeout."""
@@ -95,22 +103,41 @@ def loads_of(run: RunData) -> list[Load]:
     Where a size was tried with and without a fault, only what happened without one is kept.
     """
     faults = fault_times(run.events)
-    cuts = [float(event["t"]) for event in run.events if event["event"] == "worker-cut"]
     found: dict[int, dict[bool, list[StageResult]]] = {}
     for stage in run.stages:
         if stage.is_step:
             end = stage.end if stage.end is not None else np.inf
             faulted = any(begin < end and until > stage.begin for begin, until, _ in faults)
             found.setdefault(stage.size, {}).setdefault(faulted, []).append(stage)
+    held = set(loads_held(run))
     loads: list[Load] = []
     for size in sorted(found):
         faulted = False not in found[size]
         stages = found[size][faulted]
-        missing = any(stage.end is None or stage.end > min(cuts) for stage in stages) if cuts else False
-        order_only = run.manifest.timeline == "order"
-        held = order_only or any(stage.hold_begin is not None and stage.end is not None for stage in stages)
+        missing = any(load_missing(run, stage) for stage in stages)
         doubt = next((own.why for stage in stages if (own := own_losses(run, stage))), "")
-        loads.append(Load(size, stages, faulted, missing, held and not missing, run.own_load, doubt))
+        whole = [stage for stage in stages if not cut_short(run, stage)]
+        gave = [(stage, why) for stage in whole if (why := gave_way(run, stage))]
+        how: tuple[Breakage, str] | None = None
+        by_us = ""
+        if len(gave) >= MOST * len(whole) and gave:
+            stage, why = gave[0]
+            late = behind(run, stage)
+            how = ("throughput", late) if late else ("error", why)
+            by_us = late_by_us(run, stage)
+        loads.append(
+            Load(
+                size,
+                stages,
+                faulted,
+                missing,
+                size in held,
+                run.own_load,
+                doubt,
+                how,
+                by_us,
+            )
+        )
     return loads
 
 
@@ -128,6 +155,7 @@ def find_cliff(
     for operation in operations:
         for by in ("lost", "error"):
             cliffs += _by_failures(loads, operation, by, notes)
+    cliffs += _by_giving_way(loads, notes)
     if rates_known:
         cliffs += _by_throughput(loads, notes)
     order: dict[Breakage, int] = {"lost": 0, "error": 1, "throughput": 2}
@@ -169,7 +197,7 @@ def _by_failures(loads: Sequence[Load], operation: str, by: Breakage, notes: lis
         elif failed and _recovered(loads[position + 1 :], operation, by, failed / attempts):
             notes.append(f"{where}{_fault_words(load)}: larger loads did not repeat it")
         elif failed:
-            cliff = _cliff(loads, position, by, evidence, chance)
+            cliff = _cliff(loads, position, by, evidence, chance, operation)
             if not load.faulted:
                 return [cliff]
             continue  # a fault explains it; a larger load may break without one
@@ -209,17 +237,34 @@ def _by_throughput(loads: Sequence[Load], notes: list[str]) -> list[Cliff]:
     return []
 
 
-def _cliff(loads: Sequence[Load], position: int, by: Breakage, evidence: str, chance: float) -> Cliff:
+def _by_giving_way(loads: Sequence[Load], notes: list[str]) -> list[Cliff]:
+    """The first load that the target did not hold, unless it held a larger one."""
+    for position, load in enumerate(loads):
+        if load.gave_way is None:
+            continue
+        by, evidence = load.gave_way
+        if any(larger.was_held for larger in loads[position + 1 :]):
+            where = f"{evidence} at {show_size(load.size)}{_fault_words(load)}"
+            notes.append(f"{where}: larger loads did not repeat it")
+            continue
+        return [_cliff(loads, position, by, evidence, 0.0)]
+    return []
+
+
+def _cliff(
+    loads: Sequence[Load], position: int, by: Breakage, evidence: str, chance: float, operation: str = ""
+) -> Cliff:
     load = loads[position]
     return Cliff(
-        last_held=loads[position - 1].size if position else None,
+        last_held=max((smaller.size for smaller in loads[:position] if smaller.was_held), default=None),
         first_broken=load.size,
         by=by,
         evidence=evidence,
         stage=load.stages[0].number,
         confidence=1.0 - chance,
+        operation=operation,
         during_fault=load.faulted,
-        doubt=load.doubt if by == "lost" else "",
+        doubt=load.doubt if by == "lost" else load.late_by_us if by == "throughput" else "",
     )
 
 

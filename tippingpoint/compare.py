@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Literal
 
 import numpy as np
@@ -12,27 +14,27 @@ from tippingpoint.baselines import Baseline
 from tippingpoint.compare_costs import CostComparison, compare_costs
 from tippingpoint.compare_names import Named, differences, short_names
 from tippingpoint.compare_published import PublishedRow, compare_published
+from tippingpoint.compare_reach import Judgement, Reach, not_judged, reach_of, tips_against
 from tippingpoint.compare_resources import ResourceComparison, compare_resources
 from tippingpoint.compare_sentence import (
-    Reach,
     published_words,
     range_words,
-    reach_of,
     resource_words,
     telling_load,
+    times,
     tipping_words,
 )
 from tippingpoint.durations import show_us
 from tippingpoint.errors import UserError
 from tippingpoint.hdr import Histogram
 from tippingpoint.intervals import Interval, difference_of_shares, ratio_of_percentiles
-from tippingpoint.latency import costs
+from tippingpoint.latency import freed_costs
 from tippingpoint.results import OPERATIONS, OWN_LOAD, RunData, StageKind, StageResult
 from tippingpoint.tipping import Tipping, find_tipping
 from tippingpoint.verdict import Verdict, judge
 from tippingpoint.wording import show_list, show_load, show_share, show_size
 
-Judgement = Literal["worse", "better", "same", "unsure"]
+Outcome = Literal["worse", "better", "same", "unsure", "apart", "published"]
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
 RATES: dict[str, tuple[str, ...]] = {"error_rate": ("error", "timeout"), "lost_rate": ("lost",)}
@@ -51,8 +53,10 @@ class Against:
     low: float | None
     high: float | None
     """The 95 % interval of `change` by itself; `high` is infinite where a sample is too small for a bound."""
-    judgement: Judgement
-    """Rests on the wider interval that is right for all rows together (LEVEL)."""
+    judgement: Judgement | None
+    """Rests on the wider interval that is right for all rows together (LEVEL); None where `beyond` says why."""
+    beyond: str = ""
+    """Why nothing is judged at this load: past the cliff of one of the two, or not held by it."""
 
 
 @dataclass(frozen=True)
@@ -91,9 +95,16 @@ class Comparison:
     main: str
     """The operation that the workload is about: claim, launch, boot_server, add-unit; empty when none was measured."""
     rows: list[Row]
+    tips: list[Judgement]
+    """For each run after the first whether it tips at a lower load than that (worse), or at a higher one."""
+    outcome: Outcome
+    """Of the run that came off worst: by where it tips, or by figures where that is the same or not for certain.
+
+    apart: no load that both held. published: there are not two runs.
+    """
     worse: list[str]
     better: list[str]
-    """One line for each figure that changed for certain, the largest change first."""
+    """One line for where a run tips and for each figure that changed for certain, the largest change first."""
     not_comparable: list[str]
     """What only some of the runs have: stage sizes, storms, operations."""
     differs: list[str]
@@ -113,8 +124,8 @@ class Comparison:
 
     @property
     def regressed(self) -> bool:
-        """Whether anything got worse by more than the tolerance (exit code 1)."""
-        return bool(self.worse)
+        """Whether a run tips at a lower load, or where that is not so any figure got worse (exit code 1)."""
+        return self.outcome == "worse"
 
 
 @dataclass(frozen=True)
@@ -131,15 +142,17 @@ _Key = tuple[StageKind, int, str]
 
 
 def compare(runs: Sequence[RunData], tolerance: float = 0.10, beside: Sequence[Baseline] = ()) -> Comparison:
-    """Every run against the first one, at the stage sizes they share; one alone stands beside published figures.
+    """Every run against the first one; one alone stands beside published figures.
 
-    A percentile is worse when its ratio to the baseline is certain to be above 1 + `tolerance`, better when it
-    is certain to be below 1 / (1 + `tolerance`), the same when certain to be between; unsure otherwise.
-    A rate is worse when it is certain to have risen by more than `tolerance` of the baseline's.
+    First where each tips: at a lower load is worse, at a higher one better. Then figures at the loads that both held;
+    what is past either one's cliff is neither. A percentile is worse when its ratio to the baseline is certain to be
+    above 1 + `tolerance`, better when it is certain to be below 1 / (1 + `tolerance`), the same when certain to be
+    between; unsure otherwise.
+    A rate is worse when it is certain to have risen by more than `tolerance` of the smaller one.
     Samples are taken as independent; what makes two runs of the same target differ as a whole is not in the
     histograms of one run, and that is what `tolerance` is for. Published results (`beside`) are held against each
     other by their figures. UserError for no run where these have no figure in common, for runs that
-    count different things, or a tolerance that is negative or not finite.
+    count different things, a run in which no stage was begun, or a tolerance that is negative or not finite.
     """
     published = compare_published(beside)
     if not runs and not published:
@@ -153,26 +166,40 @@ def compare(runs: Sequence[RunData], tolerance: float = 0.10, beside: Sequence[B
             "compare", f"stages in {' and '.join(sorted(units))}", "runs whose stages count the same"
         )
     unit = next(iter(units), "")
+    for run in runs:
+        if not run.stages:
+            why = "this one has no journals" if not run.operations else "in this one none was begun"
+            raise UserError("compare", run.manifest.id, f"runs with stages, and {why}")
     names, beside_names = _names(runs, beside)
+    tippings = [find_tipping(run) for run in runs]
+    reaches = [reach_of(run, tipping) for run, tipping in zip(runs, tippings, strict=True)]
+    tips: list[Judgement] = [
+        tips_against(reaches[0], reach, same_thresholds=_thresholds(run) == _thresholds(runs[0]))
+        for run, reach in zip(runs[1:], reaches[1:], strict=True)
+    ]
     tables = [_table(run) for run in runs]
     keys = sorted({key for table in tables for key in table}, key=_place)
     shared = [key for key in keys if sum(key in table for table in tables) > 1 and key in tables[0]]
+    beyond = {key: _beyond(key, names, reaches) for key in shared}
     tests = sum(
-        sum(key in table for table in tables[1:]) * (len(PERCENTILES) + len(_rates(key[2]))) for key in shared
+        sum(key in table and not why for table, why in zip(tables[1:], beyond[key], strict=True))
+        * (len(PERCENTILES) + len(_rates(key[2])))
+        for key in shared
     )
     level = 1 - (1 - LEVEL) / max(1, tests)
     rows = [
-        row for key in shared for row in _rows(key, [table.get(key) for table in tables], level, tolerance)
+        row
+        for key in shared
+        for row in _rows(key, [table.get(key) for table in tables], beyond[key], level, tolerance)
     ]
-    worse, better = _changes(rows, names, unit)
-    tippings = [find_tipping(run) for run in runs]
-    reaches = [reach_of(run, tipping) for run, tipping in zip(runs, tippings, strict=True)]
+    worse, better = _changes(rows, tips, reaches, names, unit)
     verdicts = [judge(run) for run in runs]
     main = _main(runs)
     felt = compare_resources(runs)
     parts = [
         tipping_words(names, reaches, unit),
         _main_words(rows, main, names, reaches, unit),
+        *_contrary_words(rows, tips, main, names, unit),
         resource_words(names, felt, reaches, unit),
         published_words(beside_names, published, alone=not runs),
     ]
@@ -181,6 +208,13 @@ def compare(runs: Sequence[RunData], tolerance: float = 0.10, beside: Sequence[B
         for name, verdict in zip(names, verdicts, strict=True)
         if verdict.outcome in ("withheld", "failed")
     ]
+    for name, reach in zip(names[1:], reaches[1:], strict=True):
+        if (late := not_judged(reaches[0], reach)) is not None:
+            whose, since = names[0] if late is reaches[0] else name, show_size(late.unjudged or 0)
+            in_doubt.append(
+                f"Which of {names[0]} and {name} tips first is not for certain: thresholds of {whose} were not "
+                f"judged from {since} {unit} on."
+            )
     return Comparison(
         runs=list(runs),
         names=names,
@@ -190,6 +224,8 @@ def compare(runs: Sequence[RunData], tolerance: float = 0.10, beside: Sequence[B
         tolerance=tolerance,
         main=main,
         rows=rows,
+        tips=tips,
+        outcome=_outcome(rows, tips),
         worse=worse,
         better=better,
         not_comparable=_not_comparable(keys, tables, names, unit),
@@ -201,7 +237,7 @@ def compare(runs: Sequence[RunData], tolerance: float = 0.10, beside: Sequence[B
         costs=compare_costs(runs),
         published=published,
         sentence=" ".join([f"{'; '.join(part for part in parts if part)}.", *in_doubt]),
-        changes=_summary(rows, worse, better, names),
+        changes=_summary(rows, tips, names, unit),
     )
 
 
@@ -214,6 +250,39 @@ def _names(runs: Sequence[RunData], beside: Sequence[Baseline]) -> tuple[list[st
     names = short_names([*of_runs, *alone])
     by_id = {one.id: name for one, name in zip([*of_runs, *alone], names, strict=True)}
     return names[: len(runs)], [by_id[name] for name in named]
+
+
+def _thresholds(run: RunData) -> object:
+    return (run.manifest.plan or {}).get("thresholds")
+
+
+def _beyond(key: _Key, names: Sequence[str], reaches: Sequence[Reach]) -> list[str]:
+    """For each run after the first, why nothing is judged of it against that at a load; empty where something is."""
+    kind, size, _ = key
+
+    def words(place: int) -> str:
+        why = reaches[place].beyond(kind, size)
+        return f"{why} {names[place]}" if why else ""
+
+    return [words(0) or words(place) for place in range(1, len(names))]
+
+
+def _outcome(rows: Sequence[Row], tips: Sequence[Judgement]) -> Outcome:
+    if not tips:
+        return "published"
+    found: set[Outcome] = set()
+    for place, tip in enumerate(tips):
+        figures = {row.against[place].judgement for row in rows}
+        found.add(tip if tip in ("worse", "better") else _worst(figures))
+    return _worst(found)
+
+
+def _worst(found: Collection[str | None]) -> Outcome:
+    every: tuple[Outcome, ...] = ("worse", "better", "same", "unsure")
+    for outcome in every:
+        if outcome in found:
+            return outcome
+    return "apart"
 
 
 def _main(runs: Sequence[RunData]) -> str:
@@ -248,6 +317,33 @@ def _main_words(
     return f"{main} {' and '.join(said)} at {load:,} {unit}" if said else ""
 
 
+def _contrary_words(
+    rows: Sequence[Row], tips: Sequence[Judgement], main: str, names: Sequence[str], unit: str
+) -> list[str]:
+    """What is to be said beside a run that tips further, or earlier: the figure that changed most the other way."""
+    said: list[str] = []
+    for number, tip in enumerate(tips, start=1):
+        other = {"better": "worse", "worse": "better"}.get(tip)
+        contrary = [
+            row
+            for row in rows
+            if other is not None and row.against[number - 1].judgement == other and row.operation != main
+        ]
+        if contrary:
+            row = max(contrary, key=lambda row: _weight(row, number))
+            who = f" ({names[number]})" if len(names) > 2 else ""
+            where = show_load(row.size, unit, "storm" if row.storm else "destroy" if row.destroy else "ramp")
+            if row.measure in RATES:
+                before, after = (show_share(row.values[place] or 0.0) for place in (0, number))
+                said.append(
+                    f"though {row.operation} {row.measure.replace('_', ' ')} {where} {before} to {after}{who}"
+                )
+            else:
+                change = times(row.against[number - 1].change)
+                said.append(f"though {row.operation} {row.measure} {where} is {change}{who}")
+    return said
+
+
 def _place(key: _Key) -> tuple[bool, bool, int, int, str]:
     kind, size, operation = key
     known = OPERATIONS.index(operation) if operation in OPERATIONS else len(OPERATIONS)
@@ -272,12 +368,14 @@ def _table(run: RunData) -> dict[_Key, _Cell]:
                     rate: sum(stage.count(operation, outcome) for stage in same for outcome in outcomes)
                     for rate, outcomes in RATES.items()
                 }
-                latencies = Histogram.merged(costs(stage, operation) for stage in same)
+                latencies = Histogram.merged(freed_costs(stage, operation) for stage in same)
                 table[kind, size, operation] = _Cell(latencies, attempts, failures)
     return table
 
 
-def _rows(key: _Key, cells: Sequence[_Cell | None], level: float, tolerance: float) -> list[Row]:
+def _rows(
+    key: _Key, cells: Sequence[_Cell | None], beyond: Sequence[str], level: float, tolerance: float
+) -> list[Row]:
     kind, size, operation = key
     storm, destroy = kind == "storm", kind == "destroy"
     rows: list[Row] = []
@@ -287,14 +385,24 @@ def _rows(key: _Key, cells: Sequence[_Cell | None], level: float, tolerance: flo
             float(cell.latencies.percentile(percentile)) if cell and total else None
             for cell, total in zip(cells, totals, strict=True)
         ]
-        against = [_percentile_against(cells[0], cell, percentile, level, tolerance) for cell in cells[1:]]
+        against = [
+            _judged_within(_percentile_against(cells[0], cell, percentile, level, tolerance), why)
+            for cell, why in zip(cells[1:], beyond, strict=True)
+        ]
         rows.append(Row(operation, size, storm, measure, values, totals, against, destroy))
     for measure in _rates(operation):
         values = [cell.failures[measure] / cell.attempts if cell else None for cell in cells]
         counts = [cell.attempts if cell else 0 for cell in cells]
-        against = [_rate_against(cells[0], cell, measure, level, tolerance) for cell in cells[1:]]
+        against = [
+            _judged_within(_rate_against(cells[0], cell, measure, level, tolerance), why)
+            for cell, why in zip(cells[1:], beyond, strict=True)
+        ]
         rows.append(Row(operation, size, storm, measure, values, counts, against, destroy))
     return rows
+
+
+def _judged_within(against: Against, beyond: str) -> Against:
+    return replace(against, judgement=None, beyond=beyond) if beyond else against
 
 
 _UNKNOWN = Against(None, None, None, "unsure")
@@ -318,7 +426,8 @@ def _rate_against(
         return _UNKNOWN
     counts = (base.failures[measure], base.attempts, cell.failures[measure], cell.attempts)
     alone, among_all = difference_of_shares(*counts, LEVEL), difference_of_shares(*counts, level)
-    margin = tolerance * base.failures[measure] / base.attempts
+    # Of the smaller one, so that what is worse than another is what the other is better than.
+    margin = tolerance * min(base.failures[measure] / base.attempts, cell.failures[measure] / cell.attempts)
     judgement = _judged(among_all, -margin, margin)
     within = max(margin, SAME_SHARE)
     if judgement == "unsure" and -within <= among_all.low and among_all.high <= within:
@@ -334,8 +443,20 @@ def _judged(interval: Interval, least: float, most: float) -> Judgement:
     return "same" if least <= interval.low and interval.high <= most else "unsure"
 
 
-def _changes(rows: Sequence[Row], titles: Sequence[str], unit: str) -> tuple[list[str], list[str]]:
+def _changes(
+    rows: Sequence[Row],
+    tips: Sequence[Judgement],
+    reaches: Sequence[Reach],
+    titles: Sequence[str],
+    unit: str,
+) -> tuple[list[str], list[str]]:
     found: dict[str, list[tuple[float, str]]] = {"worse": [], "better": []}
+    for number, tip in enumerate(tips, start=1):
+        if tip in found:
+            who = f"{titles[number]}: " if len(titles) > 2 else ""
+            where, base = reaches[number].words(unit), reaches[0].words("")
+            evidence = f" ({reaches[number].evidence})" if tip == "worse" and reaches[number].evidence else ""
+            found[tip].append((inf, f"{who}tips {where}{evidence}, where {titles[0]} tips {base}"))
     for row in rows:
         for number, against in enumerate(row.against, start=1):
             if against.judgement in found:
@@ -403,16 +524,25 @@ def _show_loads(sizes: Sequence[int], unit: str, kind: StageKind) -> str:
     return f"{before}{show_list([show_size(size) for size in sizes])} {unit}"
 
 
-def _summary(rows: Sequence[Row], worse: Sequence[str], better: Sequence[str], names: Sequence[str]) -> str:
-    if len(names) < 2:
+def _summary(rows: Sequence[Row], tips: Sequence[Judgement], names: Sequence[str], unit: str) -> str:
+    if not tips:
         return ""
     if not rows:
         return f"No load of {names[0]} was measured in another run, so only tipping points are held together."
-    judgements = [against.judgement for row in rows for against in row.against]
-    said = [f"{len(worse) or 'none'} got worse"]
-    said += [f"{len(better)} got better"] if better else []
-    same, unsure = judgements.count("same"), judgements.count("unsure")
-    said += [f"{same} stayed the same"] if same else []
-    said += [f"{unsure} rest on too few samples to tell"] if unsure else []
-    worst = f" Worst: {worse[0]}." if worse else ""
-    return f"Figure by figure against {names[0]}: {', '.join(said)}.{worst}"
+    judged = [(row, number) for row in rows for number in range(len(tips)) if row.against[number].judgement]
+    beyond = sum(bool(against.beyond) for row in rows for against in row.against)
+    if not judged:
+        return f"No load of {names[0]} that another run measured was held by both, so only tipping points are judged."
+    count = Counter(row.against[number].judgement for row, number in judged)
+    said = [f"{count['worse'] or 'none'} got worse"]
+    said += [f"{count['better']} got better"] if count["better"] else []
+    said += [f"{count['same']} stayed the same"] if count["same"] else []
+    said += [f"{count['unsure']} rest on too few samples to tell"] if count["unsure"] else []
+    said += [f"{beyond} are at loads that were not held and are not judged"] if beyond else []
+    worst = max(
+        ((row, number + 1) for row, number in judged if row.against[number].judgement == "worse"),
+        key=lambda place: _weight(*place),
+        default=None,
+    )
+    told = f" Worst: {_change_words(*worst, names, unit)}." if worst else ""
+    return f"Figure by figure against {names[0]}, at loads that both held: {', '.join(said)}.{told}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from statistics import fmean, median
+from statistics import fmean
 
 import numpy as np
 
@@ -28,12 +28,13 @@ class Level:
     """A figure while one load was held, in the figure's unit."""
 
     typical: float
-    """The median over the hold of the hosts' mean."""
+    """What was typical of the hosts' mean over the hold: of a rate the mean, of any other figure the median."""
     low: float
     high: float
-    """What the hosts' mean was between for eight tenths of the hold (its 10th and 90th percentiles)."""
+    """What the hosts' mean was between for eight tenths of the hold (its 10th and 90th percentiles, or `typical` where
+    bursts put that beyond)."""
     leader: float | None
-    """The median over the hold of the host that led; None where none is known to."""
+    """The same of the host that led; None where none is known to."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,9 @@ def _levels(run: RunData, figure: FigureData, parts: frozenset[str] | None) -> d
     for size, (of_hosts, of_leader) in held.items():
         if of_hosts:
             low, high = (float(end) for end in np.percentile(of_hosts, (10, 90)))
-            levels[size] = Level(median(of_hosts), low, high, median(of_leader) if of_leader else None)
+            typical = figure.typical(of_hosts)
+            led = figure.typical(of_leader) if of_leader else None
+            levels[size] = Level(typical, min(low, typical), max(high, typical), led)
     return levels
 
 

@@ -3,56 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import inf, log
+from math import log
 
-from tippingpoint.cliff import loads_of
 from tippingpoint.compare_published import PublishedRow, Told
+from tippingpoint.compare_reach import Reach
 from tippingpoint.compare_resources import ResourceComparison
-from tippingpoint.results import RunData
-from tippingpoint.tipping import Tipping
 from tippingpoint.wording import show_list
 
 _NAMED = 3
 """Runs that are called by their names when the same is said of them."""
-
-
-@dataclass(frozen=True)
-class Reach:
-    """How far a run came: the loads around its cliff, or the largest that it held."""
-
-    held: int | None
-    """The largest load that was held to its end, below the cliff where there is one; None without any."""
-    broken: int | None
-    """The load from which it breaks; None when none did."""
-    doubt: str
-    """Why the cliff says little of the target; empty when it does say something."""
-
-    def words(self, unit: str) -> str:
-        """Where it tips: beyond 16,000 leases, at 2,000 to 4,000; empty when nothing is known."""
-        unit = f" {unit}" if unit else ""
-        if self.broken is None:
-            return f"beyond {self.held:,}{unit}" if self.held is not None else ""
-        where = (
-            f"{self.held:,} to {self.broken:,}{unit}"
-            if self.held is not None
-            else f"{self.broken:,}{unit} or before"
-        )
-        return f"at {where}" + (f" ({self.doubt})" if self.doubt else "")
-
-    @property
-    def order(self) -> tuple[float, float]:
-        """Larger for a run that came further."""
-        return (inf if self.broken is None else self.broken), (-1 if self.held is None else self.held)
-
-
-def reach_of(run: RunData, tipping: Tipping) -> Reach:
-    """How far a run came, of what was found as its tipping point."""
-    cliff = tipping.cliff
-    if cliff is None:
-        return Reach(max((load.size for load in loads_of(run) if load.was_held), default=None), None, "")
-    doubt = "with a fault injected on purpose" if cliff.during_fault else cliff.doubt
-    return Reach(cliff.last_held, cliff.first_broken, doubt)
 
 
 def tipping_words(names: Sequence[str], reaches: Sequence[Reach], unit: str) -> str:
@@ -137,10 +96,18 @@ def told_words(told: Told, unit: str) -> str:
 
 
 def telling_load(sizes: Sequence[int], reaches: Sequence[Reach]) -> int | None:
-    """Of loads that runs share the largest that none broke at, or else the largest: beyond a cliff costs say little."""
-    limit = min((reach.held or 0 for reach in reaches if reach.broken is not None), default=inf)
-    held = [size for size in sizes if size <= limit]
-    return max(held or sizes, default=None)
+    """Of loads that are compared the largest that all held, or else the largest that the first and another one held.
+
+    None when there is none: beyond a cliff costs say little.
+    """
+    if not reaches:
+        return None
+    base, *others = reaches
+    held = [
+        size for size in sizes if size in base.loads and (not others or any(size in o.loads for o in others))
+    ]
+    by_all = [size for size in held if all(size in other.loads for other in others)]
+    return max(by_all or held, default=None)
 
 
 def resource_words(
@@ -155,8 +122,11 @@ def resource_words(
         place = figure.sizes.index(size)
         apart = [
             (ratio.ratio, name)
-            for of_run, name in zip(figure.ratios, names[1:], strict=True)
-            if (ratio := of_run[place]) is not None and ratio.ratio > 0 and not ratio.low <= 1 <= ratio.high
+            for of_run, name, reach in zip(figure.ratios, names[1:], reaches[1:], strict=True)
+            if (ratio := of_run[place]) is not None
+            and size in reach.loads
+            and ratio.ratio > 0
+            and not ratio.low <= 1 <= ratio.high
         ]
         if apart:
             most = max(abs(log(ratio)) for ratio, _ in apart)

@@ -102,7 +102,7 @@ class Head(BaseModel):
     width: Annotated[int, Field(ge=0, le=WIDTHS[-1])]
     """Seconds that an interval covers; 0 when each phase is one."""
     phases: Annotated[list[Phase], Field(max_length=10_000)]
-    tags: Annotated[list[Tag], Field(max_length=200)]
+    tags: Annotated[list[Tag], Field(max_length=1000)]
     events: Annotated[list[dict[str, Any]], Field(max_length=1000)]
     histograms: Count
     ticks: Count

@@ -46,3 +46,12 @@ def show_us(microseconds: float) -> str:
     if microseconds < 999_500:
         return f"{microseconds / 1000:.3g} ms"
     return f"{microseconds / 1e6:.3g} s" if microseconds < 999.5e6 else f"{microseconds / 1e6:.0f} s"
+
+
+def show_moment(seconds: float) -> str:
+    """A moment of a run for people: 12.3 s; from two minutes on 2:05, 1:02:05."""
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from tippingpoint.wording import one_line
+
+LONGEST_VALUE = 120
+LONGEST_TEXT = 2000
+"""Characters; what is expected may be a list, and what five endpoints say is as long."""
+
 
 class UserError(Exception):
     """Input that is refused: one line with the field, the value and what would be accepted (exit code 2)."""
@@ -10,20 +16,26 @@ class UserError(Exception):
         self.field = field
         self.value = value
         self.accepted = accepted
-        super().__init__(f"{field}: {_shown(value)}: expected {accepted}")
+        shown = one_line(value if isinstance(value, str) else repr(value), LONGEST_VALUE)
+        super().__init__(f"{one_line(field)}: {shown}: expected {one_line(accepted, LONGEST_TEXT)}")
 
 
 class TargetError(Exception):
     """A target that cannot be reached or refuses us before any load is put on it (exit code 3).
 
-    `where` is the endpoint or plan field, `problem` what the target or the network said, in one line.
+    `where` is the endpoint or plan field, `problem` what the target or the network said, in one line. `refused` says
+    that somebody answers and does not let us in as who we are, or is not who we expect: other credentials would help.
     """
 
-    def __init__(self, where: str, problem: str, accepted: str) -> None:
+    def __init__(self, where: str, problem: str, accepted: str, *, refused: bool = False) -> None:
+        self.refused = refused
         self.where = where
-        self.problem = problem
+        self.problem = problem = problem.removeprefix(f"{where}: ")  # an address stands once
         self.accepted = accepted
-        super().__init__(f"{where}: {_one_line(problem)}: expected {accepted}")
+        shown = one_line(problem, LONGEST_TEXT)
+        super().__init__(
+            f"{one_line(where, LONGEST_TEXT)}: {shown}: expected {one_line(accepted, LONGEST_TEXT)}"
+        )
 
 
 class OperationFailed(Exception):
@@ -32,12 +44,3 @@ class OperationFailed(Exception):
 
 class Limited(OperationFailed):
     """One operation that a rate limit of the target refused: to be tried again, and no failure of the target."""
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _shown(value: object) -> str:
-    text = _one_line(value if isinstance(value, str) else repr(value))
-    return text if len(text) <= 120 else text[:117] + "..."

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, sqrt
 
@@ -11,6 +12,7 @@ import numpy as np
 
 from tippingpoint.cluster import Cluster
 from tippingpoint.results import RunData, StageResult
+from tippingpoint.takeovers import takeovers
 from tippingpoint.wording import show_size
 
 LEAST = 30
@@ -60,14 +62,26 @@ def fills_of(run: RunData, cluster: Cluster) -> list[Fill]:
         if stage.is_step and stage.growth and run.instances:
             members = max(len(cluster.online(t)) for t, _ in stage.growth) or None
             groups.setdefault(members, []).append(stage)
-    return [fill for members, stages in groups.items() if (fill := _fill(members, stages)) is not None]
+    adopted: Counter[int] = Counter()
+    for taken in takeovers(run.events):
+        adopted[taken.stage] += taken.there
+    fills = (_fill(members, stages, adopted) for members, stages in groups.items())
+    return [fill for fill in fills if fill is not None]
 
 
-def _fill(members: int | None, stages: Sequence[StageResult]) -> Fill | None:
-    """Losses while things are made take nothing away from what was made."""
+def _fill(members: int | None, stages: Sequence[StageResult], adopted: Mapping[int, int]) -> Fill | None:
+    """Losses while things are made take nothing away from what was made.
+
+    What is found when a part is taken up, `adopted` by stage, is there within moments, and is made by nobody.
+    """
     made, seconds = [0.0], [0.0]
     for stage in stages:
+        found = adopted.get(stage.number, 0)
         for (begin, since), (end, until) in itertools.pairwise(stage.growth):
+            taken = min(found, until - since)
+            if taken > 0:
+                found -= taken
+                since += taken
             if until > since:
                 made.append(made[-1] + until - since)
                 seconds.append(seconds[-1] + end - begin)

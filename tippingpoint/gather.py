@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
+from tippingpoint.damage import DAMAGED
 from tippingpoint.digest import Head, read_digest
 from tippingpoint.errors import UserError
 from tippingpoint.journal import Events, Journal
@@ -28,6 +29,7 @@ from tippingpoint.results import CHART_BINS, GATHERED, UNIT, Unit, UnitStatus
 from tippingpoint.tags import StageKind
 from tippingpoint.together import SharedRun, UnitWord
 from tippingpoint.unfold import Placed
+from tippingpoint.wording import choose, show_count
 
 _EARLY = 60.0
 """Seconds that a unit's first stage may begin before the run does: what a clock is off that nobody could measure."""
@@ -178,7 +180,10 @@ def _status(run: SharedRun, number: int, part: _Part) -> tuple[UnitStatus, str]:
     if not said and (head.status in ("cut", "failed") or (head.status == "interrupted" and not run.stopped)):
         said = head.reason or head.status
     if not said and head.cut:
-        said = f"{head.cut} of its {head.workers} workers ended before they were told to"
+        said = (
+            f"{head.cut} of its {show_count(head.workers, 'worker')} ended before "
+            f"{choose(head.cut, 'it was', 'they were')} told to"
+        )
     return ("cut", _line(said)) if said else ("complete", "")
 
 
@@ -243,13 +248,14 @@ class _Gathering:
             journal.events.write(moment / 1000, "tick", **gauges)
         for event in digest.head.events:
             t = min(max(0.0, event["t"] + part.shift / 1000), self._seconds)
-            self._retell(journal, part.unit, {**event, "t": t})
+            self._retell(journal, part, {**event, "t": t})
         for begin, end, histograms in placed.intervals(self._interval):
             journal.interval(begin / 1000, end / 1000, histograms)
         self._close(journal)
 
-    def _retell(self, journal: Journal, unit: str, event: dict[str, Any]) -> None:
+    def _retell(self, journal: Journal, part: _Part, event: dict[str, Any]) -> None:
         """A unit's event, as it is of interest for the whole run."""
+        unit = part.unit
         kind = event["event"]
         match kind:
             case "stage" | "tick" | "interrupted" | "unit" | "gathered":
@@ -262,11 +268,16 @@ class _Gathering:
             case "probe" | "found":
                 if self._run.searches and _is_of_a_search(event):
                     self._events.append(event)
+            case _ if kind == DAMAGED:
+                until, worker = event.get("until"), event.get("worker")
+                shifted = until + part.shift / 1000 if isinstance(until, int | float) else None
+                told = {**event, "until": shifted, "worker": f"{unit} worker {worker}" if worker else unit}
+                _write(journal.events, told)
             case "left-behind":
                 told = {
                     **event,
                     "problem": f"{unit}: {event.get('problem')}",
-                    "remedy": f"juju run {unit} clean",
+                    "remedy": f"juju run {unit} clean, unless its agent has done so: it tries for a day",
                 }
                 _write(journal.events, told)
             case "journal-lost" | "fault-failed" | "room-unknown":
@@ -306,7 +317,9 @@ class _Gathering:
             for text in [*part.head.less, *part.head.notes] if part.head is not None else ():
                 self._notes[text].append(part.unit)
         for text, units in self._notes.items():
-            self._events.append({"t": 0.0, "event": "note", "text": f"{_named(units)}: {text}"})
+            self._events.append(
+                {"t": 0.0, "event": "note", "text": f"{_named([*dict.fromkeys(units)])}: {text}"}
+            )
         if self._run.stopped:
             self._events.append({"t": self._seconds, "event": "interrupted"})
         if self._cleaned:
@@ -329,6 +342,7 @@ class _Gathering:
             reason=reason,
             started=self._begin,
             ended=self._begin + self._seconds,
+            counted=True,
             workers=[
                 WorkerEntry(name=part.unit, status="complete" if part.status == "complete" else "cut")
                 for part in self._parts
@@ -344,7 +358,11 @@ def _write(log: Events, event: Mapping[str, Any]) -> None:
 
 def _ended(run: SharedRun, parts: Sequence[_Part]) -> tuple[RunStatus, str]:
     """What became of the run as a whole. Single units that are missing are no end of it."""
-    failed = [part for part in parts if part.failed and part.status == "missing"]
+    failed = [
+        part
+        for part in parts
+        if part.status == "missing" and (part.failed or (run.over and part.unit in run.missing))
+    ]
     if failed and not any(part.phases for part in parts):
         return "failed", f"{_named([part.unit for part in failed])}: {failed[0].why}"
     if not run.over:

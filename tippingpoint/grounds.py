@@ -6,7 +6,6 @@ used: they bring libraries of their own, and a worker has the time and the memor
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -14,20 +13,27 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BaseModel, Field
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
-from tippingpoint.ledger import FILE, Entry, EtcdEntry, JujuEntry, LxdEntry, OpenstackEntry, entries
+from tippingpoint.ledger import FILE, Entry, EtcdEntry, JujuEntry, LxdEntry, OpenstackEntry
 from tippingpoint.load import Load, Progress, untold
 from tippingpoint.lxd.grounds import LxdGrounds
 from tippingpoint.manifest import Manifest
 from tippingpoint.openstack.grounds import OpenstackGrounds
+from tippingpoint.owning import (
+    RUN_LEASE_IDS,
+    first_lease_id,
+    follows_from_its_run,
+    key_prefix,
+    model_name,
+    name_prefix,
+    own_entries,
+)
 from tippingpoint.pacing import Schedule
-from tippingpoint.plan import JujuTarget, ModelPlan, Plan, SpawnPlan
+from tippingpoint.plan import ClaimWorkload, JujuTarget, ModelPlan, Plan, SpawnPlan
+from tippingpoint.plan_targets import EtcdTarget, LxdTarget, OpenstackTarget
 from tippingpoint.recorder import Recorder
 
 if TYPE_CHECKING:
     from tippingpoint.juju.access import Access
-
-RUN_LEASE_IDS = 2**40
-"""Each run has a block of so many etcd v3 lease ids, one of 2**22 by its id, which begins at a multiple of it."""
 
 
 class EtcdGrounds(BaseModel):
@@ -72,7 +78,7 @@ def ledger_entry(plan: Plan, run_id: str, directory: Path) -> Entry:
     if target.kind == "etcd":
         return EtcdEntry(
             prefix=key_prefix(run_id),
-            first_lease_id=_first_lease_id(run_id),
+            first_lease_id=first_lease_id(run_id),
             lease_ids=RUN_LEASE_IDS,
             target=target,
         )
@@ -109,10 +115,52 @@ async def reach(entry: Entry) -> None:
         return await estate.reach(entry)
     if isinstance(entry, EtcdEntry) or not entry.model:
         return None  # their workers make nothing before they are let in
+    return await _log_in(_access(entry.target, entry.store))
+
+
+async def knock(target: EtcdTarget | JujuTarget | LxdTarget | OpenstackTarget) -> None:
+    """See that a target lets us in, by one log-in that makes nothing and redeems no token; TargetError where it does
+    not, UserError where a file that the target names is unusable."""
+    if target.kind == "lxd":
+        from tippingpoint.lxd.client import LxdClient
+        from tippingpoint.lxd.estate import access_of, greet
+
+        if target.token is not None:
+            return
+        access = access_of(target, None, None)
+        client = LxdClient(access)
+        try:
+            await greet(client, access)
+        finally:
+            await client.close()
+    elif target.kind == "openstack":
+        from tippingpoint.openstack.access import from_clouds
+        from tippingpoint.openstack.client import OpenstackClient
+
+        cloud = OpenstackClient(from_clouds(target))
+        try:
+            await cloud.log_in()
+        finally:
+            await cloud.close()
+    elif target.kind == "juju":
+        from tippingpoint.juju.access import store_directory
+
+        await _log_in(_access(target, None if target.credentials is not None else store_directory()))
+    else:
+        from tippingpoint.claim import etcd
+
+        scope = etcd.Scope(key_prefix("login"), 0)
+        leases = etcd.connect(target.model_copy(update={"connections": 1}), ClaimWorkload(), scope)
+        try:
+            await leases.open()
+        finally:
+            await leases.close()
+
+
+async def _log_in(access: Access) -> None:
     from tippingpoint.juju.client import ApiClient
     from tippingpoint.juju.model import log_in
 
-    access = _access(entry.target, entry.store)
     client = ApiClient(access.addresses, access.ca)
     try:
         await log_in(client, access.user, None)
@@ -234,73 +282,45 @@ def make_load(
 async def clean_run(directory: Path, progress: Progress = untold) -> int:
     """Remove from the target what the run's ledger names and is still there; returns how many things that was.
 
-    Raises TargetError when the target cannot be reached.
+    Raises TargetError when the target cannot be reached, UserError for a ledger that names what is not the run's.
     """
     manifest = Manifest.load(directory)
-    made = entries(directory)
+    made = own_entries(directory, manifest)
     if not made and manifest.source == "run":
         raise UserError("ledger", str(directory / FILE), "the run's ledger, or nobody knows what it made")
     return await clean_entries(made, manifest.id, progress)
 
 
 async def clean_entries(made: Iterable[Entry], run_id: str, progress: Progress = untold) -> int:
-    """Remove what these entries of that run name; UserError for an entry that names more than a run can make."""
+    """Remove what these entries of that run name, which are its own (own_entries)."""
     removed = 0
     for entry in made:
         if isinstance(entry, EtcdEntry):
-            removed += await _clean_etcd(entry, run_id)
+            from tippingpoint.claim import etcd
+
+            ids = range(entry.first_lease_id, entry.first_lease_id + entry.lease_ids)
+            removed += await etcd.clean(
+                entry.target, entry.prefix, ids, only_of_keys=not follows_from_its_run(entry, run_id)
+            )
         elif isinstance(entry, LxdEntry):
-            removed += await _clean_lxd(entry, progress)
+            from tippingpoint.lxd.removal import remove
+
+            removed += await remove(entry, progress)
         elif isinstance(entry, OpenstackEntry):
-            removed += await _clean_openstack(entry, progress)
+            from tippingpoint.openstack import removal
+
+            removed += await removal.remove(entry, progress)
         elif entry.model:
-            removed += await _clean_juju(entry, run_id)
+            removed += await _clean_juju(entry)
     return removed
 
 
-async def _clean_etcd(entry: EtcdEntry, run_id: str) -> int:
-    from tippingpoint.claim import etcd
-
-    own = entry.prefix == key_prefix(run_id)
-    ids = range(entry.first_lease_id, entry.first_lease_id + entry.lease_ids)
-    if not own or ids.start % RUN_LEASE_IDS or not 0 < len(ids) <= RUN_LEASE_IDS or ids.start <= 0:
-        raise UserError("ledger", entry.prefix, f"what this run made, below {key_prefix(run_id)}")
-    return await etcd.clean(entry.target, entry.prefix, ids)
-
-
-async def _clean_lxd(entry: LxdEntry, progress: Progress) -> int:
-    from tippingpoint.lxd.removal import remove
-
-    _check_names(entry)
-    return await remove(entry, progress)
-
-
-async def _clean_openstack(entry: OpenstackEntry, progress: Progress) -> int:
-    from tippingpoint.openstack.removal import remove
-
-    _check_names(entry)
-    return await remove(entry, progress)
-
-
-def _check_names(entry: LxdEntry | OpenstackEntry) -> None:
-    """Refuse an entry whose names are not those of its run."""
-    if entry.prefix != name_prefix(entry.run):
-        raise UserError(
-            "ledger", entry.prefix, f"what run {entry.run} made, named {name_prefix(entry.run)}..."
-        )
-
-
-async def _clean_juju(entry: JujuEntry, run_id: str) -> int:
+async def _clean_juju(entry: JujuEntry) -> int:
     from tippingpoint.juju.removal import remove_fleet
 
-    prefix = name_prefix(run_id)
-    if entry.prefix != prefix or (entry.made_model and entry.model != model_name(prefix)):
-        raise UserError(
-            "ledger", f"{entry.prefix} in {entry.model}", f"what this run made, named {prefix}..."
-        )
     access = _access(entry.target, entry.store)
     try:
-        return await remove_fleet(access, entry.model, prefix, entry.made_model)
+        return await remove_fleet(access, entry.model, entry.prefix, entry.made_model)
     except OperationFailed as problem:
         raise TargetError(
             access.controller_name, str(problem), "a controller that lets us clean up"
@@ -308,7 +328,16 @@ async def _clean_juju(entry: JujuEntry, run_id: str) -> int:
 
 
 def _shut_out(access: Access, problem: OperationFailed) -> TargetError:
-    return TargetError(access.controller_name, str(problem), "a controller that lets us in")
+    from tippingpoint.juju.errors import UNAUTHORIZED, ApiError, ConnectionLost, RateLimited
+
+    said = str(problem)
+    if isinstance(problem, ApiError):
+        refused = not isinstance(problem, RateLimited)
+        if problem.code == UNAUTHORIZED and problem.request == "Login" and "password" in problem.message:
+            said = f"the password of user {access.user_name} is refused: {said}"
+    else:
+        refused = isinstance(problem, ConnectionLost) and "certificate" in problem.reason
+    return TargetError(access.controller_name, said, "a controller that lets us in", refused=refused)
 
 
 def _access(target: JujuTarget, store: Path | None) -> Access:
@@ -317,23 +346,3 @@ def _access(target: JujuTarget, store: Path | None) -> Access:
     if target.credentials is not None:
         return from_file(target.credentials)
     return from_store(target.controller, store or store_directory())
-
-
-def key_prefix(run_id: str) -> str:
-    """Where all keys of a run are in an etcd."""
-    return f"/tippingpoint/{run_id}/"
-
-
-def _first_lease_id(run_id: str) -> int:
-    block = int.from_bytes(hashlib.sha256(run_id.encode()).digest()[:8], "big") % 2**22
-    return (1 + block) * RUN_LEASE_IDS
-
-
-def name_prefix(run_id: str) -> str:
-    """What the names of all that a run makes in a Juju controller, an LXD or an OpenStack begin with."""
-    return "tp" + hashlib.sha256(run_id.encode()).hexdigest()[:8]
-
-
-def model_name(prefix: str) -> str:
-    """The name of the model that a run makes for itself."""
-    return f"tippingpoint-{prefix}"

@@ -8,6 +8,7 @@ from typing import Any
 
 from tippingpoint import together
 from tippingpoint.hdr import Histogram
+from tippingpoint.latency import cost_of
 from tippingpoint.manifest import Manifest
 from tippingpoint.results import FAILURES, OPERATIONS, OWN_LOAD, tag
 from tippingpoint.runner import Progress, RunnerEvents
@@ -67,9 +68,9 @@ class Headline(RunnerEvents):
         self._recent.setdefault(worker, deque(maxlen=self._seconds)).append((seconds, found))
         self.totals["retries"] += int(tick.get("retries", 0))
         self.totals["lost"] += int(tick.get("gone", 0))
-        for operation in _LIVES:
-            if tag(operation) in found:
-                self._lives.setdefault(operation, Histogram()).add(found[tag(operation)])
+        for name, histogram in found.items():
+            if name.rpartition(".")[0] in _LIVES:
+                self._lives.setdefault(name, Histogram()).add(histogram)
         for name, histogram in found.items():
             operation, outcome, *_ = name.split(".")
             if operation in OPERATIONS and outcome in FAILURES:
@@ -107,12 +108,19 @@ class Headline(RunnerEvents):
         return held, held + waiting, "things left" if removing else "things made"
 
     def latencies(self) -> dict[str, Histogram]:
-        """By operation those of the last seconds; of containers, which take longer, those of the stage so far."""
+        """By operation those of the last seconds; of containers, which take longer, those of the stage so far.
+
+        Failures count at what they cost (latency.cost_of).
+        """
         if self.containers:
-            shown = next((operation for operation in _LIVES if operation in self._lives), None)
-            return {shown: self._lives[shown]} if shown is not None else {}
-        latest = {operation: self._merged(tag(operation)) for operation in OPERATIONS}
-        return {operation: found for operation, found in latest.items() if found.total}
+            lives = {operation: cost_of(self._lives, operation) for operation in _LIVES}
+            shown = next((operation for operation in _LIVES if lives[operation].total), None)
+            return {shown: lives[shown]} if shown is not None else {}
+        names = {name for ticks in self._recent.values() for _, found in ticks for name in found}
+        latest = {name: self._merged(name) for name in names}
+        tried = {name.rpartition(".")[0] for name in names}
+        costs = {operation: cost_of(latest, operation) for operation in OPERATIONS if operation in tried}
+        return {operation: found for operation, found in costs.items() if found.total}
 
     @property
     def summary(self) -> together.Progress | None:
@@ -130,6 +138,7 @@ class Headline(RunnerEvents):
             stage=(progress.listed or progress.stage) if progress is not None else 0,
             stages=progress.stages if progress is not None else None,
             kind=progress.kind if progress is not None else "ramp",
+            phase=progress.phase if progress is not None else None,
             size=progress.size if progress is not None else 0,
             held=self.reached()[0],
             rate=self.rate,

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import re
 import shutil
+import stat
 import tempfile
 import time
 from array import array
 from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, BinaryIO, Literal
 
 import numpy as np
 import yaml
@@ -30,9 +32,14 @@ from tippingpoint.journal import RESCUE_PREFIX, Events, Journal
 from tippingpoint.manifest import Manifest, TargetEntry, WorkerEntry, new_run_id
 from tippingpoint.plan import MAX_LEASES, MAX_STAGES
 from tippingpoint.results import CONNECT, tag
+from tippingpoint.secret_files import read_text
 
 SIDECAR_SUFFIX = ".stages.yaml"
 WORKER = "log"
+LONGEST_LINE = 4 << 10
+"""Bytes of a line that are read; those of the tool have 200."""
+LONGEST_TO_SKIP = 16 << 20
+"""Bytes of a line that are skipped, as of a hole that a crash left in a file."""
 EXAMPLE = "93.596s extended a0702/0 held for 1m30s in 47ms"
 CLOSED_LOOP = (
     "closed loop: the tool timed each call from its send and sent the next renewal only after the answer, "
@@ -175,13 +182,14 @@ def _sidecar(log: Path, given: Path | None) -> Sidecar:
     if given is None and not path.is_file():
         return Sidecar()
     try:
-        return Sidecar.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
+        text = read_text("sidecar", path, "a readable YAML file")
+        return Sidecar.model_validate(yaml.safe_load(text) or {})
     except ValidationError as problem:
         error = problem.errors(include_url=False)[0]
         field = ".".join(str(part) for part in error["loc"]) or "sidecar"
         accepted = "title, target (kind, version) and stages (a list of size, line, kind ramp|storm, because)"
         raise UserError(f"{path.name}: {field}", error["input"], f"{accepted} ({error['msg']})") from None
-    except (OSError, ValueError, yaml.YAMLError, RecursionError) as problem:
+    except (ValueError, OverflowError, yaml.YAMLError, RecursionError) as problem:
         told = " ".join(str(problem).split())
         raise UserError("sidecar", str(path), f"a readable YAML file ({told})") from None
 
@@ -190,12 +198,30 @@ def _write(log: Path, name: str, stages: Sequence[LoggedStage], directory: Path,
     with new_journal(directory, WORKER, started) as (journal, run_events):
         reading = _Reading(journal, stages)
         try:
-            with open(log, encoding="utf-8", errors="replace", newline="\n") as file:
-                reading.read(file)
+            with open(log, "rb") as file:
+                if stat.S_ISCHR(os.fstat(file.fileno()).st_mode):  # such as /dev/zero, which never ends
+                    raise UserError("log", str(log), "a file, not a device")
+                reading.read(_lines(file))
         except OSError as problem:
             raise UserError("log", str(log), f"a readable file ({problem.strerror})") from None
         for text in reading.notes(name):
             run_events.write(0.0, "note", text=text)
+
+
+def _lines(file: BinaryIO) -> Iterator[str]:
+    """The lines of a log. Of one that is longer than any line of a log could be, the beginning; UserError where it does
+    not end within MiBs, as in a file that is no text."""
+    number = 0
+    while begin := file.readline(LONGEST_LINE):
+        number += 1
+        size = len(begin)
+        rest = begin
+        while not rest.endswith(b"\n") and (rest := file.readline(LONGEST_LINE)):
+            size += len(rest)
+            if size > LONGEST_TO_SKIP:
+                accepted = f"a log, whose lines have at most {LONGEST_LINE >> 10} KiB"
+                raise UserError("log", f"line {number} is longer than {LONGEST_TO_SKIP >> 20} MiB", accepted)
+        yield begin.decode("utf-8", "replace") + ("..." if rest is not begin else "")
 
 
 class _Reading:

@@ -13,18 +13,23 @@ import math
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeGuard, cast
 
 import orjson
 
 from tippingpoint.errors import UserError
+from tippingpoint.run_files import open_file, read_file
 
 RESCUE_PREFIX = "tippingpoint-rescue-"
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 _LONGEST = 1e9
 """Seconds that no run lasts (32 years): a time beyond is damaged."""
+
+
+CLOSED = "closed"
+"""The event that a log ends with when it was closed in order."""
 
 
 class AppendFile:
@@ -104,22 +109,39 @@ class AppendFile:
 
 
 class Events:
-    """An event log: one JSON object a line, with `t` (seconds since the run's start) and `event`."""
+    """An event log: one JSON object a line, with `t` (seconds since the run's start) and `event`.
+
+    Some events say which line of the log they are, `closed` at its end among them: so it is seen when lines are gone.
+    """
 
     def __init__(self, path: Path) -> None:
         self._file = AppendFile(path)
+        self._lines = 0
+        self._last = 0.0
 
     def write(self, t: float, event: str, **fields: object) -> bool:
         """Append an event; False when it waits because it cannot be written."""
+        self._lines += 1
+        self._last = max(self._last, t)
         return self._file.append(orjson.dumps({"t": round(t, 3), "event": event, **fields}) + b"\n")
 
-    def close(self, rescue: Path) -> int:
-        """Close the log; see AppendFile.close."""
+    def write_numbered(self, t: float, event: str, **fields: object) -> bool:
+        """Append an event that says which line it is."""
+        return self.write(t, event, **fields, line=self._lines + 1)
+
+    def close(self, rescue: Path, **totals: object) -> int:
+        """End the log with an event that says so, and what it is told to; see AppendFile.close."""
+        self.write_numbered(self._last, CLOSED, **totals)
         return self._file.close(rescue)
 
 
 class Interval(Protocol):
     """What was recorded under one tag in one interval."""
+
+    @property
+    def total(self) -> int:
+        """How many values were recorded."""
+        ...
 
     @property
     def max(self) -> int:
@@ -145,6 +167,7 @@ class Journal:
     def __init__(self, directory: Path, worker: str, started: float) -> None:
         """`started` is the run's start as seconds since the epoch: the anchor that log viewers show."""
         self.events = Events(directory / f"worker-{worker}.jsonl")
+        self._samples = 0
         self._log = AppendFile(directory / f"worker-{worker}.hlog")
         date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(started))
         self._log.append(
@@ -163,15 +186,20 @@ class Journal:
         """Append one closed interval (seconds since the run's start); returns the lines as written."""
         lines = interval_lines(begin, end, histograms)
         if lines:
+            self._samples += sum(histogram.total for histogram in histograms.values())
             self._log.append(lines.encode())
         return lines
+
+    def tick(self, t: float, **gauges: object) -> None:
+        """Append what gauges were at the end of an interval, and how much was written until then."""
+        self.events.write_numbered(t, "tick", **gauges, samples=self._samples)
 
     def close(self, rescue: Path) -> int:
         """Close both logs, whatever happens; returns how many chunks went to `rescue`. See AppendFile.close."""
         try:
             rescued = self._log.close(rescue)
         finally:
-            of_events = self.events.close(rescue)
+            of_events = self.events.close(rescue, samples=self._samples)
         return rescued + of_events
 
 
@@ -197,7 +225,7 @@ def read_interval_log(path: Path) -> IntervalLog:
     encoded: list[bytes] = []
     damaged = 0
     names: dict[bytes, str] = {}
-    data = path.read_bytes()
+    data = read_file(path)
     lines = data.split(b"\n")
     damaged += lines.pop() != b""
     for line in lines:
@@ -220,7 +248,7 @@ def read_interval_log(path: Path) -> IntervalLog:
 
 def last_begin(path: Path) -> float:
     """When the last interval of a log began; 0.0 when there is none among its last lines."""
-    with open(path, "rb") as file:
+    with open_file(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 65536))
         lines = file.read().split(b"\n")
     for line in reversed(lines[:-1]):
@@ -249,25 +277,48 @@ class EventLog:
 
     events: list[dict[str, Any]]
     damaged: int
+    gaps: list[tuple[float, float, int]] = field(default_factory=list[tuple[float, float, int]])
+    """Between which times how many lines are missing, by the numbers that some of them have; too many are negative."""
+    closed: dict[str, Any] | None = None
+    """What it says at its end; None when it was cut, or is still written."""
+    numbered: bool = False
+    """Whether any of its lines has a number."""
+    cut_off: int = 0
+    """1 when its last line is damaged, as where its writer was killed."""
 
 
 def read_events(path: Path) -> EventLog:
     """The events of a log; none when there is no such file."""
     events: list[dict[str, Any]] = []
-    damaged = 0
-    for line in path.read_bytes().split(b"\n") if path.exists() else ():
+    gaps: list[tuple[float, float, int]] = []
+    closed: dict[str, Any] | None = None
+    damaged = lines = missing = cut_off = 0
+    since = 0.0
+    numbered = False
+    for line in read_file(path).split(b"\n") if os.path.lexists(path) else ():
         if not line:
             continue
+        lines += 1
         try:
             event = orjson.loads(line)
         except orjson.JSONDecodeError:
-            damaged += 1
+            event = None
+        cut_off = int(not _is_event(event))
+        damaged += cut_off
+        if not _is_event(event):
             continue
-        if _is_event(event):
-            events.append(event)
+        number = event.get("line") if event["event"] in ("tick", CLOSED) else None
+        if isinstance(number, int) and not isinstance(number, bool):
+            numbered = True
+            if number - lines != missing:
+                gaps.append((since, float(event["t"]), number - lines - missing))
+                missing = number - lines
+            since = float(event["t"])
+        if event["event"] == CLOSED:
+            closed = event
         else:
-            damaged += 1
-    return EventLog(events, damaged)
+            events.append(event)
+    return EventLog(events, damaged, gaps, closed, numbered, cut_off)
 
 
 def _is_event(value: object) -> TypeGuard[dict[str, Any]]:

@@ -11,6 +11,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+LONGEST_NAME = 64
+"""Characters of a common name (RFC 5280, ub-common-name)."""
 VALID = timedelta(days=3650)
 """How long a key pair of ours is valid; that of the lxc client is, too (shared/cert.go)."""
 
@@ -21,7 +23,7 @@ def make_pair(name: str, *, serves: Sequence[str] = ()) -> tuple[bytes, bytes]:
     With `serves`, host names and addresses, it is a server's that is reached by these.
     """
     key = ec.generate_private_key(ec.SECP384R1())
-    who = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
+    who = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:LONGEST_NAME])])
     now = datetime.now(UTC)
     usage = ExtendedKeyUsageOID.SERVER_AUTH if serves else ExtendedKeyUsageOID.CLIENT_AUTH
     builder = (

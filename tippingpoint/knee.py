@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tippingpoint.hdr import FloatArray, Histogram
-from tippingpoint.latency import costs, resampled
+from tippingpoint.latency import freed_costs, resampled
 from tippingpoint.results import StageResult
 from tippingpoint.wording import show_calls, show_size
 
@@ -41,6 +41,8 @@ STILL_RISING = 1.5
 _QUARTILES = [25.0, 50.0, 75.0]
 _ROUGH = 0.1
 """Standard deviation of log latency below which the shape of a curve is not worth explaining: 10 %."""
+_BEYOND = float(np.log(1.4))
+"""Log latency above the plateau from which a load is beyond it, however much stages scatter."""
 _REPLICATES = 400
 _POSITIONS = 32
 """Places tried for the bend for each pair of neighbouring loads."""
@@ -123,8 +125,13 @@ def find_knee(stages: Iterable[StageResult], operation: str) -> Knee | NoKnee:
         return _why_none(fit, confidence, loads)
     at = max(float(np.exp(fit.bend[0])), float(loads[0].size))
     found = np.exp(replicates.bend[replicates.is_knee])
-    after = max((load for load in loads if load.size <= at), key=lambda load: load.size)
-    before = min((load for load in loads if load.size > at), key=lambda load: load.size)
+    last = max(place for place, load in enumerate(loads) if load.size <= at)
+    # The bend of a knee at a measured load comes out a little below it or above: that load itself says which.
+    least = fit.at_bend[0] + min(float(scatter), _BEYOND)
+    while last + 2 < len(loads) and curve[last + 1] - fit.plateau[0] <= least:
+        last += 1
+        at = float(loads[last].size)
+    after, before = loads[last], loads[last + 1]
     return Knee(
         operation=operation,
         at=at,
@@ -144,7 +151,7 @@ def find_knee(stages: Iterable[StageResult], operation: str) -> Knee | NoKnee:
 def _loads(stages: Iterable[StageResult], operation: str) -> list[_Load]:
     found: dict[int, _Load] = {}
     for stage in stages:
-        latencies = costs(stage, operation)
+        latencies = freed_costs(stage, operation)  # a bend of our own making is none of the target's
         known = found.get(stage.size)
         if known is not None:
             known.latencies.add(latencies)
@@ -167,6 +174,8 @@ class _Hinge:
     plateau: FloatArray
     slope: FloatArray
     rise: FloatArray
+    at_bend: FloatArray
+    """How far above the plateau the bend itself is."""
     misfit: FloatArray
     straight_misfit: FloatArray
 
@@ -181,6 +190,7 @@ class _Hinge:
             plateau=pick(other.plateau, self.plateau),
             slope=pick(other.slope, self.slope),
             rise=pick(other.rise, self.rise),
+            at_bend=pick(other.at_bend, self.at_bend),
             misfit=pick(other.misfit, self.misfit),
             straight_misfit=self.straight_misfit,
         )
@@ -233,6 +243,7 @@ def _queue(log_load: FloatArray, curves: FloatArray, straight_misfit: FloatArray
         plateau=plateaus[row, chosen],
         slope=(growth[chosen, -1] - growth[chosen, -2]) / (log_load[-1] - log_load[-2]),
         rise=growth[chosen, -1] - growth[chosen, 0],
+        at_bend=np.full(row.size, np.log(2.0), dtype=np.float64),
         misfit=variances[chosen, row] * log_load.size + rough,
         straight_misfit=straight_misfit,
     )
@@ -263,6 +274,7 @@ def _capped(log_load: FloatArray, curves: FloatArray, ceiling: int, straight_mis
         plateau=means - slope * rises.mean(axis=1)[chosen],
         slope=slope,
         rise=slope * rises[chosen, -1],
+        at_bend=0.0 * best,
         misfit=best + rough,
         straight_misfit=straight_misfit,
     )

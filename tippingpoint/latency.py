@@ -2,24 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from tippingpoint.hdr import FloatArray, Histogram, highest_values, rank_of
-from tippingpoint.results import StageResult
+from tippingpoint.results import StageResult, waited_outcomes
+from tippingpoint.tags import DELAYED, FREED, tag
 
 
 def costs(stage: StageResult, operation: str) -> Histogram:
-    """Response times of everything that was waited for, in microseconds.
+    """Response times of everything that was waited for in a stage, in microseconds: see cost_of.
 
-    Successes, timeouts and lost leases count at what they cost, so an operation that was given up never makes
-    a percentile look better. Errors count where they were waited for; refusals quicker than the
-    typical answer say nothing about latency (their number counts as error rate) and are left out.
+    RunData.costs is the same over time.
     """
-    waited = Histogram.merged(stage.response(operation, outcome) for outcome in ("ok", "timeout", "lost"))
-    errors = stage.response(operation, "error")
-    if errors.total and errors.percentile(50) >= waited.percentile(50):
-        waited.add(errors)
-    return waited
+    return cost_of(stage.histograms, operation)
+
+
+def cost_of(histograms: Mapping[str, Histogram], operation: str) -> Histogram:
+    """Of histograms by tag, response times of everything that was waited for of an operation, in microseconds.
+
+    Successes, timeouts and lost leases count at what they cost, and so do errors that were waited for (see
+    results.waited_outcomes), so an operation that was given up never makes a percentile look better.
+    """
+    return Histogram.merged(
+        histograms[name]
+        for outcome in waited_outcomes(histograms, operation)
+        if (name := tag(operation, outcome)) in histograms
+    )
+
+
+def freed_costs(stage: StageResult, operation: str) -> Histogram:
+    """What `costs` would have been, had the generator never been late itself: all that is known to be its own delay
+    taken out of each of them."""
+    found = costs(stage, operation)
+    delayed, freed = (
+        Histogram.merged(stage.response(operation, outcome + kind) for outcome in stage.waited(operation))
+        for kind in (DELAYED, FREED)
+    )
+    # Where digits were given up to fit into a digest, what was delayed may stand a slot beside where it was counted:
+    # so not slot by slot, but up to each.
+    others = np.cumsum(found.counts) - np.cumsum(delayed.counts)
+    others = np.clip(np.maximum.accumulate(others), 0, max(0, found.total - delayed.total))
+    return Histogram(np.diff(others, prepend=0) + freed.counts)
 
 
 def resampled(

@@ -7,9 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import ValidationError
 
-from tippingpoint.durations import show_us
+from tippingpoint.durations import show_moment, show_us
+from tippingpoint.hdr import rank_of
+from tippingpoint.latency import costs, freed_costs
 from tippingpoint.plan import ClaimPlan, ClaimWorkload, validate_plan
-from tippingpoint.results import LOOP_LAG, SCHEDULE_LAG, Curve, RunData, StageResult, tag
+from tippingpoint.pulse import LEAST, Cause
+from tippingpoint.results import LOOP_LAG, SCHEDULE_LAG, Curve, RunData, StageResult, Stall, tag
+from tippingpoint.tags import DELAYED
 from tippingpoint.wording import show_size
 
 BUSY_CORES = 0.9
@@ -18,6 +22,14 @@ LATE_US = 100_000
 """The generator must be on time to this at the 99th percentile, or its own delay is part of every latency."""
 EXPLAINS = 4
 """A wait of more than so many times the generator's delay is not explained by that delay."""
+_STOOD_STILL: dict[Cause, str] = {
+    "stopped": "stopped for",
+    "busy": "busy with its own work for",
+    "processor": "waiting for a free processor for",
+    "steal": "without a processor, which the hypervisor had, for",
+    "suspend": "suspended with its machine for",
+    "unknown": "standing still for",
+}
 OF_MARGIN = 0.1
 """The least share of the time between a renewal and the end of its claim that can cost a lease."""
 
@@ -52,6 +64,74 @@ def has_free_core(stage: StageResult) -> bool:
 def own_delay(stage: StageResult) -> int:
     """The generator's own part in a latency of the stage, at its 99th percentile, in microseconds."""
     return _p99(stage, SCHEDULE_LAG) + _p99(stage, LOOP_LAG)
+
+
+def explained(
+    run: RunData, stage: StageResult, operation: str, percentile: float, limit: float
+) -> str | None:
+    """Why the generator's own delay may be all that a percentile in 0..100 is above a limit (in microseconds) by, in a
+    few words; None when the target was too slow besides.
+
+    That delay is known for each operation; of runs that do not have it on record, by what the generator was late at
+    that rank.
+    """
+    observed = costs(stage, operation).percentile(percentile)
+    if _knows_own_delays(run):
+        freed = freed_costs(stage, operation).percentile(percentile)
+        # What was no standstill yet is in no operation's own delay.
+        if freed > limit + min(_p99(stage, LOOP_LAG), LEAST * 1e6):
+            return None
+        longest = longest_stall(run, stage)
+        what = show_stall(longest) if longest is not None else "late"
+        return f"the generator itself was {what}: without its own delay it is {show_us(freed)}"
+    delay = max(own_delay(stage), _at_rank(stage, operation, percentile))
+    if observed > limit + delay:
+        return None
+    return stage_saturated(stage) or f"the miss is within the generator's own delay ({show_us(delay)})"
+
+
+def longest_stall(run: RunData, stage: StageResult) -> Stall | None:
+    """The longest time that a worker stood still for in a stage."""
+    return max(stalls_in(run, stage), key=lambda stall: stall.seconds, default=None)
+
+
+def stalls_in(run: RunData, stage: StageResult) -> list[Stall]:
+    """When workers stood still in a stage."""
+    end = stage.end if stage.end is not None else np.inf
+    return [stall for stall in run.stalls if stall.begin < end and stall.end > stage.begin]
+
+
+def show_stall(stall: Stall) -> str:
+    """What a worker was, for how long, and when."""
+    return f"{show_state(stall)} at {show_moment(stall.begin)}"
+
+
+def show_worker(run: RunData, stall: Stall) -> str:
+    """Which worker it was."""
+    return stall.worker if run.units else f"worker {stall.worker}"
+
+
+def show_state(stall: Stall) -> str:
+    """What a worker was, and for how long."""
+    return f"{_STOOD_STILL[stall.cause]} {show_us(stall.seconds * 1e6)}"
+
+
+def _knows_own_delays(run: RunData) -> bool:
+    """Whether it is on record which operations the generator delayed: then some were, if only by a millisecond."""
+    return any(name.endswith(DELAYED) for stage in run.stages for name in stage.histograms)
+
+
+def _at_rank(stage: StageResult, operation: str, percentile: float) -> int:
+    """How late the generator was as often as an operation is beyond a percentile, in microseconds."""
+    total = costs(stage, operation).total
+    beyond = total - rank_of(percentile, total) if total else 0
+    lag, loop = (stage.histograms.get(name) for name in (SCHEDULE_LAG, LOOP_LAG))
+    sent = (
+        lag.percentile(100.0 * (lag.total - beyond) / lag.total)
+        if lag is not None and lag.total > beyond
+        else 0
+    )
+    return sent + (loop.percentile(percentile) if loop is not None else 0)
 
 
 def own_losses(run: RunData, stage: StageResult) -> OwnLosses | None:
@@ -93,6 +173,14 @@ def _lost_after_a_delay(run: RunData, stage: StageResult) -> tuple[int, float]:
         delay = sum(
             _longest(run.curves.get(name), since - run.bin_seconds, t) for name in (SCHEDULE_LAG, LOOP_LAG)
         )
+        # A machine that was suspended was not late by its own clock.
+        slept = sum(
+            stall.seconds
+            for stall in run.stalls
+            if stall.cause == "suspend" and since - run.bin_seconds <= stall.begin <= t + run.bin_seconds
+        )
+        delay += slept * 1e6
+        waited += slept * 1e6
         if delay > LATE_US and delay >= least and waited <= EXPLAINS * delay:
             count += int(lost)
             worst = max(worst, delay)

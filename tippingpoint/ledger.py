@@ -11,8 +11,15 @@ from pydantic import BaseModel, Discriminator, Tag, TypeAdapter, ValidationError
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan_targets import EtcdTarget, JujuTarget, LxdTarget, OpenstackTarget
+from tippingpoint.run_files import read_file
 
 FILE = "ledger.jsonl"
+KEY_PAIR = "trust"
+"""Beside it: the directory of the key pair that a trust token of an LXD was redeemed for."""
+PASSWORD = "openstack-user"
+"""Beside it: the file with the password of the user that was made in an OpenStack."""
+LARGEST_FILE = 1 << 20
+"""Bytes; a run has one entry of a few hundred."""
 
 
 class EtcdEntry(BaseModel):
@@ -115,7 +122,7 @@ def entries(directory: Path) -> list[Entry]:
     """The ledger of a run; empty when it never made anything. UserError when it cannot be read."""
     path = directory / FILE
     try:
-        *lines, rest = path.read_bytes().split(b"\n")
+        *lines, rest = read_file(path, LARGEST_FILE).split(b"\n")
     except FileNotFoundError:
         return []
     except OSError as problem:

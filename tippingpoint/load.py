@@ -59,6 +59,11 @@ class PrepareOrder(BaseModel):
     """The stages begin from nothing: what those before left is given back first."""
 
 
+OWED = 5.0
+"""Seconds that what is under way when a load ends is waited for: what was due longer ago when a load is cut has had
+them."""
+
+
 @dataclass(frozen=True)
 class TargetFacts:
     """What is being tested: the software's version and its members' names, for the report."""
@@ -134,7 +139,12 @@ class Load(Protocol):
         ...
 
     async def drain(self, within: float) -> None:
-        """Wait for what is under way; what has no answer after `within` seconds counts as timed out."""
+        """Wait for what is under way; what has no answer after `within` seconds counts as timed out. Cancelled, it does
+        as `cut`."""
+        ...
+
+    def cut(self) -> None:
+        """Wait for nothing: what is under way counts for nothing, as we end it, unless it was due OWED seconds ago."""
         ...
 
     async def give_back(self, within: float) -> int:

@@ -7,14 +7,19 @@ import platform
 import secrets
 import time
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tippingpoint import __version__
 from tippingpoint.errors import UserError
+from tippingpoint.run_files import read_file, replace_file
 
 FILE = "manifest.json"
+LARGEST_FILE = 16 << 20
+"""Bytes; a manifest has a plan in it, and names of workers."""
+RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$")]
+"""What names in targets and of files are made of: one part of a path, and never `.` or `..`."""
 RunStatus = Literal["running", "complete", "interrupted", "cut", "failed"]
 
 
@@ -60,7 +65,7 @@ class Manifest(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     format: Literal[1] = 1
-    id: str
+    id: RunId
     title: str
     source: Literal["run", "import", "baseline"] = "run"
     origin: str = ""
@@ -78,6 +83,8 @@ class Manifest(BaseModel):
     """Which part of the plan that was in the end: the unit's position, of so many."""
     first_stage: int = 1
     """The listed stage that it began with: a later one where it went on with a run that was cut."""
+    things_of: RunId | Literal[""] = ""
+    """The run whose things it has, under their names, where it went on with another one."""
     status: RunStatus = "running"
     reason: str = ""
     started: float
@@ -87,12 +94,12 @@ class Manifest(BaseModel):
     """When that process began: a pid is used again, a pid with its beginning is not."""
     host: Host | None = None
     workers: list[WorkerEntry] = []
+    counted: bool = False
+    """Whether its journals say how much was written, so that what is missing of them is found (damage.py)."""
 
     def save(self, directory: Path) -> None:
         """Replace the manifest in a run's directory; a reader sees the old one or the new one, whole."""
-        fresh = directory / (FILE + ".new")
-        fresh.write_text(self.model_dump_json(indent=2) + "\n", encoding="utf-8")
-        fresh.replace(directory / FILE)
+        replace_file(directory / FILE, self.model_dump_json(indent=2) + "\n")
 
     @classmethod
     def load(cls, directory: Path) -> Manifest:
@@ -101,7 +108,7 @@ class Manifest(BaseModel):
         A run that says it is running but whose process is gone was cut.
         """
         try:
-            manifest = cls.model_validate_json((directory / FILE).read_bytes())
+            manifest = cls.model_validate_json(read_file(directory / FILE, LARGEST_FILE))
         except FileNotFoundError:
             raise UserError("run", str(directory), f"a run's directory (with {FILE})") from None
         except NotADirectoryError:

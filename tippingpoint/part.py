@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
+from tippingpoint.damage import damage_event, find_damage
 from tippingpoint.hdr import SLOTS, FloatArray, IntArray
 from tippingpoint.journal import last_begin, read_events
 from tippingpoint.manifest import Manifest
@@ -20,10 +21,12 @@ from tippingpoint.results import (
     WorkerEvents,
     add_gauges,
     bin_seconds_of,
+    complete_workers,
     left_out,
     phase_medians,
     read_worker_events,
     read_worker_log,
+    run_damage,
     worker_names,
 )
 from tippingpoint.tags import StageKind
@@ -105,6 +108,8 @@ def read_part(directory: Path) -> Part:
     said = [read_worker_events(directory, name, bin_seconds) for name in names]
     of_runner = read_events(directory / "events.jsonl")
     notes = left_out("events.jsonl", of_runner.damaged)
+    complete = complete_workers(manifest)
+    damage = run_damage(manifest, names, of_runner)
     last = max((last_begin(directory / f"worker-{name}.hlog") for name in names), default=0.0)
     last = max([last, *(float(worker.ticks[-1]["t"]) for worker in said if worker.ticks)])
     phases, of_marks = _phases(said, _ms(last))
@@ -117,6 +122,9 @@ def read_part(directory: Path) -> Part:
     counts = moments = (_NONE, _NONE)
     for name, worker, of_mark in zip(names, said, of_marks, strict=True):
         log, batch = read_worker_log(directory, name, bin_seconds)
+        damage += find_damage(
+            name, worker.log, log, batch, complete=name in complete, counted=manifest.counted
+        )
         known = np.asarray([re.match(TAG, tag) is not None for tag in log.tags], dtype=np.bool_)
         notes += left_out(f"worker {name}", log.damaged + worker.damaged + int((~known).sum()))
         times = np.asarray(log.begins, dtype=np.float64)
@@ -144,7 +152,11 @@ def read_part(directory: Path) -> Part:
         intervals=intervals,
         width=width,
         ticks=[_gauges(worker.ticks) for worker in said],
-        events=[*of_runner.events, *(event for worker in said for event in worker.events)],
+        events=[
+            *of_runner.events,
+            *(event for worker in said for event in worker.events),
+            *map(damage_event, damage),
+        ],
         notes=notes,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
@@ -13,7 +14,10 @@ def _duration(value: object) -> object:
     if isinstance(value, str):
         return parse_duration(value)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:  # more than a double can be is more than any limit
+            return math.inf if value > 0 else -math.inf
     raise ValueError(ACCEPTED)
 
 

@@ -133,7 +133,7 @@ class ConsoleProgress(RunnerEvents):
         of = f"/{progress.stages}" if progress.stages else ""
         parts = [
             f"{progress.elapsed:7.1f}s",
-            f"stage {progress.listed or progress.stage}{of} {progress.kind}",
+            f"stage {progress.listed or progress.stage}{of} {progress.phase}",
             f"{done}/{goal} {what}",
             f"{headline.rate:.1f}/s" if headline.containers else f"{headline.rate:.0f}/s",
         ]

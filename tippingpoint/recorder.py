@@ -15,9 +15,14 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+from tippingpoint.pulse import Pulse
+from tippingpoint.tags import DELAYED, FREED
+
 LOWEST_US = 1
 HIGHEST_US = 3_600_000_000
 SIGNIFICANT_DIGITS = 3
+OWN_DELAY = 0.001
+"""Seconds of the generator's own delay in a response time from which on it is taken down."""
 HALF_BITS = 10  # 2 * 10**3 distinct values need 11 bits; half of them per further power of two
 
 V2_PAYLOAD_COOKIE = 0x1C849313
@@ -107,17 +112,25 @@ class Recorded:
 class Recorder:
     """Where samples land while an interval is open: one list per tag, turned into histograms at its end.
 
-    Recording is one `list.append`, so that measuring costs far less than what is measured.
+    Recording is one `list.append`, so that measuring costs far less than what is measured. `pulse` knows when the
+    worker itself stood still.
     """
 
-    __slots__ = ("_samples",)
+    __slots__ = ("_samples", "pulse")
 
     def __init__(self) -> None:
         self._samples: dict[str, list[int]] = {}
+        self.pulse = Pulse()
 
     def appender(self, tag: str) -> Callable[[int], None]:
         """The function that records a value in microseconds under a tag; valid for the recorder's life."""
         return self._samples.setdefault(tag, []).append
+
+    def own_delay(self, name: str, waited: float, own: float) -> None:
+        """Of a response time under a tag: how many of its seconds were the generator's own delay."""
+        if own >= OWN_DELAY:
+            self.appender(name + DELAYED)(max(1, int(waited * 1e6)))
+            self.appender(name + FREED)(max(1, int((waited - own) * 1e6)))
 
     def drain(self) -> dict[str, Recorded]:
         """What was recorded under each tag since the last drain, and an empty recorder."""

@@ -6,12 +6,13 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Literal
 
 from pydantic import BaseModel, FiniteFloat, ValidationError, model_validator
 
 from tippingpoint.cluster import natural
+from tippingpoint.run_files import read_file, replace_file
 
 FILE = "resources.json"
 MOST_POINTS = 400
@@ -23,6 +24,9 @@ LARGEST_FILE = 64 << 20
 Values = list[FiniteFloat | None]
 Cost = Literal["", "load", "operations"]
 """What a figure is told per unit of: nothing, the load that is held, or operations."""
+
+
+_RATES = ("bytes/s", "bits/s", "cores", "count/s")
 
 
 class Series(BaseModel):
@@ -54,6 +58,19 @@ class FigureData(BaseModel):
     def parts(self) -> list[str]:
         """The parts that it tells apart, in natural order; only the empty one when it does not."""
         return sorted({series.part for series in self.series}, key=natural)
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether it is so much in a second, of what is counted."""
+        return self.unit in _RATES
+
+    def typical(self, values: Sequence[float]) -> float:
+        """What it was over a time, of which these are its values.
+
+        Of a rate the mean, which is what was counted in that time: what comes in bursts, such as fsyncs, has a median
+        of nothing. Of any other the median, which no peak moves.
+        """
+        return fmean(values) if self.is_rate else median(values)
 
 
 def titles_of(figures: Iterable[FigureData]) -> dict[str, str]:
@@ -162,11 +179,7 @@ def read_resources(directory: Path) -> tuple[Resources | None, str]:
     None without a note when nothing was gathered; None with one when the file is damaged.
     """
     try:
-        with (directory / FILE).open("rb") as file:
-            text = file.read(LARGEST_FILE + 1)
-        if len(text) > LARGEST_FILE:
-            return None, f"{FILE}: larger than {LARGEST_FILE >> 20} MiB, left out"
-        return Resources.model_validate_json(text), ""
+        return Resources.model_validate_json(read_file(directory / FILE, LARGEST_FILE)), ""
     except FileNotFoundError:
         return None, ""
     except OSError as problem:
@@ -177,13 +190,7 @@ def read_resources(directory: Path) -> tuple[Resources | None, str]:
 
 def write_resources(directory: Path, resources: Resources) -> None:
     """Replace what was gathered of the run in a directory; a reader sees the old or the new, whole. OSError."""
-    fresh = directory / (FILE + ".new")
-    try:
-        fresh.write_text(resources.model_dump_json() + "\n", encoding="utf-8")
-        fresh.replace(directory / FILE)
-    except OSError:
-        fresh.unlink(missing_ok=True)
-        raise
+    replace_file(directory / FILE, resources.model_dump_json() + "\n")
 
 
 def _first_and_last(values: Sequence[float | None]) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import aiohttp
 
+from tippingpoint.certificates import certificate_fault
 from tippingpoint.wording import one_line
 
 CONNECT_WITHIN = 10.0
@@ -69,8 +70,7 @@ def broken(where: str, problem: aiohttp.ClientError) -> tuple[str, Literal["unre
 def told(problem: BaseException) -> str:
     """What a failure of the network is, in words; asyncio would add the address, which stands before it already."""
     if isinstance(problem, ssl.SSLCertVerificationError):
-        reason = getattr(problem, "verify_message", "") or problem.args[-1]  # an error of our own has none
-        return f"the server's certificate: {reason}"
+        return certificate_fault(problem).said
     if isinstance(problem, ssl.SSLError):
         return f"TLS: {(problem.reason or str(problem)).replace('_', ' ').lower()}"
     if isinstance(problem, OSError) and problem.errno:

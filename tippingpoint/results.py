@@ -15,8 +15,10 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from tippingpoint.cluster import read_cluster
+from tippingpoint.damage import DAMAGED, Damage, find_damage, of_events, read_damage
 from tippingpoint.hdr import SLOTS, Batch, FloatArray, Histogram, IntArray, decode_batch, highest_values
 from tippingpoint.journal import (
+    EventLog,
     IntervalLog,
     is_number,
     is_seconds,
@@ -34,6 +36,7 @@ from tippingpoint.plan_spawn import (
     SERVER_OPERATIONS,
     SPAWN_OPERATIONS,
 )
+from tippingpoint.pulse import CAUSES, Cause
 from tippingpoint.resources import Resources, read_resources
 from tippingpoint.tags import FAILURES as FAILURES
 from tippingpoint.tags import LOOP_LAG as LOOP_LAG
@@ -42,6 +45,8 @@ from tippingpoint.tags import SCHEDULE_LAG as SCHEDULE_LAG
 from tippingpoint.tags import StageKind as StageKind
 from tippingpoint.tags import tag as tag
 
+WAITED = ("ok", "timeout", "lost")
+"""Outcomes that an operation was waited for until they came, whatever they are (see waited_outcomes)."""
 OPERATIONS = tuple(
     dict.fromkeys(
         (
@@ -81,6 +86,21 @@ _CHART_SLOTS = SLOTS >> _CHART_SHIFT
 _GROWTH_SECONDS = 5.0
 _GROWTH_PARTS = {"units": 8, "containers": 24}
 """Parts that a stage's growth is told in: containers come one by one and slowly, for hours."""
+
+
+def waited_outcomes(histograms: Mapping[str, Histogram], operation: str) -> tuple[str, ...]:
+    """The outcomes whose response times are what an operation cost: failures too, so none makes it look better.
+
+    Errors count where they were waited for. Those quicker than the typical answer are refusals: they say nothing of
+    latency, and their number counts as error rate. `histograms` are by tag.
+    """
+    errors = histograms.get(tag(operation, "error"))
+    if errors is None or not errors.total:
+        return WAITED
+    answered = Histogram.merged(
+        histograms[name] for outcome in WAITED if (name := tag(operation, outcome)) in histograms
+    )
+    return (*WAITED, "error") if errors.percentile(50) >= answered.percentile(50) else WAITED
 
 
 @dataclass
@@ -129,6 +149,10 @@ class StageResult:
     def failures(self, operation: str) -> int:
         """How often an operation was lost, timed out or ended in an error."""
         return sum(self.count(operation, outcome) for outcome in FAILURES)
+
+    def waited(self, operation: str) -> tuple[str, ...]:
+        """The outcomes of an operation whose times are what it cost in this stage; see waited_outcomes."""
+        return waited_outcomes(self.histograms, operation)
 
     def throughput(self, operation: str) -> float | None:
         """Successes per second while the stage was held; None when it was not, or the clock is unknown.
@@ -199,6 +223,21 @@ class Unit(BaseModel):
     clock_error: float | None
 
 
+@dataclass(frozen=True)
+class Stall:
+    """A worker that stood still for a while: `begin` seconds after the run's start, for so many `seconds`."""
+
+    worker: str
+    begin: float
+    seconds: float
+    cause: Cause
+
+    @property
+    def end(self) -> float:
+        """When it went on; a machine that was suspended has no time in between."""
+        return self.begin + (0.0 if self.cause == "suspend" else self.seconds)
+
+
 @dataclass
 class RunData:
     """A run as its journals tell it. Nothing here is a judgement: see verdict.py and tipping.py."""
@@ -207,6 +246,7 @@ class RunData:
     manifest: Manifest
     stages: list[StageResult]
     curves: dict[str, Curve]
+    """By tag."""
     gauges: Gauges
     bin_seconds: float
     events: list[dict[str, Any]]
@@ -215,8 +255,15 @@ class RunData:
     """What the reader should know of the data itself: damaged lines, missing workers, waiting intervals."""
     units: list[Unit] = field(default_factory=list[Unit])
     """The units that made the run together; none when it was made on one machine."""
+    damage: list[Damage] = field(default_factory=list[Damage])
+    """What is missing of its journals."""
     resources: Resources | None = None
     """What the target felt; None when nothing was gathered of it (see collect/resources.py)."""
+    costs: dict[str, Curve] = field(default_factory=dict[str, Curve])
+    """By operation what it cost, failures too, when they ended: over time what latency.costs is of a stage.
+
+    Without such failures it is the very curve of the successes.
+    """
 
     def stage(self, number: int) -> StageResult:
         """The stage with that number; KeyError when the journals have none."""
@@ -246,6 +293,20 @@ class RunData:
         return "leases" if self.manifest.workload == "claim" else "things"
 
     @property
+    def stalls(self) -> list[Stall]:
+        """When its workers themselves stood still, in the order of time."""
+        return [
+            Stall(
+                worker=str(event.get("worker", "")),
+                begin=float(event["t"]),
+                seconds=float(event["seconds"]),
+                cause=event["cause"] if event.get("cause") in CAUSES else "unknown",
+            )
+            for event in self.events
+            if event["event"] == STALL and is_seconds(event.get("seconds"))
+        ]
+
+    @property
     def own_load(self) -> tuple[str, ...]:
         """The operations that are the load of the run's workload."""
         return OWN_LOAD[self.manifest.workload]
@@ -262,16 +323,21 @@ class WorkerEvents:
     """All others, with the worker's name."""
     damaged: int
     """How many lines were."""
+    log: EventLog
+    """The log as it was read."""
 
 
 @dataclass
 class _WorkerData:
     stage_counts: dict[tuple[int, bool, str], list[tuple[IntArray, IntArray]]]
     chart_counts: dict[str, tuple[IntArray, IntArray]]
+    error_counts: dict[tuple[str, int], tuple[IntArray, IntArray]]
+    """The same of errors, by operation and stage: whether they count in what it cost, each stage decides."""
     stages: list[dict[str, Any]]
     ticks: list[dict[str, Any]]
     events: list[dict[str, Any]]
     notes: list[str]
+    damage: list[Damage]
 
 
 def load_run(directory: Path) -> RunData:
@@ -281,19 +347,24 @@ def load_run(directory: Path) -> RunData:
     runner_events = runner_log.events
     names = worker_names(directory)
     bin_seconds = max(bin_seconds_of(directory, names), _gathered_interval(runner_events))
-    jobs = [(directory, name, bin_seconds) for name in names]
+    complete = complete_workers(manifest)
+    jobs = [(directory, name, bin_seconds, name in complete, manifest.counted) for name in names]
     if (
         len(jobs) > 4
         and sum((directory / f"worker-{name}.hlog").stat().st_size for name in names) > 20_000_000
     ):
         with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            workers, charts = _folded(pool.map(_read_worker, *zip(*jobs, strict=True)))
+            workers, charts, errors = _folded(pool.map(_read_worker, *zip(*jobs, strict=True)))
     else:
-        workers, charts = _folded(_read_worker(*job) for job in jobs)
+        workers, charts, errors = _folded(_read_worker(*job) for job in jobs)
     stages = _stages(workers)
     units = _units(runner_events)
     of_run = (event for event in runner_events if event["event"] not in (UNIT, GATHERED))
-    events = sorted([*of_run, *(event for worker in workers for event in worker.events)], key=_time_of)
+    all_events = sorted([*of_run, *(event for worker in workers for event in worker.events)], key=_time_of)
+    events = [event for event in all_events if event["event"] != DAMAGED]
+    damage = run_damage(manifest, names, runner_log)
+    damage += [found for worker in workers for found in worker.damage]
+    damage += [read_damage(event) for event in all_events if event["event"] == DAMAGED]
     notes = [str(event.get("text", "")) for event in runner_events if event["event"] == "note"]
     notes += left_out("events.jsonl", runner_log.damaged)
     notes += [note for worker in workers for note in worker.notes]
@@ -308,8 +379,18 @@ def load_run(directory: Path) -> RunData:
     containers = manifest.load_unit in ("containers", "servers", "iterations", "members")
     _set_growth(stages, workers, _GROWTH_PARTS["containers" if containers else "units"])
     run = RunData(
-        directory, manifest, stages, _curves(charts, bin_seconds), gauges, bin_seconds, events, notes, units
+        directory,
+        manifest,
+        stages,
+        _curves(charts, bin_seconds),
+        gauges,
+        bin_seconds,
+        events,
+        notes,
+        units,
+        damage,
     )
+    run.costs = _cost_curves(run, charts, errors)
     resources, damaged = read_resources(directory)
     notes += [damaged] if damaged else []
     if resources is not None:
@@ -333,6 +414,8 @@ def add_resources(run: RunData, resources: Resources) -> None:
         )
 
 
+STALL = "stall"
+"""The event that a worker stood still: for how many `seconds` from its time on, and its `cause` (pulse.Cause)."""
 UNIT = "unit"
 """The event that tells of a unit in a run that was gathered from several: the fields of Unit."""
 GATHERED = "gathered"
@@ -377,7 +460,7 @@ def bin_seconds_of(directory: Path, names: Iterable[str]) -> float:
 def read_worker_events(directory: Path, name: str, bin_seconds: float) -> WorkerEvents:
     """A worker's events; times from far beyond a run that is charted in such bins are damaged."""
     log = read_events(directory / f"worker-{name}.jsonl")
-    read = WorkerEvents([], [], [], 0)
+    read = WorkerEvents([], [], [], 0, log)
     damaged = log.damaged
     for event in log.events:
         kind = event["event"]
@@ -389,7 +472,7 @@ def read_worker_events(directory: Path, name: str, bin_seconds: float) -> Worker
             damaged += 1
         else:
             read.events.append({"worker": name, **event})
-    return replace(read, damaged=damaged)
+    return replace(read, damaged=damaged, log=replace(log, damaged=damaged))
 
 
 def read_worker_log(directory: Path, name: str, bin_seconds: float) -> tuple[IntervalLog, Batch]:
@@ -397,9 +480,30 @@ def read_worker_log(directory: Path, name: str, bin_seconds: float) -> tuple[Int
     return _decoded(read_interval_log(directory / f"worker-{name}.hlog"), bin_seconds)
 
 
-def _read_worker(directory: Path, name: str, bin_seconds: float) -> _WorkerData:
-    log, batch = read_worker_log(directory, name, bin_seconds)
+def complete_workers(manifest: Manifest) -> set[str]:
+    """The workers that ended in order, as their journals are called."""
+    return {worker.name.replace("/", "-") for worker in manifest.workers if worker.status == "complete"}
+
+
+def run_damage(manifest: Manifest, names: Iterable[str], runner_log: EventLog) -> list[Damage]:
+    """Workers of a run that counts what it writes whose journals are gone, and what is missing of its own events."""
+    if not manifest.counted:
+        return of_events("", runner_log, complete=False, counted=False)
+    gone = sorted(complete_workers(manifest).difference(names))
+    ended = manifest.ended is not None
+    return [
+        *(Damage(name, 0.0, np.inf, "its intervals are not there") for name in gone),
+        *of_events("", runner_log, complete=ended, counted=True),
+    ]
+
+
+def _read_worker(
+    directory: Path, name: str, bin_seconds: float, complete: bool, counted: bool
+) -> _WorkerData:
+    # What is said of a journal that grows is read before what it is said of.
     said = read_worker_events(directory, name, bin_seconds)
+    log, batch = read_worker_log(directory, name, bin_seconds)
+    damage = find_damage(name, said.log, log, batch, complete=complete, counted=counted)
     stages, ticks, events = said.marks, said.ticks, said.events
     notes = left_out(f"worker {name}", log.damaged + said.damaged)
     begins = np.asarray(log.begins, dtype=np.float64)
@@ -412,7 +516,7 @@ def _read_worker(directory: Path, name: str, bin_seconds: float) -> _WorkerData:
     stage_counts: dict[tuple[int, bool, str], list[tuple[IntArray, IntArray]]] = {}
     chart_counts: dict[str, tuple[IntArray, IntArray]] = {}
     if not batch.rows.size:
-        return _WorkerData(stage_counts, chart_counts, stages, ticks, events, notes)
+        return _WorkerData(stage_counts, chart_counts, {}, stages, ticks, events, notes, damage)
     tags = tag_of_row[batch.rows]
     # Rows are in the order of time, so what belongs to one mark lies together.
     first_row = np.searchsorted(mark_of_row, np.arange(len(stages) + 1), side="left")
@@ -436,7 +540,29 @@ def _read_worker(directory: Path, name: str, bin_seconds: float) -> _WorkerData:
     for tag_name, counts in zip(tag_names, np.split(summed, len(tag_names)), strict=True):
         filled = np.flatnonzero(counts)
         chart_counts[tag_name] = (filled, counts[filled].astype(np.int64))
-    return _WorkerData(stage_counts, chart_counts, stages, ticks, events, notes)
+    # A mark of -1, before any stage, finds the 0 at the end.
+    stage_of_mark = np.asarray(
+        [m["stage"] if m["phase"] != "end" else 0 for m in stages] + [0], dtype=np.int64
+    )
+    error_counts: dict[tuple[str, int], tuple[IntArray, IntArray]] = {}
+    for tag_index, tag_name in enumerate(tag_names):
+        operation, _, outcome = tag_name.rpartition(".")
+        if outcome != "error":
+            continue
+        errors = np.flatnonzero(tags == tag_index)
+        rows = batch.rows[errors]
+        cells = bin_of_row[rows] * _CHART_SLOTS + (batch.slots[errors] >> _CHART_SHIFT)
+        numbers = stage_of_mark[mark_of_row[rows]]
+        for number in np.unique(numbers[numbers > 0]).tolist():
+            inside = numbers == number
+            error_counts[operation, number] = _summed(cells[inside], batch.counts[errors[inside]])
+    return _WorkerData(stage_counts, chart_counts, error_counts, stages, ticks, events, notes, damage)
+
+
+def _summed(cells: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
+    """Each cell once, with all that it counts."""
+    found, places = np.unique(cells, return_inverse=True)
+    return found, np.bincount(places, weights=counts, minlength=found.size).astype(np.int64)
 
 
 def left_out(where: str, damaged: int) -> list[str]:
@@ -540,24 +666,64 @@ def _stages(workers: Sequence[_WorkerData]) -> list[StageResult]:
     return [found[number] for number in sorted(found)]
 
 
-def _folded(workers: Iterable[_WorkerData]) -> tuple[list[_WorkerData], dict[str, IntArray]]:
+def _folded(
+    workers: Iterable[_WorkerData],
+) -> tuple[list[_WorkerData], dict[str, IntArray], dict[tuple[str, int], tuple[IntArray, IntArray]]]:
     """The workers, and their charts' counts added up as they come: a hundred workers' would fill the memory."""
     kept: list[_WorkerData] = []
     charts: dict[str, IntArray] = {}
+    errors: dict[tuple[str, int], tuple[IntArray, IntArray]] = {}
     for worker in workers:
         for tag_name, (cells, counts) in worker.chart_counts.items():
-            known = charts.get(tag_name, np.zeros(0, dtype=np.int64))
-            if cells.size and cells[-1] >= known.size:
-                known = np.concatenate((known, np.zeros(int(cells[-1]) + 1 - known.size, dtype=np.int64)))
-            known[cells] += counts
-            charts[tag_name] = known
+            charts[tag_name] = _added(charts.get(tag_name, np.zeros(0, dtype=np.int64)), cells, counts)
+        for key, (cells, counts) in worker.error_counts.items():
+            known = errors.get(key)
+            if known is not None:
+                cells, counts = np.concatenate((known[0], cells)), np.concatenate((known[1], counts))
+            errors[key] = _summed(cells, counts)
         worker.chart_counts.clear()
+        worker.error_counts.clear()
         kept.append(worker)
-    return kept, charts
+    return kept, charts, errors
+
+
+def _added(known: IntArray, cells: IntArray, counts: IntArray) -> IntArray:
+    """Counts by cell with these added, each cell of which is named once; longer where that is needed."""
+    if cells.size and cells[-1] >= known.size:
+        known = np.concatenate((known, np.zeros(int(cells[-1]) + 1 - known.size, dtype=np.int64)))
+    known[cells] += counts
+    return known
 
 
 def _curves(charts: Mapping[str, IntArray], bin_seconds: float) -> dict[str, Curve]:
     return {tag_name: _curve(summed, bin_seconds) for tag_name, summed in sorted(charts.items())}
+
+
+def _cost_curves(
+    run: RunData,
+    charts: Mapping[str, IntArray],
+    errors: Mapping[tuple[str, int], tuple[IntArray, IntArray]],
+) -> dict[str, Curve]:
+    """What RunData.costs is; a stage's errors are in it where they are in what the stage cost."""
+    curves: dict[str, Curve] = {}
+    for operation in run.operations:
+        parts = [charts[name] for outcome in WAITED if (name := tag(operation, outcome)) in charts]
+        waited = [
+            errors[operation, stage.number]
+            for stage in run.stages
+            if (operation, stage.number) in errors and "error" in stage.waited(operation)
+        ]
+        if len(parts) == 1 and tag(operation) in charts and not waited:
+            curves[operation] = run.curves[tag(operation)]
+            continue
+        summed = np.zeros(max((part.size for part in parts), default=0), dtype=np.int64)
+        for part in parts:
+            summed[: part.size] += part
+        for cells, counts in waited:
+            summed = _added(summed, cells, counts)
+        if summed.any():
+            curves[operation] = _curve(summed, run.bin_seconds)
+    return curves
 
 
 def _curve(summed: IntArray, bin_seconds: float) -> Curve:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tippingpoint.errors import UserError
-from tippingpoint.ledger import LxdEntry, OpenstackEntry, entries
+from tippingpoint.ledger import LxdEntry, OpenstackEntry
 from tippingpoint.manifest import Manifest
+from tippingpoint.owning import own_entries
 from tippingpoint.plan import Plan, SpawnPlan, validate_plan
 from tippingpoint.results import load_run
 from tippingpoint.runner import TakenUp
@@ -26,11 +27,15 @@ def take_up(directory: Path) -> tuple[Plan, TakenUp]:
             str(directory),
             "a spawn run on LXD or OpenStack: what others made is not there any more, or is to be cleaned",
         )
-    made = [entry for entry in entries(directory) if isinstance(entry, LxdEntry | OpenstackEntry)]
+    made = [
+        entry for entry in own_entries(directory, manifest) if isinstance(entry, LxdEntry | OpenstackEntry)
+    ]
     if not made:
         raise UserError("run", str(directory), "a run that got as far as to its ledger")
     stage = manifest.first_stage
     for begun in load_run(directory).stages:
+        if begun.number > len(plan.stages):
+            raise UserError("run", str(directory), f"journals of its plan's {len(plan.stages)} stages")
         asked = plan.stages[begun.number - 1]
         held = begun.end is not None and begun.hold_begin is not None and begun.end - begun.hold_begin
         stage = begun.number + (held is not False and held >= asked.hold)

@@ -24,10 +24,11 @@ from tippingpoint.faults import Action, LabControl
 from tippingpoint.finder import Found, find_load
 from tippingpoint.fleet import Refused, WorkerProcess, opened, start_worker, tidy_stderr
 from tippingpoint.grounds import check_room, clean_entries, ledger_entry, reach, take
+from tippingpoint.holding import why_not_held
 from tippingpoint.journal import RESCUE_PREFIX, Events
 from tippingpoint.ledger import Entry, EtcdEntry, JujuEntry, LxdEntry, OpenstackEntry, remember
 from tippingpoint.limits import allow_connections
-from tippingpoint.load import PrepareOrder, ShareOrder, StageOrder
+from tippingpoint.load import OWED, PrepareOrder, ShareOrder, StageOrder
 from tippingpoint.manifest import (
     Host,
     Manifest,
@@ -40,9 +41,10 @@ from tippingpoint.manifest import (
 from tippingpoint.plan import UNDONE_BY, ClaimPlan, Fault, ModelPlan, Plan, SpawnPlan
 from tippingpoint.plan_share import begins_after, part_of, size_of
 from tippingpoint.results import StageKind, load_run
-from tippingpoint.together import Turn
+from tippingpoint.together import Phase, Turn
 from tippingpoint.verdict import stage_checks, stage_saturated
-from tippingpoint.worker import DRAIN_WITHIN, Job
+from tippingpoint.wording import choose, show_names
+from tippingpoint.worker import Job
 
 _CLEAN_WITHIN = {"etcd": 20.0, "juju": 900.0, "lxd": 600.0, "openstack": 600.0}
 """Seconds: 19,000 hollow units of a Juju 4.0.15 went in 47 s with their model; a busy controller takes its time."""
@@ -54,10 +56,16 @@ _PREPARE_SILENCE = 300.0
 _SETTLES_WITHIN = {"openstack": 60.0}
 """Seconds more that a worker may take to end: it waits for what it has asked for and not been answered yet, which would
 come to be there after all was removed."""
-_ANSWER_WITHIN = DRAIN_WITHIN + RELEASE_WITHIN + 10.0
-BAD_INPUT = 2
+_ANSWER_WITHIN = OWED + RELEASE_WITHIN + 10.0
+BAD_INPUT, TARGET_FAILED, INTERRUPTED = 2, 3, 130
 _LATE = 1.0
 """Seconds after a turn's begin from which it is told that it was begun late."""
+_HOLDS: Mapping[StageKind, Phase] = {
+    "ramp": "hold",
+    "storm": "storm hold",
+    "find": "find hold",
+    "confirm": "confirm hold",
+}
 _MODEL_GONE = "its model was gone before the run ended"
 
 T = TypeVar("T")
@@ -77,6 +85,13 @@ class Progress:
     """Seconds of hold left; None while the load is brought up."""
     listed: int | None = None
     """Which of the listed stages it is, from 1; `stage` counts storms too."""
+
+    @property
+    def phase(self) -> Phase:
+        """What goes on in the stage."""
+        if self.kind == "destroy":
+            return "drain"
+        return self.kind if self.remaining is None else _HOLDS[self.kind]
 
 
 class RunnerEvents:
@@ -178,6 +193,8 @@ class Runner:
         self._workers: list[WorkerProcess] = []
         self._made: list[Entry] = []
         self._taken = False
+        self._began = False
+        """Whether the target let us in, so that something may have been made since."""
         self._model_gone = False
         self._preparing: dict[str, dict[str, tuple[int, int]]] = {}
         self._interrupt = asyncio.Event()
@@ -195,6 +212,8 @@ class Runner:
         self._fault_tasks: set[asyncio.Task[None]] = set()
         self._undone: list[Fault] = []
         self._ending = False
+        self.measured = asyncio.Event()
+        """Set when the workers have ended: the journals are whole, what was made is removed next."""
         self._lab = LabControl(plan.lab) if plan.lab is not None else None
 
     def interrupt(self, reason: str = "ended early on request") -> None:
@@ -234,8 +253,9 @@ class Runner:
     async def run(self) -> Path:
         """Run the plan; returns the run's directory, wherever it had to be.
 
-        Raises UserError when the plan cannot be run here and TargetError when the target refuses us or cannot
-        be reached; the latter is recorded as a failed run.
+        Raises UserError when the plan cannot be run here, TargetError when the target refuses us or cannot be reached,
+        and Refused when it was interrupted before anything was made. These leave no directory, unless something of the
+        target had been taken, or the part is a unit's.
         """
         self._check_conducted()
         await self._check_lab()
@@ -258,10 +278,12 @@ class Runner:
             unit=self._unit,
             share=self._share if self._conductor is not None else None,
             first_stage=self._first,
+            things_of=self._takes_up.entry.run if self._takes_up is not None else "",
             started=self._started_wall,
             pid=os.getpid(),
             pid_started=process_started(os.getpid()),
             host=Host.here(),
+            counted=True,
         )
         try:
             self._manifest.save(self.directory)
@@ -278,6 +300,14 @@ class Runner:
             await self._load_target()
         except _EndedEarly as early:
             status, reason = early.status, str(early)
+            if status == "interrupted" and not self._began and self._conductor is self._takes_up is None:
+                for worker in self._workers:  # they wait for the target's first word, and have nothing of it
+                    if worker.alive:
+                        worker.process.kill()
+                await self._close()
+                if await self._clean(silently=True):
+                    shutil.rmtree(self.directory, ignore_errors=True)
+                    raise Refused(f"{reason}, before anything was made", INTERRUPTED) from None
             if status == "interrupted":
                 self._event(status)
         except (UserError, TargetError, Refused) as refused:
@@ -286,10 +316,10 @@ class Runner:
                 isinstance(refused, Refused) and refused.exit_code == BAD_INPUT
             )
             # What refused us at the first word has nothing of ours; a model may have been made before that.
-            clean = all(isinstance(entry, EtcdEntry) for entry in self._made) or await self._clean(
-                silently=bad_input
-            )
-            if bad_input and clean:
+            clean = not self._made or await self._clean(silently=bad_input)
+            # What the directory would have is the line that is raised; a worker that broke has left its words there.
+            unmet = not isinstance(refused, Refused) or refused.exit_code == TARGET_FAILED
+            if clean and (bad_input or (unmet and not self._began and self._conductor is None)):
                 shutil.rmtree(self.directory, ignore_errors=True)
             else:
                 self._finish("failed", str(refused))
@@ -307,7 +337,8 @@ class Runner:
         cut = [worker.name for worker in self._workers if worker.done is None]
         if cut and status == "complete":
             status = "cut"
-            reason = f"worker {', '.join(cut)} of {len(self._workers)} ended before it was told to"
+            they = choose(len(cut), "it was", "they were")
+            reason = f"{show_names(cut, 'worker')} of {len(self._workers)} ended before {they} told to"
         if self._model_gone and status == "complete":
             status, reason = self._without_its_model()
         return self._finish(status, reason)
@@ -348,9 +379,11 @@ class Runner:
             entry = ledger_entry(self._plan, self._id, self.directory.resolve())
         remember(self.directory, entry)
         await self._unless_interrupted(reach(entry))
-        if self._takes_up is None:
+        of_workers = isinstance(entry, EtcdEntry) or (isinstance(entry, JujuEntry) and not entry.model)
+        if self._takes_up is None and not of_workers:
             self._made.append(entry)
         await self._make_room(self._first)
+        self._began = not of_workers  # else these are the first to ask the target anything
         grounds = await self._unless_interrupted(take(entry, self._plan, self._note))
         self._taken = True
         self._manifest.workers = [WorkerEntry(name=str(index)) for index in range(count)]
@@ -370,6 +403,9 @@ class Runner:
             except OSError as problem:
                 raise Refused(f"worker {index}: cannot be started: {problem.strerror}", 4) from None
         facts = await self._unless_interrupted(asyncio.gather(*(opened(worker) for worker in self._workers)))
+        self._began = True
+        if of_workers:
+            self._made.append(entry)
         self._manifest.target = TargetEntry.model_validate(facts[0])
         self._save_manifest()
 
@@ -431,6 +467,7 @@ class Runner:
             *(worker.ended(within) for worker in self._workers),
             *(self._undo(fault) for fault in [*self._undone]),
         )
+        self.measured.set()
 
     async def _clean(self, *, silently: bool = False) -> bool:
         """Remove what no worker could give back; whether nothing of ours is left, as far as we know.
@@ -728,16 +765,19 @@ class Runner:
         await self._ask("paused", {worker: {"do": "pause"} for worker in self._workers})
         if any(worker.tick.get("unwritten") for worker in self._workers):
             raise _EndedEarly("cut", "no room left for the journal, which the search goes by")
-        measured = (await asyncio.to_thread(load_run, self.directory)).stage(number)
+        so_far = await asyncio.to_thread(load_run, self.directory)
+        measured = so_far.stage(number)
         checks = stage_checks(measured, self._plan.thresholds)
-        broken = [check for check in checks if not check.met]
+        broken = [f"{check.operation} {check.limit}" for check in checks if not check.met]
+        not_held = why_not_held(so_far, measured)
+        broken += [not_held] if not_held else []
         saturated = stage_saturated(measured)
         self._event(
             "probe",
             stage=number,
             size=size,
             held=not broken,
-            broken=[f"{check.operation} {check.limit}" for check in broken],
+            broken=broken,
             saturated=saturated,
         )
         return not broken
@@ -911,6 +951,8 @@ class Runner:
     def _check_alive(self) -> None:
         if self._interrupt.is_set():
             raise _EndedEarly("interrupted", self._reason)
+        if not self.directory.is_dir():
+            raise _EndedEarly("failed", "its directory is gone")
         if not any(worker.alive for worker in self._workers):
             raise _EndedEarly("cut", "every worker ended before it was told to")
 

@@ -3,7 +3,9 @@ could read them. What is in a file is never shown."""
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import stat
 from pathlib import Path
 from typing import Any, cast
@@ -14,6 +16,8 @@ from tippingpoint.errors import UserError
 
 LARGEST_FILE = 1 << 20
 """Bytes; a juju client's store of a thousand controllers is smaller."""
+WRITTEN_WITHIN = 5.0
+"""Seconds that a pipe in the place of a file may be silent."""
 
 
 def read_yaml(place: str, path: Path, accepted: str, *, private: bool = False) -> dict[str, Any]:
@@ -34,9 +38,12 @@ def read_text(place: str, path: Path, accepted: str, *, private: bool = False) -
     A `private` file is refused too while its group or others may read, write or execute it.
     """
     try:
-        with path.open("rb") as file:
+        # Without O_NONBLOCK a pipe that nobody writes into would be waited for. What a shell gives has a writer.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if private and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
                 raise UserError(place, str(path), "a file that only its owner can read (mode 0600)")
+            if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+                _await_writer(file.fileno())
             content = file.read(LARGEST_FILE + 1)
             if len(content) > LARGEST_FILE:
                 raise UserError(place, str(path), f"{accepted}, at most {LARGEST_FILE >> 20} MiB")
@@ -45,3 +52,10 @@ def read_text(place: str, path: Path, accepted: str, *, private: bool = False) -
         raise UserError(place, str(path), f"{accepted} ({problem.strerror})") from None
     except ValueError:  # not UTF-8, or a NUL in the path
         raise UserError(place, repr(str(path)), f"{accepted}, as UTF-8 text") from None
+
+
+def _await_writer(pipe: int) -> None:
+    """Wait until a pipe has something in it, or its end; OSError where nobody says anything for WRITTEN_WITHIN."""
+    if not select.select([pipe], [], [], WRITTEN_WITHIN)[0]:
+        raise OSError(errno.ETIMEDOUT, "a pipe that nobody writes into")
+    os.set_blocking(pipe, True)

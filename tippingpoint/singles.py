@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
+from tippingpoint.damage import DAMAGED
 from tippingpoint.journal import is_number, is_seconds
-from tippingpoint.results import count_of
+from tippingpoint.results import STALL, count_of
+from tippingpoint.takeovers import KIND as TAKEN_UP
 
 Event = dict[str, Any]
 
@@ -22,8 +24,10 @@ _WEIGHTIEST = (
     "fault",
     "fault-failed",
     "worker-cut",
+    TAKEN_UP,
     "left-behind",
     "journal-lost",
+    DAMAGED,
     "gave-up",
 )
 _REPLACED = ("placed", "landed")
@@ -103,6 +107,8 @@ def _weight(event: Event) -> tuple[int, int]:
         return 0, -count_of(event)
     if kind in _LIGHTEST:
         return 3, 0
+    if kind == STALL:  # the longest of them
+        return 2, -int(1000 * event["seconds"]) if is_seconds(event.get("seconds")) else 0
     return (2, -count_of(event)) if kind in _COUNTED else (1, 0)
 
 

@@ -13,6 +13,10 @@ SCHEDULE_LAG = "generator.schedule-lag"
 LOOP_LAG = "generator.loop-lag"
 """Tag: how late the worker's event loop woke from a timer."""
 
+DELAYED = "-delayed"
+FREED = "-freed"
+"""What the generator's own delay was part of stands twice beside its tag: as it was, and freed of that delay."""
+
 StageKind = Literal["ramp", "find", "confirm", "storm", "destroy"]
 
 

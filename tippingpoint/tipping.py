@@ -4,18 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
+from typing import Literal
 
-from tippingpoint.cliff import SIGNIFICANT, Cliff, Load, find_cliff, improbability, loads_of
+from tippingpoint.cliff import SIGNIFICANT, Cliff, Load, fault_times, find_cliff, improbability, loads_of
 from tippingpoint.cluster import Cluster, read_cluster
 from tippingpoint.durations import show_us
 from tippingpoint.filling import fill_words, fills_of
+from tippingpoint.holding import loads_held, why_not_held
 from tippingpoint.knee import Knee, NoKnee, find_knee
 from tippingpoint.latency import costs
 from tippingpoint.results import OWN_CALLS, REMOVING, RunData
 from tippingpoint.usl import Forecast, forecast
-from tippingpoint.wording import show_calls, show_list, show_size
+from tippingpoint.verdict import Check, checks_of, first_misses, miss_words
+from tippingpoint.wording import show_amount, show_calls, show_list, show_size
 
-__all__ = ["Cliff", "Forecast", "Knee", "StormOutcome", "Tipping", "find_tipping"]
+__all__ = ["Cliff", "Forecast", "Knee", "StormOutcome", "Tipping", "TippingPoint", "find_tipping"]
+
+Sign = Literal["cliff", "threshold", "knee"]
+_WEIGHT: dict[Sign, int] = {"cliff": 0, "threshold": 1, "knee": 2}
+"""Which of several at the same load is named first."""
+
+
+@dataclass(frozen=True)
+class TippingPoint:
+    """Where a target tips: between two loads, at the first of knee, cliff and missed threshold."""
+
+    last_held: int | None
+    """The largest load before it that was held; None when there is none."""
+    first_beyond: int
+    """The load from which it is beyond: latency off its plateau, something lost or failed, or a threshold missed."""
+    by: Sign
+    operation: str
+    """The operation that shows it; empty where that is the workload as a whole."""
+    evidence: str
+    """What was seen, in a few words: "extend leaves its plateau (1.2 ms to 23 s)"."""
+    doubt: str = ""
+    """Why this says little about the target: a fault on purpose, or the generator itself; empty when it says much."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +63,8 @@ class StormOutcome:
 class Tipping:
     """The tipping point of a run, as far as its stages show one."""
 
+    point: TippingPoint | None
+    """Where it tips first; None when nothing did within the loads that were tried."""
     knees: dict[str, Knee]
     """By operation, where latency leaves its plateau."""
     no_knee: dict[str, str]
@@ -67,11 +94,15 @@ def find_tipping(run: RunData) -> Tipping:
     clock_known = run.manifest.timeline == "seconds"
     undisturbed = [stage for load in loads if not load.faulted for stage in load.stages]
     bends = {op: find_knee(undisturbed, op) for op in judged if op not in REMOVING}
-    cliff, notes = find_cliff(loads, judged, rates_known=clock_known and claims)
+    cliff, notes = cliff_of(run, loads)
     predicted = forecast(loads, clock_known=clock_known) if claims else _NO_THROUGHPUT[run.instances]
     storms = _storms(run, loads, cliff)
+    checks = checks_of(run)
+    signs = _signs(run, bends, cliff, checks)
+    point = signs[0] if signs else None
     fills = fills_of(run, cluster)
     return Tipping(
+        point=point,
         knees={operation: bend for operation, bend in bends.items() if isinstance(bend, Knee)},
         no_knee={operation: bend.reason for operation, bend in bends.items() if isinstance(bend, NoKnee)},
         cliff=cliff,
@@ -81,12 +112,19 @@ def find_tipping(run: RunData) -> Tipping:
         notes=notes,
         sentence=" ".join(
             [
-                _sentence(run.manifest.load_unit, loads, bends, cliff, storms),
+                _sentence(run, loads, bends, signs, checks, storms),
                 *_gone_meanwhile(run, cluster, cliff),
                 *(fill_words(fill, len(fills) == 1, run.things) for fill in fills if fill.slower),
             ]
         ),
     )
+
+
+def cliff_of(run: RunData, loads: Sequence[Load]) -> tuple[Cliff | None, list[str]]:
+    """The cliff of a run's loads, and what was seen that does not count as one; see find_cliff."""
+    judged = [operation for operation in run.operations if operation not in OWN_CALLS]
+    rates_known = run.manifest.timeline == "seconds" and run.manifest.workload == "claim"
+    return find_cliff(loads, judged, rates_known=rates_known)
 
 
 _NAMED_SINGLY = 2
@@ -131,21 +169,68 @@ def _storms(run: RunData, loads: Sequence[Load], cliff: Cliff | None) -> list[St
     return outcomes
 
 
+def _signs(
+    run: RunData, bends: Mapping[str, Knee | NoKnee], cliff: Cliff | None, checks: Sequence[Check]
+) -> list[TippingPoint]:
+    """Every sign that the target is beyond its best, the first one first; those that say little come last.
+
+    A knee that lies before the smallest load is told, and is none: no load was seen on the plateau.
+    """
+    held = loads_held(run)
+    signs: list[TippingPoint] = []
+    for knee in bends.values():
+        if isinstance(knee, Knee) and knee.after_size is not None:
+            last = max((size for size in held if size <= knee.after_size), default=None)
+            evidence = f"{knee.operation} leaves its plateau ({_growth(knee)})"
+            signs.append(TippingPoint(last, knee.before_size, "knee", knee.operation, evidence))
+    if cliff is not None:
+        doubt = _ON_PURPOSE if cliff.during_fault else cliff.doubt
+        signs.append(
+            TippingPoint(cliff.last_held, cliff.first_broken, "cliff", cliff.operation, cliff.evidence, doubt)
+        )
+    times = fault_times(run.events)
+    faulted = {
+        stage.number
+        for stage in run.stages
+        if any(begin < (stage.end or inf) and until > stage.begin for begin, until, _ in times)
+    }
+    undisturbed = first_misses(run, [check for check in checks if check.stage not in faulted])
+    misses = undisturbed or first_misses(run, checks)
+    if misses:
+        first = misses[0].size or 0
+        last = max((size for size in held if size < first), default=None)
+        evidence = miss_words(run, misses[0])
+        doubt = "" if undisturbed else _ON_PURPOSE
+        signs.append(TippingPoint(last, first, "threshold", misses[0].operation, evidence, doubt))
+    return sorted(signs, key=lambda sign: (bool(sign.doubt), sign.first_beyond, _WEIGHT[sign.by]))
+
+
+_ON_PURPOSE = "a fault was injected there on purpose"
+
+
 def _sentence(
-    unit: str,
+    run: RunData,
     loads: Sequence[Load],
     bends: Mapping[str, Knee | NoKnee],
-    cliff: Cliff | None,
+    signs: Sequence[TippingPoint],
+    checks: Sequence[Check],
     storms: Sequence[StormOutcome],
 ) -> str:
+    unit = run.manifest.load_unit
     sentences: list[str] = []
-    told = _bends(unit, bends)
     if loads:
-        sentences.append("; ".join([_cliff_words(unit, loads, cliff), *([told] if told else [])]) + ".")
-    if cliff is not None and cliff.during_fault:
-        sentences.append("A fault was injected there on purpose, so this says little about the load.")
-    if cliff is not None and cliff.doubt:
-        sentences.append(f"This says little about the target: {cliff.doubt}.")
+        first = signs[0] if signs else None
+        parts = [_point_words(unit, loads, first) if first is not None else _stood(run, loads, checks)]
+        parts += [_further(first, sign) for sign in signs[1:] if first is not None and sign.by != "knee"]
+        if first is not None and all(sign.by == "knee" for sign in signs):
+            parts.append(_no_cliff(run, loads))
+        told = _bends(unit, bends, first.operation if first is not None and first.by == "knee" else "")
+        sentences.append("; ".join([*parts, *([told] if told else [])]) + ".")
+    for doubt in dict.fromkeys(sign.doubt for sign in signs if sign.doubt):
+        if doubt == _ON_PURPOSE:
+            sentences.append("A fault was injected there on purpose, so this says little about the load.")
+        else:
+            sentences.append(f"This says little about the target: {doubt}.")
     sentences += [
         _storm_words(unit, [storm for storm in storms if storm.stage == stage])
         for stage in sorted({storm.stage for storm in storms})
@@ -153,34 +238,74 @@ def _sentence(
     return " ".join(sentences) or "Nothing was measured."
 
 
-def _cliff_words(unit: str, loads: Sequence[Load], cliff: Cliff | None) -> str:
-    if cliff is None:
-        stood = [load.size for load in loads if load.was_held]
-        if not stood:
-            return f"No load was held to its end, so nothing is known of {show_size(loads[-1].size)} {unit}"
-        tried = "the largest tried" if len(loads) > 1 else "the only load tried"
-        if stood[-1] != loads[-1].size:
-            tried = "the largest held to its end"
-        return f"No cliff through {show_size(stood[-1])} {unit} ({tried})"
-    broken = show_size(cliff.first_broken)
-    if cliff.last_held is None:
-        return f"Breaks at {broken} {unit}, the smallest load tried: {cliff.evidence}"
-    verb = "Breaks" if cliff.during_fault else "Tips"
-    between = f"between {show_size(cliff.last_held)} and {broken} {unit}"
-    return f"{verb} {between}: {cliff.evidence} at {broken}"
+def _point_words(unit: str, loads: Sequence[Load], point: TippingPoint) -> str:
+    beyond = show_size(point.first_beyond)
+    smallest = point.first_beyond <= loads[0].size
+    if point.last_held is None:
+        verb = "Tips" if point.by == "knee" else "Breaks" if point.by == "cliff" else "Misses a threshold"
+        where = (
+            f"at {beyond} {unit}, the smallest load tried" if smallest else f"at {beyond} {unit} or before"
+        )
+        return f"{verb} {where}: {point.evidence}"
+    verb = "Tips" if not point.doubt else "Breaks" if point.by == "cliff" else "Misses a threshold"
+    at = f" at {beyond}" if point.by != "knee" else ""
+    return f"{verb} between {show_size(point.last_held)} and {beyond} {unit}: {point.evidence}{at}"
 
 
-def _bends(unit: str, bends: Mapping[str, Knee | NoKnee]) -> str:
+def _further(first: TippingPoint, sign: TippingPoint) -> str:
+    """What else there is, at the same load or beyond it."""
+    at = show_size(sign.first_beyond)
+    if sign.by == "threshold":
+        return f"{sign.evidence} at {at}"
+    between = f"between {show_size(sign.last_held)} and {at}" if sign.last_held is not None else f"at {at}"
+    where = f"at {at}" if sign.first_beyond == first.first_beyond else between
+    return f"breaks {where}: {sign.evidence}"
+
+
+def _stood(run: RunData, loads: Sequence[Load], checks: Sequence[Check]) -> str:
+    """What is said of a target that did not tip; of stages that are no steps a threshold may still be missed."""
+    unit = run.manifest.load_unit
+    held = loads_held(run)
+    if not held:
+        largest = loads[-1]
+        why = next((why for stage in largest.stages if (why := why_not_held(run, stage))), "")
+        return f"No load was held, so nothing is known of {show_amount(largest.size, unit)}: {why}"
+    missed = any(check.met is False for check in checks)
+    words = "Stands" if missed else "No cliff"
+    tried = "the largest tried" if len(loads) > 1 else "the only load tried"
+    if held[-1] != loads[-1].size:
+        tried = "the largest that was held"
+    return f"{words} through {show_amount(held[-1], unit)} ({tried}){_not_below(run, loads)}"
+
+
+def _no_cliff(run: RunData, loads: Sequence[Load]) -> str:
+    """What is said besides a knee where nothing breaks and no threshold is missed."""
+    held = loads_held(run)
+    return f"no cliff through {show_size(held[-1])}{_not_below(run, loads)}" if held else "no load was held"
+
+
+def _not_below(run: RunData, loads: Sequence[Load]) -> str:
+    """Which loads were not held, though a larger one was."""
+    held = loads_held(run)
+    below = [show_size(load.size) for load in loads if load.size < held[-1] and load.size not in held]
+    return f", though not {show_list(below)}" if below else ""
+
+
+def _growth(knee: Knee) -> str:
+    return f"{show_us(knee.plateau_us)} to {show_us(knee.beyond_us)}"
+
+
+def _bends(unit: str, bends: Mapping[str, Knee | NoKnee], told: str) -> str:
+    """Where operations leave their plateaus, and which do not, but for the one that has been told of."""
     words: list[str] = []
     flat = [operation for operation, bend in bends.items() if isinstance(bend, NoKnee) and bend.on_plateau]
     for operation, bend in bends.items():
-        if isinstance(bend, Knee):
+        if isinstance(bend, Knee) and operation != told:
             if bend.after_size is None:
-                where = f"already before {show_size(bend.before_size)} {unit}"
+                where = f"already before {show_amount(bend.before_size, unit)}"
             else:
                 where = f"between {show_size(bend.after_size)} and {show_size(bend.before_size)} {unit}"
-            grows = f"{show_us(bend.plateau_us)} to {show_us(bend.beyond_us)}"
-            words.append(f"{operation} bends {where} ({grows})")
+            words.append(f"{operation} bends {where} ({_growth(bend)})")
         elif operation in flat and len(flat) <= _NAMED_SINGLY:
             words.append(f"{operation} stays on its plateau")
     if len(flat) > _NAMED_SINGLY:
@@ -192,4 +317,4 @@ def _storm_words(unit: str, storms: Sequence[StormOutcome]) -> str:
     failures = [f"{s.failed} of {s.attempts} {show_calls(s.operation)} failed" for s in storms if s.failed]
     stood = [f"all {s.attempts} {show_calls(s.operation)} succeeded" for s in storms if not s.failed]
     happened = show_list(failures + stood)
-    return f"In the restart storm of {show_size(storms[0].size)} {unit} {happened}."
+    return f"In the restart storm of {show_amount(storms[0].size, unit)} {happened}."

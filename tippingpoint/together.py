@@ -24,6 +24,7 @@ from tippingpoint.plan_share import part_of
 from tippingpoint.tags import StageKind
 
 MOST_UNITS = 1000
+REMOVED = "the unit was removed"
 _TURNS_KEPT = 3
 """The turn that ends, the one that is held, and the next one."""
 
@@ -89,6 +90,12 @@ class SharedRun(BaseModel):
         return validate_plan(self.plan)
 
 
+Phase = Literal[
+    "ramp", "hold", "storm", "storm hold", "find", "find hold", "confirm", "confirm hold", "drain"
+]
+"""What goes on in a stage: its load is brought up (ramp, or what kind of stage it is), held, or taken down."""
+
+
 class Progress(BaseModel):
     """Where a unit's part is."""
 
@@ -96,6 +103,8 @@ class Progress(BaseModel):
     stages: Number | None = None
     """How many are listed; None in a search."""
     kind: StageKind = "ramp"
+    phase: Phase | None = None
+    """None of an agent that does not say so yet."""
     size: Number
     """The load of this unit's share."""
     held: Number
@@ -109,6 +118,11 @@ class Progress(BaseModel):
     preparing: Line = ""
     """What is being made before the first turn, and how far that is."""
 
+    @property
+    def doing(self) -> str:
+        """What goes on in the stage, as far as it is known."""
+        return self.phase or self.kind
+
 
 class UnitWord(BaseModel):
     """What a unit says of its part of a run."""
@@ -121,6 +135,10 @@ class UnitWord(BaseModel):
     turn: Number = 0
     """The number of the turn that it is in; 0 before the first."""
     problem: Line = ""
+    left: Line = ""
+    """What its part may have left in the target, why, and what comes next; `problem` has it too."""
+    leaves: bool = False
+    """Whether the unit is being removed: this is its last word, and there is nothing of its share any more."""
     t: Moment
     """When it was said, on the unit's own clock."""
     cores: Number = 0
@@ -188,6 +206,14 @@ def stop(run: SharedRun, why: str) -> SharedRun:
     return run if run.stopped or run.over else run.model_copy(update={"stopped": why})
 
 
+def lose(run: SharedRun, unit: str) -> SharedRun:
+    """The run without the share of a unit that is being removed, which says so itself where it leads."""
+    if run.over or run.stopped or unit not in run.units or unit in run.missing:
+        return run
+    missing = {**run.missing, unit: REMOVED}
+    return run.model_copy(update={"missing": missing, "over": all(name in missing for name in run.units)})
+
+
 def ask_storm(run: SharedRun, now: float) -> SharedRun:
     """The run with a restart storm in the stage that is held now; the stage is then held anew, in full.
 
@@ -250,9 +276,11 @@ def _why_missing(
     if word is not None and word.phase == "over":
         # A unit may well be told of the end before the leader sees it again.
         early = not run.stopped and not run.searches and not _at_its_end(run, now)
+        if early and word.leaves:
+            return REMOVED
         return f"ended early: {word.problem or 'no reason given'}" if early else ""
     if unit not in words:
-        return "the unit was removed"
+        return REMOVED
     silent = silent_after(len(run.units))
     heard = run.made if word is None else word.t - (word.offset or 0.0)
     if now - heard > silent:
@@ -354,6 +382,18 @@ def _turns_of(plan: Plan, stage: int) -> list[tuple[StageKind, float, int]]:
     return [(kind, lasts, number) for number, (kind, lasts) in enumerate(zip(kinds, holds, strict=True))]
 
 
+def _without_a_share(run: SharedRun, said: Sequence[UnitWord], parts: Sequence[Progress]) -> str:
+    """Where a run is of which those that are asked have no share yet: they joined late, or were taken up."""
+    if len(run.turns) < 2 and not (run.turns and run.turns[0].hold is not None):
+        return f"stage {run.turns[0].stage if run.turns else 1} begins"
+    # The last turn is the next one, until its own hold is named.
+    now = run.turns[-1] if run.turns[-1].hold is not None else run.turns[-2]
+    preparing = next((f": {part.preparing}" for part in parts if part.preparing), "")
+    if any(word.phase == "making" for word in said):
+        return f"stage {now.stage}, making ready for a later one{preparing}"
+    return f"stage {now.stage}, no share of it yet"
+
+
 def summary(run: SharedRun, words: Mapping[str, UnitWord | None]) -> str:
     """Where the run is, in a few words for people."""
     if run.over:
@@ -375,10 +415,13 @@ def summary(run: SharedRun, words: Mapping[str, UnitWord | None]) -> str:
         return f"making ready: {ready} of {there} units" + (f", {preparing}" if preparing else "") + lacking
     running = [part for part in parts if part.stage]
     if not running:
-        return f"stage {run.turns[0].stage if run.turns else 1} begins{lacking}"
+        return _without_a_share(run, said, parts) + lacking
     stage = max(part.stage for part in running)
     stages = next((part.stages for part in running if part.stages), None)
-    told = [f"stage {stage}" + (f"/{stages}" if stages else "")]
+    phases = [part.phase for part in running if part.stage == stage and part.phase]
+    # While one of them is not there yet, the load is not there.
+    phase = next((phase for phase in phases if not phase.endswith("hold")), phases[0] if phases else "")
+    told = [f"stage {stage}" + (f"/{stages}" if stages else "") + (f" {phase}" if phase else "")]
     told.append(f"{sum(part.held for part in running)} {running[0].what}")
     p99 = [part.p99_ms for part in running if part.p99_ms is not None]
     if p99:

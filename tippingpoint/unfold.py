@@ -21,6 +21,8 @@ _MOST_CELLS = 2_000_000
 class Encoded(NamedTuple):
     """A histogram as it stands in an interval log."""
 
+    total: int
+    """How many values were recorded."""
     max: int
     """The largest value in microseconds."""
     text: str
@@ -98,10 +100,12 @@ class Placed:
         filled = np.unique(rows)
         slots = measured.slots[columns]
         encoded = encode_rows(np.searchsorted(filled, rows), slots, table.ravel()[cells])
+        totals = table.sum(axis=1)[filled]
         last = np.searchsorted(rows, filled, side="right") - 1
         largest = highest_values(slots[last])
-        for row, text, most in zip(filled.tolist(), encoded, largest.tolist(), strict=True):
-            yield edges[row], edges[row + 1], Encoded(most, text)
+        found = zip(filled.tolist(), totals.tolist(), encoded, largest.tolist(), strict=True)
+        for row, total, text, most in found:
+            yield edges[row], edges[row + 1], Encoded(total, most, text)
 
     def _amounts(self, measured: Measured, edges: IntArray) -> IntArray:
         """How many samples of each group are between these moments: those of an interval are spread evenly over it."""

@@ -11,19 +11,52 @@ from pydantic import ValidationError
 from tippingpoint.cliff import fault_times
 from tippingpoint.durations import show_us
 from tippingpoint.errors import UserError
+from tippingpoint.holding import (
+    cut_short,
+    damage_in,
+    gave_way,
+    late_by_us,
+    load_missing,
+    loads_held,
+    not_made,
+)
 from tippingpoint.latency import costs
 from tippingpoint.lateness import (
     OwnLosses,
+    explained,
     has_free_core,
-    own_delay,
+    longest_stall,
     own_losses,
+    show_stall,
     stage_saturated,
+    stalls_in,
 )
-from tippingpoint.plan import ClaimPlan, Threshold, validate_plan
-from tippingpoint.results import BRINGING_UP, CONNECT, MAKING, RunData, StageResult, UnitStatus, count_of
-from tippingpoint.wording import show_calls, show_list, show_load, show_share, show_size
+from tippingpoint.plan import ClaimPlan, Plan, Threshold, validate_plan
+from tippingpoint.results import BRINGING_UP, CONNECT, RunData, StageResult, UnitStatus
+from tippingpoint.takeovers import takeovers
+from tippingpoint.wording import (
+    choose,
+    show_amount,
+    show_calls,
+    show_list,
+    show_load,
+    show_names,
+    show_share,
+    show_size,
+)
 
-__all__ = ["Check", "Outcome", "Verdict", "judge", "stage_checks", "stage_saturated"]
+__all__ = [
+    "Check",
+    "Outcome",
+    "Verdict",
+    "checks_of",
+    "first_misses",
+    "held_through",
+    "judge",
+    "miss_words",
+    "stage_checks",
+    "stage_saturated",
+]
 
 Outcome = Literal["met", "missed", "withheld", "failed"]
 
@@ -106,52 +139,70 @@ def stage_checks(
     return checks
 
 
+def checks_of(run: RunData) -> list[Check]:
+    """Every threshold of a run's plan held against every stage that it is about, in the order of stages.
+
+    None of a run that failed, or has no thresholds; UserError when its manifest holds a plan that is none.
+    """
+    plan = _plan_of(run)
+    if run.manifest.status == "failed" or plan is None:
+        return []
+    if not run.stages:
+        return [replace(check, stage=None, size=None) for check in stage_checks(_NO_STAGE, plan.thresholds)]
+    own = _own_losses(run)
+    clock_known = run.manifest.timeline == "seconds"
+    return _asked_for(
+        run,
+        [
+            _known(run, stage, _blamed(run, stage, check, own.get(stage.number)))
+            for stage in run.stages
+            for check in stage_checks(stage, plan.thresholds, clock_known=clock_known)
+        ],
+    )
+
+
 def judge(run: RunData) -> Verdict:
     """The verdict on a run, as far as it went; UserError when its manifest holds a plan that is none."""
     manifest = run.manifest
     if manifest.status == "failed":
         return Verdict("failed", f"Failed: {manifest.reason or 'the target failed'}.")
-    try:
-        plan = validate_plan(manifest.plan) if manifest.plan is not None else None
-    except ValidationError:
-        raise UserError("run", str(run.directory), "a manifest with a plan that this version reads") from None
-    thresholds = plan.thresholds if plan is not None else []
-    clock_known = manifest.timeline == "seconds"
-    own = {stage.number: lost for stage in run.stages if (lost := own_losses(run, stage))}
-    checks = _asked_for(
-        run,
-        [
-            _blamed(run, stage, check, own.get(stage.number))
-            for stage in run.stages
-            for check in stage_checks(stage, thresholds, clock_known=clock_known)
-        ],
-    )
+    plan = _plan_of(run)
+    own = _own_losses(run)
+    checks = checks_of(run)
     nothing_succeeded = _nothing_succeeded(run)
     if nothing_succeeded:
         return Verdict("failed", nothing_succeeded, checks)
     unit = manifest.load_unit
-    not_made = _not_made(run)
+    damage = list(dict.fromkeys(found.sentence for found in run.damage))
     lost_by_us = [_own_words(run, run.stage(number), lost) for number, lost in own.items()]
-    if not thresholds:
-        reasons = _ended_early(run) + lost_by_us
-        if reasons:
-            return Verdict("withheld", f"Withheld: {reasons[0]}.", reasons=reasons)
-        return Verdict("met", "No thresholds were set, so there is nothing to miss.")
     if not run.stages:
-        checks = [replace(check, stage=None, size=None) for check in stage_checks(_NO_STAGE, thresholds)]
-        return Verdict("withheld", "Withheld: no stage was run.", checks, _ended_early(run))
+        return Verdict("withheld", "Withheld: no stage was run.", checks, _ended_early(run) + damage)
     reasons = (
         _ended_early(run)
+        + damage
         + _bottlenecks(run.stages, unit)
         + lost_by_us
-        + list(not_made.values())
+        + _not_held(run)
         + _gaps(checks, run.stages, unit)
     )
     if isinstance(plan, ClaimPlan) and plan.find is not None:
         outcome, sentence = _judge_find(run, checks, own)
     else:
         outcome, sentence = _judge_stages(run, checks, own)
+    if outcome == "met" and damage:
+        outcome, sentence = "withheld", f"Withheld: {damage[0]}{_held_through(run, checks)}."
     return Verdict(outcome, sentence, checks, reasons)
+
+
+def _plan_of(run: RunData) -> Plan | None:
+    try:
+        return validate_plan(run.manifest.plan) if run.manifest.plan is not None else None
+    except ValidationError:
+        raise UserError("run", str(run.directory), "a manifest with a plan that this version reads") from None
+
+
+def _own_losses(run: RunData) -> dict[int, OwnLosses]:
+    return {stage.number: lost for stage in run.stages if (lost := own_losses(run, stage))}
 
 
 _NO_STAGE = StageResult(number=0, size=0, kind="ramp", begin=0.0)
@@ -189,28 +240,49 @@ def _blamed(run: RunData, stage: StageResult, check: Check, own: OwnLosses | Non
 
     Too few operations are its own where a share of the load is missing.
 
-    A latency beyond the limit by more than the generator's own delay is the target's even while the
-    generator was late; so is an error, which is an answer, and so are leases lost beyond those that the
-    generator may have lost (lateness.own_losses). Of a worker without a free core nothing is known.
+    A latency that is beyond the limit without the generator's own delay too (lateness.explained) is the target's.
+    So is an error, which is an answer, unless the machine was suspended, and so are leases lost beyond those that
+    the generator may have lost (lateness.own_losses). Of a worker without a free core nothing is known.
     """
     if check.met is not False or check.observed is None:
         return check
-    if check.limit == "throughput" and _load_missing(run, stage):
+    if check.limit == "throughput" and load_missing(run, stage):
         return replace(check, met=None, why="a share of the load is missing")
+    slept = next((stall for stall in stalls_in(run, stage) if stall.cause == "suspend"), None)
+    if slept is not None and check.limit in _RATES:
+        return replace(check, met=None, why=f"the generator itself was {show_stall(slept)}")
     if check.limit == "lost_rate":
         attempts = stage.attempts(check.operation)
         if own is None or check.observed - own.count / attempts > check.allowed:
             return check
         return replace(check, met=None, why=own.why)
     reason = stage_saturated(stage)
-    delay = own_delay(stage)
     if has_free_core(stage) and check.limit == "error_rate":
         return check
     if has_free_core(stage) and check.limit in _PERCENTILES:
-        if check.observed > check.allowed + delay:
-            return check
-        reason = reason or f"the miss is within the generator's own delay ({show_us(delay)})"
+        reason = explained(run, stage, check.operation, _PERCENTILES[check.limit], check.allowed)
+    elif check.limit == "throughput":
+        reason = reason or _throughput_lost(run, stage, check.observed, check.allowed)
     return replace(check, met=None, why=reason) if reason else check
+
+
+def _known(run: RunData, stage: StageResult, check: Check) -> Check:
+    """The check, not met where the journals are not whole: what is missing may have missed it."""
+    if check.met is not True or not (damage := damage_in(run, stage)):
+        return check
+    return replace(check, met=None, why=damage[0].sentence)
+
+
+def _throughput_lost(run: RunData, stage: StageResult, observed: float, allowed: float) -> str | None:
+    """Why a throughput is too low only because workers stood still, in a few words; None when it is not."""
+    longest = longest_stall(run, stage)
+    if longest is None or stage.end is None:
+        return None
+    seconds = stage.end - (stage.begin if stage.hold_begin is None else stage.hold_begin)
+    still = sum(stall.seconds for stall in stalls_in(run, stage) if stall.worker == longest.worker)
+    if still < seconds and observed * seconds / (seconds - still) < allowed:
+        return None
+    return f"the generator itself was {show_stall(longest)}"
 
 
 def _own_words(run: RunData, stage: StageResult, own: OwnLosses) -> str:
@@ -240,8 +312,15 @@ def _ended_early(run: RunData) -> list[str]:
     of_units = {unit.name for unit in run.units}
     cut = [w.name for w in run.manifest.workers if w.status == "cut" and w.name not in of_units]
     if cut:
-        reasons.append(f"worker {show_list(cut)} was cut: its share of the load is missing from then on")
-    return reasons + _missing_units(run)
+        were, theirs = choose(len(cut), "was", "were"), choose(len(cut), "its share", "their shares")
+        missing = f"{theirs} of the load {choose(len(cut), 'is', 'are')} missing from then on"
+        reasons.append(f"{show_names(cut, 'worker')} {were} cut: {missing}")
+    return reasons + _missing_units(run) + _taken_up(run)
+
+
+def _taken_up(run: RunData) -> list[str]:
+    """One line for each part that was cut, and of which a stage is not told as a whole."""
+    return [taken.words for taken in takeovers(run.events) if taken.again]
 
 
 def _missing_units(run: RunData) -> list[str]:
@@ -264,38 +343,9 @@ def _missing_units(run: RunData) -> list[str]:
     return reasons
 
 
-def _not_made(run: RunData) -> dict[int, str]:
-    """By stage whose load of containers was not whole, how many were given up and why, or were just not there."""
-    given_up = [
-        event for event in run.events if event["event"] == "gave-up" and event.get("operation") in MAKING
-    ]
-    found: dict[int, str] = {}
-    for stage in run.stages:
-        end = stage.end if stage.end is not None else float("inf")
-        inside = [event for event in given_up if stage.begin <= float(event["t"]) <= end]
-        if inside:
-            count = sum(count_of(event) for event in inside)
-            why = f"{inside[-1].get('operation')}: {inside[-1].get('error')}"
-            found[stage.number] = (
-                f"{show_size(count)} {run.things} of stage {stage.number} were given up ({why})"
-            )
-        elif (
-            run.manifest.load_unit in ("containers", "servers")
-            and stage.kind == "ramp"
-            and stage.hold_begin is not None
-        ):
-            held = stage.gauges.get("held", stage.size)
-            if held < stage.size:
-                found[stage.number] = (
-                    f"{show_size(stage.size - held)} of the {show_size(stage.size)} {run.things} of stage "
-                    f"{stage.number} were not there while it was held"
-                )
-    return found
-
-
 def _bottlenecks(stages: Iterable[StageResult], unit: str) -> list[str]:
     return [
-        f"stage {stage.number} ({show_size(stage.size)} {unit}): the generator itself was strained: {why}"
+        f"stage {stage.number} ({show_amount(stage.size, unit)}): the generator itself was strained: {why}"
         for stage in stages
         if (why := stage_saturated(stage))
     ]
@@ -327,26 +377,39 @@ def _judge_stages(run: RunData, checks: list[Check], own: Mapping[int, OwnLosses
         return "withheld", f"Withheld: {_saw(run, worst)}, but {worst.why}{held}."
     unmeasured = _unmeasured_at_the_top(run, checks)
     if unmeasured is not None:
-        where = "" if unmeasured.stage is None else f" at {show_size(unmeasured.size or 0)} {unit}"
+        where = "" if unmeasured.stage is None else f" at {show_amount(unmeasured.size or 0, unit)}"
         return (
             "withheld",
             f"Withheld: {unmeasured.operation} {unmeasured.limit} was not measured{where}{held}.",
         )
-    cut = [stage for stage in run.stages if _load_missing(run, stage)]
+    for stage in run.stages:
+        whole = stage.is_step and stage.number not in own and not cut_short(run, stage)
+        if whole and (why := gave_way(run, stage)):
+            by_us = late_by_us(run, stage)
+            outcome, ours = ("withheld", f", but {by_us}") if by_us else ("missed", "")
+            return outcome, f"{outcome.capitalize()}: {_were_not_held(run, stage, why)}{ours}{held}."
+    cut = [stage for stage in run.stages if load_missing(run, stage)]
     if cut:
         where = f"from {show_size(min(stage.size for stage in cut))} {unit} on"
         why = next(iter(_missing_units(run)), f"a worker was cut, so load is missing {where}")
         return "withheld", f"Withheld: {why}{held}."
     if run.manifest.status in ("interrupted", "cut", "running"):
         return "withheld", f"Withheld: {_ended_early(run)[0]}{held}."
+    for why in _taken_up(run):
+        return "withheld", f"Withheld: {why}{held}."
     for number, lost in own.items():
         return "withheld", f"Withheld: {_own_words(run, run.stage(number), lost)}{held}."
-    for sentence in _not_made(run).values():
-        return "withheld", f"Withheld: {sentence}{held}."
+    for stage in run.stages:
+        if why := not_made(run, stage):
+            return "withheld", f"Withheld: {why}{held}."
+        if stage.is_step and (why := cut_short(run, stage)):
+            return "withheld", f"Withheld: {_were_not_held(run, stage, why)}{held}."
+    if not checks:
+        return "met", "No thresholds were set, so there is nothing to miss."
     largest = max(stage.size for stage in run.stages)
     limits = len({(check.operation, check.limit) for check in checks})
     every = "the threshold" if limits == 1 else f"all {limits} thresholds"
-    return "met", f"Met: {every} held through {show_size(largest)} {unit}."
+    return "met", f"Met: {every} held through {show_amount(largest, unit)}."
 
 
 def _judge_find(run: RunData, checks: list[Check], own: Mapping[int, OwnLosses]) -> tuple[Outcome, str]:
@@ -360,39 +423,41 @@ def _judge_find(run: RunData, checks: list[Check], own: Mapping[int, OwnLosses])
     broken: int | None = found.get("broken")
     at_broken = [check for check in checks if check.size == broken and check.met is not True]
     missed = [check for check in at_broken if check.met is False]
+    gave = [
+        (stage, why)
+        for stage in run.stages
+        if stage.size == broken and not cut_short(run, stage) and (why := gave_way(run, stage))
+    ]
     beyond = ""
-    if broken is not None and at_broken:
+    if gave and not missed:
+        beyond = f"; {_were_not_held(run, *gave[0])}"
+    elif broken is not None and at_broken:
         worst = _first_of(run, missed or at_broken)
         beyond = f"; {_saw(run, worst)}" + (
             f", but {worst.why}" if worst.met is None and worst.observed else ""
         )
     if held is None:
-        if not missed:
+        if not (missed or gave):
             return "withheld", f"Withheld: no load was shown to hold{beyond}."
-        return "missed", f"Missed: not even {show_size(broken or 0)} {unit} held{beyond}."
+        return "missed", f"Missed: not even {show_amount(broken or 0, unit)} held{beyond}."
     if not found.get("confirmed"):
         return (
             "withheld",
-            f"Withheld: {show_size(held)} {unit} held once, but repeats did not confirm it{beyond}.",
+            f"Withheld: {show_amount(held, unit)} held once, but repeats did not confirm it{beyond}.",
         )
     repeats = f"confirmed by {found['agreeing']} of {found['repeats']} repeats"
-    if broken is not None and not missed:
+    if broken is not None and not (missed or gave):
         return (
             "withheld",
-            f"Withheld: the thresholds held up to {show_size(held)} {unit} ({repeats}){beyond}.",
+            f"Withheld: the thresholds held up to {show_amount(held, unit)} ({repeats}){beyond}.",
         )
-    if any(_load_missing(run, stage) for stage in run.stages):
-        return "withheld", f"Withheld: a worker was cut, so load is missing; {show_size(held)} {unit} held."
+    if any(load_missing(run, stage) for stage in run.stages):
+        return "withheld", f"Withheld: a worker was cut, so load is missing; {show_amount(held, unit)} held."
     for stage in run.stages:
         if stage.number in own and stage.size <= held:
             return "withheld", f"Withheld: {_own_words(run, stage, own[stage.number])}{beyond}."
     limit = "; the search's limit" if broken is None else ""
-    return "met", f"Met: the thresholds hold up to {show_size(held)} {unit} ({repeats}{limit}){beyond}."
-
-
-def _load_missing(run: RunData, stage: StageResult) -> bool:
-    cuts = [float(event["t"]) for event in run.events if event["event"] == "worker-cut"]
-    return bool(cuts) and (stage.end is None or stage.end > min(cuts))
+    return "met", f"Met: the thresholds hold up to {show_amount(held, unit)} ({repeats}{limit}){beyond}."
 
 
 def _unmeasured_at_the_top(run: RunData, checks: list[Check]) -> Check | None:
@@ -420,20 +485,37 @@ def _unmeasured_at_the_top(run: RunData, checks: list[Check]) -> Check | None:
 
 
 def _held_through(run: RunData, checks: list[Check]) -> str:
-    """Up to which load every check of every stage was met, by the stages that are steps of that ladder."""
-    steps = {stage.number for stage in run.stages if stage.is_step}
-    ladder: dict[int, bool] = {}
-    missing = {stage.number for stage in run.stages if _load_missing(run, stage)} | set(_not_made(run))
-    for check in checks:
-        if check.stage in steps and check.size is not None:
-            whole = check.met is True and check.stage not in missing
-            ladder[check.size] = ladder.get(check.size, True) and whole
+    """Up to which load every load was held with every check met."""
+    held = held_through(run, checks)
+    return f"; held through {show_amount(held, run.manifest.load_unit)}" if held is not None else ""
+
+
+def held_through(run: RunData, checks: Iterable[Check]) -> int | None:
+    """The largest load that was held with all checks met, as was every smaller one; None without any."""
+    stood = set(loads_held(run))
+    steps = {stage.number: stage.size for stage in run.stages if stage.is_step}
+    unmet = {check.size for check in checks if check.stage in steps and check.met is not True}
     held: int | None = None
-    for size in sorted(ladder):
-        if not ladder[size]:
+    for size in sorted(set(steps.values())):
+        if size not in stood or size in unmet:
             break
         held = size
-    return f"; held through {show_size(held)} {run.manifest.load_unit}" if held is not None else ""
+    return held
+
+
+def _not_held(run: RunData) -> list[str]:
+    """One line for each stage whose load was not whole, or which the target did not hold."""
+    lines: list[str] = []
+    for stage in run.stages:
+        why = not_made(run, stage)
+        if not why and stage.is_step and not cut_short(run, stage) and (gave := gave_way(run, stage)):
+            why = _were_not_held(run, stage, gave)
+        lines += [why] if why else []
+    return lines
+
+
+def _were_not_held(run: RunData, stage: StageResult, why: str) -> str:
+    return f"{show_amount(stage.size, run.manifest.load_unit)} {choose(stage.size, 'was', 'were')} not held: {why}"
 
 
 def _first_miss(run: RunData, missed: list[Check]) -> str:
@@ -462,10 +544,37 @@ def _excess(check: Check) -> float:
     return check.observed / max(check.allowed, small)
 
 
+def first_misses(run: RunData, checks: Sequence[Check]) -> list[Check]:
+    """The missed checks at the smallest load that misses any, the furthest beyond its limit first.
+
+    Storms and removals are left out, and of a search the loads up to its answer, of which a repeat may have failed.
+    """
+    found = next((event for event in reversed(run.events) if event["event"] == "found"), None)
+    answer: int = found.get("held") or 0 if found is not None else 0
+    steps = {stage.number for stage in run.stages if stage.is_step}
+    missed = [
+        check
+        for check in checks
+        if check.met is False and check.stage in steps and (check.size or 0) > answer
+    ]
+    first = min((check.size or 0 for check in missed), default=0)
+    return sorted((check for check in missed if check.size == first), key=_excess, reverse=True)
+
+
+def miss_words(run: RunData, check: Check) -> str:
+    """What was measured against which limit: extend p99 was 1.32 s (limit 100 ms)."""
+    allowed = f"(limit {_show(check.limit, check.allowed)}{_on_purpose(run, check)})"
+    return f"{check.operation} {_name(check)} was {_show(check.limit, check.observed or 0.0)} {allowed}"
+
+
+def _name(check: Check) -> str:
+    return "p99.9" if check.limit == "p999" else check.limit.replace("_", " ")
+
+
 def _saw(run: RunData, check: Check) -> str:
-    name = "p99.9" if check.limit == "p999" else check.limit.replace("_", " ")
+    name = _name(check)
     where = (
-        f"at {show_size(check.size or 0)} {run.manifest.load_unit}"
+        f"at {show_amount(check.size or 0, run.manifest.load_unit)}"
         if check.stage is None
         else _where(run, run.stage(check.stage))
     )

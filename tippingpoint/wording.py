@@ -8,10 +8,15 @@ LONGEST_LINE = 400
 """Characters of what the other side says, at most."""
 
 
-def one_line(text: str) -> str:
-    """A text of the other side as one line of bounded length."""
-    line = " ".join(text.split())
-    return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 3] + "..."
+def one_line(text: str, longest: int = LONGEST_LINE) -> str:
+    """A text of the other side as one line of bounded length, in which nothing is that a terminal would obey."""
+    words = " ".join(text[: 10 * longest].split())  # so that 50 MB are not looked through
+    line = words if words.isprintable() else "".join(map(_shown, words))
+    return line if len(line) <= longest else line[: longest - 3] + "..."
+
+
+def _shown(mark: str) -> str:
+    return mark if mark.isprintable() else mark.encode("unicode_escape").decode()
 
 
 def show_size(size: float) -> str:
@@ -30,9 +35,24 @@ def show_count(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
+def show_amount(size: float, unit: str) -> str:
+    """So much load, of a unit that is told in the plural: 1 container, 4000 leases."""
+    return f"{show_size(size)} {unit.removesuffix('s') if size == 1 else unit}"
+
+
 def show_list(words: Sequence[str]) -> str:
     """a, b and c."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def show_names(names: Sequence[str], thing: str) -> str:
+    """Which of several things: worker 0, workers 0 and 1."""
+    return f"{thing}{'' if len(names) == 1 else 's'} {show_list(names)}"
+
+
+def choose(count: int, one: str, several: str) -> str:
+    """The word that goes with so many: was or were, its or their."""
+    return one if count == 1 else several
 
 
 def show_calls(operation: str) -> str:
@@ -43,4 +63,4 @@ def show_calls(operation: str) -> str:
 def show_load(size: float, unit: str, kind: str = "ramp") -> str:
     """Where something was seen: at 4000 leases, in the storm of 4000 leases, while removing from 300 units."""
     of = {"storm": "in the storm of", "destroy": "while removing from"}.get(kind, "at")
-    return f"{of} {show_size(size)} {unit}"
+    return f"{of} {show_amount(size, unit)}"

@@ -27,19 +27,18 @@ from tippingpoint.claim.workload import RELEASE_WITHIN
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.grounds import Grounds, make_load
 from tippingpoint.journal import Journal
-from tippingpoint.load import PrepareOrder, ShareOrder, StageOrder, Upkeep
+from tippingpoint.load import OWED, PrepareOrder, ShareOrder, StageOrder, Upkeep
 from tippingpoint.pacing import Schedule
 from tippingpoint.plan import AnyPlan
 from tippingpoint.plan_share import part_of
+from tippingpoint.pulse import PULSE, TOLD, Cause, Witness
 from tippingpoint.recorder import Recorder
 from tippingpoint.tags import LOOP_LAG
 
 INTERVAL = 1.0
 """Seconds an interval of the journal covers: what a worker killed at any instant may lose."""
-_BEAT = 0.1
-"""Seconds between looks at the clock: how late the loop is, and what has timed out. A look costs 0.2 ms."""
-DRAIN_WITHIN = 5.0
-"""Seconds that operations under way at the end of a stage are waited for."""
+_LOOK = 0.1
+"""Seconds between looks at what has timed out. A look costs 0.2 ms."""
 _LOST_SINGLY = 100
 _MOST_UNHEARD = 2**20
 _HEARD_WITHIN = 20.0
@@ -76,6 +75,7 @@ class _Worker:
         self._asides: set[asyncio.Task[None]] = set()
         self._opened = 0.0
         self._worst_lag = 0.0
+        self._witness = Witness()
         self._cpu = time.process_time()
         self._stage: StageOrder | None = None
 
@@ -83,6 +83,7 @@ class _Worker:
         facts = await self._load.open()
         self._opened = time.monotonic()
         self._beat(self._opened)
+        self._look(self._opened)
         self._next_interval(self._opened + INTERVAL)
         return asdict(facts)
 
@@ -90,11 +91,28 @@ class _Worker:
         return time.monotonic() - self._job.started
 
     def _beat(self, intended: float) -> None:
-        lag = time.monotonic() - intended
+        now = time.monotonic()
+        lag = now - intended
         self._worst_lag = max(self._worst_lag, lag)
         self._loop_lag(max(1, int(lag * 1e6)))
+        pulse = self._recorder.pulse
+        if pulse.beat(intended, now) >= TOLD:
+            self._tell_stall(intended, lag, self._witness.cause(lag))
+        slept = self._witness.slept()
+        if slept >= TOLD:
+            self._tell_stall(now, slept, "suspend")
+        self._witness.look()
+        following = max(intended + PULSE, now)
+        pulse.expect(following)
+        self._beats.at(following, self._beat)
+
+    def _tell_stall(self, begin: float, seconds: float, cause: Cause) -> None:
+        t = begin - self._job.started
+        self._journal.events.write(t, "stall", seconds=round(seconds, 3), cause=cause)
+
+    def _look(self, intended: float) -> None:
         self._load.expire_calls()
-        self._beats.at(max(intended + _BEAT, time.monotonic()), self._beat)
+        self._beats.at(max(intended + _LOOK, time.monotonic()), self._look)
 
     def _next_interval(self, when: float) -> None:
         self._beats.at(when, self._interval_over)
@@ -123,9 +141,10 @@ class _Worker:
         }
         self._cpu = cpu
         self._worst_lag = 0.0
+        self._witness.settle()
         lines = self._journal.interval(since, until, self._recorder.drain())
         events = self._journal.events
-        events.write(until, "tick", **tick)
+        self._journal.tick(until, **tick)
         for (operation, outcome, message), count in self._load.errors.items():
             events.write(until, "error", operation=operation, outcome=outcome, error=message, count=count)
         self._load.errors.clear()
@@ -229,24 +248,28 @@ class _Worker:
         # What was made while the load came up lives as long as it: a collection of it all would stop the loop.
         gc.freeze()
 
-    async def stop_load(self, within: float) -> None:
-        """Send nothing further, and close the stage's figures with what is answered within some seconds.
+    async def stop_load(self, *, cut: bool = False) -> None:
+        """Send nothing further, and close the stage's figures with what is answered within some seconds, or at once.
 
-        What has no answer then counts as timed out: a target that hangs is not flattered by the end of a stage.
+        What has no answer then counts as timed out: a target that hangs is not flattered by the end of a stage. What
+        was cut before it had these seconds counts for nothing.
         """
         self._load.stop()
         if self._stage is None:
             return
         self._mark("drain")
         try:
-            await self._load.drain(within)
+            if cut:
+                self._load.cut()
+            else:
+                await self._load.drain(OWED)
         finally:
             self._mark("end")
             self._stage = None
 
     async def end(self, release: bool) -> None:
         """Close the last stage and give everything back; cancelled, leases that are left will expire."""
-        await self.stop_load(DRAIN_WITHIN if release else 0.0)
+        await self.stop_load(cut=not release)
         left = await self._load.give_back(RELEASE_WITHIN if release else 0.0)
         if left:
             self._journal.events.write(self._now(), "left-to-expire", leases=left)
@@ -257,6 +280,7 @@ class _Worker:
         self._close_interval()
         self._schedule.close()
         self._beats.close()
+        self._witness.close()
 
 
 def _resident_mib() -> float:
@@ -341,7 +365,7 @@ async def _obey(worker: _Worker, commands: asyncio.StreamReader, voice: Voice) -
             case "hold":
                 worker.hold()
             case "pause":
-                await worker.stop_load(DRAIN_WITHIN)
+                await worker.stop_load()
                 voice.say("paused")
             case _:
                 if not worker.aside(command):

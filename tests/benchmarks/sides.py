@@ -35,13 +35,13 @@ def timed(command: list[str], environment: Mapping[str, str]) -> tuple[str, floa
     return told, used.ru_utime + used.ru_stime
 
 
-def stage_cpu(command: list[str], out: Path) -> tuple[float, Path]:
-    """CPU-seconds that runner and worker of a run of ours take from the begin of its only stage to its end, and the
-    run's directory in `out`, which was empty."""
+def runner_cpu(command: list[str], out: Path) -> tuple[float, Path]:
+    """CPU-seconds that the runner of a run of ours takes from the begin of its only stage to its end, and the run's
+    directory in `out`, which was empty. (What its worker takes, worker_cpu says: it may be gone when we look.)"""
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=os.environ, cwd=REPOSITORY)
-        began = _tree_cpu_when('"phase":"begin"', out, process)
-        ended = _tree_cpu_when('"phase":"drain"', out, process)
+        began = _ran_when('"phase":"begin"', out, process)
+        ended = _ran_when('"phase":"drain"', out, process)
         if process.wait() != 0:
             output.seek(0)
             raise SystemExit(f"{' '.join(command)}: {output.read()[-4000:]}")
@@ -49,21 +49,19 @@ def stage_cpu(command: list[str], out: Path) -> tuple[float, Path]:
     return ended - began, directory
 
 
-def _tree_cpu_when(phase: str, out: Path, process: subprocess.Popen[bytes]) -> float:
-    while process.poll() is None:
+def _ran_when(phase: str, out: Path, process: subprocess.Popen[bytes]) -> float:
+    """What a process, which is not waited for yet, had taken when a run's journal first had this."""
+    while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         if any(phase in journal.read_text() for journal in out.glob("*/worker-0.jsonl")):
             break
         time.sleep(_LOOK_EVERY_S)
-    own = Path(f"/proc/{process.pid}")
-    pids = [process.pid, *map(int, (own / f"task/{process.pid}/children").read_text().split())]
-    return sum(_ran_seconds(pid) for pid in pids)
+    return ran_seconds(process.pid)
 
 
-def _ran_seconds(pid: int) -> float:
-    """CPU-seconds of all threads of a process, to the nanosecond."""
-    return (
-        sum(int(task.read_text().split()[0]) for task in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1e9
-    )
+def ran_seconds(pid: int) -> float:
+    """CPU-seconds that a process has taken, threads that have ended included, to the kernel's tick."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def worker_cpu(run: Path, begin: float, end: float) -> float:

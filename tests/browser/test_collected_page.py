@@ -9,12 +9,14 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.functional.page_server import TOKEN, UNITS, Reader, a_run, collect, digests_of, page_of
-from tippingpoint.collect import confined
+from tests.unit.synthetic import STARTED
 from tippingpoint.collect.runs import Runs
 from tippingpoint.together import Progress, Turn, UnitWord
 
 FIRST, SECOND = (f"2026112{day}-000000-juju-leases-small-1f3a" for day in (1, 2))
 LIVE = "20261123-000000-juju-leases-small-1f3a"
+FAILED = "20261120-000000-juju-leases-small-1f3a"
+WHY = "admin is refused: invalid entity name or password"
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +26,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def runs(place: Path) -> Runs:
-    """Two that are over, and one that goes on."""
+    """Two that are over, one that failed at login, and one that goes on."""
     runs = Runs(place / "runs")
     for name, claim_ms in ((FIRST, 10.0), (SECOND, 400.0)):
         collect(runs, a_run(name), digests_of(place / "parts", name, claim_ms))
@@ -32,25 +34,25 @@ def runs(place: Path) -> Runs:
     runs.find(SECOND).verdict_file.write_text(
         '{"outcome": "missed", "sentence": "A claim takes 402 ms at 200 leases, which is more than 100 ms."}'
     )
-    turn = Turn(number=2, stage=2, kind="ramp", of=2, begin=1_780_000_010.0, lasts=20)
+    runs.keep(a_run(FAILED, turns=[], started=None, missing=dict.fromkeys(UNITS, WHY)))
+    for unit in UNITS:
+        runs.keep_word(unit, UnitWord(run=FAILED, phase="failed", t=STARTED, problem=WHY))
+    turn = Turn(number=2, stage=2, kind="ramp", of=2, begin=STARTED + 10.0, lasts=20)
     runs.keep(a_run(LIVE, over=False, turns=[turn]))
     say(runs, held=20, p99_ms=31.0)
     return runs
 
 
-def say(runs: Runs, **progress: float) -> None:
+def say(runs: Runs, t: float = STARTED + 100.0, **progress: float) -> None:
     """A word of the live run's first unit."""
     told = Progress.model_validate({"stage": 2, "stages": 5, "size": 25, **progress})
-    runs.keep_word(UNITS[0], UnitWord(run=LIVE, phase="up", turn=2, t=1_780_000_100.0, progress=told))
+    runs.keep_word(UNITS[0], UnitWord(run=LIVE, phase="up", turn=2, t=t, progress=told))
 
 
 @pytest.fixture(scope="module")
 def server(place: Path, runs: Runs) -> Iterator[Reader]:
-    """The engine runs as ourselves: nobody may not read this checkout."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(confined, "UNPRIVILEGED", "")
-        with page_of(place / "runs", place / "page") as reader:
-            yield reader
+    with page_of(place / "runs", place / "page") as reader:
+        yield reader
 
 
 @pytest.fixture(
@@ -84,7 +86,7 @@ def fits(page: Page) -> bool:
 
 
 def test_runs_are_there_and_the_token_is_not(page: Page) -> None:
-    assert page.locator("tbody tr").count() == 3
+    assert page.locator("tbody tr").count() == 4
     assert fits(page)
     assert TOKEN not in page.content() + page.url
     assert page.evaluate("document.cookie") == ""
@@ -102,6 +104,41 @@ def test_a_live_run_is_followed_without_a_reload(page: Page, runs: Runs) -> None
     expect(page.get_by_role("cell", name="45 ms")).to_be_visible()
     assert page.evaluate("window.here") is True
     assert fits(page)
+
+
+def test_a_live_run_is_drawn_and_drawn_on(page: Page, runs: Runs) -> None:
+    """Given a run that goes on, then its charts are there, and a word that arrives is drawn without a reload."""
+    say(runs, held=5, p99_ms=20.0, t=STARTED + 40.0)
+    say(runs, held=12, p99_ms=25.0, t=STARTED + 70.0)
+    page.goto(f"/runs/{LIVE}")
+    for name in ("latency", "held", "rate"):
+        expect(page.locator(f"#chart-{name} canvas")).to_be_visible()
+    expect(page.locator("#chart-failures")).to_be_hidden()
+    drawn = 'JSON.parse(document.getElementById("document").textContent).t.length'
+    before = page.evaluate(drawn)
+    page.evaluate("window.here = true")
+
+    say(runs, held=13, errors=3, t=STARTED + 200.0 + before)
+
+    expect(page.locator("#chart-failures canvas")).to_be_visible(timeout=20_000)
+    assert page.evaluate(drawn) == before + 1
+    assert page.locator("#chart-held canvas").count() == 1
+    assert page.evaluate("window.here") is True
+    assert fits(page)
+    say(runs, held=13, errors=0, t=STARTED + 100.0)
+    (runs.find(LIVE).directory / "course.jsonl").unlink()
+
+
+def test_why_a_run_failed_stands_there(page: Page) -> None:
+    """Given units that could not log in, then the run's page says so, and so does its report."""
+    page.goto(f"/runs/{FAILED}")
+    expect(page.locator(".reasons")).to_have_text(f"{UNITS[0]}, {UNITS[1]}: {WHY}")
+    expect(page.locator("#course")).to_be_hidden()
+    assert fits(page)
+
+    page.get_by_role("link", name="Report").click()
+
+    expect(page.locator("#verdict")).to_contain_text(WHY)
 
 
 def test_marks_stay_while_the_list_is_followed(page: Page, runs: Runs) -> None:

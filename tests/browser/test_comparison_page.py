@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser.conftest import Opened
-from tests.browser.test_run_page import DRAWN, charts, luminance
+from tests.browser.test_run_page import DRAWN, assert_within_400_pixels, charts, luminance
 from tests.unit.felt import felt_by
 from tests.unit.synthetic import STARTED, MadeStage, write_run
 from tippingpoint.baselines import load_baseline
@@ -83,11 +83,7 @@ def test_a_page_400_pixels_wide_needs_no_sideways_scroll(
     opened: Opened, pages: Mapping[str, str], name: str
 ) -> None:
     page = opened(pages[name], width=400)
-    for chart in charts(page):
-        box = chart.locator("canvas").bounding_box()
-        assert box is not None
-        assert box["x"] + box["width"] <= 400
-    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    assert_within_400_pixels(page)
     # what was found of each run is read without scrolling its table
     for cell in page.locator("table.runs td").all():
         box = cell.bounding_box()

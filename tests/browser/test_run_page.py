@@ -93,6 +93,40 @@ def test_what_the_target_felt_is_drawn_though_no_load_was_measured(
     assert [chart.get_attribute("id") for chart in charts(page) if chart.evaluate(DRAWN) < 20] == []
 
 
+def test_failures_are_on_the_chart_at_what_they_cost_and_successes_alone_are_told_apart(
+    opened: Opened, tmp_path: Path
+) -> None:
+    # given a stage in which leases were lost after 2 s, where extensions that succeed take 2 ms
+    stages = [MadeStage(500), MadeStage(1000, claim_ms=500, failures={"extend.lost": 60}), MadeStage(2000)]
+    run = load_run(write_run(tmp_path / "run", stages, plan=CLAIMS))
+    page = opened(write_report(run, "html"))
+    # then the table has both, one below the other, also when it is sorted
+    rows = page.locator("#operations .scroll").first.locator("tbody:has-text('extend') tr:not(:has(.group))")
+    names = [" ".join(text.split()[1:4]) for text in rows.all_inner_texts()]
+    assert [name.partition(" ")[0] for name in names] == ["500", "1,000", "extend,", "2,000"]
+    assert rows.nth(2).locator("td").first.inner_text() == "extend, successes alone"
+    waited, alone = (float(rows.nth(n).locator("td").nth(3).inner_text().replace(",", "")) for n in (1, 2))
+    assert waited > 1000 > 100 > alone
+    page.locator("#operations .scroll").first.locator("thead button", has_text="leases").click()
+    assert rows.nth(2).locator("td").first.inner_text() == "extend, successes alone"
+    # and the chart has a line for each, the one as high as what was lost cost
+    chart = page.locator("#chart-time-extend")
+    assert chart.locator(".u-legend .u-label").all_inner_texts()[1:] == [
+        "extend p50",
+        "extend p99",
+        "extend max",
+        "extend max, successes alone",
+    ]
+    assert chart.evaluate(DRAWN) > 20
+    ticks = page.evaluate(
+        "JSON.parse(document.querySelector('script[type=\"application/json\"]').textContent).timeline"
+    )
+    assert max(value or 0 for value in ticks["cost"]["extend"]["max"]) >= waited * 1000
+    # where nothing failed, successes have no row and no line of their own
+    assert page.locator("#chart-time-claim .u-legend .u-series").count() == 4
+    assert "claim, successes alone" not in page.locator("#operations").inner_text()
+
+
 def test_a_run_with_hardly_anything_opens(opened: Opened, pages: Mapping[str, str]) -> None:
     page = opened(pages["empty"])
     assert page.locator("#verdict .badge").is_visible()
@@ -102,7 +136,11 @@ def test_a_run_with_hardly_anything_opens(opened: Opened, pages: Mapping[str, st
 def test_a_page_400_pixels_wide_needs_no_sideways_scroll(
     opened: Opened, pages: Mapping[str, str], name: str
 ) -> None:
-    page = opened(pages[name], width=400)
+    assert_within_400_pixels(opened(pages[name], width=400))
+
+
+def assert_within_400_pixels(page: Page) -> None:
+    """Neither a chart nor the page as a whole is wider."""
     for chart in charts(page):
         box = chart.locator("canvas").bounding_box()
         assert box is not None

@@ -65,6 +65,8 @@ class Directory(Machine):
         self.refuses = ""
         self.programs = {"busybox"}
         self.users = {"tippingpoint"}
+        self.stay: set[str] | None = None
+        """What goal-state would name of our application."""
         self.does: dict[str, Callable[[], object]] = {}
 
     def run(self, *command: str, within: float = 120.0) -> None:
@@ -78,6 +80,9 @@ class Directory(Machine):
             self.users.add(command[-1])
         if command[0] == "userdel":
             self.users.discard(command[-1])
+
+    def units_to_stay(self) -> set[str] | None:
+        return self.stay
 
     def user(self, name: str) -> tuple[int, int] | None:
         return (os.getuid(), os.getgid()) if name in self.users else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from tests.charms.related import (
 )
 
 HOW = (
-    "add a secret: juju add-secret tippingpoint {}, juju grant-secret tippingpoint load-claimer, "
+    "juju add-secret tippingpoint {}, juju grant-secret tippingpoint load-claimer, "
     "juju config load-claimer credentials=secret:ID"
 )
 BOB = {"user": "bob", "password": PASSWORD}
@@ -58,7 +59,7 @@ def content(access: Any, name: str = "juju.yaml") -> dict[str, Any]:
 class TestJuju:
     def test_without_a_secret_the_commands_are_named_that_make_one(self) -> None:
         access = found(state(), "juju")
-        assert access.missing == HOW.format("user=... password=...")
+        assert access.missing == HOW.format("user=NAME password#file=FILE")
         assert access.files == {}
 
     def test_the_secret_may_say_everything(self) -> None:
@@ -189,7 +190,7 @@ class TestJuju:
             ({"addresses": "192.0.2.1"}, "credentials: expected `addresses` with at least one host:port"),
             (
                 {"cacert": "none"},
-                "credentials: expected the controller's CA certificate in `ca` or `ca-file` (PEM)",
+                "credentials: expected the controller's CA certificate in `cacert` (PEM)",
             ),
         ],
     )
@@ -203,8 +204,8 @@ class TestSecrets:
         """Given a secret that Juju does not let us see (never granted, or removed), then the grant is named."""
         access = found(state(config={"credentials": "secret:cvq0000000000000000g"}), "juju")
         assert access.missing == (
-            "credentials: secret:cvq0000000000000000g: expected a secret that is granted: "
-            "juju grant-secret secret:cvq0000000000000000g load-claimer"
+            "juju grant-secret secret:cvq0000000000000000g load-claimer: "
+            "config credentials names a secret that is not granted"
         )
 
     def test_a_rotated_one_is_read_anew(self) -> None:
@@ -263,8 +264,8 @@ KEYS = {
 class TestLxd:
     def test_without_anything_relation_and_secret_are_named(self) -> None:
         assert found(state(), "lxd").missing == (
-            "relate lxd: juju integrate load-claimer:lxd lxd:https; or "
-            + HOW.format("token=... (of lxc config trust add)")
+            "juju integrate load-claimer:lxd lxd:https; or "
+            + HOW.format("token#file=FILE (of lxc config trust add)")
         )
 
     def test_a_secret_with_a_certificate(self) -> None:
@@ -306,11 +307,11 @@ class TestLxd:
             ),
             (
                 KEYS | {"client_key": "none"},
-                "credentials: (client_key): expected a PEM key without a password",
+                "credentials: client-key: expected a PEM key without a password",
             ),
             (
                 KEYS | {"certificate": "none"},
-                "credentials: (certificate): expected a certificate (PEM)",
+                "credentials: certificate: expected a certificate (PEM)",
             ),
         ],
     )
@@ -321,8 +322,8 @@ class TestLxd:
 class TestEtcd:
     def test_without_anything_relation_and_secret_are_named(self) -> None:
         assert found(state(), "etcd").missing == (
-            "relate etcd: juju integrate load-claimer:etcd-client charmed-etcd; or "
-            + HOW.format("endpoints=https://HOST:2379 cacert#file=... cert#file=... key#file=...")
+            "juju integrate load-claimer:etcd-client charmed-etcd; or "
+            + HOW.format("endpoints=https://HOST:2379 cacert#file=FILE cert#file=FILE key#file=FILE")
         )
 
     def test_a_secret_with_a_user(self) -> None:
@@ -355,7 +356,7 @@ class TestEtcd:
             ),
             (
                 {"endpoints": "https://192.0.2.1:2379", "username": "bob"},
-                "credentials: expected a YAML file with `username` and `password`, both of them text, and nothing else",
+                "credentials: expected a secret with `username` and `password`, both of them text, and nothing else",
             ),
         ],
     )
@@ -384,8 +385,8 @@ EITHER = (
 class TestOpenStack:
     def test_without_anything_relation_and_secret_are_named(self) -> None:
         assert found(state(), "openstack").missing == (
-            "relate Keystone: juju integrate load-claimer:identity-credentials keystone; or "
-            + HOW.format("auth-url=... application-credential-id=... application-credential-secret=...")
+            "juju integrate load-claimer:identity-credentials keystone; or "
+            + HOW.format("auth-url=URL application-credential-id=ID application-credential-secret#file=FILE")
         )
 
     def test_an_application_credential_is_a_cloud_of_its_own(self, tmp_path: Path) -> None:
@@ -473,7 +474,8 @@ def test_whatever_a_login_is_the_engine_reads_it_as_it_was_given(texts: dict[str
             assert access.missing == EITHER
             return
         read = as_the_engine_reads(access, Path(directory))
-    assert read.identity["password"]["user"]["password"] == texts["password"]
+    # But for the newline that a file ends with, of password#file=FILE.
+    assert read.identity["password"]["user"]["password"] == re.sub(r"\r?\n\Z", "", texts["password"])
     assert read.identity["password"]["user"]["name"] == texts["username"].strip()
     assert read.scope is not None
     assert read.scope["project"]["name"] == texts["project"].strip()

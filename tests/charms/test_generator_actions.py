@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ops import testing
+from tippingpoint_charm.parameters import Start
 
 from tests.charms.generators import (
     PLAN,
@@ -24,6 +25,7 @@ from tests.charms.generators import (
     units_of,
 )
 from tests.charms.related import SERVER
+from tippingpoint.errors import UserError
 from tippingpoint.together import Progress, SharedRun, Turn, UnitWord
 
 OURS = "load-claimer/0"
@@ -50,8 +52,8 @@ class TestStart:
         assert results == {
             "run": run.id,
             "units": "4",
-            "follow": "juju run load-claimer/leader status",
-            "then": f"juju run load-claimer/leader report run={run.id}",
+            "follow": "juju run load-claimer/leader status\n",
+            "then": f"juju run load-claimer/leader report run={run.id}\n",
         }
         # The leader first, whose clock is the one that its moments are named by; then by number.
         assert run.units == [OURS, "load-claimer/1", "load-claimer/2", "load-claimer/10"]
@@ -87,12 +89,20 @@ class TestStart:
     @pytest.mark.parametrize(
         ("params", "said"),
         [
-            ({}, "plan: missing: expected either plan=NAME or plan-yaml=TEXT"),
-            ({"plan": "a", "plan_yaml": "b"}, "plan: a: expected either plan=NAME or plan-yaml=TEXT"),
+            ({}, "plan: missing: expected either plan=NAME, or juju run --string-args ... plan-yaml="),
+            (
+                {"plan": "a", "plan_yaml": "b"},
+                "plan: a: expected either plan=NAME, or juju run --string-args ",
+            ),
             ({"plan": "etcd-leases-smal"}, "(did you mean etcd-leases-small?)"),
             ({"plan": "lxd-cluster-small"}, "a plan of the workload claim: container-spawner runs this one"),
             ({"plan": "/etc/passwd"}, "plan: /etc/passwd: expected one of etcd-demo, "),
             ({"plan_yaml": "a: ["}, "plan-yaml: "),
+            # what Juju 4.0 makes of a plan without --string-args
+            (
+                {"plan_yaml": "map[name:small target:map[kind:etcd]]"},
+                "plan-yaml: a single value: expected a mapping of plan fields; juju run --string-args ... plan-yaml=",
+            ),
             ({"plan": "etcd-leases-small", "overrides": "x"}, "overrides: x: expected key=value"),
             ({"plan": "etcd-leases-small", "overrides": "workload.units=0"}, "workload.units: 0: expected"),
             (
@@ -107,6 +117,13 @@ class TestStart:
     ) -> None:
         assert said in unit.refused("start", state_of(unit), **params)
         assert agent.requests("orders") == []
+
+    def test_a_mapping_where_text_belongs_names_the_option_that_helps(self) -> None:
+        with pytest.raises(UserError) as refused:
+            Start.read({"plan-yaml": {"name": "small"}})
+        assert str(refused.value) == (
+            "plan-yaml: {'name': 'small'}: expected text: juju run --string-args keeps it that"
+        )
 
     def test_a_plan_that_is_too_long_for_a_databag_is_refused(self, unit: Unit, agent: ScriptedAgent) -> None:
         plan = f"{PLAN}\ndescription: {'d' * 70_000}"
@@ -127,9 +144,7 @@ class TestStart:
 
     def test_without_access_it_says_how_to_get_it(self, unit: Unit, agent: ScriptedAgent) -> None:
         before = state_of(unit, config={"credentials": None})
-        assert unit.refused("start", before, plan="etcd-leases-small").startswith(
-            "relate etcd: juju integrate"
-        )
+        assert unit.refused("start", before, plan="etcd-leases-small").startswith("juju integrate")
 
     def test_without_an_agent_it_says_so(self, unit: Unit) -> None:
         assert "agent" in unit.refused("start", state_of(unit), plan="etcd-leases-small")
@@ -255,8 +270,12 @@ class TestReport:
         results = self.report(unit, agent, "# fine\n")
         assert results["text"] == "# fine\n"
         assert results["run"] == "r"
-        assert results["fetch"].startswith("juju scp -m ")
-        assert results["fetch"].endswith(f" {OURS}:{results['path']} .")
+        command, key, without = results["fetch"].splitlines()
+        assert command.startswith("juju scp -m ")
+        assert command.endswith(f" {OURS}:{results['path']} .")
+        assert "juju add-ssh-key" in key
+        assert without == f"# without a key: juju run {OURS} report run=r format=md part=1"
+        assert "parts" not in results
 
     def test_what_the_units_came_to_is_handed_over(self, unit: Unit, agent: ScriptedAgent) -> None:
         self.report(unit, agent, "x")
@@ -273,15 +292,30 @@ class TestReport:
     def test_a_long_one_is_cut_at_a_line(self, unit: Unit, agent: ScriptedAgent) -> None:
         results = self.report(unit, agent, "täglich\n" * 10_000)
         lines = results["text"].splitlines()
-        assert set(lines[:-1]) == {"täglich"}
-        assert results["fetch"] in lines[-1]
+        assert set(lines[:-4]) == {"täglich"}
+        assert lines[-4] == "(cut: 87 KiB in all)"
+        assert lines[-3:] == results["fetch"].splitlines()
+        assert results["parts"] == "2"
         assert len(results["text"].encode()) < 17 << 10
 
     @pytest.mark.parametrize("form", ["html", "json", "junit"])
     def test_what_cannot_be_cut_is_left_out(self, unit: Unit, agent: ScriptedAgent, form: str) -> None:
         results = self.report(unit, agent, "x" * 20_000, format=form)
         assert "text" not in results
-        assert results["note"].startswith("19 KiB, which is more than a result may have; juju scp")
+        assert results["note"].startswith("19 KiB, which is more than a result has unasked:\njuju scp")
+
+    @pytest.mark.parametrize("form", ["md", "html", "json", "junit"])
+    def test_its_parts_are_all_of_it(self, unit: Unit, agent: ScriptedAgent, form: str) -> None:
+        text = "\ta line, täglich \n" * 10_000
+        count = int(self.report(unit, agent, text, format=form)["parts"])
+        parts = [self.report(unit, agent, text, format=form, part=n)["text"] for n in range(1, count + 1)]
+        assert "".join(parts) == text
+        assert all(part.endswith("\n") and len(part.encode()) <= 64 << 10 for part in parts)
+
+    def test_a_part_that_is_not_there_is_refused(self, unit: Unit, agent: ScriptedAgent) -> None:
+        with pytest.raises(testing.ActionFailed) as refused:
+            self.report(unit, agent, "x\n" * 40_000, part=3)
+        assert refused.value.message == "part: 3: expected 1 to 2"
 
     @pytest.mark.parametrize(
         ("params", "said"),

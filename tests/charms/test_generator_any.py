@@ -190,7 +190,7 @@ def test_parameters_that_juju_would_not_let_through(kind: type[Parameters], para
 
 
 def test_a_parameter_that_no_one_knows_is_named_with_those_that_are() -> None:
-    with pytest.raises(UserError, match=r"^verbose: True: expected run, format$"):
+    with pytest.raises(UserError, match=r"^verbose: True: expected run, format, part$"):
         Report.read({"verbose": True})
 
 

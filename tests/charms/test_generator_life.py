@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
+import json
+import re
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from ops import testing
+from tippingpoint_charm.access import TargetAccess
+from tippingpoint_charm.status import LEGIBLE
 
-from tests.charms.generators import ScriptedAgent, Unit, a_run, lxd_token, real_agent, secret, state_of
+from tests.charms.generators import (
+    ScriptedAgent,
+    Unit,
+    a_run,
+    lxd_token,
+    real_agent,
+    run_in,
+    secret,
+    state_of,
+    units_of,
+)
+from tippingpoint.agent.client import call
+from tippingpoint.together import SharedRun, read_word
 
 READY = testing.ActiveStatus("ready: etcd (at http://192.0.2.7:2379)")
 
@@ -165,7 +185,7 @@ class TestConfiguration:
 
     @pytest.mark.parametrize(
         ("target", "said"),
-        [("juju", "add a secret: juju add-secret"), ("etcd", "relate etcd: juju integrate")],
+        [("juju", "juju add-secret"), ("etcd", "juju integrate")],
     )
     def test_without_access_the_status_says_what_to_do(
         self, unit: Unit, agent: ScriptedAgent, target: str, said: str
@@ -201,6 +221,238 @@ class TestConfiguration:
         assert "hunter2" not in said
 
 
+def own_controller(_: object) -> tuple[list[str], str]:
+    return ["192.0.2.7:17070"], "the authority's certificate"
+
+
+def untried(access: TargetAccess, source: str, _: object) -> TargetAccess:
+    return dataclasses.replace(access, source=source)
+
+
+def wrong_secrets() -> list[tuple[str, dict[str, str] | None]]:
+    """Of each kind of target no secret, and secrets that are wrong in some way."""
+    lxd = {"addresses": "192.0.2.1:8443", "certificate": "x", "client-certificate": "y", "client-key": "z"}
+    cloud = {
+        "auth-url": "https://h/v3",
+        "application-credential-id": "a",
+        "application-credential-secret": "b",
+    }
+    etcd: dict[str, str] = {"endpoints": "https://192.0.2.7:2379"}
+    juju = {"user": "a", "password": "b", "addresses": "192.0.2.1:17070"}
+    return [
+        *((kind, None) for kind in ("juju", "etcd", "lxd", "openstack")),
+        *((kind, {"nothing": "x"}) for kind in ("juju", "etcd", "lxd", "openstack")),
+        *(("lxd", given) for given in (lxd, {"token": "abc"}, {**lxd, "addresses": "nonsense::"})),
+        *(
+            ("etcd", {**etcd, **given})
+            for given in ({"cacert": "x"}, {"cert": "x"}, {"cert": "x", "key": "y"}, {"username": "x"})
+        ),
+        *(
+            ("juju", given)
+            for given in (juju, {**juju, "cacert": "y"}, {**juju, "user": "a b", "cacert": "y"})
+        ),
+        *(("openstack", {**cloud, **given}) for given in ({"auth-url": "x"}, {"cacert": "x"})),
+    ]
+
+
+class TestWhatAStatusSays:
+    """The issue: internal words reached the operator, and Juju cuts statuses at 120 characters."""
+
+    @pytest.mark.parametrize(("target", "given"), wrong_secrets())
+    def test_of_a_secret_is_in_its_own_words_with_the_command_first(
+        self, root: Path, target: str, given: dict[str, str] | None
+    ) -> None:
+        unit = Unit(root, "load-claimer" if target in ("juju", "etcd") else "container-spawner")
+        state = state_of(
+            unit,
+            config={"target": target, **({} if given is not None else {"credentials": None})},
+            access=None if given is None else secret(**given),
+        )
+        with ScriptedAgent(unit).at_its_socket():
+            out = unit.run(unit.on.config_changed(), state)
+        assert isinstance(out.unit_status, testing.BlockedStatus)
+        said = out.unit_status.message
+        self.is_legible(said)
+        for internal in (
+            "/proc",
+            "client_",
+            "client-certificate)",
+            ".pem",
+            ".yaml",
+            "YAML",
+            "ca-file",
+            "`ca`",
+        ):
+            assert internal not in said
+
+    def is_legible(self, said: str) -> None:
+        command = re.search(r"juju [^;,]+?(?=: |[;,]|$)", said)
+        if command is not None:
+            assert command.end() <= LEGIBLE, said
+        else:
+            assert "expected" in said[:LEGIBLE], said
+
+    def test_of_a_secret_that_is_not_granted(self, unit: Unit, agent: ScriptedAgent) -> None:
+        state = state_of(unit, config={"credentials": "secret:cr9hvkvmp25c7bmrl7tg"})
+        out = unit.run(unit.on.config_changed(), state)
+        self.is_legible(out.unit_status.message)
+        assert out.unit_status.message.startswith(
+            "juju grant-secret secret:cr9hvkvmp25c7bmrl7tg load-claimer: "
+        )
+
+    def test_of_the_machine_and_of_what_is_left(
+        self, unit: Unit, spawner: Unit, agent: ScriptedAgent
+    ) -> None:
+        spawner.machine.programs.clear()
+        with ScriptedAgent(spawner).at_its_socket():
+            out = spawner.run(
+                spawner.on.config_changed(), state_of(spawner, access=secret(token=lxd_token()))
+            )
+        assert out.unit_status.message.startswith("juju exec --unit container-spawner/0 -- apt install")
+        self.is_legible(out.unit_status.message)
+        run = a_run([unit.name], over=True)
+        left = f"juju run {unit.name} clean run={run.id}: not all removed from the target: unreachable"
+        agent.word = unit.word(run, "over", left=left)
+        out = unit.run(unit.on.config_changed(), state_of(unit, run=run))
+        assert out.unit_status.message.startswith(f"{left}; ready: etcd")
+        self.is_legible(out.unit_status.message)
+
+
+class TestLogIn:
+    """The issue: a wrong password said `ready` until `start`, and a grant was not noticed for minutes."""
+
+    ACCESS: ClassVar = {"endpoints": "http://192.0.2.7:2379", "username": "bob", "password": "hunter2"}
+
+    def after(self, unit: Unit, agent: ScriptedAgent, problem: str, refused: bool) -> testing.State:
+        agent.answers["access"] = lambda _: {"problem": problem, "refused": refused}
+        return unit.agent_changed(state_of(unit, access=secret(**self.ACCESS)))
+
+    def test_is_the_agent_s_which_is_told_of_the_access_in_every_hook_between_runs(
+        self, unit: Unit, agent: ScriptedAgent
+    ) -> None:
+        out = unit.run(unit.on.update_status(), state_of(unit, access=secret(**self.ACCESS)))
+        assert out.unit_status == READY
+        (asked,) = agent.requests("access")
+        assert asked["target"]["credentials"] == "{credentials}/etcd.yaml"
+        assert "hunter2" in asked["files"]["etcd.yaml"]
+        assert asked["awaits"] is False
+        # and nothing of it is on the disk before a run
+        assert not (unit.state / "credentials").exists()
+
+    def test_that_is_refused_blocks_with_the_command_that_helps(
+        self, unit: Unit, agent: ScriptedAgent
+    ) -> None:
+        out = self.after(unit, agent, "the password of user bob is refused: no\nsuch", True)
+        (given,) = out.secrets
+        assert isinstance(out.unit_status, testing.BlockedStatus)
+        command, _, why = out.unit_status.message.partition(": the")
+        assert command.startswith(f"juju update-secret {given.id} ")
+        assert len(command) <= LEGIBLE
+        assert why == " password of user bob is refused: no such"
+
+    def test_that_is_refused_names_all_keys_of_a_secret_where_they_fit(self, spawner: Unit) -> None:
+        login = {"user": "admin", "password": "hunter2", "addresses": "192.0.2.7:17070", "cacert": "-"}
+        for keys, command in (
+            (["user", "password"], "user=admin password#file=FILE"),
+            ([*login], "KEY#file=FILE..."),
+        ):
+            given = secret(**{key: login[key] for key in keys})
+            with (
+                ScriptedAgent(spawner).at_its_socket() as agent,
+                pytest.MonkeyPatch.context() as patched,
+            ):
+                patched.setenv("JUJU_API_ADDRESSES", "192.0.2.7:17070")
+                patched.setattr("tippingpoint_charm.access._own_controller", own_controller)
+                patched.setattr("tippingpoint_charm.access._tried", untried)
+                agent.answers["access"] = lambda _: {"problem": "refused", "refused": True}
+                state = state_of(spawner, access=given, config={"target": "juju"})
+                out = spawner.run(spawner.on.config_changed(), state)
+            assert out.unit_status.message == f"juju update-secret {given.id} {command}: refused"
+
+    def test_that_finds_nobody_is_told_and_blocks_no_start(self, unit: Unit, agent: ScriptedAgent) -> None:
+        out = self.after(unit, agent, "192.0.2.7:2379: connection refused", False)
+        assert out.unit_status == testing.WaitingStatus(
+            "etcd cannot be reached: 192.0.2.7:2379: connection refused"
+        )
+        assert unit.act("start", out, plan="etcd-leases-small")
+
+    def test_is_not_asked_of_an_agent_of_before(self, unit: Unit, agent: ScriptedAgent) -> None:
+        agent.refuse("access", "do: access: expected one of orders")
+        assert unit.run(unit.on.update_status(), state_of(unit)).unit_status == READY
+
+    def test_a_secret_that_is_not_granted_is_looked_for_every_so_often(
+        self, unit: Unit, agent: ScriptedAgent
+    ) -> None:
+        # given a secret that is not granted, then the agent is to wake us
+        state = state_of(unit, config={"credentials": "secret:cr9hvkvmp25c7bmrl7tg"})
+        out = unit.run(unit.on.config_changed(), state)
+        assert isinstance(out.unit_status, testing.BlockedStatus)
+        (asked,) = agent.requests("access")
+        assert (asked["awaits"], asked["target"]) == (True, {})
+        # when it is granted, which is no event
+        out = unit.agent_changed(state_of(unit))
+        assert out.unit_status == READY
+        assert agent.requests("access")[-1]["awaits"] is False
+
+    def test_nor_does_a_part_in_a_run_wait_for_an_event(self, unit: Unit, agent: ScriptedAgent) -> None:
+        run = a_run([unit.name])
+        gone = state_of(unit, run=run, config={"credentials": "secret:cr9hvkvmp25c7bmrl7tg"})
+        out = unit.run(unit.on.config_changed(), gone)
+        assert out.unit_status.message.endswith(f"no part in {run.id}")
+        assert agent.requests("access")[-1]["awaits"] is True
+
+    @pytest.mark.parametrize("awaits", [True, False])
+    def test_only_one_that_waits_is_woken(
+        self, unit: Unit, monkeypatch: pytest.MonkeyPatch, awaits: bool
+    ) -> None:
+        monkeypatch.setattr("tippingpoint.agent.service.BEAT", 0.05)
+        beats: list[float] = []
+        monkeypatch.setattr("tippingpoint.agent.service.wake", lambda _: beats.append(time.monotonic()))
+        asked = threading.Event()
+        sleep = asyncio.sleep
+
+        async def counted(seconds: float) -> None:
+            await sleep(seconds)
+            ticks.append(seconds)
+            if len(ticks) >= 5:
+                asked.set()
+
+        ticks: list[float] = []
+        with real_agent(unit):
+            call(unit.socket, {"do": "access", "awaits": awaits})
+            monkeypatch.setattr("tippingpoint.agent.service.asyncio.sleep", counted)
+            assert asked.wait(20)
+        assert bool(beats) is awaits
+
+
+class TestCredentialsFiles:
+    """The issue: they outlived a secret that was taken back in mid-run by minutes."""
+
+    def test_go_with_a_secret_that_was_taken_back_in_mid_run_as_soon_as_the_run_is_over(
+        self, unit: Unit, agent: ScriptedAgent
+    ) -> None:
+        run = a_run([unit.name, "load-claimer/1"])
+        access = secret(endpoints="http://192.0.2.7:2379", username="bob", password="hunter2")
+        state = unit.run(
+            unit.on.config_changed(), state_of(unit, run=run, access=access, leader=False, peers={1: {}})
+        )
+        written = unit.state / "credentials/etcd.yaml"
+        gone = state_of(unit, run=run, config={"credentials": None}, leader=False, peers={1: {}})
+        state = dataclasses.replace(state, config=gone.config, secrets=[])
+        state = unit.run(unit.on.config_changed(), state)
+        assert written.exists()  # which removes what the run made
+        over = state_of(
+            unit,
+            run=run.model_copy(update={"over": True}),
+            config={"credentials": None},
+            leader=False,
+            peers={1: {}},
+        )
+        state = dataclasses.replace(state, relations=over.relations)
+        unit.agent_changed(state)
+        assert not written.exists()
+
+
 class TestRemoval:
     @pytest.fixture
     def installed(self, unit: Unit, agent: ScriptedAgent) -> testing.State:
@@ -214,8 +466,7 @@ class TestRemoval:
         self, unit: Unit, agent: ScriptedAgent, installed: testing.State
     ) -> None:
         out = unit.run(unit.on.stop(), installed)
-        assert [request["do"] for request in agent.asked] == ["orders", "ping", "clean", "task"]
-        assert agent.orders["run"] is None
+        assert [request["do"] for request in agent.asked] == ["leave", "ping", "clean", "task"]
         assert out.unit_status == testing.MaintenanceStatus("removing what it made")
 
     def test_the_last_one_takes_everything_with_it(
@@ -265,5 +516,59 @@ class TestRemoval:
         with ScriptedAgent(goes).at_its_socket() as agent:
             event = goes.on.relation_departed(relation, remote_unit=2, departing_unit=3)
             out = goes.run(event, state)
-        assert out.get_relations("units")[0] == relation
-        assert agent.orders["run"] is None
+        assert [request["do"] for request in agent.asked] == ["leave"]
+        # Nobody but itself is missing from now on, which the next leader finds.
+        now = run_in(out)
+        assert now is not None
+        assert now.missing == {goes.name: "the unit was removed"}
+        assert not now.over
+
+
+class TestLastWord:
+    """A unit that is removed in mid-run: the issue's 100 leases of which 60 were real, and results that were lost."""
+
+    def leaves(self, root: Path, *, leader: bool = False) -> tuple[Unit, testing.State, SharedRun]:
+        unit = Unit(root, number=3)
+        run = a_run([unit.name, "load-claimer/1"])
+        collector = testing.Relation(
+            "scale-run", remote_app_name="metrics-collector", remote_units_data={0: {}}
+        )
+        state = state_of(unit, run=run, peers={1: {}}, leader=leader, others=[collector])
+        return unit, state, run
+
+    def test_is_told_in_the_first_hook_that_says_so_and_nothing_else_is_waited_for(self, root: Path) -> None:
+        unit, state, run = self.leaves(root)
+        word = unit.word(run, "over", leaves=True, problem="the unit was removed")
+        with ScriptedAgent(unit).at_its_socket() as agent:
+            agent.answers["leave"] = lambda _: {
+                "word": word.model_dump(mode="json"),
+                "result": {"run": run.id, "digest": "D3"},
+            }
+            # On a real Juju scale-run is left first; ops.testing has nobody depart there but the remote units.
+            event = unit.on.relation_departed(units_of(state), remote_unit=1, departing_unit=3)
+            out = unit.run(event, state)
+            assert [request["do"] for request in agent.asked] == ["leave"]
+            for bag in (units_of(out).local_unit_data, out.get_relations("scale-run")[0].local_unit_data):
+                assert read_word(bag["word"]) == word
+                assert json.loads(bag["result"]) == {"run": run.id, "digest": "D3"}
+            # The removal of what it made is the next hook's, which may last.
+            out = unit.run(unit.on.relation_broken(out.get_relations("scale-run")[0]), out)
+            assert [request["do"] for request in agent.asked] == ["leave", "ping", "clean", "task"]
+            unit.run(unit.on.stop(), out)
+            assert len(agent.asked) == 4
+
+    def test_of_a_unit_without_peers_comes_as_its_own_relation_breaks(self, root: Path) -> None:
+        unit = Unit(root)
+        state = state_of(unit, run=a_run([unit.name]))
+        with ScriptedAgent(unit).at_its_socket() as agent:
+            out = unit.run(unit.on.relation_broken(units_of(state)), state)
+            assert [request["do"] for request in agent.asked] == ["leave"]
+        assert out.unit_status == testing.MaintenanceStatus("removing what it made")
+
+    def test_an_agent_of_an_older_version_ends_its_part(self, root: Path) -> None:
+        unit, state, _ = self.leaves(root)
+        with ScriptedAgent(unit).at_its_socket() as agent:
+            agent.refuse("leave", "request: 'leave': expected one of ...")
+            event = unit.on.relation_departed(units_of(state), remote_unit=1, departing_unit=3)
+            unit.run(event, state)
+            assert agent.orders["run"] is None

@@ -55,7 +55,7 @@ class TestStatus:
         out = unit.run(unit.on.config_changed(), state_of(unit, config=CONFIG))
         assert isinstance(out.unit_status, testing.BlockedStatus)
         assert out.unit_status.message.startswith(
-            "relate Keystone: juju integrate container-spawner:identity-credentials keystone; or add a secret: "
+            "juju integrate container-spawner:identity-credentials keystone; or "
         )
         out = unit.run(unit.on.config_changed(), related(unit, credentials_password=""))
         assert out.unit_status == testing.BlockedStatus(
@@ -223,6 +223,6 @@ def test_a_run_is_not_begun_for_a_keystone_that_says_half(place: tuple[Unit, Scr
     run = a_run([unit.name], PLAN)
     out = unit.run(unit.on.config_changed(), related(unit, run, credentials_project=""))
     assert out.unit_status == testing.BlockedStatus(
-        f"no part in {run.id}: identity-credentials: waiting for Keystone's credentials_project"
+        f"identity-credentials: waiting for Keystone's credentials_project: no part in {run.id}"
     )
     assert files(unit) == []

@@ -66,7 +66,8 @@ class TestOrders:
         out = unit.run(unit.on.config_changed(), before)
         assert agent.requests("orders") == []
         assert isinstance(out.unit_status, testing.BlockedStatus)
-        assert out.unit_status.message.startswith(f"no part in {run.id}: credentials: expected a secret with")
+        assert out.unit_status.message.startswith("credentials: expected a secret with")
+        assert out.unit_status.message.endswith(f": no part in {run.id}")
 
     def test_a_secret_that_is_taken_back_ends_no_part(self, unit: Unit, agent: ScriptedAgent) -> None:
         run = a_run([OURS])
@@ -84,7 +85,7 @@ class TestOrders:
         run = a_run([OURS])
         agent.refuse("orders", "run.plan: x: expected y")
         out = unit.run(unit.on.config_changed(), state_of(unit, run=run))
-        assert out.unit_status == testing.BlockedStatus(f"no part in {run.id}: run.plan: x: expected y")
+        assert out.unit_status == testing.BlockedStatus(f"run.plan: x: expected y: no part in {run.id}")
 
     @pytest.mark.parametrize("answer", ["", "no json\n", "[]\n", '{"no": 1}\n', "{" * 100_000 + "\n"])
     def test_an_agent_that_talks_nonsense_is_away(
@@ -265,6 +266,75 @@ class TestLeader:
         assert out is not None
         assert out.missing == {FIRST: "the unit was removed"}
 
+    def test_a_unit_that_juju_does_not_mean_to_keep_is_missing_whatever_it_said_last(
+        self, unit: Unit, agent: ScriptedAgent
+    ) -> None:
+        # given a Juju 4.0.15, which has told nobody that the unit departed and names it still (issue 15)
+        run = a_run([OURS, FIRST])
+        agent.word = unit.word(run, "making", t=time.time())
+        state = state_of(unit, run=run, peers={1: said(unit.word(run, "up", t=time.time()))})
+        unit.machine.stay = {OURS, FIRST}
+        state = unit.agent_changed(state)
+        assert run_in(state) == run
+        unit.machine.stay = {OURS}
+        out = run_in(unit.agent_changed(state))
+        assert out is not None
+        assert out.missing == {FIRST: "the unit was removed"}
+
+    def test_a_unit_that_is_removed_itself_takes_nobody_for_gone(
+        self, unit: Unit, agent: ScriptedAgent
+    ) -> None:
+        run = a_run([OURS, FIRST])
+        agent.word = unit.word(run, "making", t=time.time())
+        state = state_of(unit, run=run, peers={1: said(unit.word(run, "making", t=time.time()))})
+        unit.machine.stay = set()
+        assert run_in(unit.agent_changed(state)) == run
+
+    def test_a_run_is_not_begun_with_units_that_are_removed(self, unit: Unit, agent: ScriptedAgent) -> None:
+        unit.machine.stay = {OURS, FIRST}
+        results = unit.act("start", state_of(unit, peers={1: {}, 2: {}}), plan_yaml=PLAN)
+        assert results["units"] == "2"
+
+    def test_the_last_word_of_a_unit_that_goes_is_final_and_its_result_is_kept(
+        self, unit: Unit, agent: ScriptedAgent
+    ) -> None:
+        run = a_run([OURS, FIRST])
+        agent.word = unit.word(run, "making", t=time.time())
+        state = unit.agent_changed(state_of(unit, run=run, peers={1: said(unit.word(run, t=time.time()))}))
+        last = unit.word(run, "over", leaves=True, problem="the unit was removed", t=time.time())
+        state = with_peer(state, 1, **said(last), result=result_of(run))
+        state = unit.run(unit.on.relation_changed(units_of(state), remote_unit=1), state)
+        out = run_in(state)
+        assert out is not None
+        assert out.missing == {FIRST: "the unit was removed"}
+        (kept,) = agent.requests("keep")
+        assert kept["digests"] == {FIRST: DIGEST}
+        assert UnitWord.model_validate(kept["words"][FIRST]) == last
+
+    def test_a_result_that_comes_with_the_departure_alone_is_kept(
+        self, unit: Unit, agent: ScriptedAgent
+    ) -> None:
+        run = a_run([OURS, FIRST])
+        last = unit.word(run, "over", leaves=True, t=time.time())
+        state = state_of(unit, run=run, leader=False, peers={1: {**said(last), "result": result_of(run)}})
+        event = unit.on.relation_departed(units_of(state), remote_unit=1, departing_unit=1)
+        unit.run(event, state)
+        (kept,) = agent.requests("keep")
+        assert kept["digests"] == {FIRST: DIGEST}
+
+    def test_what_ended_whole_before_its_unit_went_is_not_missing(
+        self, unit: Unit, agent: ScriptedAgent
+    ) -> None:
+        run = a_run([OURS, FIRST], stopped="asked to stop")
+        agent.word = unit.word(run, "making", t=time.time())
+        state = state_of(unit, run=run, peers={1: said(unit.word(run, "over", t=time.time()))})
+        state = unit.agent_changed(state)
+        unit.machine.stay = {OURS}
+        agent.word = unit.word(run, "over", t=time.time())
+        out = run_in(unit.agent_changed(state))
+        assert out is not None
+        assert (out.over, out.missing) == (True, {})
+
     def test_of_100_units_it_reads_only_the_one_that_changed(self, unit: Unit, agent: ScriptedAgent) -> None:
         run = a_run([OURS, *(f"load-claimer/{n}" for n in range(1, 100))])
         word = unit.word(run, "making", t=time.time())
@@ -344,10 +414,28 @@ class TestStatus:
         assert self.status(unit, run, _1=word) == "active: stage 1/2, 16000 leases, p99 31 ms"
         assert self.status(unit, run, leader=False) == "active: stage 1/2, 8000 leases, p99 31 ms"
 
+    def test_a_unit_that_joins_says_where_the_run_is(self, unit: Unit, agent: ScriptedAgent) -> None:
+        first = self.turning([FIRST])
+        (turn,) = first.turns
+        held = [turn.model_copy(update={"number": n, "stage": n}) for n in (1, 2)]
+        run = first.model_copy(
+            update={"turns": [*held, turn.model_copy(update={"number": 3, "stage": 2, "hold": None})]}
+        )
+        agent.word = unit.word(run, "ready", t=time.time())
+        assert self.status(unit, run, leader=False) == "active: stage 2, no share of it yet"
+
+    def test_a_leader_that_is_left_alone_says_who_is_missing(self, unit: Unit, agent: ScriptedAgent) -> None:
+        run = self.turning([FIRST, OURS], missing={FIRST: "the unit was removed"})
+        progress = Progress(stage=1, stages=2, size=50, held=50, p99_ms=31.0)
+        agent.word = unit.word(run, "up", turn=1, t=time.time(), progress=progress)
+        told = "active: stage 1/2, 50 leases, p99 31 ms"
+        assert self.status(unit, run) == f"{told}; 1 of 2 units missing"
+        assert self.status(unit, run, leader=False) == told
+
     def test_a_part_that_failed(self, unit: Unit, agent: ScriptedAgent) -> None:
         run = self.turning([FIRST, OURS])
         agent.word = unit.word(run, "failed", problem="etcd: refused")
-        assert self.status(unit, run, leader=False) == f"active: no part in {run.id}: etcd: refused"
+        assert self.status(unit, run, leader=False) == "active: no part in the run: etcd: refused"
 
     @pytest.mark.parametrize(
         ("changes", "said"),

@@ -56,7 +56,8 @@ def test_without_a_secret_it_is_off_and_the_action_says_how_to_switch_it_on(mach
     assert not unit_file(machine).exists()
     assert out.opened_ports == frozenset()
     assert status()["page"] == (
-        "off; add a secret: juju add-secret tippingpoint-page token=$(openssl rand -hex 24), "
+        "off; (umask 077; openssl rand -hex 24 > token), "
+        "juju add-secret tippingpoint-page token#file=token, "
         "juju grant-secret tippingpoint-page metrics-collector, juju config metrics-collector page-token=secret:ID"
     )
 
@@ -157,8 +158,8 @@ def test_a_secret_that_was_not_granted_is_told_with_the_command_that_does(machin
     out = after(config={"page-token": "secret:cvq5s2vmp25c7vv6fp3g"})
 
     assert out.unit_status == testing.BlockedStatus(
-        "page-token: secret:cvq5s2vmp25c7vv6fp3g: expected a secret that is granted: "
-        "juju grant-secret secret:cvq5s2vmp25c7vv6fp3g metrics-collector"
+        "juju grant-secret secret:cvq5s2vmp25c7vv6fp3g metrics-collector: "
+        "config page-token names a secret that is not granted"
     )
 
 

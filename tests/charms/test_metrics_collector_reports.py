@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from ops import testing
+from tippingpoint_charm.results import LARGEST_TEXT
 
 from tests.charms.collector import bag_of_unit, charm, context, on_machine, related, state_of
 from tests.charms.related import SERVER
@@ -59,7 +60,11 @@ def a_part(place: Path, run: str, index: int, claim_ms: float) -> Path:
         place / part,
         [
             MadeStage(
-                size=part_of(plan, index, 2).stages[n].leases, claim_ms=claim_ms, hold=20, connect_ms=5.0
+                size=part_of(plan, index, 2).stages[n].leases,
+                claim_ms=claim_ms,
+                hold=20,
+                connect_ms=5.0,
+                extends_per_second=part_of(plan, index, 2).stages[n].leases / plan.workload.renew_time,
             )
             for n in range(len(plan.stages))
         ],
@@ -117,7 +122,11 @@ def test_the_report_of_the_latest_run_is_told_and_kept(
     assert results["run"] == SECOND
     assert results["state"] == "over"
     assert results["path"] == str(path)
-    assert results["fetch"] == f"juju scp -m lab metrics-collector/0:{path} ."
+    command, key, without = results["fetch"].splitlines()
+    assert command == f"juju scp -m lab metrics-collector/0:{path} ."
+    assert "juju add-ssh-key -m lab" in key
+    ask = f"juju run metrics-collector/0 report run={SECOND} format=md part=1"
+    assert without == f"# without a key: {ask}"
     assert path.read_text().startswith(results["text"][:1000])
     assert path.stat().st_mode & 0o777 == 0o644
 
@@ -134,6 +143,28 @@ def test_the_report_is_of_all_units_together(digests: dict[str, dict[str, str]])
     assert document["run"]["id"] == run.id
 
 
+def test_a_run_that_failed_at_login_has_a_report_with_the_reason(state: Path) -> None:
+    """Given units that could not begin, and so have no result, then the report says why, and so does the status."""
+    why = "admin is refused: invalid entity name or password"
+    run = a_run(FIRST, turns=[], started=None, missing=dict.fromkeys(UNITS, why))
+    bags = {
+        number: bag_of_unit(unit, UnitWord(run=run.id, phase="failed", t=run.made, problem=why))
+        for number, unit in enumerate(UNITS)
+    }
+    relation = related(run, bags)
+    for number in bags:
+        ctx = context()
+        ctx.run(ctx.on.relation_changed(relation, remote_unit=number), testing.State(relations=[relation]))
+
+    assert why in answered("report")["text"]
+    assert "failed" in answered("report", {"format": "junit"})["text"]
+    until = time.monotonic() + 60
+    while Runs(state / "runs").find("").verdict is None and time.monotonic() < until:
+        time.sleep(0.1)
+    assert answered("status")["verdict"] == "failed"
+    assert why in answered("status")["sentence"]
+
+
 def test_every_format_fits_into_a_result(state: Path, digests: dict[str, dict[str, str]]) -> None:
     run = a_run(FIRST)
     arrived(run, digests[FIRST])
@@ -142,9 +173,47 @@ def test_every_format_fits_into_a_result(state: Path, digests: dict[str, dict[st
         results = answered("report", {"format": form})
         path = Path(results["path"])
         assert path.suffix == f".{suffix}"
-        assert sum(len(value) for value in results.values()) < charm.parts["actions"].LARGEST_TEXT + 2000
-        if path.stat().st_size > charm.parts["actions"].LARGEST_TEXT:
+        assert sum(len(value) for value in results.values()) < LARGEST_TEXT + 2000
+        if path.stat().st_size > LARGEST_TEXT:
             assert "juju scp" in results.get("text", results.get("note"))
+
+
+@pytest.mark.parametrize(
+    ("action", "asked"),
+    [
+        ("report", {}),
+        ("report", {"format": "html"}),
+        ("compare", {"runs": f"{FIRST},{SECOND}", "format": "html"}),
+    ],
+)
+def test_whoever_has_no_key_gets_it_in_parts(
+    action: str, asked: dict[str, str], digests: dict[str, dict[str, str]]
+) -> None:
+    """Given a long report, when its parts are asked for one by one, then joined they are the file that scp gets."""
+    for run in (FIRST, SECOND):
+        arrived(a_run(run), digests[run])
+    first = answered(action, asked)
+
+    parts = [
+        answered(action, {**asked, "part": n})["text"] for n in range(1, int(first.get("parts", "1")) + 1)
+    ]
+
+    assert "".join(parts) == Path(first["path"]).read_text()
+    assert len(parts) > 1 or asked == {}
+    beyond = len(parts) + 1
+    with pytest.raises(testing.ActionFailed, match=f"part: {beyond}: expected 1"):
+        answered(action, {**asked, "part": beyond})
+
+
+def test_the_way_to_a_comparison_s_parts_asks_for_the_same(digests: dict[str, dict[str, str]]) -> None:
+    for run in (FIRST, SECOND):
+        arrived(a_run(run), digests[run])
+
+    results = answered("compare", {"runs": f"{FIRST},{SECOND}", "baseline": SECOND, "tolerance": 0.25})
+
+    assert results["fetch"].splitlines()[-1] == (
+        f"# without a key: juju run metrics-collector/0 compare runs={SECOND},{FIRST} format=md tolerance=0.25 part=1"
+    )
 
 
 def test_runs_are_compared_with_the_first_or_the_baseline(digests: dict[str, dict[str, str]]) -> None:
@@ -192,6 +261,7 @@ def test_an_export_is_a_run_for_the_command_line(
         archive.extractall(tmp_path / "elsewhere", filter="data")
     opened = load_run(tmp_path / "elsewhere" / run.id)
     assert [stage.size for stage in opened.stages] == [10, 25, 50, 100, 200]
+    assert results["then"].endswith("\n")
     command = results["then"].rpartition(" && ")[2].split()
     ended = subprocess.run(
         [sys.executable, "-m", *command], cwd=tmp_path / "elsewhere", check=False, capture_output=True

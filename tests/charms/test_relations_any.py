@@ -166,7 +166,7 @@ def test_a_related_target_that_goes_is_missing_again() -> None:
     relation = testing.Relation("etcd", remote_units_data={0: {"connection_string": "http://192.0.2.1:2379"}})
     ctx = context()
     _, access = after(ctx, state(relation), ctx.on.relation_broken(relation))
-    assert access["etcd"].missing.startswith("relate etcd: ")
+    assert access["etcd"].missing.startswith("juju integrate ")
 
 
 def test_again_changes_nothing() -> None:

@@ -199,7 +199,7 @@ class TestEtcd:
             ({"connection_string": ""}, "etcd: waiting for etcd's connection_string"),
             ({"client_key": ""}, "etcd: waiting for etcd's client_ca, client_cert and client_key"),
             ({"connection_string": "https://a b"}, "etcd: endpoints.0: http(s)://host:port"),
-            ({"client_ca": "none"}, "etcd: etcd-ca.pem: expected a PEM file with certificates"),
+            ({"client_ca": "none"}, "etcd: client_ca: expected a PEM file with certificates"),
         ],
     )
     def test_says_what_is_wrong(self, changed: dict[str, str], said: str) -> None:

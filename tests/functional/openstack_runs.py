@@ -11,6 +11,7 @@ from tests.functional.program import WITHIN_S, start
 from tests.functional.spawn_runs import ended, merged_plan, named
 from tests.lab.nova import OpenstackLab
 from tippingpoint.results import RunData, load_run
+from tippingpoint.tags import DELAYED, FREED
 
 FEW: dict[str, Any] = {
     "name": "few",
@@ -58,8 +59,12 @@ def run_in(out: Path) -> RunData:
 
 def counts(run: RunData, stage: int = 1) -> Counter[str]:
     """How often each operation ended how in a stage: `boot_server.ok`."""
-    found = run.stage(stage).histograms
-    return Counter({name: found[name].total for name in found if not name.startswith(("generator", "poll"))})
+    counted = {
+        name: found.total
+        for name, found in run.stage(stage).histograms.items()
+        if not name.startswith(("generator", "poll")) and not name.endswith((DELAYED, FREED))
+    }
+    return Counter(counted)
 
 
 def last_placed(run: RunData, event: str = "placed") -> dict[str, int]:

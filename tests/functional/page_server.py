@@ -13,7 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.unit.synthetic import JUJU, STARTED, MadeStage, write_run
+from tippingpoint.collect import confined
 from tippingpoint.collect.page import serving
 from tippingpoint.collect.page_access import Access
 from tippingpoint.collect.page_reports import Reports
@@ -93,7 +96,8 @@ class Reader:
 
 @contextlib.contextmanager
 def page_of(runs: Path, state: Path) -> Iterator[Reader]:
-    """The page of these runs, in a thread of this process."""
+    """The page of these runs, in a thread of this process. Its engine runs as ourselves: nobody may not read this
+    checkout."""
     pair = find_or_make(state, [])
     place = socket.create_server(("127.0.0.1", 0))
     started, loop = threading.Event(), asyncio.new_event_loop()
@@ -108,8 +112,10 @@ def page_of(runs: Path, state: Path) -> Iterator[Reader]:
     thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
     thread.start()
     try:
-        assert started.wait(30)
-        yield Reader(place.getsockname()[1], pair.certificate)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(confined, "UNPRIVILEGED", "")
+            assert started.wait(30)
+            yield Reader(place.getsockname()[1], pair.certificate)
     finally:
         loop.call_soon_threadsafe(ending.set)
         thread.join(30)
@@ -138,7 +144,11 @@ def digests_of(place: Path, run: str, claim_ms: float) -> dict[str, str]:
     for index, unit in enumerate(UNITS):
         stages = [
             MadeStage(
-                size=part_of(plan, index, 2).stages[n].leases, claim_ms=claim_ms, hold=20, connect_ms=5.0
+                size=part_of(plan, index, 2).stages[n].leases,
+                claim_ms=claim_ms,
+                hold=20,
+                connect_ms=5.0,
+                extends_per_second=part_of(plan, index, 2).stages[n].leases / plan.workload.renew_time,
             )
             for n in range(len(plan.stages))
         ]

@@ -20,7 +20,7 @@ from tippingpoint import together
 from tippingpoint.manifest import Manifest
 from tippingpoint.plan import Plan, validate_plan
 from tippingpoint.results import load_run
-from tippingpoint.together import stop
+from tippingpoint.together import UnitWord, stop
 
 pytestmark = pytest.mark.units
 
@@ -181,6 +181,46 @@ def test_an_agent_that_crashed_closes_its_part_with_what_it_has(etcd: EtcdLab, t
         leader.until(lambda: leader.run.over)
         assert (leader.phases(), leader.run.missing) == (["over"], {})
         assert nothing_left(etcd, leader.run.id)
+
+
+def test_what_a_unit_that_is_removed_has_measured_is_in_the_report(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given two agents that hold their shares
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    plan = a_plan(
+        etcd, stages=[{"leases": 20, "over": 0, "hold": "12s"}, {"leases": 30, "over": 0, "hold": "2s"}]
+    )
+    with Agent(tmp_path / "a") as one, Agent(tmp_path / "b", "load-claimer/1") as other:
+        leader = Leader(plan, [one, other], target(etcd))
+        leader.until(lambda: leader.phases() == ["up", "up"] and leader.run.turns[0].hold)
+        until(lambda: (word := other.word()) and word.progress and word.progress.held == 10)
+        time.sleep(2.0)  # so that something is measured
+        # when the unit of one is removed: it is asked for its last word
+        told = other.ask("leave", seconds=10.0)
+        word, result = UnitWord.model_validate(told["word"]), told["result"]
+        assert (word.phase, word.leaves, word.run) == ("over", True, leader.run.id)
+        # then it says the same when it is asked again, and nothing of it is left
+        again = other.ask("leave", seconds=10.0)
+        assert (again["word"]["phase"], again["word"]["leaves"]) == ("over", True)
+        until(lambda: not other.ask("ping")["running"])
+        assert not [key for key in keys(etcd.endpoints[0]) if f"{leader.run.id}.1/" in key]
+        # and the leader goes on without it at once, to the plan's end
+        leader.agents.remove(other)
+        leader.words[other.unit] = word
+        leader.hook()
+        assert leader.run.missing == {other.unit: "the unit was removed"}
+        shared = leader.run.model_dump(mode="json", exclude_none=True)
+        one.ask(
+            "keep", shared=shared, words={other.unit: told["word"]}, digests={other.unit: result["digest"]}
+        )
+        leader.until(lambda: leader.run.over)
+        # and what it measured is in the report, beside the word of what is missing
+        report = Path(one.ask("report", run=leader.run.id, format="json")["path"])
+        units = {unit.name: unit for unit in load_run(report.parent).units}
+        assert (units[other.unit].status, units[other.unit].why) == ("cut", "the unit was removed")
+        first, second = load_run(report.parent).stages
+        assert first.count("claim") == 20
+        assert second.gauges["held"] == 15
 
 
 def test_a_crash_in_the_middle_of_making_ready_leaves_nothing(etcd: EtcdLab, tmp_path: Path) -> None:

@@ -39,6 +39,10 @@ def demo(target: str, out: Path, *settings: str, **environment: str) -> tuple[st
 def test_a_report_of_etcd_tells_its_members_apart(tmp_path: Path) -> None:
     told, run = demo("etcd", tmp_path, f"stages={_SHORT}", "faults=[]")
     assert "etcd is stopped; nothing is left running" in told
+    # and what this lab does not export is in the report, not on the terminal
+    assert [line for line in told.splitlines() if "missing" in line or "nothing was sampled" in line] == []
+    assert "demo: the report names the figures that nothing in this lab exports" in told
+    assert "nothing was sampled" in (run.directory / "report.html").read_text(encoding="utf-8")
     felt = run.resources
     assert felt is not None
     assert felt.hosts == ["m1", "m2", "m3"]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +25,9 @@ from tests.lab.certificates import make_certificates
 from tests.lab.etcd import EtcdLab, find_etcd
 from tests.lab.ports import free_ports
 from tippingpoint.claim.etcd import LEASE_IDS, Scope, clean, connect
-from tippingpoint.claim.target import ClaimTarget, Holding
+from tippingpoint.claim.target import ClaimTarget, Holding, Led
 from tippingpoint.errors import OperationFailed, TargetError, UserError
+from tippingpoint.load import TargetFacts
 from tippingpoint.plan import ClaimWorkload, EtcdTarget
 
 pytestmark = pytest.mark.timeout(180)
@@ -623,6 +626,75 @@ def test_with_a_certificate_and_a_login_everything_works(secure: EtcdLab, api: s
         assert await clean(target, scope.prefix, ids) == 9
 
     uvloop.run(run())
+
+
+@contextmanager
+def status_for_administrators(lab: EtcdLab) -> Iterator[str]:
+    """The lab as etcd 3.5.30 is: a proxy has it take Maintenance/Status for HashKV, which it refuses to a user.
+
+    Headers are sent as literals (http2.header_block), and both names are as long: its answer is etcd's own.
+    """
+    host, port = lab.endpoints[0].removeprefix("http://").split(":")
+    loop, started, ending = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+    where: list[int] = []
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data.replace(b"Maintenance/Status", b"Maintenance/HashKV"))
+                await writer.drain()
+        writer.close()
+
+    async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection(host, int(port))
+        await asyncio.gather(pass_on(reader, back), pass_on(there, writer))
+
+    async def serve() -> None:
+        async with await asyncio.start_server(take, "127.0.0.1", 0) as server:
+            where.append(server.sockets[0].getsockname()[1])
+            started.set()
+            await ending.wait()
+            server.close()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()), daemon=True)
+    thread.start()
+    assert started.wait(SOON)
+    try:
+        yield f"http://127.0.0.1:{where[0]}"
+    finally:
+        loop.call_soon_threadsafe(ending.set)
+        thread.join(SOON)
+
+
+def test_a_user_who_may_not_ask_for_the_status_is_served(
+    new_etcd: Callable[..., EtcdLab], scope: Scope
+) -> None:
+    """Given etcd 3.5.30, which refuses Maintenance/Status to a user, then the run opens, knows the version, and asks
+    no further who leads."""
+    lab = new_etcd(members=1, auth=True)
+
+    async def run(endpoint: str) -> TargetFacts:
+        target = target_of(lab, "v3", endpoints=[endpoint], connections=1)
+        claims = connect(target, ClaimWorkload(claim_time=60.0, renew_time=30.0), scope)
+        facts = await claims.open()
+        try:
+            holding = await held(claims.claim(1, 0))
+            assert await claims.extend(holding)
+            await claims.release(holding)
+            assert isinstance(claims, Led)
+            leaders.append(await claims.leader())
+        finally:
+            await claims.close()
+        return facts
+
+    leaders: list[str | None] = []
+    with status_for_administrators(lab) as endpoint:
+        there = uvloop.run(run(endpoint))
+    straight = uvloop.run(run(lab.endpoints[0]))
+
+    assert leaders == [None, "m1"]
+    assert there == straight
+    assert there.version.startswith("3.")
 
 
 @pytest.fixture

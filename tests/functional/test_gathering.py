@@ -269,6 +269,6 @@ def test_a_login_is_in_nothing_that_is_kept(run: StoredRun, prometheus: Recorded
 
     assert not any(PASSWORD in path.read_text() for path in run.directory.iterdir())
     assert {path.name for path in run.directory.iterdir()} == {
-        *("run.json", "verdict.json", "resources.json"),
+        *("run.json", "verdict.json", "resources.json", "course.jsonl"),
         *(f"{unit.replace('/', '-')}.{kind}" for unit in UNITS for kind in ("word.json", "digest")),
     }

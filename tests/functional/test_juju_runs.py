@@ -381,7 +381,7 @@ class TestAgent:
             r"target\.identity=hollow, which needs no patch\n",
             done.stderr,
         ), done.stderr
-        assert only_run(tmp_path / "runs").manifest.status == "failed"
+        assert [*(tmp_path / "runs").iterdir()] == []
         remove(juju, model)
 
 

@@ -27,6 +27,7 @@ from tippingpoint.plan import ModelPlan
 from tippingpoint.plan_share import part_of
 from tippingpoint.recorder import Recorded, Recorder
 from tippingpoint.spawn.juju import JujuSpawn
+from tippingpoint.tags import DELAYED, FREED
 
 SMALL = {"machines": 2, "applications": 4, "units": 3, "relations": 4, "over": 0.2}
 LESS = {"machines": 1, "applications": 2, "units": 2, "relations": 0, "over": 0.2}
@@ -124,7 +125,8 @@ class Scene:
 
     def counts(self) -> dict[str, int]:
         """How often each operation ended how."""
-        return {name: h.total for name, h in self.recorded().items() if not name.endswith(".service")}
+        beside = (".service", DELAYED, FREED)
+        return {name: h.total for name, h in self.recorded().items() if not name.endswith(beside)}
 
     async def end(self) -> None:
         for load in self.loads:

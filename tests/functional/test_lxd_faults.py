@@ -39,6 +39,7 @@ from tests.functional.spawn_runs import crash, ended, going, named, wait_for
 from tests.lab.lxd import LxdLab
 from tests.lab.lxd_access import make_client_certificate, write_credentials
 from tests.lab.lxd_proxy import Cut, Fail, FailOperation, Garble, Hold, LxdProxy
+from tests.unit.one_maximum import assert_one_maximum
 from tippingpoint.lxd.client import LARGEST_ANSWER
 
 pytestmark = [pytest.mark.lxd, pytest.mark.timeout(900)]
@@ -167,6 +168,28 @@ def test_a_slow_operation_holds_up_no_other_and_its_whole_time_counts(
         assert stage["operations"][operation]["ok"] == ALL
         assert stage["operations"][operation]["response"]["max"] >= took * 1e6
     assert stage["operations"]["create"]["response"]["p50"] < took * 1e6
+
+
+def test_what_had_no_answer_in_time_counts_at_what_it_cost(
+    lxd: LxdLab, proxy: LxdProxy, tmp_path: Path
+) -> None:
+    # given a creation that LXD never answers
+    hold = Hold()
+    proxy.add("POST", CREATES, hold, times=1)
+    plan = spawn_plan(tmp_path, workload={"timeout": "15s"})
+    try:
+        # when a run gives it up, and tries it again
+        done = run_at(proxy, "run", plan, "--out", tmp_path / "runs")
+    finally:
+        hold.released.set()
+    # then its 15 s are in tables and charts as for thresholds
+    assert done.returncode == 0, done.stdout + done.stderr
+    measured = only_run(tmp_path / "runs")
+    assert measured.stage(1).count("create", "timeout") >= 1
+    told = assert_one_maximum(measured, "create", "start", "launch")
+    create = told["stages"][0]["operations"]["create"]
+    assert create["cost"]["max"] >= 14_900_000
+    assert create["cost"] != create["response"]
 
 
 def test_a_quota_that_is_reached_is_told_in_lxds_words(lxd: LxdLab, tmp_path: Path) -> None:

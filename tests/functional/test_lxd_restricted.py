@@ -29,12 +29,12 @@ from tests.lab.lxd import LxdLab
 from tests.lab.lxd_access import REMOTE
 from tests.lab.lxd_proxy import Fail, Hold, LxdProxy
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.grounds import name_prefix
 from tippingpoint.ledger import LxdEntry
 from tippingpoint.lxd.estate import instance_name, new_entry, reach, take
 from tippingpoint.lxd.image import tiny_image
 from tippingpoint.lxd.removal import remove
 from tippingpoint.lxd.room import check_room
+from tippingpoint.owning import name_prefix
 from tippingpoint.plan_spawn import OBSERVATIONS
 from tippingpoint.plan_targets import LxdTarget
 from tippingpoint.spawn.lxd import LxdInstances

@@ -21,13 +21,13 @@ from tests.functional.lxd_runs import await_online
 from tests.lab.lxd import LxdLab
 from tests.lab.lxd_access import make_client_certificate, write_credentials
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.grounds import name_prefix
 from tippingpoint.ledger import LxdEntry
 from tippingpoint.lxd.estate import new_entry, project_name, reach, take
 from tippingpoint.lxd.image import fingerprint as image_fingerprint
 from tippingpoint.lxd.image import tiny_image
 from tippingpoint.lxd.removal import remove
 from tippingpoint.lxd.room import check_room
+from tippingpoint.owning import name_prefix
 from tippingpoint.plan_spawn import OBSERVATIONS
 from tippingpoint.plan_targets import LxdTarget
 from tippingpoint.spawn.lxd import LxdInstances

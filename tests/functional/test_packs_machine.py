@@ -31,7 +31,12 @@ def test_a_machine_s_figures_agree_with_what_its_kernel_says(tmp_path: Path) -> 
         lab.configure([found, itself(own)])
         host = await_figures(lab.url, packs["host"], lambda: use_disk(tmp_path / "file"))
         process = await_figures(lab.url, packs["process"])
-        prometheus = await_figures(lab.url, packs["prometheus"])
+        # (each of these is of the last scrape, which may have had no answer in time)
+        prometheus = await_figures(
+            lab.url,
+            packs["prometheus"],
+            until=lambda found: set(found["prometheus-targets-down"].values()) == {0.0},
+        )
 
     # Then each figure of the machine is told once, for the host
     assert {key for values in host.values() for key in values} == {("juju-controller", "")}

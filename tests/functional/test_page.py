@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from tests.functional.page_server import TOKEN, UNITS, Reader, a_run, collect, digests_of, page_of
 from tests.functional.program import WITHIN_S
-from tippingpoint.collect import confined, page
+from tippingpoint.collect import page
 from tippingpoint.collect.runs import Runs
 from tippingpoint.results import load_run
 from tippingpoint.together import Progress, Turn, UnitWord
@@ -59,11 +59,9 @@ def runs(place: Path) -> Runs:
 
 @pytest.fixture(scope="module")
 def stranger(place: Path, runs: Runs) -> Iterator[Reader]:
-    """Somebody who knows no token. The engine runs as ourselves: nobody may not read this checkout."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(confined, "UNPRIVILEGED", "")
-        with page_of(place / "runs", place / "page") as reader:
-            yield reader
+    """Somebody who knows no token."""
+    with page_of(place / "runs", place / "page") as reader:
+        yield reader
 
 
 @pytest.fixture(scope="module")
@@ -165,8 +163,12 @@ class TestRuns:
         told = Progress(stage=3, stages=5, size=40, held=17, p99_ms=31.0, errors=2)
         runs.keep_word(UNITS[0], UnitWord(run=LIVE, phase="up", turn=3, t=1_780_000_100.0, progress=told))
         after = reader.ask(f"/runs/{LIVE}").text
+        holds = told.model_copy(update={"phase": "hold"})
+        runs.keep_word(UNITS[0], UnitWord(run=LIVE, phase="up", turn=3, t=1_780_000_101.0, progress=holds))
+        later = reader.ask(f"/runs/{LIVE}").text
 
         assert "nothing heard" in before
+        assert "3/5 hold" in later
         assert '<main data-follow="yes" data-every="3">' in after
         assert "3/5 ramp" in after
         assert "17/40 leases" in after

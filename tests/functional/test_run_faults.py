@@ -27,6 +27,7 @@ from tests.functional.program import (
 )
 from tests.functional.test_runs import leases_left, settings
 from tests.lab.etcd import EtcdLab
+from tests.unit.one_maximum import assert_one_maximum
 from tippingpoint.journal import read_interval_log
 from tippingpoint.results import load_run
 
@@ -42,11 +43,11 @@ def workers_of(pid: int) -> list[int]:
 
 @pytest.mark.parametrize("api", ["v3", "v2"])
 def test_a_killed_member_costs_no_lease(etcd_private: EtcdLab, tmp_path: Path, api: str) -> None:
-    # given a plan that kills the leader in mid-stage and starts it again
+    # given a plan that kills the leader in mid-stage and starts it again, and time to catch up with what was due then
     plan = write_plan(
         tmp_path,
         workload={"units": 2, "claim_time": "10s", "renew_time": "500ms", "timeout": "5s"},
-        stages=[{"leases": 20, "over": 0, "hold": "8s"}],
+        stages=[{"leases": 20, "over": 0, "hold": "20s"}],
         faults=[{"do": "kill", "member": etcd_private.leader(), "stage": 1, "at": "1s", "undo_after": "3s"}],
         thresholds=[{"operation": "extend", "lost_rate": 0}],
     )
@@ -92,6 +93,38 @@ def test_quorum_lost_and_back_is_recorded_and_survived(
     assert max(measured.gauges.held[-4:]) == 20
     # and nothing is left
     assert not [key for key in keys(etcd_private.endpoints[0]) if measured.manifest.id in key]
+
+
+def test_a_target_that_stands_still_costs_the_same_in_tables_charts_and_thresholds(
+    etcd_private: EtcdLab, tmp_path: Path
+) -> None:
+    # given a plan that stops all members for longer than an extension is waited for, and than leases last
+    members = sorted(etcd_private.pids)
+    plan = write_plan(
+        tmp_path,
+        workload={"units": 1, "claim_time": "3s", "renew_time": "250ms", "timeout": "1s"},
+        stages=[{"leases": 20, "over": 0, "hold": "12s"}],
+        faults=[
+            {"do": "stop", "member": member, "stage": 1, "at": "3s", "undo_after": "5s"} for member in members
+        ],
+        thresholds=[{"operation": "extend", "max": "500ms"}],
+    )
+    # when it is run
+    done = run("run", plan, *settings(etcd_private), "--out", tmp_path / "runs")
+    # then what was lost or had no answer stands in the tables and on the charts at what it cost
+    assert no_traceback(done.stdout, done.stderr)
+    measured = only_run(tmp_path / "runs")
+    (stage,) = measured.stages
+    assert stage.failures("extend") > 0
+    told = assert_one_maximum(measured, "extend")
+    extend = told["stages"][0]["operations"]["extend"]
+    assert extend["cost"]["max"] >= 1_000_000
+    assert extend["cost"]["mean"] > extend["response"]["mean"]
+    assert "extend, successes alone" in (measured.directory / "report.html").read_text()
+    # and the Markdown says when: while the members stood still
+    said = run("report", measured.directory).stdout.split("## When it happened")[1].split("\n## ")[0]
+    assert all(f"| stop {member} | 1 |" in said for member in members)
+    assert re.search(r"^\| extend (lost|timeout) \|", said, re.MULTILINE)
 
 
 def test_a_worker_killed_in_mid_stage_loses_at_most_one_interval(etcd: EtcdLab, tmp_path: Path) -> None:
@@ -144,9 +177,11 @@ def test_ctrl_c_at_any_time_ends_in_order(etcd: EtcdLab, tmp_path: Path, delay: 
     # when the user has seen enough
     process.send_signal(signal.SIGINT)
     said, err = process.communicate(timeout=40)
-    # then it ends without a traceback, and what it began is reported and given back
+    # then it ends without a traceback, and what it began is reported and given back; before that there is no run
     assert no_traceback(said, err), err
-    if out.exists() and process.returncode != -signal.SIGINT:
+    if process.returncode in (-signal.SIGINT, 130):
+        assert not out.exists() or not any(out.iterdir())
+    else:
         measured = only_run(out)
         assert measured.manifest.status == "interrupted"
         assert (measured.directory / "report.html").exists()
@@ -325,7 +360,7 @@ def test_a_clock_step_moves_nothing(etcd: EtcdLab, tmp_path: Path, faketime: Pat
     assert measured.manifest.ended < measured.manifest.started
 
 
-def test_an_unreachable_target_is_one_line_and_a_recorded_run(tmp_path: Path) -> None:
+def test_an_unreachable_target_is_one_line_and_leaves_no_directory(tmp_path: Path) -> None:
     done = run(
         "run",
         write_plan(tmp_path),
@@ -336,7 +371,7 @@ def test_an_unreachable_target_is_one_line_and_a_recorded_run(tmp_path: Path) ->
     )
     assert done.returncode == 3
     assert re.fullmatch(r"tippingpoint: .*127\.0\.0\.1:1.*\n", done.stderr), done.stderr
-    assert only_run(tmp_path / "runs").manifest.status == "failed"
+    assert [*(tmp_path / "runs").iterdir()] == []
 
 
 def test_a_wrong_authority_is_one_line(new_etcd, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -72,8 +72,10 @@ def main(arguments: list[str]) -> int:
             code = run.wait()
             new = sorted(_reports(options.out) - before, key=os.path.getmtime)
             if prometheus and new and (code in _MEASURED or signals):
-                run = _start("collect", str(new[-1].parent), f"--prometheus={prometheus.url}")
-                run.wait()
+                run = _start(
+                    "collect", str(new[-1].parent), f"--prometheus={prometheus.url}", said=subprocess.PIPE
+                )
+                _show_gathered(run.communicate()[0].decode())
     except LabError as problem:
         print(f"demo: {problem}", file=sys.stderr)
         return 3
@@ -103,9 +105,19 @@ def _watched_if_possible(lab: EtcdLab | LxdLab) -> Iterator[PrometheusLab | None
         yield prometheus
 
 
-def _start(*arguments: str) -> subprocess.Popen[bytes]:
+def _show_gathered(said: str) -> None:
+    """What `collect` said, but for the list of what a lab does not export: the report has that."""
+    lines = said.splitlines()
+    for line in lines:
+        if not line.startswith("missing: "):
+            print(line)
+    if any(line.startswith("missing: ") for line in lines):
+        print("demo: the report names the figures that nothing in this lab exports")
+
+
+def _start(*arguments: str, said: int | None = None) -> subprocess.Popen[bytes]:
     command = [str(Path(sys.executable).with_name("tippingpoint")), *arguments]
-    return subprocess.Popen(tethered(command, signal.SIGINT), start_new_session=True)
+    return subprocess.Popen(tethered(command, signal.SIGINT), stdout=said, start_new_session=True)
 
 
 def _reports(directory: Path) -> set[Path]:

@@ -17,6 +17,7 @@ from tippingpoint.plan import SpawnPlan, validate_plan
 from tippingpoint.recorder import Recorded, Recorder
 from tippingpoint.spawn.target import Item, SpawnFailed, Trouble
 from tippingpoint.spawn.workload import SpawnLoad
+from tippingpoint.tags import DELAYED, FREED
 
 POLL = 0.01
 """Seconds between polls: far less than a plan may ask for."""
@@ -142,7 +143,11 @@ class Rig:
 
     def counts(self) -> Counter[str]:
         return Counter(
-            {name: found.total for name, found in self.recorded().items() if "service" not in name}
+            {
+                name: found.total
+                for name, found in self.recorded().items()
+                if not name.endswith((".service", DELAYED, FREED))
+            }
         )
 
     async def close(self, within: float = 0.2) -> None:

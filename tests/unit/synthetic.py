@@ -13,6 +13,7 @@ from tippingpoint.hdr import Histogram
 from tippingpoint.journal import Events, Journal
 from tippingpoint.manifest import Host, Manifest, RunStatus, TargetEntry, WorkerEntry
 from tippingpoint.results import LOOP_LAG, OBSERVING, SCHEDULE_LAG, StageKind, tag
+from tippingpoint.tags import DELAYED, FREED
 
 STARTED = 1_790_000_000.0
 JUJU = TargetEntry(kind="juju", version="4.0.15", members=["10.0.0.1:17070", "10.0.0.2:17070"])
@@ -39,6 +40,8 @@ class MadeStage:
     connect_ms: float | None = None
     """On target juju three units of each lease connect, each in about this time."""
     connections_lost: int = 0
+    stood_still_ms: float = 0.0
+    """Each worker stood still for so long when the hold began, and twenty extensions waited for it."""
 
 
 @dataclass
@@ -103,6 +106,7 @@ def write_run(
             "ended": STARTED + ended,
             "host": Host(cores=2, system="Linux 6.1 x86_64", python="3.11.2", tippingpoint="0.1.0"),
             "workers": [WorkerEntry(name=f"h-{n}", status="complete") for n in range(workers)],
+            "counted": True,
             **manifest,
         },
     ).save(directory)
@@ -133,9 +137,8 @@ def _write_worker(
             busy = second == stage.over
             _write_second(journal, t, stage, random, claims, rate / workers, busy)
             share = min(1.0, (second + 1) / max(1, stage.over))
-            journal.events.write(
+            journal.tick(
                 t + 1,
-                "tick",
                 held=int((held - fresh + fresh * share) / workers),
                 waiting=int(2 * held / workers),
                 in_flight=int(rate * stage.extend_ms / 1000 / workers),
@@ -182,9 +185,8 @@ def _write_growth(
         t += 1.0
         share = min(1.0, (second + 1) / max(1, stage.over)) ** 0.8
         there = before + (stage.things - before) * share
-        journal.events.write(
+        journal.tick(
             t,
-            "tick",
             held=int(there / workers),
             waiting=int(abs(stage.things - there) / workers),
             in_flight=2,
@@ -238,6 +240,14 @@ def _write_second(
             journal.events.write(t + 0.5, "lost", lease=lease, unit=0, held_for=61.5, count=1)
         if lost > 5:
             journal.events.write(t + 0.6, "lost", count=lost - 5)
+    if busy and stage.stood_still_ms:
+        freed = around(stage.extend_ms, 20)
+        delayed = freed + stage.stood_still_ms * 1000
+        name = tag("extend")
+        values[name] = np.concatenate((values.get(name, np.zeros(0)), delayed))
+        values |= {name + DELAYED: delayed, name + FREED: freed}
+        seconds = stage.stood_still_ms / 1000
+        journal.events.write(t, "stall", seconds=seconds, cause="stopped")
     values[SCHEDULE_LAG] = random.gamma(2, 150, 100)
     values[LOOP_LAG] = random.gamma(2, 300, 20)
     journal.interval(t, t + 1.0, {name: Histogram.of(np.rint(v)) for name, v in values.items()})

@@ -19,6 +19,7 @@ from tippingpoint.together import begin_run, stop
 
 ASKED = (
     "orders",
+    "leave",
     "word",
     "runs",
     "keep",
@@ -157,6 +158,22 @@ def test_what_a_leader_knows_is_kept_for_later(tmp_path: Path) -> None:
     ]
     # then there is nothing to make a report of, which is said
     assert report["problem"] == f"run: {RUN.id}: expected a run of which some unit has measured anything"
+
+
+def test_the_report_of_a_run_that_was_refused_at_once_says_why(tmp_path: Path) -> None:
+    why = "lab: bob: expected a user that it lets in"
+    over = RUN.model_copy(update={"over": True, "missing": {"load-claimer/0": why}}).model_dump(mode="json")
+    word = {"run": RUN.id, "phase": "failed", "problem": why, "t": 2000.0, "cores": 2}
+    _, report, runs, _ = asked_of(
+        tmp_path,
+        [
+            {"do": "keep", "shared": over, "words": {"load-claimer/0": word}},
+            {"do": "report", "format": "md"},
+            {"do": "runs"},
+        ],
+    )
+    assert f"Failed: load-claimer/0: {why}." in report["text"]
+    assert runs["runs"][0]["verdict"] == "failed"
 
 
 def test_a_stopped_run_is_not_begun(tmp_path: Path) -> None:

@@ -12,7 +12,10 @@ from tippingpoint.digest import read_digest
 from tippingpoint.journal import Events, Journal
 from tippingpoint.manifest import Manifest, RunStatus, TargetEntry, WorkerEntry
 from tippingpoint.recorder import Recorded
+from tippingpoint.report import write_report
 from tippingpoint.results import load_run
+from tippingpoint.takeovers import KIND, takeovers
+from tippingpoint.verdict import judge
 
 STARTED = 1_790_000_000.0
 GAUGES = {"held": 5, "waiting": 0, "in_flight": 0, "up": True, "cpu": 0.1, "loop_lag": 1.0, "rss": 50.0}
@@ -67,6 +70,36 @@ def test_a_stage_that_is_played_again_counts_as_the_last_time(tmp_path: Path) ->
         (101.0, "of r-1f3a.0.2"),
     ]
     assert not [note for note in run.notes if "damaged" in note]
+
+
+def test_that_it_was_cut_is_told_and_withholds_what_was_not_whole(tmp_path: Path) -> None:
+    # given the same, of a unit whose results reach the report by its digest
+    one = written(tmp_path, "r-1f3a.0", STARTED, [1, 2], "cut", last_ends=False)
+    other = written(tmp_path, "r-1f3a.0.2", STARTED + 100, [2, 3], "complete", last_ends=True)
+    (tmp_path / "whole").mkdir()
+    join([one, other], tmp_path / "whole")
+    run = load_run(tmp_path / "whole")
+    # then stages that were whole have their end, which is when the next one began
+    assert [stage.end for stage in run.stages] == [10.0, 110.0, 120.0]
+    # and a line says what happened, which the digest carries too
+    (taken,) = takeovers(run.events)
+    assert (taken.stage, taken.after, taken.there, taken.again) == (2, 80.0, 5, True)
+    (event,) = [e for e in read_digest(digest_of([one, other])).head.events if e["event"] == KIND]
+    assert event == {"t": 100.0, "event": KIND, "stage": 2, "after": 80.0, "there": 5, "again": True}
+    why = "a part was cut, and taken up 80s later, in stage 2: what was measured of that stage before is in no figure"
+    verdict = judge(run)
+    assert (verdict.outcome, verdict.reasons) == ("withheld", [why])
+    assert why in write_report(run, "json")
+
+
+def test_what_was_whole_when_it_was_cut_is_a_note(tmp_path: Path) -> None:
+    one = written(tmp_path, "r-1f3a.0", STARTED, [1, 2], "cut", last_ends=True)
+    other = written(tmp_path, "r-1f3a.0.2", STARTED + 30, [3], "complete", last_ends=True)
+    (tmp_path / "whole").mkdir()
+    join([one, other], tmp_path / "whole")
+    run = load_run(tmp_path / "whole")
+    assert judge(run).reasons == []
+    assert "a part was cut, and taken up 10s later, in stage 3" in write_report(run, "json")
 
 
 def test_what_is_gone_on_with_later_keeps_all_there_was(tmp_path: Path) -> None:

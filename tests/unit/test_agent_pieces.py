@@ -136,13 +136,14 @@ def test_what_cannot_be_removed_is_told_and_tried_again(
 
     async def test() -> None:
         told = asyncio.Event()
-        removing = Removal(keeping, list, told.set)
+        removing = Removal(keeping, list, told.set, lambda: "load-claimer/0")
         # when it is removed
         removing.begin()
         await asyncio.wait_for(told.wait(), 20)
         # then that is told, and it stays known as left
         line = removing.problem(part.rpartition(".")[0])
-        assert line.startswith("not all removed from the target, it is tried again: ")
+        tomorrow = time.strftime("%Y-%m-%d", time.gmtime(time.time() + 86400))
+        assert line.startswith(f"not all removed from the target, tried again until {tomorrow} ")
         assert "127.0.0.1:1" in line
         assert "\n" not in line
         assert removing.problem("another") == ""
@@ -165,13 +166,16 @@ def test_a_removal_is_given_up_after_a_time(tmp_path: Path, monkeypatch: pytest.
 
     async def test() -> str:
         told = asyncio.Event()
-        removing = Removal(keeping, list, told.set)
+        removing = Removal(keeping, list, told.set, lambda: "load-claimer/0")
         removing.begin()
         await asyncio.wait_for(told.wait(), 20)
         await removing.close()
         return removing.problem(part.rpartition(".")[0])
 
-    assert asyncio.run(test()).startswith("not all removed from the target, run the action clean: ")
+    run = part.rpartition(".")[0]
+    assert asyncio.run(test()).startswith(
+        f"juju run load-claimer/0 clean run={run}: not all removed from the target: "
+    )
 
 
 def test_a_part_that_goes_on_keeps_what_it_made(tmp_path: Path) -> None:
@@ -179,7 +183,7 @@ def test_a_part_that_goes_on_keeps_what_it_made(tmp_path: Path) -> None:
     part = a_part(keeping, a_run())
 
     async def test() -> None:
-        removing = Removal(keeping, lambda: [part], lambda: pytest.fail("it was touched"))
+        removing = Removal(keeping, lambda: [part], lambda: pytest.fail("it was touched"), str)
         removing.begin()
         await asyncio.sleep(0)
         await removing.close()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import socket
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from collections.abc import Iterator
 from pathlib import Path
 
 import jsonschema
@@ -15,10 +17,11 @@ import pytest
 import yaml
 
 from tests.unit.juju_stub import certificates
-from tippingpoint.cli import main
-from tippingpoint.grounds import model_name, name_prefix
+from tests.unit.synthetic import MadeStage, write_run
+from tippingpoint.cli import build_parser, main
 from tippingpoint.ledger import JujuEntry, remember
 from tippingpoint.manifest import Manifest, process_started
+from tippingpoint.owning import model_name, name_prefix
 from tippingpoint.plan import JujuTarget
 
 LOG = """\
@@ -44,6 +47,28 @@ def imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     log.write_text(LOG)
     assert call("import", log, "--stage", "1000@1", "--stage", "2000@3", "--out", tmp_path / "runs") == 0
     return Path(capsys.readouterr().out.strip())
+
+
+def described(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    """Every argument and option of a parser and of its commands, with its help."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for choice in action._choices_actions:
+                yield f"{parser.prog} {choice.dest}", choice.help or ""
+            for command in action.choices.values():
+                yield from described(command)
+        else:
+            yield (
+                f"{parser.prog} {'/'.join(action.option_strings) or action.metavar or action.dest}",
+                action.help or "",
+            )
+
+
+def test_every_argument_of_every_command_says_what_it_is() -> None:
+    told = dict(described(build_parser()))
+
+    assert [name for name, text in told.items() if not text.strip()] == []
+    assert {"tippingpoint run PLAN", "tippingpoint run --set", "tippingpoint import --title"} <= {*told}
 
 
 def test_an_imported_log_reports_in_every_format(imported: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,6 +118,17 @@ def test_a_regression_exits_with_1_unless_it_is_tolerated(
     assert call("compare", *runs, "--baseline", runs[1]) == 0
     assert call("compare", runs[1], "--baseline", runs[0]) == 1
     assert call("compare", runs[1], "--baseline", runs[1]) == 2
+
+
+def test_a_run_without_journals_is_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    # given a run, and one that ended before it measured anything
+    whole = write_run(tmp_path / "whole", [MadeStage(500)])
+    empty = write_run(tmp_path / "empty", [], workers=0, title="empty")
+    for runs in ((whole, empty), (empty, whole), (empty, empty)):
+        assert call("compare", *runs) == 2
+        out, err = capsys.readouterr()
+        assert (out, err.count("\n")) == ("", 1)
+        assert "expected runs with stages, and this one has no journals" in err
 
 
 def test_figures_that_were_published_compare_without_a_run(capsys: pytest.CaptureFixture[str]) -> None:

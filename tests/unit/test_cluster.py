@@ -121,6 +121,13 @@ def test_creation_that_slows_down_is_said_to_and_by_how_much(tmp_path: Path) -> 
     assert fill_words(fill, alone=True).startswith("Creation slows down: 1.1/s for the first third of 300 ")
 
 
+def test_what_was_found_when_a_part_was_taken_up_was_made_by_nobody(tmp_path: Path) -> None:
+    taken = {"t": 0.0, "event": "taken-up", "stage": 1, "after": 9.0, "there": 200, "again": True}
+    run = load_run(write_fill(tmp_path / "run", [Fill(300)], plan=FILL_PLAN, events=[taken]))
+    (fill,) = fills_of(run, read_cluster(run.events))
+    assert fill.made == 100
+
+
 def test_a_steady_rate_is_not_called_a_slow_down(tmp_path: Path) -> None:
     run = filled(tmp_path, Fill(300), slower=1)
     (fill,) = fills_of(run, read_cluster(run.events))

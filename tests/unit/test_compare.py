@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.unit.made_runs import made_run, made_stage
 from tippingpoint.compare import Comparison, Row, compare
+from tippingpoint.compare_reach import Reach, tips_against
 from tippingpoint.errors import UserError
 from tippingpoint.hdr import Histogram
 from tippingpoint.intervals import percentile_interval
@@ -25,7 +28,7 @@ def sampled(
     random: np.random.Generator,
     samples: int = 5000,
     slower: float = 1.0,
-    failing: float = 0.01,
+    failing: float = 0.0,
     title: str = "made",
     sizes: tuple[int, ...] = SIZES,
 ) -> RunData:
@@ -68,6 +71,19 @@ def test_a_slower_run_is_worse_and_a_faster_one_better() -> None:
     assert len(faster.better) == 24
 
 
+def test_what_was_late_because_a_worker_stood_still_is_no_difference() -> None:
+    random = np.random.default_rng(2)
+    runs = [sampled(random, title="a"), sampled(random, title="b")]
+    for stage in runs[1].stages:
+        quick = Histogram.of(np.rint(20_000 * np.exp(random.normal(0, 0.5, 200))))
+        late = Histogram.of(np.full(200, 750_000))
+        stage.response("extend").add(late)
+        stage.histograms |= {"extend.ok-delayed": late, "extend.ok-freed": quick}
+    comparison = compare(runs)
+    assert not comparison.regressed
+    assert comparison.worse == []
+
+
 def test_runs_of_the_same_distribution_are_hardly_ever_called_different() -> None:
     random = np.random.default_rng(2)
     comparisons = [
@@ -104,20 +120,162 @@ def test_a_change_within_the_tolerance_is_no_regression() -> None:
     assert not compare(runs, tolerance=0.25).regressed
 
 
-def test_more_errors_are_worse_even_when_latency_is_the_same() -> None:
+def test_more_errors_at_a_load_that_both_held_are_worse_even_when_latency_is_the_same() -> None:
+    # given as many errors as chance explains in one run, and three times as many in the other
     random = np.random.default_rng(6)
-    comparison = compare([sampled(random, failing=0.001), sampled(random, failing=0.05)])
+    before, after = sampled(random, 100_000), sampled(random, 100_000)
+    for run, failed in ((before, 25), (after, 95)):
+        for stage in run.stages:
+            stage.histograms["claim.error"] = Histogram.of(np.full(failed, 20_000))
+    comparison = compare([before, after])
+    assert comparison.tips == ["same"]
     (against,) = row(comparison, "claim", 1000, "error_rate").against
     assert against.judgement == "worse"
-    assert against.change == pytest.approx(0.048, abs=0.01)
-    assert comparison.worse[0].startswith(("claim error rate", "extend error rate"))
+    assert against.change == pytest.approx(0.0007, abs=0.0001)
+    assert comparison.worse[0].startswith("claim error rate")
 
 
-def test_leases_lost_in_one_run_only_are_worse() -> None:
+# ---- first where each tips -----------------------------------------------------------------------
+
+
+def test_leases_lost_in_one_run_only_are_worse_by_where_it_tips() -> None:
     held = made_run([made_stage(1, 1000, {"extend.ok": [20.0] * 2000})])
     lost = made_run([made_stage(1, 1000, {"extend.ok": [20.0] * 1900, "extend.lost": [20.0] * 100})])
     comparison = compare([held, lost])
-    assert comparison.worse == ["extend lost rate at 1000 leases: 0 % to 5 %"]
+    assert comparison.worse == [
+        "tips at 1,000 leases or before (100 of 2000 extends lost), where A tips beyond 1,000"
+    ]
+    assert comparison.regressed
+    assert {against.judgement for row in comparison.rows for against in row.against} == {None}
+    assert {against.beyond for row in comparison.rows for against in row.against} == {"past the cliff of B"}
+
+
+def broken_from(title: str, cliff: int | None, slower: float = 1.0, sizes: Sequence[int] = SIZES) -> RunData:
+    """A run that loses a tenth of its leases from a size on, where the rest of its claims fail fast or slowly."""
+    random = np.random.default_rng(len(title) + 7)
+    stages: list[StageResult] = []
+    for number, size in enumerate(sizes, start=1):
+        past = cliff is not None and size >= cliff
+        made = {
+            "claim.ok": 20 * np.exp(random.normal(0, 0.5, 3000)) * (100 if past else 1),
+            "extend.ok": 5 * slower * np.exp(random.normal(0, 0.5, 3000)) * (100 if past else 1),
+            "extend.lost": [5.0] * (300 if past else 0),
+        }
+        stages.append(made_stage(number, size, made))
+    return made_run(stages, title=title)
+
+
+def test_a_release_that_tips_at_twice_the_load_is_better_though_it_is_slower_before() -> None:
+    # given a release that breaks at 4000 where the one before broke at 2000, and extends 1.3 times as slowly
+    comparison = compare([broken_from("old", 2000), broken_from("new", 4000, slower=1.3)])
+    # then it got better, and the sentence says both, in that order
+    assert (comparison.outcome, comparison.regressed, comparison.tips) == ("better", False, ["better"])
+    assert re.fullmatch(
+        r"new tips at 2,000 to 4,000 leases; old at 1,000 to 2,000; "
+        r"though extend p\d\d at 1000 leases is 1\.[23]\d?x\.",
+        comparison.sentence,
+    ), comparison.sentence
+    assert comparison.better[0] == "tips at 2,000 to 4,000 leases, where old tips at 1,000 to 2,000"
+    # and what is past the one's cliff is neither
+    assert {row.size for row in comparison.rows for one in row.against if one.judgement is None} == {
+        2000,
+        4000,
+    }
+    assert all(" at 1000 leases" in line for line in comparison.worse)
+    assert "are at loads that were not held and are not judged" in comparison.changes
+    # and the other way round it got worse
+    back = compare([broken_from("new", 4000, slower=1.3), broken_from("old", 2000)])
+    assert (back.outcome, back.regressed, back.tips) == ("worse", True, ["worse"])
+
+
+def test_a_run_that_was_cut_short_before_it_tipped_is_neither_worse_nor_better_by_that() -> None:
+    comparison = compare([broken_from("old", None), broken_from("cut", None, sizes=(1000, 2000))])
+    assert comparison.tips == ["unsure"]
+    assert not comparison.regressed
+
+
+def test_loads_that_overlap_say_nothing_of_who_tips_first() -> None:
+    comparison = compare([broken_from("a", 4000), broken_from("b", 3000, sizes=(1000, 2000, 3000))])
+    assert comparison.tips == ["unsure"]
+    assert compare([broken_from("a", 4000), broken_from("b", 4000)]).tips == ["same"]
+
+
+def test_a_missed_threshold_says_nothing_beside_one_that_was_not_judged() -> None:
+    # given a run that misses a threshold at 500, and one that breaks at 1000, of which nobody knows whether it was met
+    missed = Reach(250, 500, "", "threshold", "extend p99 was 374 ms", loads=(125, 250))
+    broken = Reach(500, 1000, "", "cliff", "throughput fell", loads=(125, 250, 500), cliff=1000)
+    assert tips_against(broken, missed) == "worse"
+    assert tips_against(missed, broken) == "better"
+    for unjudged in (250, 500):
+        late = replace(broken, unjudged=unjudged)
+        assert tips_against(late, missed) == tips_against(missed, late) == "unsure"
+    assert tips_against(replace(broken, unjudged=1000), missed) == "worse"
+    # nor where their thresholds are not the same
+    assert tips_against(broken, missed, same_thresholds=False) == "unsure"
+
+
+def test_a_load_that_one_did_not_hold_is_not_judged() -> None:
+    cut = broken_from("b", None, slower=3.0)
+    cut.stages[-1].end = None
+    comparison = compare([broken_from("a", None), cut])
+    assert {one.beyond for row in comparison.rows if row.size == 4000 for one in row.against} == {
+        "not held by b"
+    }
+    assert not any("4000" in line for line in comparison.worse)
+    assert comparison.regressed, "at 1000 and 2000 leases it is slower"
+
+
+RUNS = st.builds(
+    dict,
+    cliff=st.sampled_from([None, 1000, 2000, 4000]),
+    slower=st.sampled_from([0.5, 1.0, 1.05, 2.0]),
+    sizes=st.sampled_from([(1000,), (1000, 2000), (1000, 2000, 4000), (2000, 4000), (500, 3000)]),
+)
+MIRRORED = {"worse": "better", "better": "worse"}
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(a=RUNS, b=RUNS, cut=st.booleans())
+def test_a_comparison_contradicts_neither_itself_nor_its_mirror(
+    a: dict[str, Any], b: dict[str, Any], cut: bool
+) -> None:
+    # given any two runs
+    first, second = broken_from("first", **a), broken_from("second", **b)
+    if cut:
+        second.stages[-1].end = None
+    there, back = compare([first, second]), compare([second, first])
+    # then the one against the other is the mirror of the other against the one
+    assert [MIRRORED.get(tip, tip) for tip in there.tips] == back.tips
+    for one, other in zip(there.rows, back.rows, strict=True):
+        assert (one.operation, one.size, one.measure) == (other.operation, other.size, other.measure)
+        judged = one.against[0].judgement
+        assert other.against[0].judgement == (MIRRORED.get(judged, judged) if judged else None)
+        assert one.against[0].beyond == other.against[0].beyond or one.against[0].beyond
+    assert (len(there.worse), len(there.better)) == (len(back.better), len(back.worse))
+    for comparison in (there, back):
+        # and nothing is worse and better at once
+        subjects = [
+            {line.split(":")[0].split(" (")[0] for line in lines}
+            for lines in (comparison.worse, comparison.better)
+        ]
+        assert not subjects[0] & subjects[1]
+        # nor is anything judged past either's cliff, or where one did not hold the load
+        for row in comparison.rows:
+            held = all(row.size in reach.loads for reach in comparison.reaches)
+            assert (row.against[0].judgement is None) == (not held) == bool(row.against[0].beyond)
+        # and where a run tips is weighed first
+        (tip,) = comparison.tips
+        assert tip not in MIRRORED or comparison.outcome == tip
+        assert comparison.regressed == (comparison.outcome == "worse")
+        assert comparison.regressed <= bool(comparison.worse)
+        assert comparison.outcome != "better" or comparison.better
+
+
+def test_a_run_in_which_no_stage_was_begun_is_refused() -> None:
+    with pytest.raises(
+        UserError, match=r"^compare: empty: expected runs with stages, and this one has no journals$"
+    ):
+        compare([broken_from("a", None), made_run([], title="empty")])
 
 
 def test_stages_that_only_one_run_has_are_named_and_not_compared() -> None:

@@ -38,6 +38,7 @@ def messages(per_boot: dict[str, float], brokers: dict[str, str], seconds: float
         meaning="Messages that clients send to the broker.",
         pack="rabbitmq",
         cost="operations",
+        window=2,
         series=series,
     )
     return Resources(source="Prometheus 2.42.0", step=2, t=T, figures=[published])
@@ -65,14 +66,12 @@ def costs(compared: Comparison) -> dict[str, CostComparison]:
 def test_a_boot_costs_what_it_adds_to_what_there_was_without_any(compared: Comparison) -> None:
     found = costs(compared)
     assert set(found) == {"nova", "neutron"}
-    assert [found["nova"].costs, found["neutron"].costs] == [
-        [[pytest.approx(57.0)], [pytest.approx(57.0)]],
-        [[pytest.approx(50.0)], [pytest.approx(100.0)]],
-    ]
-    assert [found[part].ratios for part in ("nova", "neutron")] == [
-        [[pytest.approx(1.0)]],
-        [[pytest.approx(2.0)]],
-    ]
+    slopes = {part: [cost and cost.slope for cost in of_part.costs] for part, of_part in found.items()}
+    assert slopes["nova"] == pytest.approx([57.0, 57.0])
+    assert slopes["neutron"] == pytest.approx([50.0, 100.0])
+    assert [cost and cost.base for cost in found["nova"].costs] == pytest.approx([5.0, 5.0])
+    assert found["nova"].ratios == [pytest.approx(1.0)]
+    assert found["neutron"].ratios == [pytest.approx(2.0)]
     assert {(cost.per, cost.unit) for cost in found.values()} == {("boot and delete", "")}
 
 
@@ -93,14 +92,16 @@ def test_a_boot_is_one_operation_though_its_steps_are_timed(tmp_path: Path) -> N
     )
     write_resources(directory, messages({"nova": 30.0}, {"nova": "broker-1"}, 40, 1.0))
     (cost,) = (cost for cost in costs_of(load_run(directory)) if cost.role == "all")
-    assert (cost.per, cost.stages) == ("boot", [(40, pytest.approx(30.0))])
+    assert (cost.per, cost.slope) == ("boot", pytest.approx(30.0))
 
 
 def test_the_page_has_costs_messages_and_rallys_table_with_ours_below(compared: Comparison) -> None:
     html = write_comparison(compared, "html")
     page = assert_loads_nothing(html)
-    assert "Messages published, neutron, per boot and delete" in said(page, "costs")
-    assert "50 50 1002.00x" in said(page, "costs"), "at 50 iterations 50, and 100, which is twice as many"
+    assert (
+        "Messages published, neutron, for each boot and delete "
+        "1/s, and 50 more (no interval) 1/s, and 100 more (no interval)2.00x"
+    ) in said(page, "costs"), "one load gives no interval"
     assert "62/s" in said(page, "resources")
     document = json.loads(write_comparison(compared, "json"))
     (total, boot, delete) = document["beside"][0]["same"][0]
@@ -112,8 +113,11 @@ def test_the_page_has_costs_messages_and_rallys_table_with_ours_below(compared: 
     assert 3.4 < boot[0]["avg"] < 4.2
     assert "below each action what the runs of this page measured of it" in html
     markdown = write_comparison(compared, "md")
-    assert "## What one operation costs the targets" in markdown
-    assert "Messages published, neutron, per boot and delete | 50 |" in markdown
+    assert "## What the load costs the targets" in markdown
+    assert (
+        "| Messages published, neutron, for each boot and delete | 1/s, and 50 more (no interval) |"
+        in markdown
+    )
     assert "| nova.boot_server | 17.607 | 58.252 | 208.41 | 86.347 | 97.423 | 100 % | 5,000 |" in markdown
     assert "| A, 50 iterations | " in markdown
 

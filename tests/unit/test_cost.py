@@ -1,4 +1,4 @@
-"""What a unit of load costs the target, by role, and whether that grows."""
+"""What a target takes as it is and what each further unit of load adds, by role, and when that is for certain."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from itertools import permutations
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.made_runs import made_run, made_stage
-from tippingpoint.cost import LEVEL, Cost, Role, costs_of
+from tippingpoint.cost import LEVEL, Cost, Role, costs_of, theil_sen
 from tippingpoint.manifest import TargetEntry
 from tippingpoint.resources import FigureData, Resources, Series
 from tippingpoint.results import RunData, StageResult
@@ -80,29 +81,34 @@ def cost_of(run: RunData, role: Role = "all") -> Cost:
     return found
 
 
+def taken(cost: Cost) -> list[float]:
+    """What each load took, in the cost's base unit."""
+    return [point.level for point in cost.points]
+
+
 class TestPerUnitOfLoad:
-    def test_it_is_what_there_is_above_what_there_was_before(self) -> None:
-        # given a host with 500 MB without load, and 40 kB for each lease
-        cost = cost_of(run_of({"a": lambda load: 500e6 + 40e3 * load}))
-        # then it is 40 MB per 1000 leases at each load, and constant
-        assert (cost.unit, cost.per, cost.base) == ("MB", "1000 leases", 500.0)
-        assert [size for size, _ in cost.stages] == list(SIZES)
-        assert [value for _, value in cost.stages] == pytest.approx([40.0] * 5)
-        assert cost.slope == pytest.approx(0.0, abs=1e-9)
-        assert cost.trend == "constant"
+    def test_it_is_a_base_and_what_each_further_one_adds(self) -> None:
+        # given a host with 54 MB for leases as such, and 11 kB for each, whatever it had before the first
+        cost = cost_of(run_of({"a": lambda load: 54e6 + 11e3 * load if load else 20e6}))
+        # then both are told
+        assert (cost.unit, cost.per, cost.base_unit) == ("MB", "1000 leases", "MB")
+        assert [(point.size, point.amount) for point in cost.points] == [
+            (size, size / 1000) for size in SIZES
+        ]
+        assert cost.base == pytest.approx(54.0)
+        assert (cost.slope, cost.low, cost.high) == pytest.approx((11.0, 11.0, 11.0))
+        assert cost.is_told
         assert cost.left_out == []
+        assert cost.sentence == "Memory: 54 MB, and 11 MB more for each 1000 leases (95 %: 11 to 11)."
 
     def test_leader_followers_and_all_are_told_apart(self) -> None:
-        # given three hosts, of which the leader takes 10 times what others do, and the lead goes over in mid-run
+        # given three hosts, of which the leader takes 10 times what others do for each lease
         hosts: dict[str, Values] = {name: lambda load: 100e6 + 1e3 * load for name in ("b", "c")}
         run = run_of({"a": lambda load: 100e6 + 10e3 * load, **hosts}, leader=[(-120.0, "a")])
         # then each role has its cost, and all is the sum of hosts
-        per_1000 = {
-            role: [value for _, value in cost_of(run, role).stages] for role in ("leader", "follower", "all")
-        }
-        assert per_1000["leader"] == pytest.approx([10.0] * 5)
-        assert per_1000["follower"] == pytest.approx([1.0] * 5)
-        assert per_1000["all"] == pytest.approx([12.0] * 5)
+        slopes = {role: cost_of(run, role).slope for role in ("leader", "follower", "all")}
+        assert slopes == pytest.approx({"leader": 10.0, "follower": 1.0, "all": 12.0})
+        assert cost_of(run).base == pytest.approx(300.0)
 
     def test_the_leaders_cost_goes_with_the_lead(self) -> None:
         # given two hosts of which the one that leads has 10 kB a lease, and the lead changes at 330 s
@@ -116,8 +122,8 @@ class TestPerUnitOfLoad:
                 (10e3 if led[0] <= t < led[1] else 1e3) * load_at(made, t) for t in run.resources.t
             ]
         # then the leader's cost is the same over all loads
-        assert [value for _, value in cost_of(run, "leader").stages] == pytest.approx([10.0] * 5)
-        assert [value for _, value in cost_of(run, "follower").stages] == pytest.approx([1.0] * 5)
+        assert cost_of(run, "leader").slope == pytest.approx(10.0)
+        assert cost_of(run, "follower").slope == pytest.approx(1.0)
 
     def test_without_a_known_leader_only_all_is_told(self) -> None:
         run = run_of({"a": lambda load: load, "b": lambda load: load})
@@ -129,131 +135,206 @@ class TestPerUnitOfLoad:
             workload="spawn", load_unit="containers", target=TargetEntry(kind="lxd"),
         )  # fmt: skip
         cost = cost_of(run)
-        assert (cost.unit, cost.per) == ("Mbit/s", "container")
-        assert [value for _, value in cost.stages] == pytest.approx([2.0] * 4)
+        assert (cost.unit, cost.per, cost.slope) == ("Mbit/s", "container", pytest.approx(2.0))
 
     def test_what_is_held_counts_and_not_what_was_asked_for(self) -> None:
-        # given stages of which the last reached half of its leases
+        # given stages of which the last reached 15,000 of its 16,000 leases
         made = stages()
-        made[-1].gauges["held"] = 8000.0
-        cost = cost_of(run_of({"a": lambda load: 1e3 * min(load, 8000)}, made=made))
-        assert [value for _, value in cost.stages] == pytest.approx([1.0] * 5)
+        made[-1].gauges["held"] = 15000.0
+        cost = cost_of(run_of({"a": lambda load: 1e3 * min(load, 15000)}, made=made))
+        assert [point.amount for point in cost.points][-1] == 15.0
+        assert cost.slope == pytest.approx(1.0)
+
+    def test_a_line_that_begins_below_nothing_has_no_base(self) -> None:
+        cost = cost_of(run_of({"a": lambda load: max(0.0, 11e3 * load - 1e6)}))
+        assert cost.sentence == "Memory: 11 MB for each 1000 leases (95 %: 11 to 11)."
 
 
 class TestPerOperation:
     def test_cpu_is_told_in_milliseconds_of_each_that_succeeded(self) -> None:
-        # given an operation a second for 1000 leases, and 2 ms of CPU for it
+        # given an operation a second for 1000 leases, 2 ms of CPU for it, and half a core without any
         cost = cost_of(
             run_of(
                 {"a": lambda load: 0.5 + 0.002 * load / 1000}, unit="cores", cost="operations", window=20.0
             )
         )
-        # then that is what it costs
-        assert (cost.unit, cost.per) == ("CPU-ms", "operation")
-        assert [value for _, value in cost.stages] == pytest.approx([2.0] * 5)
+        # then that is what it takes idle, which is a point of the line, and what each costs
+        assert [(point.size, point.amount) for point in cost.points] == [
+            (0, 0.0), (1000, 1.0), (2000, 2.0), (4000, 4.0), (8000, 8.0), (16000, 16.0),
+        ]  # fmt: skip
+        assert (cost.unit, cost.per, cost.base_unit) == ("CPU-ms", "operation", "cores")
+        assert (cost.base, cost.slope) == pytest.approx((0.5, 2.0))
+        assert cost.sentence == "Memory: 0.5 cores, and 2 CPU-ms more for each operation (95 %: 2 to 2)."
 
     def test_what_makes_things_is_counted_while_a_stage_is_brought_up(self) -> None:
-        # given stages of 30 containers each, made within 30 s with one core
+        # given stages of 30 containers each, made within 30 s and faster with one core for each in a second
         made = stages((30, 60, 90, 120))
-        for stage in made:
+        for number, stage in enumerate(made, start=1):
             stage.histograms = made_stage(1, 1, {"create.ok": [1.0] * 30}).histograms
             stage.held = {}
+            stage.hold_begin = stage.begin + 30 - 2 * number
         run = run_of(
             {"a": lambda load: 0.0}, unit="cores", cost="operations", made=made, window=5.0,
             workload="spawn", load_unit="containers", target=TargetEntry(kind="lxd"),
         )  # fmt: skip
         assert run.resources is not None
         run.resources.figures[0].series[0].values = [
-            float(any(stage.begin < t <= (stage.hold_begin or 0) for stage in made)) for t in run.resources.t
+            next(
+                (30 / (s.hold_begin - s.begin) for s in made if s.hold_begin and s.begin < t <= s.hold_begin),
+                0.0,
+            )
+            for t in run.resources.t
         ]
         # then a create takes a second of CPU
-        assert [value for _, value in cost_of(run).stages] == pytest.approx([1000.0] * 4)
+        assert cost_of(run).slope == pytest.approx(1000.0)
+
+    def test_what_comes_in_bursts_is_counted_over_the_hold(self) -> None:
+        # given one fsync an operation, of which all that are due within 15 s come at once, in one sample of three
+        run = run_of({"a": lambda load: 0.0}, unit="count/s", cost="operations", window=STEP)
+        assert run.resources is not None
+        made = run.stages
+        run.resources.figures[0].series[0].values = [
+            3 * load_at(made, t) / 1000 if int(t // STEP) % 3 == 0 else 0.0 for t in run.resources.t
+        ]
+        # then that is what one costs, though the median of what was sampled is nothing
+        assert cost_of(run).slope == pytest.approx(1.0)
+
+
+class TestNoise:
+    @settings(deadline=None)
+    @given(st.permutations([54.0, 55.0, 56.0, 57.0, 58.0]))
+    def test_only_an_order_that_chance_hardly_makes_is_a_cost(self, levels: list[float]) -> None:
+        # given any order of five levels
+        by_size = dict(zip(SIZES, levels, strict=True))
+        cost = cost_of(run_of({"a": lambda load: 1e6 * by_size.get(int(load), 0.0)}))
+        # then the load is said to cost something only where they rise from one to the next
+        assert cost.is_told == (levels == sorted(levels))
+
+    def test_what_falls_with_the_load_is_no_cost(self) -> None:
+        cost = cost_of(run_of({"a": lambda load: 1e9 - 1e3 * load}))
+        assert not cost.is_told
+        assert cost.slope == pytest.approx(-1.0)
+        assert cost.sentence == "Memory: withheld, as what the load adds is no more than noise."
+
+    def test_what_is_next_to_nothing_is_none_however_certain(self) -> None:
+        assert not cost_of(run_of({"a": lambda load: 1e9 + 500 * load})).is_told
+        assert cost_of(run_of({"a": lambda load: 1e9 + 1000 * load})).is_told
+
+    @pytest.mark.parametrize("noise", ["even", "with the load", "outliers"])
+    @pytest.mark.parametrize("count", [4, 5, 7, 10])
+    def test_an_interval_of_95_percent_holds_the_truth_in_93_to_99(self, count: int, noise: str) -> None:
+        # given loads of 50 MB and 11 MB more for each 1000 leases, with a noise of the same size at each, one that
+        # grows with the load, or one with outliers
+        random = np.random.default_rng(count)
+        amounts = np.array([0, 1, 2, 3, 4, 6, 8, 11, 16, 23, 32][: count + 1])
+        spread = 0.5 + 0.05 * amounts if noise == "with the load" else 3.0
+        held, rounds = 0, 3000
+        for _ in range(rounds):
+            drawn = (
+                random.standard_t(2, count + 1) if noise == "outliers" else random.standard_normal(count + 1)
+            )
+            points = list(zip(amounts, 50 + 11 * amounts + spread * drawn, strict=True))
+            _, low, high, level = theil_sen(points)
+            assert low is not None
+            assert high is not None
+            assert level is not None
+            assert level >= LEVEL
+            held += low <= 11 <= high
+        # then the interval holds the 11 as often as it says
+        assert 0.93 <= held / rounds <= 0.99
+
+    def test_four_points_give_an_interval_of_92_percent(self) -> None:
+        # given all orders of levels that do not depend on the load, each as likely
+        outside = 0
+        for levels in permutations([1.0, 1.21, 1.5, 1.93]):
+            _, low, high, level = theil_sen(list(enumerate(levels)))
+            assert low is not None
+            assert high is not None
+            assert level == pytest.approx(22 / 24)
+            outside += not low <= 0 <= high
+        # then it leaves out no slope in as many of them as it says
+        assert outside == 2
+        # and an interval says which it is
+        cost = cost_of(run_of({"a": lambda load: 1e3 * load + 1e6}, made=stages(SIZES[:4])))
+        assert cost.interval == "92 %: 1 to 1"
+
+    def test_three_loads_give_no_interval_and_are_not_told(self) -> None:
+        cost = cost_of(run_of({"a": lambda load: 1e3 * load}, made=stages((1000, 2000, 4000, 4000))))
+        assert [point.size for point in cost.points] == [1000, 2000, 4000]
+        assert cost.slope == pytest.approx(1.0)
+        assert cost.withheld == "an interval needs 4 points, and there are 3 loads with samples"
+        assert not cost.is_told
+
+    def test_points_at_one_load_give_no_slope(self) -> None:
+        assert theil_sen([(1.0, 2.0), (1.0, 3.0)]) == (None, None, None, None)
+        assert theil_sen([(1.0, 2.0), (1.0, 3.0), (2.0, 4.0), (3.0, 5.0)])[1:] == (None, None, None)
 
 
 class TestTrend:
     def test_a_cost_that_grows_is_said_to(self) -> None:
         # given memory that grows with the square of the load
         cost = cost_of(run_of({"a": lambda load: 1e3 * load + 0.5 * load**2}))
-        # then it grows by half a MB per 1000 leases for each 1000 more
+        # then each further lease is said to add more than those before
         assert cost.trend == "grows"
-        assert cost.slope == pytest.approx(0.5)
-        assert cost.low is not None
-        assert cost.high is not None
-        assert 0 < cost.low <= cost.slope <= cost.high
-        assert cost.sentence.startswith(
-            "Memory: 9 MB per 1000 leases at 16,000 leases, 1.5 MB per 1000 leases at 1000"
+        assert cost.sentence.endswith(
+            "; each adds more the more there are: 2.5 from 1000 to 2000 leases, 13 from 8000 to 16,000."
         )
-        assert "it grows" in cost.sentence
 
-    def test_a_fixed_part_makes_it_fall(self) -> None:
-        cost = cost_of(run_of({"a": lambda load: (50e6 if load else 0) + 1e3 * load}))
+    def test_a_cost_that_falls_is_said_to(self) -> None:
+        cost = cost_of(run_of({"a": lambda load: 1e6 * load**0.5}))
         assert cost.trend == "falls"
-
-    def test_one_that_goes_up_and_down_is_not_for_certain(self) -> None:
-        factors = dict(zip(SIZES, (1.0, 3.0, 1.0, 3.0, 1.0), strict=True))
-        cost = cost_of(run_of({"a": lambda load: 1e3 * load * factors.get(int(load), 0.0)}))
-        assert cost.trend == "uncertain"
-        assert "not for certain" in cost.sentence
+        assert "; each adds less the more there are: " in cost.sentence
 
     def test_a_change_within_a_tenth_is_none(self) -> None:
-        cost = cost_of(run_of({"a": lambda load: load * (1e3 + load / 1000)}))
-        assert cost.trend == "constant"
+        assert cost_of(run_of({"a": lambda load: load * (1e3 + load / 1000)})).trend == ""
 
-    def test_loads_held_twice_count_once(self) -> None:
-        cost = cost_of(run_of({"a": lambda load: 1e3 * load}, made=stages((1000, 2000, 4000, 4000))))
-        assert [size for size, _ in cost.stages] == [1000, 2000, 4000]
-        assert cost.withheld == "there are 3 loads with samples, and 4 are needed"
-
-    @settings(deadline=None)
-    @given(st.permutations([1.0, 1.2, 1.5, 1.9, 2.4]))
-    def test_only_an_order_that_chance_hardly_makes_is_a_trend(self, costs: list[float]) -> None:
-        # given any order of five costs
-        by_size = dict(zip(SIZES, costs, strict=True))
-        cost = cost_of(run_of({"a": lambda load: 1e3 * load * by_size.get(int(load), 0.0)}))
-        # then it grows or falls only with at most one pair in the wrong order
-        wrong = sum(later < earlier for place, earlier in enumerate(costs) for later in costs[place + 1 :])
-        expected = "grows" if wrong <= 1 else "falls" if wrong >= 9 else "uncertain"
-        assert cost.trend == expected
-
-    @pytest.mark.parametrize("count", [4, 5])
-    def test_the_interval_has_the_level_that_it_says(self, count: int) -> None:
-        # given all orders of costs that do not depend on the load, each as likely
-        sizes = SIZES[:count]
-        outside, orders, level = 0, 0, 0.0
-        for costs in permutations([1.0, 1.21, 1.5, 1.93, 2.42][:count]):
-            by_size = dict(zip(sizes, costs, strict=True))
-            run = run_of(
-                {"a": lambda load, at=by_size: 1e3 * load * at.get(int(load), 0.0)}, made=stages(sizes)
-            )
-            cost = cost_of(run)
-            assert cost.low is not None
-            assert cost.high is not None
-            assert cost.level is not None
-            orders, level = orders + 1, cost.level
-            outside += not cost.low <= 0 <= cost.high
-        # then it leaves out no slope in as many of them as it says
-        assert level >= LEVEL
-        assert outside / orders == pytest.approx(1 - level)
+    def test_one_that_goes_up_and_down_has_none(self) -> None:
+        extra = dict(zip(SIZES, (0, 2e6, 0, 2e6, 0), strict=True))
+        assert cost_of(run_of({"a": lambda load: 11e3 * load + extra.get(int(load), 0.0)})).trend == ""
 
 
 class TestWithheld:
     def test_a_run_without_resources_has_no_costs(self) -> None:
         assert costs_of(made_run(stages())) == []
 
-    def test_without_samples_before_stage_1_there_is_none(self) -> None:
-        cost = cost_of(run_of({"a": lambda load: load}, begin=65.0))
-        assert cost.base is None
-        assert cost.stages == []
-        assert cost.withheld == "0 samples are there of the 120 s before stage 1"
-        assert cost.sentence == f"Memory: withheld, as {cost.withheld}."
+    def test_without_samples_before_stage_1_the_line_begins_at_the_first_load(self) -> None:
+        cost = cost_of(run_of({"a": lambda load: load}, begin=65.0, unit="count/s", cost="operations"))
+        assert [point.size for point in cost.points] == list(SIZES)
+
+    def test_one_load_and_what_there_was_before_it_give_a_cost_without_an_interval(self) -> None:
+        run = run_of(
+            {"a": lambda load: 5 + load / 1000}, unit="count/s", cost="operations", made=stages((2000,))
+        )
+        cost = cost_of(run)
+        assert (cost.base, cost.slope, cost.level) == (pytest.approx(5.0), pytest.approx(1.0), None)
+        assert cost.withheld == (
+            "an interval needs 4 points, and there are 1 load with samples and what there was before stage 1"
+        )
 
     def test_a_stage_in_whose_hold_samples_are_missing_is_left_out(self) -> None:
         # given a host that answered no scrape while most leases were held
-        run = run_of({"a": lambda load: None if load == 16000 else 1e3 * load})
-        cost = cost_of(run)
+        cost = cost_of(run_of({"a": lambda load: None if load == 16000 else 1e3 * load}))
         # then that stage is left out, with the reason, and the others are told
-        assert [size for size, _ in cost.stages] == [1000, 2000, 4000, 8000]
+        assert [point.size for point in cost.points] == [1000, 2000, 4000, 8000]
         assert cost.left_out == [(5, "13 of 13 samples are missing")]
+
+    def test_a_stage_past_the_cliff_is_left_out(self) -> None:
+        # given a run that loses half of its leases at the largest load
+        made = stages()
+        lost = made_stage(1, 1, {"extend.ok": [1.0] * 500, "extend.lost": [1.0] * 500}).histograms
+        made[-1].histograms = made[-1].held = lost
+        cost = cost_of(run_of({"a": lambda load: 1e3 * load}, made=made))
+        assert cost.left_out == [(5, "the target breaks at 16,000 leases")]
+
+    def test_a_stage_with_a_fault_in_it_is_left_out(self) -> None:
+        made = stages()
+        run = run_of({"a": lambda load: 1e3 * load}, made=made)
+        run.events += [
+            {"t": made[1].begin + 40, "event": "fault", "member": "m1", "do": "kill"},
+            {"t": made[1].begin + 50, "event": "fault", "member": "m1", "do": "start"},
+        ]
+        cost = cost_of(run)
+        assert cost.left_out == [(2, "a fault was injected in it")]
 
     def test_of_all_hosts_one_in_a_gap_is_enough(self) -> None:
         run = run_of({"a": lambda load: load, "b": lambda load: None if load == 4000 else load})
@@ -262,8 +343,9 @@ class TestWithheld:
     def test_a_hold_that_is_shorter_than_a_rates_window_tells_nothing(self) -> None:
         cost = cost_of(run_of({"a": lambda load: load}, unit="bits/s", window=60.0))
         assert len(cost.left_out) == len(SIZES)
+        assert cost.points == []
         assert cost.left_out[0][1] == "its 60 s have 1 moment that a rate over 60 s tells of"
-        assert cost.trend == ""
+        assert cost.sentence == f"Memory: withheld, as {cost.withheld}."
 
     def test_a_stage_that_was_cut_or_held_nothing_is_left_out(self) -> None:
         made = stages()
@@ -271,12 +353,12 @@ class TestWithheld:
         made[0].gauges["held"] = 0.0
         made[0].size = 0
         cost = cost_of(run_of({"a": lambda load: load}, made=made))
-        assert cost.left_out == [(1, "nothing was held"), (5, "it was not held to its end")]
+        assert cost.left_out == [(1, "nothing was held"), (5, "it was ended before its hold was over")]
 
     def test_a_storm_is_no_load_of_its_own(self) -> None:
         made = stages()
         made[2].kind = "storm"
-        assert [size for size, _ in cost_of(run_of({"a": lambda load: load}, made=made)).stages] == [
+        assert [point.size for point in cost_of(run_of({"a": lambda load: load}, made=made)).points] == [
             1000, 2000, 8000, 16000,
         ]  # fmt: skip
 
@@ -305,5 +387,7 @@ class TestWithheld:
             Series(host="b", values=padded[::-1]),
         ]
         for cost in costs_of(run):
-            assert bool(cost.withheld) != bool(cost.trend)
+            assert bool(cost.withheld) == (cost.level is None)
+            assert not (cost.is_told and (cost.low or 0.0) <= 0)
+            assert "-" not in cost.words.split(" (")[0] or not cost.is_told
             assert "\n" not in cost.sentence

@@ -93,10 +93,13 @@ def test_keys_leases_and_members_are_listed() -> None:
         pb.KeyValue(b"/b", b"", 0),
     ]
     assert pb.leases(pb.text(2, pb.integer(1, 5)) + pb.text(2, pb.integer(1, 6))) == [5, 6]
-    assert pb.members(pb.text(2, pb.integer(1, 10) + pb.text(2, b"m1")) + pb.text(2, pb.integer(1, -1))) == [
-        "ffffffffffffffff",
-        "m1",
-    ]
+    listed = pb.text(2, pb.integer(1, 10) + pb.text(2, b"m1")) + pb.text(2, pb.integer(1, -1))
+    assert sorted(pb.members(listed).values()) == ["ffffffffffffffff", "m1"]
+    # a leader is named by the same id, whatever it is
+    for member in (10, -1):
+        status = pb.integer(4, member) + pb.integer(6, 3)
+        assert pb.leader(status)[0] in pb.members(listed)
+        assert pb.leader(status)[1] == 3
 
 
 @given(st.text(alphabet="abc/0", min_size=1), st.text(alphabet="abc/0"))

@@ -22,7 +22,7 @@ from tippingpoint.gather import gather
 from tippingpoint.manifest import Manifest
 from tippingpoint.report import write_report
 from tippingpoint.results import RunData, StageResult, load_run
-from tippingpoint.together import Turn
+from tippingpoint.together import Turn, UnitWord
 from tippingpoint.verdict import judge
 
 STAGES = [MadeStage(500), MadeStage(1000), MadeStage(2000)]
@@ -96,6 +96,9 @@ def test_percentiles_of_gathered_digests_are_those_of_all_journals_together(
         assert one.end == pytest.approx(other.end, abs=0.002)
     for tag, curve in theirs.curves.items():
         assert ours.curves[tag].count.sum() == curve.count.sum()
+    for operation, curve in theirs.costs.items():
+        assert ours.costs[operation].count.sum() == curve.count.sum()
+        assert ours.costs[operation].max.max() == curve.max.max()
 
 
 def test_curves_over_time_keep_their_course(tmp_path: Path) -> None:
@@ -224,6 +227,27 @@ def test_a_unit_that_joined_later_has_a_share_from_then_on(tmp_path: Path) -> No
     assert judge(run).outcome == "met"
 
 
+# ---- a unit that stood still -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("room", [40_000, 6_000])
+def test_what_was_late_because_a_unit_stood_still_is_withheld_and_names_it(tmp_path: Path, room: int) -> None:
+    # given two units, one of which stood still for three quarters of a second, and limits that the others kept
+    plan = {**PLAN, "thresholds": [{"operation": "extend", "max": "500ms"}]}
+    stages = [[MadeStage(500, hold=8, stood_still_ms=still)] for still in (0.0, 750.0)]
+    parts = [write_part(tmp_path, number, made, plan=plan) for number, made in enumerate(stages)]
+    digests = {unit: make_digest(part, room) for unit, part in zip(names(2), parts, strict=True)}
+    # when they are gathered and judged, with all digits or few
+    run = gathered(tmp_path, digests, 2, plan=plan)
+    verdict = judge(run)
+    # then it is nobody else's
+    assert verdict.outcome == "withheld"
+    assert "the generator itself was stopped for 750 ms" in verdict.sentence
+    assert [(stall.worker, stall.seconds) for stall in run.stalls] == [("load-claimer/1 worker h-0", 0.75)]
+    for format in ("html", "md", "json"):
+        assert "load-claimer/1 worker h-0 stopped for 750 ms" in write_report(run, format)
+
+
 # ---- what is missing ------------------------------------------------------------------------------
 
 
@@ -321,6 +345,45 @@ def test_what_a_unit_left_behind_is_removed_by_its_action(tmp_path: Path) -> Non
     assert "load-claimer/0: quorum lost; when it is back: juju run load-claimer/0 clean" in write_report(
         run, "json"
     )
+
+
+def test_the_command_that_repeats_a_plan_of_ones_own_hands_juju_text(tmp_path: Path) -> None:
+    run = gathered(tmp_path, digests_of(tmp_path, 1), 1)
+    command = 'juju run --string-args load-claimer/leader start plan-yaml=\\"$(cat etcd-leases.yaml)\\"'
+    assert command in write_report(run, "json")
+
+
+def test_a_note_names_its_unit_once_and_a_part_that_was_taken_up_is_told_of_its_unit(tmp_path: Path) -> None:
+    # given a unit whose part was cut in its second stage and taken up: both of its halves have the same note
+    note = {"t": 0.0, "event": "note", "text": "there was no lock"}
+    taken = {"t": 20.0, "event": "taken-up", "stage": 2, "after": 9.0, "there": 5, "again": True}
+    run = gathered(tmp_path, digests_of(tmp_path, 1, events=[note, note, taken]), 1)
+    assert "load-claimer/0: there was no lock" in run.notes
+    why = (
+        "load-claimer/0 was cut, and taken up 9s later, in stage 2: "
+        "what was measured of that stage before is in no figure"
+    )
+    verdict = judge(run)
+    assert (verdict.outcome, verdict.reasons) == ("withheld", [why])
+    assert why in write_report(run, "md")
+
+
+@pytest.mark.parametrize(
+    "words", [{"load-claimer/0": word(phase="failed", problem="lab: bob was refused")}, {}]
+)
+def test_a_run_that_nobody_could_begin_says_why(tmp_path: Path, words: dict[str, UnitWord]) -> None:
+    run = gathered(
+        tmp_path,
+        {},
+        1,
+        words=words,
+        started=None,
+        turns=[],
+        missing={"load-claimer/0": "lab: bob was refused"},
+    )
+    verdict = judge(run)
+    assert (verdict.outcome, verdict.sentence) == ("failed", "Failed: load-claimer/0: lab: bob was refused.")
+    assert verdict.sentence in write_report(run, "md")
 
 
 def test_gathering_again_replaces(tmp_path: Path) -> None:

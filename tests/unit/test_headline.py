@@ -53,7 +53,7 @@ def test_two_workers_are_one_load_and_a_storm_is_of_its_listed_stage() -> None:
     told = headline.summary
     # then it is of both, over both seconds, and by what there is most of
     assert told is not None
-    assert (told.stage, told.stages, told.kind) == (2, 2, "storm")
+    assert (told.stage, told.stages, told.kind, told.phase) == (2, 2, "storm", "storm hold")
     assert (told.size, told.held, told.what) == (100, 90, "leases")
     assert told.rate == 21.0
     assert told.p50_ms is not None
@@ -71,3 +71,27 @@ def test_containers_that_are_lost_are_counted_although_no_operation_says_so() ->
     assert (told.lost, told.what, told.held) == (2, "containers", 5)
     assert told.p50_ms is not None
     assert 1980 < told.p50_ms < 2020
+
+
+def test_what_failed_counts_at_what_it_cost() -> None:
+    # given extensions of which some were lost after 8 s, and others refused at once
+    headline = begun()
+    counts = {"extend.ok": [1000] * 90, "extend.lost": [8_000_000] * 10, "extend.error": [50] * 300}
+    headline.progress(STAGE, "0", tick(90, counts))
+    # when it is asked for
+    told = headline.summary
+    # then the percentiles are those that the report will have
+    assert told is not None
+    assert told.p50_ms is not None
+    assert told.p99_ms is not None
+    assert 0.9 < told.p50_ms < 1.1
+    assert 7900 < told.p99_ms < 8100
+
+
+def test_containers_of_which_none_was_made_have_cost_what_was_waited_for() -> None:
+    headline = begun(workload="spawn", load_unit="containers")
+    headline.progress(STAGE, "0", tick(0, {"launch.timeout": [60_000_000] * 3}))
+    told = headline.summary
+    assert told is not None
+    assert told.p99_ms is not None
+    assert 59_000 < told.p99_ms < 61_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -361,3 +362,31 @@ def test_a_long_log_is_split_at_its_stages(tmp_path: Path) -> None:
     run = imported(text, tmp_path, "10@1", "20@5001")
     assert [s.count("extend") for s in run.stages] == [5000, 5000]
     assert run.stages[1].response("extend").percentile(50) == pytest.approx(25_000, rel=0.001)
+
+
+def test_a_line_without_an_end_is_not_read_into_memory(tmp_path: Path) -> None:
+    """Given a log with a hole of NULs in it, as a crash leaves one, or one that is all a single line, of gigabytes that
+    take no room, then the first counts as one damaged line and the second is refused; neither takes memory."""
+    sample = " 93.596s extended a0702/0 held for 1m30s in 47ms\n"
+    log = tmp_path / "claims.log"
+    log.write_text(sample + "\0" * (5 << 20) + "\n" + sample)
+    run = load_run(import_log(log, tmp_path / "runs", ["1@1"]))
+    assert run.stages[0].count("extend") == 2
+    with log.open("wb") as file:
+        file.write(sample.encode())
+        file.truncate(8 << 30)
+    tracemalloc.start()
+    with pytest.raises(
+        UserError, match="line 2 is longer than 16 MiB: expected a log, whose lines have at most 4 KiB"
+    ):
+        import_log(log, tmp_path / "more", ["1@1"])
+    assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    tracemalloc.stop()
+    assert not [*(tmp_path / "more").iterdir()]
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev/urandom"])
+def test_a_device_that_never_ends_is_refused(path: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="expected a file, not a device"):
+        import_log(Path(path), tmp_path / "runs")
+    assert not [*(tmp_path / "runs").iterdir()]

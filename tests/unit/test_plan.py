@@ -348,3 +348,38 @@ def test_a_spawn_plan_says_what_its_stages_loads_are(
 def test_a_claim_plans_loads_are_its_leases() -> None:
     plan = parse_plan("name: x\nstages: [{leases: 10}, {leases: 4}]")
     assert (plan.load_unit, plan.loads) == ("leases", [("ramp", 10), ("ramp", 4)])
+
+
+@given(
+    st.sampled_from(
+        [
+            *(
+                "stages.0.hold",
+                "stages.0.over",
+                "stages.0.leases",
+                "thresholds.0.p99",
+                "thresholds.0.error_rate",
+            ),
+            *(
+                "workload.claim_time",
+                "workload.units",
+                "workload.timeout",
+                "target.connections",
+                "workers",
+                "seed",
+            ),
+        ]
+    ),
+    st.sampled_from("smh") | st.just("") | st.just("ms"),
+    st.integers(1, 6000).map(lambda digits: "9" * digits)
+    | st.sampled_from(["1e400", "-1e400", ".inf", "-.inf", ".nan", "0x" + "f" * 400, "1e-400", "1_0" * 300]),
+)
+def test_numbers_beyond_all_measure_are_refused_in_one_line(field: str, unit: str, number: str) -> None:
+    """Given a number that no double holds, then the plan is refused, or has it where it is within limits."""
+    line = ""
+    try:
+        load_plan("etcd-leases", [f"{field}={number}{unit}"]).model_dump_json()
+    except UserError as refused:
+        line = str(refused)
+    assert line.isprintable()
+    assert len(line) < 600

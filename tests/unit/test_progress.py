@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from tippingpoint.journal import interval_lines
 from tippingpoint.manifest import Manifest, TargetEntry
 from tippingpoint.progress import ConsoleProgress
 from tippingpoint.runner import Progress
+from tippingpoint.tags import StageKind
 
 STAGE = Progress(elapsed=4.0, stage=1, stages=2, size=100, kind="ramp", remaining=5.0)
 
@@ -43,6 +45,27 @@ def test_a_worker_that_was_cut_is_counted_no_longer(monkeypatch: pytest.MonkeyPa
     assert "50/100 leases" in first
     assert "worker-cut worker=0 exit_code=-9" in event
     assert "50/100 leases  50/s  extend p50 2 ms p99 2 ms" in second
+
+
+@pytest.mark.parametrize(
+    ("kind", "remaining", "told"),
+    [
+        ("ramp", None, "stage 1/2 ramp "),
+        ("ramp", 5.0, "stage 1/2 hold "),
+        ("storm", None, "stage 1/2 storm "),
+        ("storm", 5.0, "stage 1/2 storm hold "),
+        ("destroy", None, "stage 1/2 drain "),
+    ],
+)
+def test_the_line_names_the_phase_of_the_stage(kind: StageKind, remaining: float | None, told: str) -> None:
+    """Given a stage that is brought up, held or taken down, then the line says which."""
+    shown = io.StringIO()
+    progress = ConsoleProgress(shown)
+
+    progress.progress(replace(STAGE, kind=kind, remaining=remaining), "0", tick(50, 1000))
+    progress.close()
+
+    assert told in shown.getvalue()
 
 
 def test_a_console_whose_reader_has_gone_does_not_end_the_run(tmp_path: Path) -> None:

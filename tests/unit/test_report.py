@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.one_maximum import assert_one_maximum
 from tests.unit.synthetic import JUJU, MadeGrowth, MadeStage, write_run
 from tippingpoint.baselines import list_baselines
 from tippingpoint.plan import parse_plan
@@ -519,6 +520,57 @@ def test_a_published_transcript_reports_like_any_run(baseline: Any) -> None:
     assert len(write_report(run, "md").encode()) < LIMIT
 
 
+# ---- what failed counts at what it cost ----------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from(
+                ["claim.error", "claim.timeout", "extend.lost", "extend.timeout", "extend.error"]
+            ),
+            st.integers(1, 40),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from([0.2, 30.0, 2000.0]),
+)
+def test_tables_charts_and_thresholds_have_one_maximum(
+    tmp_path_factory: pytest.TempPathFactory, failures: list[dict[str, int]], failing_ms: float
+) -> None:
+    # given stages in which operations fail sooner or later than they succeed
+    stages = [
+        MadeStage(500 * 2**number, claim_ms=failing_ms / 4, extend_ms=5, failures=of_stage)
+        for number, of_stage in enumerate(failures)
+    ]
+    run = made(tmp_path_factory.mktemp("made"), stages, plan=PLAN)
+    # then what they cost is one figure wherever it is told, and successes alone stand beside it where they differ
+    assert_one_maximum(run, "claim", "extend")
+
+
+def test_without_failures_each_operation_has_one_row(tmp_path: Path) -> None:
+    run = made(tmp_path, STEADY, plan=PLAN)
+    assert document(run)["timeline"]["cost"] == {}
+    for name in ("html", "md"):
+        assert "successes alone<" not in write_report(run, name)
+        assert "successes alone |" not in write_report(run, name)
+
+
+def test_an_operation_that_never_succeeded_has_a_row_and_a_chart(tmp_path: Path) -> None:
+    # given a target that was frozen all the while: what was asked of it timed out
+    run = made(tmp_path, [MadeStage(500, failures={"connect.timeout": 30})], plan=PLAN)
+    # when it is reported
+    told, page = document(run), write_report(run, "html")
+    # then what was waited is told, though nothing succeeded
+    measured = told["stages"][0]["operations"]["connect"]
+    assert (measured["cost"]["max"] > 0, measured["response"]) == (True, None)
+    assert "connect" not in told["timeline"]["latency"]
+    assert max(value or 0 for value in told["timeline"]["cost"]["connect"]["max"]) >= measured["cost"]["max"]
+    assert 'id="chart-time-connect"' in page
+
+
 # ---- Markdown and JUnit --------------------------------------------------------------------------
 
 
@@ -527,10 +579,46 @@ def test_markdown_has_the_verdict_and_the_table(tmp_path: Path) -> None:
     told, text = document(run), write_report(run, "md")
     assert text.startswith("# etcd-leases: ❌ missed\n")
     assert f"**{told['verdict']['sentence']}**" in text
-    claim = told["stages"][3]["operations"]["claim"]["response"]
-    row = next(line for line in text.split("## claim")[1].splitlines() if line.startswith("| 4,000 |"))
-    assert f"| {figures.milliseconds(claim['p99'])} |" in row
-    assert row.endswith("| 98.0 % | 2,040 |")
+    claim = told["stages"][3]["operations"]["claim"]
+    lines = text.split("## claim")[1].split("##")[0].splitlines()
+    place = next(place for place, line in enumerate(lines) if line.startswith("| 4,000 |"))
+    assert f"| {figures.milliseconds(claim['cost']['p99'])} |" in lines[place]
+    assert lines[place + 1].startswith("| claim, successes alone |")
+    assert f"| {figures.milliseconds(claim['response']['p99'])} |" in lines[place + 1]
+    assert lines[place + 1].endswith(f"| {figures.milliseconds(claim['service']['max'])} |")
+    assert text.count("claim, successes alone") == 1
+    assert "| 98.0 % | 2,040 |" in lines[place]
+
+
+def test_markdown_says_when_it_happened(tmp_path: Path) -> None:
+    # given a member that was stopped twice, and leases that were lost in two of three stages
+    stages = [
+        MadeStage(500, failures={"extend.lost": 8}),
+        MadeStage(1000),
+        MadeStage(2000, failures={"extend.lost": 3, "claim.timeout": 4}),
+    ]
+    freezes = [{"t": t, "event": "fault", "do": "stop", "member": "m2"} for t in (1.5, 21.5)]
+    run = made(tmp_path, stages, plan=PLAN, events=freezes)
+    # when it is told as Markdown
+    lines = write_report(run, "md").split("## When it happened\n\n")[1].split("\n\n")[0].splitlines()
+    # then each is a line, in the order of their first moment: how often, first, last, in which stages
+    assert lines[2:] == [
+        "| stop m2 | 2 | 0:01 | 0:21 | 1, 3 |",
+        "| extend lost | 11 | 0:02 | 0:22 | 1, 3 |",
+        "| claim timeout | 4 | 0:22 | 0:22 | 3 |",
+    ]
+
+
+def test_markdown_has_the_generators_health(tmp_path: Path) -> None:
+    run = made(tmp_path, [*STEADY[:3], MadeStage(4000, stood_still_ms=750)], plan=PLAN)
+    health = document(run)["generator"]
+    text = write_report(run, "md").split("## The generator's own health\n\n")[1].split("\n## ")[0]
+    assert health["sentence"] in text
+    (stall,) = health["stalls"]
+    assert f"- {figures.clock(stall['t'])} {stall['text']}" in text
+    row = next(line for line in text.splitlines() if line.startswith("| 3 | 2,000 |"))
+    assert f"| {figures.latency(health['stages'][2]['schedule_lag_max'])} |" in row
+    assert f"| {figures.share(health['stages'][2]['cpu'])} |" in row
 
 
 def test_markdown_stays_short_whatever_the_run(tmp_path: Path) -> None:

@@ -249,7 +249,11 @@ def test_a_comparison_of_spawn_runs_charts_what_has_a_load(tmp_path: Path) -> No
     document = told(comparison)
     assert document["charted"] == ["add-unit", "add-machine", "relate", "status", "full-status"]
     assert set(document["operations"]) == {*document["charted"], "remove-unit", "remove-machine"}
-    assert any("add-unit p50 at 504 units" in line for line in document["worse"])
+    # Relations fail at 504 units, which is past the cliff: nothing is worse or better there.
+    assert any("add-unit p50 at 252 units" in line for line in document["worse"])
+    assert not any("504" in line for line in document["worse"])
+    assert "past the cliff of a" in said(page_of(comparison), "figures")
+    assert "though" not in comparison.sentence
     assert "504destroy" in said(page_of(comparison), "figures")
 
 

@@ -106,7 +106,7 @@ def test_without_a_leader_the_host_that_stands_out_is_named() -> None:
         made_figure("cpu", T, flat(n1=1, n2=1, n3=2)),
     )
     assert found["sentence"] == "n3 stands out: resident memory is 4.0x the others' median and CPU 2.0x."
-    assert found["figures"][0]["rows"][0]["highest"] == {"host": "n3", "median": 4.2e8}
+    assert found["figures"][0]["rows"][0]["highest"] == {"host": "n3", "typical": 4.2e8}
 
 
 def test_how_slow_scrapes_are_is_nothing_of_the_target() -> None:
@@ -221,7 +221,10 @@ def test_a_new_leader_that_the_run_saw_itself_is_told_once(tmp_path: Path) -> No
 def test_figures_are_summed_up_over_the_stages_only() -> None:
     values = {"a": np.where(T < 0, 900.0, 30.0), "b": np.where(T < 0, 900.0, 10.0)}
     (row,) = felt(made_figure("cpu", T, values), leader=LED)["figures"][0]["rows"]
-    assert (row["leader"], row["others"]) == ({"median": 30.0, "max": 30.0}, {"median": 10.0, "max": 10.0})
+    assert (row["leader"], row["others"]) == (
+        {"typical": 30.0, "max": 30.0},
+        {"typical": 10.0, "max": 10.0},
+    )
     assert (row["ratio"], row["hosts"], row["stands_out"]) == (3.0, 2, True)
 
 
@@ -247,15 +250,45 @@ def test_one_host_is_not_put_beside_others() -> None:
     assert felt(made_figure("cpu", T, flat(a=2)))["by_host"] is None
 
 
-def test_what_a_lease_costs_is_told_by_role() -> None:
-    grown = {"a": 1e8 + np.where(T < 0, 0, np.where(T < 30, 1e8, 4e8)), "b": np.full(len(T), 1e8)}
-    costs = felt(made_figure("memory", T, grown, cost="load"), leader=LED)["costs"]
-    (leader,) = [cost for cost in costs if cost["role"] == "leader"]
-    assert (leader["unit"], leader["per"], leader["stages"]) == (
-        "MB",
-        "1000 leases",
-        [[100, 1000.0], [400, 1000.0]],
+def test_of_a_rate_that_comes_in_bursts_the_mean_is_told_and_of_a_level_the_median() -> None:
+    burst = {"a": np.where(T % 6 == 0, 30.0, 0.0)}
+    (rate,) = felt(made_figure("disk-writes", T, burst))["figures"][0]["rows"]
+    assert rate["others"] == {"typical": pytest.approx(5.0, rel=0.1), "max": 30.0}
+    (level,) = felt(made_figure("memory", T, burst))["figures"][0]["rows"]
+    assert level["others"] == {"typical": 0.0, "max": 30.0}
+
+
+def test_what_the_load_costs_is_told_where_it_is_more_than_noise() -> None:
+    # given memory of the leader that grows by 11 kB a lease and one of the follower that does not, over five loads
+    sizes = (1000, 2000, 4000, 8000, 16000)
+    t = np.arange(-10.0, 151.0)
+    load = np.asarray(sizes)[np.clip(t // 30, 0, 4).astype(int)]
+    grown = {"a": 54e6 + 11e3 * load, "b": np.full(len(t), 1e8)}
+    run = replace(
+        made_run(
+            [made_stage(number, size, {"claim.ok": [5.0] * 50}) for number, size in enumerate(sizes, start=1)]
+        ),
+        resources=made_resources([made_figure("memory", t, grown, cost="load")], t, leader=LED),
     )
+    # then the page, the document and the Markdown have the leader's cost and that of both, and none of the follower
+    found = json.loads(write_report(run, "json"))["resources"]
+    assert [(cost["role"], cost["unit"], cost["per"], cost["slope"]) for cost in found["costs"]] == [
+        ("leader", "MB", "1000 leases", pytest.approx(11.0)),
+        ("all", "MB", "1000 leases", pytest.approx(11.0)),
+    ]
+    sentence = "Resident memory of the leader: 54 MB, and 11 MB more for each 1000 leases (95 %: 11 to 11)."
+    assert sentence in write_report(run, "html")
+    assert f"- {sentence}" in write_report(run, "md")
+    assert "of a follower" not in write_report(run, "md")
+
+
+def test_too_few_loads_for_an_interval_are_said_where_nothing_is_told() -> None:
+    grown = {"a": np.where(T < 30, 1e8, 4e8)}
+    run = run_with(made_resources([made_figure("memory", T, grown, cost="load")], T))
+    why = "an interval needs 4 points, and there are 2 loads with samples"
+    assert json.loads(write_report(run, "json"))["resources"]["no_costs"] == [why]
+    assert f"Not told: {why}." in write_report(run, "html")
+    assert f"- not told: {why}" in write_report(run, "md")
 
 
 # ---- what is missing or not exact ----------------------------------------------------------------
@@ -326,7 +359,10 @@ def test_a_run_of_which_nothing_was_gathered_says_how_to_gather_it(tmp_path: Pat
 def test_a_strained_generator_is_told_even_where_no_threshold_depends_on_it() -> None:
     stages = [made_stage(1, 100, {"claim.ok": [5.0] * 50}, cpu=0.99)]
     document = json.loads(write_report(made_run(stages), "json"))
-    assert document["cautions"] == ["the generator itself was strained in stage 1: see its own health"]
+    assert document["verdict"]["reasons"] == [
+        "stage 1 (100 leases): the generator itself was strained: a worker used 0.99 of its core (limit 0.9)"
+    ]
+    assert document["cautions"] == []  # it is not said twice
 
 
 def test_a_strained_generator_is_not_told_twice() -> None:
@@ -347,7 +383,7 @@ def test_missing_units_and_their_clocks_are_told_next_to_a_failure() -> None:
     units = [unit(0, "complete", 0.0), unit(1, "missing", None), unit(2, "complete", -3.0)]
     run = replace(made_run(STAGES, status="failed", reason="the target went away"), units=units)
     assert json.loads(write_report(run, "json"))["cautions"] == [
-        "of 3 units is missing, or cut: load-claimer/1",
+        "1 of 3 units is missing, or cut: load-claimer/1",
         "the clock of load-claimer/2 was 3 s behind: taken out of its times",
     ]
 

@@ -84,6 +84,46 @@ def test_curves_and_gauges_over_time_keep_every_sample(tmp_path: Path) -> None:
     assert run.gauges.held.tolist() == [20, 100, 100, 200]
 
 
+def test_costs_over_time_count_failures_when_they_ended(tmp_path: Path) -> None:
+    # given two workers, and extensions that were lost, timed out or refused at once
+    begin_run(tmp_path, "0", "1")
+    for name in ("0", "1"):
+        journal = Journal(tmp_path, name, 1.7e9)
+        mark(journal, 0.0, 1, "begin")
+        mark(journal, 0.0, 1, "hold")
+        journal.interval(
+            0.0, 1.0, {"extend.ok": Histogram.of([100] * 50), "extend.error": Histogram.of([20] * 9)}
+        )
+        journal.interval(4.0, 5.0, {"extend.lost": Histogram.of([8_000_000])})
+        # and in the next stage errors that were waited for, which begins in mid-second
+        mark(journal, 5.5, 2, "begin")
+        journal.interval(
+            5.5, 6.0, {"extend.ok": Histogram.of([100]), "extend.error": Histogram.of([3_000_000] * 2)}
+        )
+        mark(journal, 6.5, 2, "end")
+        journal.close(tmp_path)
+    # when the run is read
+    run = load_run(tmp_path)
+    # then over time as in each stage all counts but what was refused
+    cost = run.costs["extend"]
+    assert cost.t.tolist() == [0.0, 4.0, 5.0]
+    assert cost.count.tolist() == [100, 2, 6]
+    assert cost.max.tolist() == pytest.approx([100, 8_000_000, 3_000_000], rel=0.017, abs=16)
+    assert [stage.waited("extend") for stage in run.stages] == [
+        ("ok", "timeout", "lost"),
+        ("ok", "timeout", "lost", "error"),
+    ]
+    # and what has no failures is the curve of its successes
+    assert run.curves["extend.ok"].count.tolist() == [100, 2]
+
+
+def test_costs_without_failures_are_the_successes(tmp_path: Path) -> None:
+    begin_run(tmp_path, "0")
+    one_worker(tmp_path, "0", 100)
+    run = load_run(tmp_path)
+    assert run.costs["extend"] is run.curves["extend.ok"]
+
+
 def test_a_cut_worker_leaves_its_stage_open_and_a_note(tmp_path: Path) -> None:
     # given a worker whose journal ends in mid-stage, and in mid-line
     begin_run(tmp_path, "0")

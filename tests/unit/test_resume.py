@@ -11,6 +11,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.journal import Journal
 from tippingpoint.ledger import LxdEntry, remember
 from tippingpoint.manifest import Manifest, TargetEntry
+from tippingpoint.owning import name_prefix
 from tippingpoint.plan import LxdTarget, load_plan
 from tippingpoint.resume import take_up
 
@@ -35,7 +36,7 @@ def cut_run(directory: Path, *, marks: list[tuple[float, int, str]], first_stage
     manifest.save(directory)
     entry = LxdEntry(
         run="cut",
-        prefix="tp01234567",
+        prefix=name_prefix("cut"),
         image="",
         target=LxdTarget(kind="lxd"),
         store=None,

@@ -15,9 +15,9 @@ from aiohttp import web
 from tests.unit.openstack_cloud import Cloud, cloud_at, failure
 from tippingpoint import runner as running
 from tippingpoint.errors import TargetError
-from tippingpoint.grounds import name_prefix
 from tippingpoint.journal import RESCUE_PREFIX
 from tippingpoint.manifest import Manifest
+from tippingpoint.owning import name_prefix
 from tippingpoint.plan import load_plan
 from tippingpoint.runner import Runner
 

@@ -8,10 +8,14 @@ from asyncio import Future
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
 from tippingpoint.errors import Limited, OperationFailed
+from tippingpoint.load import OWED
 from tippingpoint.recorder import Recorded, Recorder
 from tippingpoint.results import SCHEDULE_LAG
 from tippingpoint.spawn.operations import Ended, Operations
+from tippingpoint.tags import DELAYED, FREED
 
 
 class Rig:
@@ -33,7 +37,7 @@ class Rig:
         return self.recorder.drain()
 
     def counts(self) -> dict[str, int]:
-        skipped = ("generator.", ".service")
+        skipped = ("generator.", ".service", DELAYED, FREED)
         return {name: h.total for name, h in self.recorded().items() if not any(s in name for s in skipped)}
 
 
@@ -107,6 +111,29 @@ def test_what_has_no_answer_at_the_end_is_a_timeout_and_what_has_one_counts() ->
     play(scene)
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_is_cut_before_the_target_had_its_time_counts_for_nothing(at_once: bool) -> None:
+    async def scene() -> None:
+        rig = Rig()
+        owed, just_made, answered = rig.begin(late=OWED), rig.begin(), rig.begin()
+        if at_once:
+            answered.set_result("made")
+            rig.operations.cut()
+        else:
+            draining = asyncio.create_task(rig.operations.drain(10.0))
+            await asyncio.sleep(0)
+            draining.cancel()
+            answered.set_result("made")
+            await asyncio.gather(draining, return_exceptions=True)
+        await asyncio.sleep(0)
+        assert rig.counts() == {"deploy.ok": 1, "deploy.timeout": 1}
+        assert owed.cancelled()
+        assert just_made.cancelled()
+        assert rig.operations.under_way == 0
+
+    play(scene)
+
+
 def test_an_answer_at_the_very_moment_that_waiting_ends_counts_at_once() -> None:
     """Given an answer that its call has not been told of yet, as the loop has other things to do first."""
 
@@ -139,5 +166,42 @@ def test_a_flood_of_different_messages_stays_bounded() -> None:
             rig.operations.errors.note("deploy", "error", f"problem {number}")
         assert len(rig.operations.errors) < 50
         assert rig.operations.errors.total() == 1000
+
+    play(scene)
+
+
+def test_what_the_generator_delayed_is_known_apart_for_each_operation() -> None:
+    async def scene() -> None:
+        # given an operation sent 5 s late, of which 4 s were the target's, and one on time
+        rig = Rig()
+        rig.begin(late=5.0, ready_after=4.0).set_exception(OperationFailed("no"))
+        await asyncio.sleep(0)
+        # then the record has it as it was, and without the second that was ours
+        recorded = rig.recorded()
+        assert recorded["deploy.error" + DELAYED].max == recorded["deploy.error"].max
+        ours = recorded["deploy.error"].max - recorded["deploy.error" + FREED].max
+        assert 990_000 <= ours <= recorded[SCHEDULE_LAG].max + 10_000
+
+    play(scene)
+
+
+def test_an_answer_that_came_while_we_stood_still_has_not_timed_out() -> None:
+    async def scene() -> None:
+        # given an operation under way for longer than its timeout, nearly all of which we stood still for
+        rig = Rig(timeout=2.0)
+        answered, silent = rig.begin(), rig.begin()
+        began = time.monotonic()
+        rig.recorder.pulse.beat(began - 50.0, began)
+        for call in rig.operations._calls.values():  # pyright: ignore[reportPrivateUsage]
+            call.intended = call.sent = began - 51.0
+        # when it is looked at what has timed out, before the answer is read
+        rig.operations.expire()
+        answered.set_result("made")
+        await asyncio.sleep(0)
+        # then it is answered, and of its time one second is the target's
+        assert not silent.cancelled()
+        recorded = rig.recorded()
+        assert recorded["deploy.ok"].max >= 50_900_000
+        assert recorded["deploy.ok" + FREED].max < 2_000_000
 
     play(scene)

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.made_runs import STAGE_SECONDS, made_curve, made_run, made_stage
+from tippingpoint.hdr import Histogram
 from tippingpoint.knee import Knee, NoKnee, find_knee
 from tippingpoint.results import StageResult
 from tippingpoint.tipping import find_tipping
@@ -60,6 +61,18 @@ def test_the_bend_of_a_hockey_stick_is_found_where_it_is(place: float, steepness
     assert found.after_size <= found.at < found.before_size
 
 
+def test_a_bend_that_only_a_worker_that_stood_still_made_is_none() -> None:
+    stages = curve(DOUBLING, hockey_stick(400.0, 2.0), np.random.default_rng(1))
+    assert isinstance(find_knee(stages, "claim"), Knee)
+    for stage in stages:
+        waited = stage.response("claim")
+        stage.histograms |= {
+            "claim.ok-delayed": waited,
+            "claim.ok-freed": Histogram.of(np.full(waited.total, 2000)),
+        }
+    assert isinstance(find_knee(stages, "claim"), NoKnee)
+
+
 def test_a_step_to_a_ceiling_is_found_between_the_two_loads_around_it() -> None:
     stages = curve(DOUBLING, lambda size: 20.0 if size <= 800 else 5000.0, np.random.default_rng(1))
     found = find_knee(stages, "claim")
@@ -68,6 +81,49 @@ def test_a_step_to_a_ceiling_is_found_between_the_two_loads_around_it() -> None:
     assert (found.after_stage, found.before_stage) == (4, 5)
     assert found.low <= 800
     assert found.high >= 1600
+
+
+def brackets(knee: float, steepness: float, between: float, trials: int) -> list[tuple[int | None, int]]:
+    """What knees planted at a load are bracketed by, with stages that differ by so much for no reason."""
+    found: list[tuple[int | None, int]] = []
+    for seed in range(trials):
+        random = np.random.default_rng([seed, int(knee)])
+        stages = curve(DOUBLING, hockey_stick(knee, steepness), random, between=between, spread=0.35)
+        knees = find_knee(stages, "claim")
+        assert isinstance(knees, Knee)
+        found.append((knees.after_size, knees.before_size))
+    return found
+
+
+@pytest.mark.parametrize("steepness", [1.5, 2.0, 3.0])
+@pytest.mark.parametrize("knee", [400, 800, 1600])
+def test_a_load_on_the_plateau_is_the_last_before_its_knee_not_the_first_beyond(
+    knee: int, steepness: float
+) -> None:
+    # given a knee at a load that was measured, and stages that differ by 0, 3 and 8 %
+    found = [each for between in (0.0, 0.03, 0.08) for each in brackets(knee, steepness, between, 4)]
+    # then its bracket begins there; one stage in eight may stand out by more than the others do
+    assert all(after in (knee // 2, knee) for after, _ in found)
+    assert sum(after == knee for after, _ in found) >= 10
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(
+    place=st.integers(2, 4),
+    share=st.floats(0.2, 0.7),
+    steepness=st.floats(1.5, 3.0),
+    seed=st.integers(0, 999),
+)
+def test_a_knee_between_two_loads_is_bracketed_by_them(
+    place: int, share: float, steepness: float, seed: int
+) -> None:
+    knee = DOUBLING[place] * 2**share
+    stages = curve(
+        DOUBLING, hockey_stick(knee, steepness), np.random.default_rng(seed), between=0.03, spread=0.35
+    )
+    found = find_knee(stages, "claim")
+    assert isinstance(found, Knee)
+    assert (found.after_size, found.before_size) == (DOUBLING[place], DOUBLING[place + 1])
 
 
 def test_a_bend_in_the_last_step_is_bracketed_by_its_loads() -> None:
@@ -477,7 +533,9 @@ def test_a_spawn_run_has_the_knees_of_its_operations_and_removals_take_no_part()
     assert tipping.knees["relate"].low <= 800 <= tipping.knees["relate"].high
     assert set(tipping.no_knee) == {"add-unit", "full-status"}
     assert tipping.cliff is None
-    assert tipping.sentence.startswith("No cliff through 12,800 units (the largest tried)")
+    assert tipping.sentence.startswith("Tips between ")
+    assert "relate leaves its plateau" in tipping.sentence
+    assert "; no cliff through 12,800; add-unit stays on its plateau." in tipping.sentence
 
 
 def test_how_much_is_made_per_second_is_the_plans_decision_and_neither_cliff_nor_forecast() -> None:

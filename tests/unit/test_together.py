@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan import Plan, parse_plan
+from tippingpoint.together import Phase as StagePhase
 from tippingpoint.together import (
     Progress,
     SharedRun,
@@ -314,6 +315,50 @@ def test_status_says_where_the_run_is() -> None:
     troupe.say(1, "failed", 1, progress=Progress(stage=1, stages=2, size=500, held=500, p99_ms=99.0))
     assert summary(troupe.run, troupe.words) == "stage 1/2, 500 leases, p99 12 ms; 1 of 2 units missing"
     assert summary(stop(troupe.run, "as asked"), troupe.words).startswith("stopping: as asked")
+
+
+def test_the_line_says_hold_once_all_units_hold() -> None:
+    troupe = Troupe(2)
+    troupe.held(1)
+    said: list[tuple[StagePhase | None, StagePhase | None, str]] = [
+        (None, None, "stage 1/2, 1000 leases"),
+        ("ramp", "ramp", "stage 1/2 ramp, 1000 leases"),
+        ("hold", "ramp", "stage 1/2 ramp, 1000 leases"),
+        ("hold", None, "stage 1/2 hold, 1000 leases"),  # an older agent does not say so
+        ("storm hold", "storm hold", "stage 1/2 storm hold, 1000 leases"),
+        ("drain", "drain", "stage 1/2 drain, 1000 leases"),
+    ]
+    for first, second, told in said:
+        for unit, phase in enumerate((first, second)):
+            troupe.say(unit, "up", 1, progress=Progress(stage=1, stages=2, size=500, held=500, phase=phase))
+        assert summary(troupe.run, troupe.words) == told
+
+
+def test_a_unit_without_a_share_yet_is_told_where_the_run_is() -> None:
+    """Given a run in its third stage, and a unit that joined late, then it does not say that an early stage begins."""
+    troupe = Troupe(1, PLAN + "  - {leases: 3000, hold: 30s}\n  - {leases: 4000, hold: 30s}\n")
+    for turn in (1, 2, 3):
+        troupe.held(turn)
+
+    def told_alone() -> str:
+        alone = troupe.run.model_copy(update={"units": ["load-claimer/7"]})
+        return summary(alone, {"load-claimer/7": troupe.words["load-claimer/7"]})
+
+    for phase, progress, told in (
+        ("ready", None, "stage 3, no share of it yet"),
+        ("making", None, "stage 3, making ready for a later one"),
+        (
+            "making",
+            Progress(stage=0, size=0, held=0, preparing="units: 3 of 9"),
+            "stage 3, making ready for a later one: units: 3 of 9",
+        ),
+    ):
+        troupe.say(7, phase, progress=progress)
+        assert told_alone() == told
+    del troupe.words["load-claimer/7"]
+    troupe.held(4)
+    troupe.say(7, "ready")
+    assert told_alone() == "stage 4, no share of it yet"
 
 
 def test_a_hundred_units_fit_a_databag() -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.filled import FILL_PLAN, Fill, write_fill
 from tests.unit.made_runs import made_curve, made_run, made_stage
+from tippingpoint.hdr import Histogram
 from tippingpoint.plan import Threshold
-from tippingpoint.results import RunData, tag
+from tippingpoint.results import RunData, load_run, tag
 from tippingpoint.verdict import judge, stage_checks, stage_saturated
 
 SIZES = (1000, 2000, 4000)
@@ -193,6 +196,19 @@ def test_a_target_that_never_did_what_it_was_asked_failed() -> None:
 def test_without_thresholds_there_is_nothing_to_miss() -> None:
     assert judge(made_run(ramp(10, 20, 30), plan=plan())).exit_code == 0
     assert judge(made_run(ramp(10, 20, 30))).exit_code == 0
+
+
+def test_without_thresholds_a_load_that_was_not_held_or_made_is_no_success() -> None:
+    """Given a plan without thresholds, then what was given up is withheld, and a load that gave way is missed."""
+    gave_up = {"t": 5.0, "event": "gave-up", "operation": "add-unit", "error": "quota", "count": 3}
+    units = made_run(ramp(10, 20, 30), workload="spawn", events=[gave_up])
+    assert (judge(units).outcome, judge(units).exit_code) == ("withheld", 4)
+    assert "3 things of stage 1 were given up (add-unit: quota)" in judge(units).sentence
+
+    refused = [made_stage(1, 1000, {"claim.ok": [1.0] * 30, "claim.error": [1.0] * 300})]
+    verdict = judge(made_run(refused, plan=plan()))
+    assert (verdict.outcome, verdict.exit_code) == ("missed", 1)
+    assert "most of its operations failed" in verdict.sentence
 
 
 def test_a_run_without_stages_is_withheld() -> None:
@@ -444,3 +460,125 @@ def test_a_removal_that_misses_is_named_as_such_and_takes_nothing_from_what_held
     assert verdict.sentence == (
         "Missed: status p99 was 2 s while removing from 100 units (limit 1 s); held through 100 units."
     )
+
+
+# ---- late because we were late ----------------------------------------------------------------------
+
+STOOD_STILL = plan(
+    "operation: extend, p999: 400ms, max: 500ms, error_rate: 0.01, throughput: 60",
+    head="stages: [{leases: 100}]",
+)
+
+
+def stalled(
+    *,
+    waited: list[float],
+    own: list[float],
+    others: float = 5.0,
+    event: dict[str, object] | None = None,
+    failed: int = 0,
+) -> RunData:
+    """3000 extensions in 30 s; some of them waited so long (ms), so much of it for the generator."""
+    on_time = [others] * (3000 - len(waited) - failed)
+    freed = [of_all - of_us for of_all, of_us in zip(waited, own, strict=True)]
+    samples = {
+        "extend.ok": [*on_time, *waited],
+        "extend.ok-delayed": waited,
+        "extend.ok-freed": freed,
+        "extend.error": [5.0] * failed,
+    }
+    stall = {"t": 12.3, "event": "stall", "worker": "0", "seconds": 0.751, "cause": "stopped"}
+    events = [stall if event is None else event]
+    return made_run([made_stage(1, 100, samples)], plan=STOOD_STILL, events=events)
+
+
+def test_what_was_late_because_the_generator_stood_still_is_withheld_and_says_so() -> None:
+    # given a worker that stood still for 751 ms, too shortly to show in a percentile of the stage
+    waited = [float(ms) for ms in range(20, 740, 10)]
+    run = stalled(waited=waited, own=[ms - 15 for ms in waited])
+    assert stage_saturated(run.stages[0]) is None
+    # when it is judged at a percentile and a maximum that this went into
+    verdict = judge(run)
+    # then nobody else is blamed for it
+    assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
+    assert verdict.sentence == (
+        "Withheld: extend p99.9 was 700 ms at 100 leases (limit 400 ms), but the generator itself was stopped "
+        "for 751 ms at 12.3 s: without its own delay it is 15 ms."
+    )
+    assert [(c.limit, c.met) for c in verdict.checks if c.limit in ("p999", "max")] == [
+        ("p999", None),
+        ("max", None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("waited", "own"),
+    [
+        ([8000.0] * 20, [700.0] * 20),  # the target stood still for far longer
+        ([700.0] * 20, [100.0] * 20),  # what is ours of it does not explain the miss
+        ([700.0] * 20, [0.5] * 20),
+    ],
+)
+def test_a_target_that_was_too_slow_besides_is_missed(waited: list[float], own: list[float]) -> None:
+    assert judge(stalled(waited=waited, own=own)).outcome == "missed"
+
+
+def test_a_delay_of_other_operations_than_those_that_were_slow_excuses_nothing() -> None:
+    # given extensions that took long, and others that waited for us and were quick all the same
+    run = stalled(waited=[300.0] * 20, own=[290.0] * 20)
+    run.stages[0].histograms["extend.ok"].add(Histogram.of([700_000] * 9))
+    assert judge(run).outcome == "missed"
+
+
+def test_an_error_is_the_targets_even_while_we_stood_still_but_not_when_the_machine_was_suspended() -> None:
+    assert judge(stalled(waited=[], own=[], failed=200)).outcome == "missed"
+    suspended = {"t": 12.3, "event": "stall", "worker": "0", "seconds": 60.0, "cause": "suspend"}
+    verdict = judge(stalled(waited=[], own=[], failed=200, event=suspended))
+    assert verdict.outcome == "withheld"
+    assert "the generator itself was suspended with its machine for 60 s at 12.3 s" in verdict.sentence
+
+
+def test_a_throughput_that_is_too_low_for_as_long_as_we_stood_still_is_withheld() -> None:
+    # given half of what was due, in a stage of 30 s of which a worker stood still for 18 s
+    event = {"t": 2.0, "event": "stall", "worker": "0", "seconds": 18.0, "cause": "busy"}
+    run = stalled(waited=[], own=[], event=event)
+    run.stages[0].held = {"extend.ok": Histogram.of([5000] * 1500)}
+    assert "busy with its own work for 18 s at 2.0 s" in judge(run).sentence
+    # when it was far less than that explains
+    run.stages[0].held = {"extend.ok": Histogram.of([5000] * 300)}
+    assert judge(run).outcome == "missed"
+
+
+def test_of_runs_that_do_not_know_it_by_operation_the_lag_at_the_same_rank_counts() -> None:
+    # given a run of before, whose generator was 700 ms late once, for 20 operations
+    samples = {
+        "extend.ok": [5.0] * 2980 + [700.0] * 20,
+        "generator.schedule-lag": [0.2] * 2980 + [695.0] * 20,
+    }
+    run = made_run([made_stage(1, 100, samples)], plan=STOOD_STILL)
+    assert judge(run).outcome == "withheld"
+    # when it was so late only for one of them
+    run.stages[0].histograms["generator.schedule-lag"] = Histogram.of([200] * 2999 + [695_000])
+    # then the maximum may be that one, and the percentile is the target's
+    assert {c.limit: c.met for c in judge(run).checks if c.limit in ("p999", "max")} == {
+        "p999": False,
+        "max": None,
+    }
+
+
+@pytest.mark.parametrize(("gave_up", "outcome"), [(0, "met"), (3, "withheld")])
+def test_a_plan_without_thresholds_is_not_met_where_things_were_given_up(
+    tmp_path: Path, gave_up: int, outcome: str
+) -> None:
+    """Given a plan that sets no threshold, when containers were given up, then it is withheld, and says why."""
+    stages = [Fill(20), Fill(40, gave_up=gave_up)]
+    plan = {**FILL_PLAN, "thresholds": [], "stages": FILL_PLAN["stages"][:2]}
+
+    verdict = judge(load_run(write_fill(tmp_path / "run", stages, plan=plan)))
+
+    assert verdict.outcome == outcome
+    if gave_up:
+        assert verdict.sentence == (
+            "Withheld: 3 containers of stage 2 were given up (create: Limit of 10 reached); "
+            "held through 20 containers."
+        )

@@ -7,6 +7,8 @@ from asyncio import Future
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
 from tippingpoint.claim.target import Holding
 from tippingpoint.claim.workload import ClaimLoad
 from tippingpoint.errors import OperationFailed
@@ -15,6 +17,7 @@ from tippingpoint.load import StageOrder, TargetFacts
 from tippingpoint.pacing import Schedule
 from tippingpoint.plan import ClaimWorkload
 from tippingpoint.recorder import Recorded, Recorder
+from tippingpoint.tags import DELAYED, FREED
 
 
 class HandTarget:
@@ -76,8 +79,14 @@ class HandTarget:
 class Rig:
     """A load on a HandTarget, and what it recorded."""
 
-    def __init__(self, units: int = 1, renew_time: float = 0.05, timeout: float = 60.0) -> None:
-        self.target = HandTarget()
+    def __init__(
+        self,
+        units: int = 1,
+        renew_time: float = 0.05,
+        timeout: float = 60.0,
+        target: HandTarget | None = None,
+    ) -> None:
+        self.target = target or HandTarget()
         self.recorder = Recorder()
         self.schedule = Schedule(asyncio.get_running_loop())
         workload = ClaimWorkload(units=units, claim_time=10.0, renew_time=renew_time, timeout=timeout)
@@ -88,9 +97,9 @@ class Rig:
         return {tag: histogram for tag, histogram in found.items() if not tag.startswith("generator.")}
 
     def counts(self) -> dict[str, int]:
-        return {
-            tag: histogram.total for tag, histogram in self.recorded().items() if not tag.endswith(".service")
-        }
+        """How often operations ended how."""
+        beside = (".service", DELAYED, FREED)
+        return {tag: found.total for tag, found in self.recorded().items() if not tag.endswith(beside)}
 
 
 def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -155,6 +164,77 @@ def test_an_answer_at_the_very_moment_that_waiting_ends_counts_at_once() -> None
         assert there == [(1, 0, {"claim.ok": 1})]
         assert await rig.load.give_back(1.0) == 0
         assert rig.target.released == [0]
+
+    play(scene)
+
+
+class LedTarget(HandTarget):
+    """One that says who leads, one answer after the other, and in the end that it does not say so."""
+
+    def __init__(self, leaders: list[str]) -> None:
+        super().__init__()
+        self.leaders = leaders
+        self.silent = asyncio.Event()
+
+    async def leader(self) -> str | None:
+        if self.leaders:
+            return self.leaders.pop(0)
+        self.silent.set()
+        return None
+
+
+def test_one_worker_tells_of_each_change_of_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tippingpoint.claim.workload.LEADER_EVERY", 0.001)
+
+    async def scene() -> None:
+        # given an election, after which nobody may ask any more
+        for worker, told in ((0, ["m1", "m3"]), (1, [])):
+            target = LedTarget(["", "m1", "m1", "", "m3", "m3"])
+            rig = Rig(target=target)
+            for number in (1, 2):
+                await rig.load.begin_stage(
+                    StageOrder(number=number, size=2, kind="ramp", over=0.0, share=(worker, 2), listed=number)
+                )
+            if not worker:
+                async with asyncio.timeout(5):
+                    await target.silent.wait()
+            await rig.load.close()
+            assert [(event, fields) for _, event, fields in rig.load.events] == [
+                ("leader", {"member": name}) for name in told
+            ]
+
+    play(scene)
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_what_is_cut_before_the_target_had_its_time_counts_for_nothing(
+    monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    """Given a claim that has no answer for long, and others that were just made, when the load is cut (at once, or
+    while they are waited for), then the first is the target's failure, and of the others nobody knows."""
+    monkeypatch.setattr("tippingpoint.claim.workload.OWED", 0.1)
+
+    async def scene() -> None:
+        rig = Rig()
+        rig.load.set_leases({0}, 0.0)
+        await rig.target.calls(claims=1)
+        await asyncio.sleep(0.11)
+        rig.load.set_leases({0, 1, 2}, 0.0)
+        await rig.target.calls(claims=3)
+        rig.load.stop()
+        if at_once:
+            rig.load.cut()
+        else:
+            draining = asyncio.create_task(rig.load.drain(10.0))
+            await asyncio.sleep(0)
+            draining.cancel()
+            await asyncio.gather(draining, return_exceptions=True)
+        # and what then comes of them counts for nothing either
+        await rig.load.give_back(0.0)
+        await asyncio.sleep(0)
+        assert rig.counts() == {"claim.timeout": 1}
+        assert rig.load.errors == {("claim", "timeout", "no answer when the load ended"): 1}
+        assert all(future.cancelled() for _, _, future in rig.target.claims)
 
     play(scene)
 

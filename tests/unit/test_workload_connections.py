@@ -17,6 +17,7 @@ from tippingpoint.load import PrepareOrder, Progress, StageOrder
 from tippingpoint.pacing import Schedule
 from tippingpoint.plan import ClaimWorkload
 from tippingpoint.recorder import Recorder
+from tippingpoint.tags import DELAYED, FREED
 
 
 class HandLink:
@@ -91,7 +92,7 @@ class Rig:
         return {
             tag: histogram.total
             for tag, histogram in found
-            if not tag.endswith(".service") and not tag.startswith("generator.")
+            if not tag.endswith((".service", DELAYED, FREED)) and not tag.startswith("generator.")
         }
 
 

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -14,6 +14,7 @@ from tippingpoint.digest import make_digest
 from tippingpoint.journal import read_events
 from tippingpoint.manifest import Manifest
 from tippingpoint.results import worker_names
+from tippingpoint.takeovers import KIND
 
 
 def digest_of(directories: Sequence[Path]) -> str:
@@ -32,23 +33,58 @@ def digest_of(directories: Sequence[Path]) -> str:
 def join(directories: Sequence[Path], into: Path) -> None:
     """Write one run's directory of several, of which each went on where the one before was cut.
 
-    A stage that is played again is as it was the last time: of its earlier times nothing is told.
+    A stage that is played again is as it was the last time: of its earlier times nothing is told but that they were.
     """
     manifests = [Manifest.load(directory) for directory in directories]
     origin = manifests[0].started
     again = inf
-    ends: list[float] = []
+    cuts: list[_Cut] = []
     for directory in reversed(directories):
         begun = sorted(_begun(directory))
-        ends.append(min((t for stage, t in begun if stage >= again), default=inf))
+        end = min((t for stage, t in begun if stage >= again), default=inf)
+        cuts.insert(0, _Cut(end, again))
         again = min(again, *(stage for stage, _ in begun), inf)
-    for directory, manifest, end in zip(directories, manifests, reversed(ends), strict=True):
+    before = 0.0
+    for number, (directory, manifest, cut) in enumerate(zip(directories, manifests, cuts, strict=True)):
+        shift = manifest.started - origin
+        if number:
+            first = min((stage for stage, _ in _begun(directory)), default=manifest.first_stage)
+            _append(
+                into / "events.jsonl",
+                [_taken_up(directories[number - 1], first, shift, before, cuts[number - 1])],
+            )
         for path in sorted(directory.glob("*.hlog")):
-            _append(into / path.name, _intervals(path, manifest.started - origin, end))
+            _append(into / path.name, _intervals(path, shift, cut.end))
         for path in [*sorted(directory.glob("worker-*.jsonl")), directory / "events.jsonl"]:
-            _append(into / path.name, _events(path, manifest.started - origin, end))
+            _append(into / path.name, _events(path, shift, cut))
+        before = shift + max((tick[0] for tick in _last_ticks(directory)), default=0.0)
     joined = {"started": origin, "first_stage": manifests[0].first_stage}
     manifests[-1].model_copy(update=joined).save(into)
+
+
+class _Cut(NamedTuple):
+    """From when on what a directory tells is told by a later one."""
+
+    end: float
+    again: float
+    """The stage that is played there again; those before it are whole."""
+
+
+def _taken_up(cut: Path, stage: int, t: float, before: float, where: _Cut) -> bytes:
+    """The event that a part went on at `t`, which was cut in that directory at `before`."""
+    there = sum(int(held) for _, held in _last_ticks(cut))
+    event = {"event": KIND, "t": round(t, 6), "stage": stage, "after": round(max(0.0, t - before), 3)}
+    return orjson.dumps({**event, "there": there, "again": where.end < inf})
+
+
+def _last_ticks(directory: Path) -> list[tuple[float, float]]:
+    """When each worker was heard last, and how much it had up."""
+    last: list[tuple[float, float]] = []
+    for path in directory.glob("worker-*.jsonl"):
+        ticks = [event for event in read_events(path).events if event["event"] == "tick"]
+        if ticks:
+            last.append((float(ticks[-1]["t"]), float(ticks[-1].get("held", 0))))
+    return last
 
 
 def _begun(directory: Path) -> Iterable[tuple[int, float]]:
@@ -74,10 +110,12 @@ def _intervals(path: Path, shift: float, end: float) -> Iterable[bytes]:
             yield b",".join([tag, f"{begin + shift:.3f}".encode(), *rest[1:]])
 
 
-def _events(path: Path, shift: float, end: float) -> Iterable[bytes]:
+def _events(path: Path, shift: float, cut: _Cut) -> Iterable[bytes]:
     for event in read_events(path).events:
         moved: dict[str, Any] = {**event, "t": round(event["t"] + shift, 6)}
-        if event["t"] < end:
+        # A stage ends in the very moment in which the next one begins.
+        ends = event["event"] == "stage" and event["stage"] < cut.again
+        if event["t"] < cut.end or ends:
             yield orjson.dumps(moved)
 
 

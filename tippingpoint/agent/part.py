@@ -103,6 +103,10 @@ class Part:
         """Where it is."""
         return self._watcher.summary
 
+    async def measured(self) -> None:
+        """Wait until nothing is measured any more; what was made may still be there."""
+        await self._runner.measured.wait()
+
     def tell(self, shared: SharedRun, ahead: float) -> None:
         """The run as the leader has it now; our clock is so many seconds ahead of the reference's."""
         self._follower.see(shared, ahead)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable
 
@@ -20,10 +21,15 @@ class Removal:
     """Removes what is left of parts that have ended, in the background, one part after the other."""
 
     def __init__(
-        self, keeping: Keeping, going_on: Callable[[], list[str]], changed: Callable[[], None]
+        self,
+        keeping: Keeping,
+        going_on: Callable[[], list[str]],
+        changed: Callable[[], None],
+        unit: Callable[[], str],
     ) -> None:
         """`going_on` names the parts that may still want what they made; `changed` is called when a problem comes
-        or goes."""
+        or goes; `unit` is whose agent this is."""
+        self._unit = unit
         self._keeping = keeping
         self._going_on = going_on
         self._changed = changed
@@ -55,13 +61,14 @@ class Removal:
 
     async def _remove_all(self) -> None:
         begun, wait = time.monotonic(), FIRST_WAIT
+        until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time() + GIVEN_UP_AFTER))
         while left := [part for part in self._keeping.left() if part not in self._going_on()]:
             again = time.monotonic() - begun < GIVEN_UP_AFTER
             for part in left:
                 try:
                     await self.remove(part)
                 except Exception as problem:
-                    self._note(part, told(problem), again)
+                    self._note(part, told(problem), until if again else "")
             if not again:
                 return
             if any(self._keeping.is_left(part) for part in left):
@@ -75,9 +82,12 @@ class Removal:
         if self._problems.pop(part, ""):
             self._changed()
 
-    def _note(self, part: str, problem: str, again: bool) -> None:
-        what_next = "it is tried again" if again else "run the action clean"
-        line = f"not all removed from the target, {what_next}: {problem}"
+    def _note(self, part: str, problem: str, until: str) -> None:
+        """Say what is left, and that it is tried again until then; what removes it where that is past."""
+        line = f"not all removed from the target, tried again until {until}: {problem}"
+        if not until:
+            run = re.sub(r"(\.\d+){1,2}$", "", part)  # also of a part that was taken up
+            line = f"juju run {self._unit()} clean run={run}: not all removed from the target: {problem}"
         if self._problems.get(part) != line:
             self._problems[part] = line
             self._changed()

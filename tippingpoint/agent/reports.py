@@ -52,7 +52,7 @@ def write_reports(
     """Gather a run and write its report in every format beside it; returns it in one.
 
     `given` are digests by unit beside those that are kept, `live` a unit and the directories of its part that
-    still goes on. UserError when there is nothing to tell of yet.
+    still goes on. UserError when there is nothing to tell of yet, neither a figure nor why there is none.
     """
     run = kept.run
     keep_digests(keeping, run.id, given)
@@ -60,7 +60,8 @@ def write_reports(
     if live is not None:
         unit, directories = live
         digests.setdefault(unit, digest_of(directories))
-    if not digests:
+    failed = (run.over and run.missing) or any(word.phase == "failed" for word in kept.words.values())
+    if not digests and not failed:
         raise UserError("run", run.id, "a run of which some unit has measured anything")
     directory = gather(run, digests, kept.words, keeping.gathered)
     data = load_run(directory)

@@ -35,6 +35,35 @@ class Orders(_Request):
     """This unit's own address as the others reach it; that of the default route where it is left out."""
 
 
+class Access(_Request):
+    """How the configured target is reached between runs; answered by what is known of a log-in, which this may begin.
+
+    `problem` is why it failed, empty where it did not, or goes on: then the charm is woken when that is known;
+    `refused` is whether other credentials would help.
+    """
+
+    do: Literal["access"]
+    target: dict[str, Any] = {}
+    """Fields of a plan's target; PLACE in a value stands for the directory of `files`. Empty where there is none."""
+    files: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,60}$")], str] = Field(
+        default={}, repr=False
+    )
+    """Their content by name. It is kept in memory only."""
+    awaits: bool = False
+    """Whether the charm waits for what Juju has no event for: it is woken every so often to look for it."""
+
+
+class Leave(_Request):
+    """The unit is being removed: end its part, and say its last word and what it measured.
+
+    That is answered when nothing is measured any more, or after so many seconds; the removal of what the part made goes
+    on then. It may be asked again.
+    """
+
+    do: Literal["leave"]
+    seconds: Annotated[float, Field(ge=0, le=60)] = 0.0
+
+
 class Word(_Request):
     """What this unit says of its part, and what it came to."""
 
@@ -112,6 +141,18 @@ class Ping(_Request):
 
 
 AnyRequest = Annotated[
-    Orders | Word | Runs | Keep | Report | Clean | Task | Repair | EvictMember | Probe | Ping,
+    Orders
+    | Access
+    | Leave
+    | Word
+    | Runs
+    | Keep
+    | Report
+    | Clean
+    | Task
+    | Repair
+    | EvictMember
+    | Probe
+    | Ping,
     Field(discriminator="do"),
 ]

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from tippingpoint import __version__
 from tippingpoint.agent import requests
+from tippingpoint.agent.admission import Admission
 from tippingpoint.agent.clocks import Clocks
 from tippingpoint.agent.closing import close_cut, cut_in
 from tippingpoint.agent.exporter import Exporter, Measured
@@ -33,11 +34,14 @@ from tippingpoint.errors import UserError
 from tippingpoint.ledger import entries
 from tippingpoint.resume import take_up
 from tippingpoint.runner import TakenUp
-from tippingpoint.together import Progress, SharedRun, UnitWord, word_every
+from tippingpoint.together import REMOVED, Progress, SharedRun, UnitWord, stop
 
 TAKE_UP_WITHIN = 90.0
 """Seconds after a restart in which the charm is to say that a run still goes on, or its cut part is closed. A hook of
 the machine's start comes within some tens."""
+BEAT = 30.0
+"""Seconds after which the charm is woken while a run goes on, or it waits for a secret to be granted. It
+says by itself how often others are told of that; the leader looks each time who is still there."""
 _LINE = 1000
 """Characters of a problem, as words of units have it."""
 
@@ -59,7 +63,12 @@ class Agent:
         self._exporter = Exporter(self._measured)
         self._no_metrics = ""
         self._tasks = Tasks()
-        self._removal = Removal(self._keeping, self._wanted_parts, self._wake)
+        self._removal = Removal(
+            self._keeping, self._wanted_parts, self._wake, lambda: self._state.unit or self._unit
+        )
+        self._admission = Admission(wake_file.parent, lambda: self._playing is not None, self._wake)
+        self._awaits = False
+        """Whether the charm waits for what it is told of by nobody."""
         self._part: Part | None = None
         self._playing: asyncio.Task[None] | None = None
         self._measuring: asyncio.Task[None] | None = None
@@ -68,6 +77,8 @@ class Agent:
         """Orders have come since we began."""
         self._answers: dict[type[Any], Callable[[Any], Awaitable[dict[str, Any]]]] = {
             requests.Orders: self._orders,
+            requests.Access: self._access,
+            requests.Leave: self._leave,
             requests.Word: self._word,
             requests.Runs: self._runs,
             requests.Keep: self._keep,
@@ -109,6 +120,7 @@ class Agent:
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
+        await self._admission.close()
         await self._tasks.close()
         await self._removal.close()
         await self._clocks.close()
@@ -143,6 +155,54 @@ class Agent:
         if run is not None and run.over and orders.target:
             self._remove_what_is_left_of(orders.lost, run, orders.target)
         return {}
+
+    async def _access(self, access: requests.Access) -> dict[str, Any]:
+        self._awaits = access.awaits
+        known = self._admission.tell(access.target, access.files)
+        return {"problem": known.problem, "refused": known.refused}
+
+    async def _leave(self, leave: requests.Leave) -> dict[str, Any]:
+        run = self._state.run
+        if run is not None and not (run.stopped or run.over):
+            self._state = self._state.model_copy(update={"run": stop(run, REMOVED)})
+            with _told_in_the_log():
+                self._save()
+        self._told.set()
+        self._follow()
+        if self._playing is not None:
+            measured = asyncio.ensure_future(
+                self._part.measured() if self._part is not None else asyncio.shield(self._playing)
+            )
+            await asyncio.wait(
+                [measured, self._playing], timeout=leave.seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            measured.cancel()
+        return {"word": self._last_word(), "result": self._result() or await self._live_result()}
+
+    def _last_word(self) -> dict[str, Any] | None:
+        """What is said of a part whose unit goes: it has ended, whatever it is still busy with."""
+        run, part = self._state.run, self._state.part
+        if run is None:
+            return None
+        word = self._as_word(
+            part if part is not None and part.run == run.id else PartState(run=run.id, directories=[]), None
+        )
+        ended = word.phase in ENDED
+        update = {"leaves": True, **({} if ended else {"phase": "over", "problem": REMOVED})}
+        return word.model_copy(update=update).model_dump(mode="json", exclude_none=True)
+
+    async def _live_result(self) -> dict[str, str] | None:
+        """What a part that has not ended yet came to so far; None where it has measured nothing."""
+        part = self._state.part
+        live = None if part is None else self._live(part.run)
+        if part is None or live is None:
+            return None
+        try:
+            digest = await asyncio.to_thread(digest_of, live[1])
+        except Exception as lost:  # as _close_part does
+            log(f"{part.directories[-1]}: no result: {told(lost)}")
+            return None
+        return {"run": part.run, "digest": digest} if digest else None
 
     def _follow(self) -> None:
         """Do what the latest orders ask for, as far as it is not under way."""
@@ -339,6 +399,7 @@ class Agent:
             phase=part.phase,
             turn=part.turn,
             problem="; ".join(filter(None, (part.problem, left)))[:_LINE],
+            left=left[:_LINE],
             t=time.time(),
             cores=len(os.sched_getaffinity(0)),
             clock=self._clocks.address,
@@ -500,13 +561,12 @@ class Agent:
     # -- waking the charm --------------------------------------------------------------------------
 
     async def _beat(self) -> None:
-        """Wake the charm every so often while there is a run that goes on."""
+        """Wake the charm every so often while there is a run that goes on, or it waits for something."""
         while True:
-            run = self._state.run
-            await asyncio.sleep(word_every(len(run.units) if run is not None else 1))
+            await asyncio.sleep(BEAT)
             run, part = self._state.run, self._state.part
             in_it = run is not None and not run.over and part is not None and part.run == run.id
-            if self._playing is not None or in_it:
+            if self._playing is not None or in_it or self._awaits:
                 self._wake()
 
     def _wake(self) -> None:

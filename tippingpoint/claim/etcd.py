@@ -22,12 +22,14 @@ def connect(target: EtcdTarget, workload: ClaimWorkload, scope: Scope) -> ClaimT
     return V3Target(target, workload, scope)
 
 
-async def clean(target: EtcdTarget, prefix: str, lease_ids: range) -> int:
+async def clean(target: EtcdTarget, prefix: str, lease_ids: range, *, only_of_keys: bool = False) -> int:
     """Remove what a run left behind: the keys below its prefix, and its v3 leases. Nothing else is touched.
 
+    A lease is the run's when its id is in `lease_ids`, and no key of others has it. With `only_of_keys`, where these
+    ids do not follow from the run's, a key below the prefix has to have it too: without one it runs out by itself.
     Returns how many leases were revoked and how many keys were then left to delete. TargetError when no
     server can be reached or the target refuses us.
     """
     if target.api == "v2":
         return await clean_v2(target, prefix)
-    return await clean_v3(target, prefix, lease_ids)
+    return await clean_v3(target, prefix, lease_ids, only_of_keys=only_of_keys)

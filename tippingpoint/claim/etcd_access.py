@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tippingpoint.certificates import certificate_fault
 from tippingpoint.claim.http2 import CLOSED, told
 from tippingpoint.errors import TargetError, UserError
+from tippingpoint.owning import WORKER_LEASE_IDS
 from tippingpoint.plan import EtcdTarget
 from tippingpoint.secret_files import read_text, read_yaml
 
 ANSWER_WITHIN = 5.0
 """Seconds a server has for each step of open() and clean(), the handshake among them."""
+LEADER_WITHIN = 2.0
+"""Seconds that a member has to say who leads: another is asked after that."""
 FIRST_RETRY, LAST_RETRY = 0.1, 2.0
 """Seconds between attempts to make a lost connection again: doubled from the first up to the last."""
-LEASE_IDS = 1 << 31
-"""How many v3 lease ids a worker has for itself."""
-
-# OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and _IP_ADDRESS_MISMATCH (x509_vfy.h)
-_NAME_MISMATCH = (62, 64)
+LEASE_IDS = WORKER_LEASE_IDS
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,9 @@ def refusal(access: Access, endpoint: Endpoint, error: BaseException) -> TargetE
     """The TargetError for an error that the plan can mend (TLS, the wrong protocol); None for any other."""
     name, problem = endpoint.name, told(error)
     if isinstance(error, ssl.SSLCertVerificationError):
-        if error.verify_code in _NAME_MISMATCH:
-            return TargetError("target.endpoints", f"{name}: {problem}", "a name in the server's certificate")
-        return TargetError(
-            "target.ca", f"{name}: {problem}", "the authority that signed the server's certificate"
-        )
+        fault = certificate_fault(error)
+        field = "target.ca" if fault.kind == "authority" else "target.endpoints"
+        return TargetError(field, f"{name}: {fault.said}", fault.accepted, refused=True)
     if isinstance(error, ssl.SSLError):
         reason = (error.reason or str(error)).upper().replace(" ", "_")
         if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER_FAILURE" in reason or "HTTP_REQUEST" in reason:
@@ -101,6 +99,7 @@ def refusal(access: Access, endpoint: Endpoint, error: BaseException) -> TargetE
                 "target.cert/target.key" if shown else "target.cert",
                 f"{name}: {'the server refuses it' if shown else 'none given'} ({problem})",
                 "a client certificate from an authority that the server trusts",
+                refused=True,
             )
         return TargetError("target.endpoints", f"{name}: {problem}", "a server with a TLS we can speak")
     if "answers HTTP/1" in problem and not endpoint.tls:

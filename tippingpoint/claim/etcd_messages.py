@@ -141,6 +141,16 @@ def keep_alive_lease(answer: bytes) -> int:
     return _int(answer, 2)
 
 
+def lease_time_to_live(lease: int) -> bytes:
+    """LeaseTimeToLiveRequest that asks for the lease's keys, too."""
+    return integer(1, lease) + integer(2, 1)
+
+
+def lease_keys(answer: bytes) -> list[bytes]:
+    """The keys that have a lease, by a LeaseTimeToLiveResponse."""
+    return _all(answer, 5)
+
+
 def leases(answer: bytes) -> list[int]:
     """The ids in a LeaseLeasesResponse."""
     return [_int(status, 1) for status in _all(answer, 2)]
@@ -264,9 +274,15 @@ def version(answer: bytes) -> str:
     return _bytes(answer, 2).decode("utf-8", "replace")
 
 
-def members(answer: bytes) -> list[str]:
-    """The members' names in a MemberListResponse, sorted; the id in hexadecimal of one not started yet."""
-    return sorted(
-        _bytes(member, 2).decode("utf-8", "replace") or f"{_int(member, 1) & (1 << 64) - 1:x}"
+def leader(answer: bytes) -> tuple[int, int]:
+    """The leader's id (0 for none) in a StatusResponse, and the term in which it was elected."""
+    return _int(answer, 4), _int(answer, 6)
+
+
+def members(answer: bytes) -> dict[int, str]:
+    """The members' names in a MemberListResponse by their ids; the id in hexadecimal of one not started yet."""
+    return {
+        _int(member, 1): _bytes(member, 2).decode("utf-8", "replace")
+        or f"{_int(member, 1) & (1 << 64) - 1:x}"
         for member in _all(answer, 2)
-    )
+    }

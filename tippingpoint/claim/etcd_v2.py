@@ -21,6 +21,7 @@ import orjson
 
 from tippingpoint.claim.etcd_access import (
     ANSWER_WITHIN,
+    LEADER_WITHIN,
     Access,
     Endpoint,
     Scope,
@@ -41,6 +42,7 @@ _EVENT_LIMIT = 1 << 20  # bytes of one event of the stream
 
 # etcd's error/error.go
 _KEY_NOT_FOUND, _TEST_FAILED, _NODE_EXISTS, _INDEX_CLEARED = 100, 101, 105, 401
+_LEADS = "StateLeader"  # raft/raft.go
 _RELEASES = frozenset(("delete", "expire", "compareAndDelete"))
 _FAILURES = (aiohttp.ClientError, OSError, TimeoutError, orjson.JSONDecodeError)
 
@@ -129,6 +131,8 @@ class V2Target:
         self._scope = scope
         self._ttl = str(math.ceil(workload.claim_time))
         self._links: list[_Link] = []
+        self._asides: list[_Link] = []
+        """Connections of their own for questions that are no part of the load, one to each endpoint."""
         self._watching: list[Task[None]] = []
         self._calls: dict[Future[Any], Task[Any]] = {}
         self._units: dict[int, dict[int, _Unit]] = {}
@@ -377,12 +381,27 @@ class V2Target:
     async def drop(self) -> None:
         """Abandon everything and connect afresh; see ClaimTarget."""
         index = max(link.seen for link in self._links)
-        await self.close()
+        await self._close_links()
         self._make_links()
         await self._watch_all(index)
 
+    async def leader(self) -> str | None:
+        """Who leads, by the members' own words; see Led."""
+        self._asides = self._asides or [_Link(endpoint, self._access) for endpoint in self._access.endpoints]
+        told = [answer for answer in await asyncio.gather(*map(_self, self._asides)) if answer is not None]
+        if told and all(answer.status in (401, 403, 404) for answer in told):
+            return None
+        leaders = {str(answer.body.get("name")) for answer in told if answer.body.get("state") == _LEADS}
+        # While two say so, one of them has not heard of the last election.
+        return leaders.pop() if len(leaders) == 1 else ""
+
     async def close(self) -> None:
         """Close every connection; see ClaimTarget."""
+        await self._close_links()
+        for link in self._asides:
+            await link.close()
+
+    async def _close_links(self) -> None:
         self._units.clear()
         calls = list(self._calls.values())
         for task in [*self._watching, *calls]:
@@ -441,7 +460,7 @@ async def _greet(read: Access, links: list[_Link], prefix: str) -> tuple[TargetF
             continue
         if keys.status in (401, 403):
             accepted = f"a user and password that may read and write below {prefix}"
-            raise TargetError("target.credentials", f"{name}: {keys.problem}", accepted)
+            raise TargetError("target.credentials", f"{name}: {keys.problem}", accepted, refused=True)
         if keys.status == 404 and not keys.code:
             if "etcdserver" not in version.body:
                 raise TargetError("target.endpoints", f"{name}: HTTP status 404", "etcd's client URL")
@@ -455,6 +474,15 @@ async def _greet(read: Access, links: list[_Link], prefix: str) -> tuple[TargetF
     if refusals:
         raise refusals[0]
     raise unreachable(read, problems)
+
+
+async def _self(link: _Link) -> _Answer | None:
+    """What a member says of itself; None when it does not answer."""
+    try:
+        async with asyncio.timeout(LEADER_WITHIN):
+            return await link.ask("GET", "/v2/stats/self")
+    except _FAILURES:
+        return None
 
 
 def _index(response: aiohttp.ClientResponse) -> int:

@@ -19,6 +19,7 @@ from contextlib import suppress
 from tippingpoint.claim import etcd_messages as pb
 from tippingpoint.claim.etcd_access import (
     ANSWER_WITHIN,
+    LEADER_WITHIN,
     LEASE_IDS,
     Access,
     Endpoint,
@@ -28,6 +29,7 @@ from tippingpoint.claim.etcd_access import (
     refusal,
     unreachable,
 )
+from tippingpoint.claim.etcd_version import ask_version
 from tippingpoint.claim.grpc_calls import (
     FAILED_PRECONDITION,
     INTERNAL,
@@ -54,6 +56,7 @@ RANGE, TXN, DELETE_RANGE = (f"{_API}KV/{name}" for name in ("Range", "Txn", "Del
 GRANT, REVOKE, KEEP_ALIVE, LEASES = (
     f"{_API}Lease/{name}" for name in ("LeaseGrant", "LeaseRevoke", "LeaseKeepAlive", "LeaseLeases")
 )
+TIME_TO_LIVE = f"{_API}Lease/LeaseTimeToLive"
 WATCH, AUTHENTICATE = f"{_API}Watch/Watch", f"{_API}Auth/Authenticate"
 STATUS, MEMBER_LIST = f"{_API}Maintenance/Status", f"{_API}Cluster/MemberList"
 
@@ -123,10 +126,16 @@ class _Link:
                 self.problem = reason
                 self._down()
 
+        def made() -> Connection:
+            # Known from here on, as it may be heard from when its making is given up.
+            nonlocal connection
+            connection = Connection(self._loop, down)
+            return connection
+
         try:
             async with asyncio.timeout(ANSWER_WITHIN):
                 _, connection = await self._loop.create_connection(
-                    lambda: Connection(self._loop, down),
+                    made,
                     endpoint.host,
                     endpoint.port,
                     ssl=context,
@@ -427,6 +436,11 @@ class Request:
             done(answer, error)
 
 
+def _for_administrators(error: RpcError) -> bool:
+    """Whether a call is refused to users such as ours; some versions do so without gRPC's code for it."""
+    return error.code == PERMISSION_DENIED or "permission denied" in error.message
+
+
 def _token_refused(error: RpcError) -> bool:
     # The second is what etcd says after the users' rights were changed: an old token stands for old rights.
     return error.code == UNAUTHENTICATED or (
@@ -526,15 +540,24 @@ class Cluster:
             await self.ask(
                 link, RANGE, pb.key_range(keys, pb.after_prefix(keys), serializable=True, count_only=True)
             )
-            version = pb.version(await self.ask(link, STATUS, b""))
-            members = pb.members(await self.ask(link, MEMBER_LIST, b""))
+            version = await self._version(link)
+            members = sorted(pb.members(await self.ask(link, MEMBER_LIST, b"")).values())
         except RpcError as error:
             raise self._refused(link, prefix, error) or error from None
         numbers = [int(part) for part in version.split(".")[:2] if part.isdecimal()]
-        if tuple(numbers) < OLDEST:
+        if version and tuple(numbers) < OLDEST:
             oldest = ".".join(map(str, OLDEST))
             raise TargetError(link.endpoint.name, f"etcd {version}", f"etcd {oldest} or later")
-        return TargetFacts("etcd", f"{version} (v3 API)", members)
+        return TargetFacts("etcd", f"{version or 'of unknown version'} (v3 API)", members)
+
+    async def _version(self, link: _Link) -> str:
+        """Etcd's version; empty where it does not tell it to our user."""
+        try:
+            return pb.version(await self.ask(link, STATUS, b""))
+        except RpcError as error:
+            if not _for_administrators(error):
+                raise
+            return await ask_version(self.access, link.endpoint)
 
     async def _log_in(self, link: _Link) -> None:
         user = self.access.credentials
@@ -551,11 +574,14 @@ class Cluster:
         name = link.endpoint.name
         if error.code == PERMISSION_DENIED:
             return TargetError(
-                "target.credentials", f"{name}: {error}", f"a user who may read and write below {prefix}"
+                "target.credentials",
+                f"{name}: {error}",
+                f"a user who may read and write below {prefix}",
+                refused=True,
             )
         if error.code in (INVALID_ARGUMENT, UNAUTHENTICATED, FAILED_PRECONDITION):
             accepted = "a user and password that etcd knows"
-            return TargetError("target.credentials", f"{name}: {error}", accepted)
+            return TargetError("target.credentials", f"{name}: {error}", accepted, refused=True)
         if error.code == UNIMPLEMENTED:
             return TargetError("target.endpoints", f"{name}: {error}", "etcd's client URL")
         return None
@@ -607,6 +633,9 @@ class V3Target:
         self._homeless: dict[int, _Waiting] = {}
         self._revoking = 0
         self._revoked: Future[None] | None = None
+        self._members: dict[int, str] = {}
+        self._term = 0
+        self._asked = itertools.count()
 
     @property
     def cluster(self) -> Cluster:
@@ -826,6 +855,27 @@ class V3Target:
             stream.cancel()
             self.watches_ended(stream, None)
 
+    # --- the cluster
+
+    async def leader(self) -> str | None:
+        """Who leads, by one member's word, each in its turn; see Led."""
+        links = [link for link in self.cluster.links[: len(self._access.endpoints)] if link.live]
+        if not links:
+            return ""
+        link = links[next(self._asked) % len(links)]
+        try:
+            leader, term = pb.leader(await self.cluster.ask(link, STATUS, b"", LEADER_WITHIN))
+            if not leader or term < self._term:
+                return ""  # one that has not heard of the last election names the leader before it
+            self._term = term
+            if leader not in self._members:
+                self._members = pb.members(await self.cluster.ask(link, MEMBER_LIST, b"", LEADER_WITHIN))
+        except RpcError as error:
+            return None if _for_administrators(error) or error.code == UNIMPLEMENTED else ""
+        except (TimeoutError, ProtocolError):
+            return ""
+        return self._members.get(leader, "")
+
     # --- the end
 
     async def drop(self) -> None:
@@ -859,8 +909,8 @@ class V3Target:
         self._denied.clear()
 
 
-async def clean_v3(target: EtcdTarget, prefix: str, lease_ids: range) -> int:
-    """Revoke the leases in a block of ids and delete the keys below a prefix; see `etcd.clean`."""
+async def clean_v3(target: EtcdTarget, prefix: str, lease_ids: range, *, only_of_keys: bool) -> int:
+    """Revoke leases in a block of ids and delete the keys below a prefix; see `etcd.clean`."""
     read = access(target.model_copy(update={"connections": 1}), alpn="h2")
     cluster = Cluster(read, 1, lambda: None)
     try:
@@ -871,7 +921,7 @@ async def clean_v3(target: EtcdTarget, prefix: str, lease_ids: range) -> int:
                 problems[link.endpoint.name] = link.problem
                 continue
             try:
-                return await _clean(cluster, link, prefix, lease_ids)
+                return await _clean(cluster, link, prefix, lease_ids, only_of_keys)
             except (RpcError, TimeoutError, ProtocolError) as error:
                 problems[link.endpoint.name] = told(error)
         raise unreachable(read, problems)
@@ -879,17 +929,35 @@ async def clean_v3(target: EtcdTarget, prefix: str, lease_ids: range) -> int:
         await cluster.close("closed")
 
 
-async def _clean(cluster: Cluster, link: _Link, prefix: str, lease_ids: range) -> int:
+async def _clean(cluster: Cluster, link: _Link, prefix: str, lease_ids: range, only_of_keys: bool) -> int:
     start, end = prefix.encode(), pb.after_prefix(prefix.encode())
     # Through the quorum: this member has then caught up with all that was ever granted, and lists it.
     keys = pb.key_values(await cluster.ask(link, RANGE, pb.key_range(start, end), within=60.0))
-    ours = {key.lease for key in keys}
-    try:
-        ours.update(pb.leases(await cluster.ask(link, LEASES, b"", within=60.0)))
-    except RpcError as error:
-        if error.code != PERMISSION_DENIED:  # a user without that right has the leases of the keys
-            raise
+    of_keys = {key.lease for key in keys if key.lease in lease_ids}
+    in_doubt = of_keys if only_of_keys else set[int]()
+    ours = of_keys - in_doubt
+    if not only_of_keys:
+        try:
+            listed = pb.leases(await cluster.ask(link, LEASES, b"", within=60.0))
+            in_doubt = {lease for lease in listed if lease in lease_ids} - ours
+        except RpcError as error:
+            if error.code != PERMISSION_DENIED:  # a user without that right has the leases of the keys
+                raise
     few = asyncio.Semaphore(_AT_ONCE)
+
+    async def is_ours(lease: int) -> bool:
+        """Whether no key of others has the lease, as it would go with it."""
+        async with few:
+            try:
+                has = pb.lease_keys(await cluster.ask(link, TIME_TO_LIVE, pb.lease_time_to_live(lease)))
+            except RpcError as error:
+                if error.code in (
+                    PERMISSION_DENIED,
+                    NOT_FOUND,
+                ):  # it has keys that we may not see, or is gone
+                    return False
+                raise
+            return all(key.startswith(start) for key in has)
 
     async def revoke(lease: int) -> bool:
         async with few:
@@ -901,6 +969,10 @@ async def _clean(cluster: Cluster, link: _Link, prefix: str, lease_ids: range) -
                 raise
             return True
 
-    revoked = await asyncio.gather(*(revoke(lease) for lease in ours if lease in lease_ids))
+    doubtful = sorted(in_doubt)
+    for lease, own in zip(doubtful, await asyncio.gather(*map(is_ours, doubtful)), strict=True):
+        if own:
+            ours.add(lease)
+    revoked = await asyncio.gather(*map(revoke, sorted(ours)))
     deleted = await cluster.ask(link, DELETE_RANGE, pb.delete_range(start, end), within=60.0)
     return sum(revoked) + pb.deleted(deleted)

@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 from tippingpoint.claim import http2
 from tippingpoint.claim.http2 import Connection, Headers, Stream, StreamError
+from tippingpoint.wording import one_line
 
 (
     OK,
@@ -56,7 +57,7 @@ class RpcError(Exception):
 
     def __init__(self, code: int, message: str) -> None:
         self.code = code
-        self.message = " ".join(message.split())
+        self.message = one_line(message)
         super().__init__(self.message)
 
 

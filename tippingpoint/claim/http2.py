@@ -18,6 +18,9 @@ from typing import cast
 from hpack.exceptions import HPACKError
 from hpack.hpack import Decoder
 
+from tippingpoint.certificates import certificate_fault
+from tippingpoint.wording import one_line
+
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = (
     range(10)
 )
@@ -611,7 +614,7 @@ def _unpadded(payload: bytes) -> bytes:
 def told(error: BaseException) -> str:
     """What went wrong with a socket, in one line."""
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"TLS: {error.verify_message}"
+        return certificate_fault(error).said
     if isinstance(error, ssl.SSLError):
         return f"TLS: {(error.reason or str(error)).lower().replace('_', ' ')}"
     if isinstance(error, ConnectionRefusedError):
@@ -622,4 +625,4 @@ def told(error: BaseException) -> str:
         return "no answer in time"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror[:1].lower() + error.strerror[1:]
-    return " ".join(str(error).split()) or type(error).__name__
+    return one_line(str(error)) or type(error).__name__

@@ -20,7 +20,7 @@ from tippingpoint.claim.target import Holding
 from tippingpoint.errors import Limited, OperationFailed, TargetError
 from tippingpoint.juju.access import Access, AgentAccess
 from tippingpoint.juju.client import ApiClient, Connection, Identity
-from tippingpoint.juju.errors import ApiError, ConnectionLost, result_error, result_errors
+from tippingpoint.juju.errors import UNAUTHORIZED, ApiError, ConnectionLost, result_error, result_errors
 from tippingpoint.juju.hollow import HollowFleet, application_name
 from tippingpoint.juju.model import ask, log_in
 from tippingpoint.load import Progress, TargetFacts
@@ -30,7 +30,6 @@ T = TypeVar("T")
 
 _FACADE = "LeadershipService"
 _DENIED = "leadership claim denied"
-_UNAUTHORIZED = "unauthorized access"
 _UNITS = 1024
 """More than a lease can have contenders; (lease, unit) is one number, to keep tens of thousands of keys small."""
 _CLOSED_AT_A_TIME = 200
@@ -271,7 +270,7 @@ class AgentLeases(_Leases):
             (refusal,) = result_errors(response) or [ApiError("an empty answer")]
         except OperationFailed as problem:
             raise TargetError(where, str(problem), "a controller that lets this agent in") from None
-        if refusal is not None and refusal.code == _UNAUTHORIZED:
+        if refusal is not None and refusal.code == UNAUTHORIZED:
             raise TargetError(
                 where,
                 f"{refusal.message}: the controller is not patched to let one agent claim every lease",

@@ -64,6 +64,18 @@ class ClaimTarget(Protocol):
         ...
 
 
+@runtime_checkable
+class Led(Protocol):
+    """What a target has besides that is a cluster of members, one of which leads."""
+
+    async def leader(self) -> str | None:
+        """The name of the member that leads now, by a question that costs the target next to nothing.
+
+        Empty while none does, or nobody answers; None where the target will not tell our user. Never raises anything.
+        """
+        ...
+
+
 class Link(Protocol):
     """A unit's connection."""
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tippingpoint.claim.target import ClaimTarget, Holding, Link, OwnConnections
-from tippingpoint.load import Event, Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
+from tippingpoint.claim.target import ClaimTarget, Holding, Led, Link, OwnConnections
+from tippingpoint.load import OWED, Event, Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
 from tippingpoint.outcomes import Errors, failure
 from tippingpoint.pacing import Schedule, spread
 from tippingpoint.plan import CLAIM_OPERATIONS, MAX_LEASES, ClaimWorkload, Plan
@@ -35,6 +35,8 @@ RECONNECT_WITHIN = 5.0
 """A unit that lost its connection tries again after up to so many seconds, at random: they do not all come at once."""
 RELEASE_WITHIN = 20.0
 """Seconds that leases are given back in before a stage that begins from nothing."""
+LEADER_EVERY = 2.0
+"""Seconds between questions who leads the target, of one worker; etcd elects a leader within one to two by default."""
 _RELEASES_AT_ONCE = 256
 _STILL_WAITING = 1.0
 """Seconds between two words about a wait."""
@@ -95,6 +97,8 @@ class _Call:
     """What is done about its answer, and at what moment it came."""
     queued: bool
     """Whether it is a connection whose turn to be made has not come: `sent` is then when we asked for it."""
+    delay: float
+    """Seconds before `sent` for which it waited because the generator was late."""
 
 
 class ClaimLoad:
@@ -116,6 +120,8 @@ class ClaimLoad:
             )
         }
         self._lag = recorder.appender(SCHEDULE_LAG)
+        self._own_delay = recorder.own_delay
+        self._pulse = recorder.pulse
         self._leases: dict[int, list[Unit]] = {}
         self._generation = 0
         self._held = 0
@@ -132,7 +138,8 @@ class ClaimLoad:
         self.lost: list[tuple[float, int, int, float]] = []
         """(moment, lease, unit, seconds held) of leases lost since the worker last took them."""
         self.events: list[Event] = []
-        """Nothing."""
+        """Who leads the target, at each change; since the worker last took it."""
+        self._following: asyncio.Task[None] | None = None
 
     @property
     def gauge(self) -> Gauge:
@@ -161,9 +168,23 @@ class ClaimLoad:
         if stage.kind == "storm":
             await self._abandon()
         self.set_leases(set(_share(stage.size, stage.share)), stage.over)
+        if stage.share[0] == 0 and isinstance(self._target, Led) and self._following is None:
+            self._following = self._loop.create_task(self._follow(self._target))
+
+    async def _follow(self, target: Led) -> None:
+        """What one worker does for all: tell who leads, as long as the target says so."""
+        told = ""
+        while (leader := await target.leader()) is not None:
+            if leader and leader != told:
+                told = leader
+                self.events.append((time.monotonic(), "leader", {"member": leader}))
+            await asyncio.sleep(LEADER_EVERY)
 
     async def close(self) -> None:
         """Close every connection."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
         await self._target.close()
 
     def set_leases(self, wanted: set[int], over: float) -> None:
@@ -286,17 +307,27 @@ class ClaimLoad:
             if futures:
                 await asyncio.wait(futures, timeout=within)
                 await asyncio.sleep(0)  # so that the last answers are counted before the rest is given up
-        finally:
-            self._count_unanswered()
+        except asyncio.CancelledError:
+            self.cut()
+            raise
+        self._count_unanswered()
+
+    def cut(self) -> None:
+        """Wait for nothing; see Load."""
+        self._count_unanswered(older_than=OWED)
+        self._abandon_calls()
 
     def expire_calls(self) -> None:
         """Count operations older than the workload's timeout as timed out; to be called a few times a second."""
-        limit = time.monotonic() - self._workload.timeout
+        now = time.monotonic()
+        limit = now - self._workload.timeout
         for call in self._calls.values():  # in the order they were sent, but for those that were not
             if call.queued:
                 continue  # it owes no answer to what nobody has asked it
             if call.sent > limit:
                 break
+            if call.sent + self._pulse.stopped(call.sent, now) > limit:
+                continue  # while we stood still nobody would have heard its answer
             call.future.cancel()
 
     def _count_unanswered(self, older_than: float = 0.0) -> None:
@@ -341,7 +372,9 @@ class ClaimLoad:
         """Its turn has come: only from now on is the time it takes the target's, though its response time is all."""
         call = self._calls.pop(number, None)
         if call is not None:
-            call.sent = time.monotonic()
+            now = time.monotonic()
+            call.delay += self._pulse.stopped(call.sent, now)
+            call.sent = now
             call.queued = False
             self._calls[number] = call
 
@@ -442,9 +475,13 @@ class ClaimLoad:
         sent = time.monotonic()
         if operation != "connect":
             self._asked = sent
-        self._lag(max(1, int((sent - max(intended, unit.ready)) * 1e6)))
+        ready = max(intended, unit.ready)
+        delay = sent - ready
+        self._lag(max(1, int(delay * 1e6)))
+        if ready > intended:
+            delay += self._pulse.stopped(intended, ready)
         self._call_number = number = self._call_number + 1
-        self._calls[number] = _Call(unit, operation, intended, sent, future, ended, queued)
+        self._calls[number] = _Call(unit, operation, intended, sent, future, ended, queued, delay)
         future.add_done_callback(partial(self._answered, number))
 
     def _answered(self, number: int, future: Future[Any]) -> None:
@@ -549,12 +586,24 @@ class ClaimLoad:
         return min(longest, FIRST_RETRY * 2.0 ** min(unit.failures - 1, 20)) * random.uniform(0.75, 1.0)
 
     def _count(self, call: _Call, now: float, outcome: str, message: str = "") -> None:
-        self._count_at(call.operation, call.intended, now, outcome, message)
+        own = call.delay + self._pulse.stopped(call.sent, now)
+        self._count_at(call.operation, call.intended, now, outcome, message, own)
         if outcome == "ok":
             self._record[tag(call.operation, service=True)](max(1, int((now - call.sent) * 1e6)))
 
-    def _count_at(self, operation: str, intended: float, now: float, outcome: str, message: str) -> None:
-        self._record[tag(operation, outcome)](max(1, int((now - intended) * 1e6)))
+    def _count_at(
+        self,
+        operation: str,
+        intended: float,
+        now: float,
+        outcome: str,
+        message: str,
+        own: float | None = None,
+    ) -> None:
+        """Count what was due at `intended`; `own` of the seconds since then were the generator's delay."""
+        name = tag(operation, outcome)
+        self._record[name](max(1, int((now - intended) * 1e6)))
+        self._own_delay(name, now - intended, self._pulse.stopped(intended, now) if own is None else own)
         if outcome != "ok" and message:
             self.errors.note(operation, outcome, message)
 

@@ -67,7 +67,9 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument(
         "--name", action="append", default=[], help="a name or address of this server, for that one"
     )
-    parser.add_argument("--listen", default="0.0.0.0:9480", metavar="ADDRESS:PORT")
+    parser.add_argument(
+        "--listen", default="0.0.0.0:9480", metavar="ADDRESS:PORT", help="where it is (0.0.0.0:9480)"
+    )
     return parser
 
 

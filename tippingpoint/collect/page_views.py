@@ -24,6 +24,7 @@ from tippingpoint.collect.page_reports import Reports
 from tippingpoint.collect.runs import Runs, StoredRun
 from tippingpoint.durations import format_duration, show_us
 from tippingpoint.errors import UserError
+from tippingpoint.report.html import embedded, page_script
 from tippingpoint.together import UnitWord
 
 LARGEST_FORM = 4096
@@ -32,6 +33,8 @@ MOST_COMPARED = 24
 """Runs; a dozen weeks of two plans."""
 _FORM_WITHIN = 10.0
 """Seconds for a form to arrive."""
+_NAMED = 3
+"""Units with the same reason, before they are counted."""
 _RECENT = 3600.0
 """Seconds without a word after which a page that follows a run stops asking."""
 _COOKIE = "__Host-tippingpoint"  # this prefix has browsers refuse it from anywhere but this very host, by TLS
@@ -88,6 +91,9 @@ class RunView:
     sentence: str
     live: bool
     """Whether more may come of it."""
+    reportable: bool = False
+    reasons: tuple[str, ...] = ()
+    """Why it ended as it did, a line each, as far as the sentence does not say it."""
 
 
 class Pages:
@@ -109,6 +115,7 @@ class Pages:
                 web.get("/", self._list),
                 web.get("/style.css", _style),
                 web.get("/script.js", _script),
+                web.get("/charts.js", _charts),
                 web.get("/login", self._login_form),
                 web.post("/login", self._login),
                 web.post("/logout", self._logout),
@@ -182,16 +189,16 @@ class Pages:
         return _page("runs.html.j2", runs=runs, baselines=baselines, prefix=PREFIX)
 
     async def _run(self, request: web.Request) -> web.Response:
-        def read() -> tuple[RunView, list[UnitView], float]:
+        def read() -> tuple[RunView, list[UnitView], float, dict[str, Any]]:
             run, now = self._find(request.match_info["run"]), time.time()
             words = run.words
             units = [
                 UnitView(unit, words.get(unit), run.shared.missing.get(unit, "")) for unit in run.shared.units
             ]
-            return _view(run, now), units, max(0.0, now - run.heard)
+            return _view(run, now), units, max(0.0, now - run.heard), run.course
 
-        run, units, silent = await asyncio.to_thread(read)
-        return _page("run.html.j2", run=run, units=units, silent=silent)
+        run, units, silent, course = await asyncio.to_thread(read)
+        return _page("run.html.j2", run=run, units=units, silent=silent, course=course, data=embedded(course))
 
     async def _report(self, request: web.Request) -> web.StreamResponse:
         run = await asyncio.to_thread(self._find, request.match_info["run"])
@@ -236,7 +243,7 @@ def _view(run: StoredRun, now: float) -> RunView:
     shared, verdict = run.shared, run.verdict
     target: Any = shared.plan.get("target")  # whatever its sender took for a plan
     reported = run.reported
-    judging = verdict is None and reported > 0 and run.complete
+    judging = verdict is None and run.complete
     return RunView(
         id=run.id,
         plan=str(shared.plan.get("name", "")),
@@ -248,7 +255,29 @@ def _view(run: StoredRun, now: float) -> RunView:
         outcome="" if verdict is None else verdict.outcome,
         sentence="" if verdict is None else verdict.sentence,
         live=verdict is None and now - run.heard < _RECENT,
+        reportable=run.reportable,
+        reasons=_reasons(run),
     )
+
+
+def _reasons(run: StoredRun) -> tuple[str, ...]:
+    """Why units are missing or failed, why the run was stopped, and why the verdict is withheld."""
+    verdict, words = run.verdict, run.words
+    why = {unit: word.problem for unit, word in words.items() if word.phase == "failed" and word.problem}
+    by_reason: dict[str, list[str]] = {}
+    for unit, reason in {**why, **run.shared.missing}.items():
+        by_reason.setdefault(reason, []).append(unit)
+    lines = [f"{_named(units)}: {reason}" for reason, units in by_reason.items()]
+    if run.shared.stopped:
+        lines.append(f"stopped: {run.shared.stopped}")
+    if verdict is not None:
+        lines = [*lines, *(reason for reason in verdict.reasons if reason not in lines)]
+        lines = [line for line in lines if line.rpartition(": ")[2] not in verdict.sentence]
+    return tuple(lines)
+
+
+def _named(units: list[str]) -> str:
+    return ", ".join(units) if len(units) <= _NAMED else f"{units[0]} and {len(units) - 1} more units"
 
 
 def _tolerance(text: str) -> float:
@@ -295,11 +324,24 @@ def set_headers(response: web.StreamResponse) -> None:
 
 
 async def _style(request: web.Request) -> web.Response:
-    return _asset("text/css", _text("report", "assets/report.css") + _text("collect", "templates/page.css"))
+    styles = (
+        ("report", "assets/uPlot.min.css"),
+        ("report", "assets/report.css"),
+        ("collect", "templates/page.css"),
+    )
+    return _asset("text/css", "\n".join(_text(room, name) for room, name in styles))
 
 
 async def _script(request: web.Request) -> web.Response:
     return _asset("text/javascript", _text("collect", "templates/page.js"))
+
+
+async def _charts(request: web.Request) -> web.Response:
+    """What draws how a run goes on, with what draws the charts of a report."""
+    return _asset(
+        "text/javascript",
+        page_script(_text("report", "assets/charts.js"), _text("collect", "templates/course.js")),
+    )
 
 
 def _asset(kind: str, text: str) -> web.Response:

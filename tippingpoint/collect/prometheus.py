@@ -20,6 +20,7 @@ import orjson
 from numpy.typing import NDArray
 from yarl import URL
 
+from tippingpoint.certificates import certificate_fault
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.secret_files import read_text
 
@@ -334,7 +335,10 @@ def _target(entry: dict[str, Any]) -> ScrapedTarget:
 
 def _why(problem: Exception) -> str:
     if isinstance(problem, aiohttp.ClientConnectorCertificateError):
-        return _shortened(str(problem.certificate_error))
+        error = problem.certificate_error
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return certificate_fault(error).said
+        return _shortened(str(error))
     if isinstance(problem, aiohttp.ClientConnectorError):
         return problem.os_error.strerror or "no connection"
     return _shortened(str(problem)) or type(problem).__name__

@@ -65,9 +65,12 @@ def main() -> None:
 
 
 def gathered(run: CollectedRun, out: Path) -> Path:
-    """The run's directory below `out`, as if one machine had made it; UserError when no unit told anything."""
+    """The run's directory below `out`, as if one machine had made it; UserError when there is no result yet.
+
+    A run that is over without any has failed, or was cut: its report says why.
+    """
     shared = SharedRun.model_validate_json(run.run)
-    if not run.digests:
+    if not run.digests and not shared.over:
         raise UserError("run", shared.id, "a run of which a unit has sent its result; none has yet")
     said = {unit: read_word(text) for unit, text in run.words.items()}
     words = {unit: word for unit, word in said.items() if word is not None}
@@ -106,7 +109,8 @@ def _without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 def _judge(asked: Asked, runs: dict[str, Path]) -> None:
     (run,) = runs.values()
     verdict = judge(load_run(run))
-    print(json.dumps({"outcome": verdict.outcome, "sentence": verdict.sentence}))
+    told = {"outcome": verdict.outcome, "sentence": verdict.sentence, "reasons": verdict.reasons}
+    print(json.dumps(told))
 
 
 _DO: dict[str, Callable[[Asked, dict[str, Path]], None]] = {

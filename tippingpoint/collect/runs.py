@@ -1,9 +1,10 @@
 """The runs that a collector was told of, on disk: what units said, as they said it, also when they are gone.
 
 A run has a directory with `run.json` (the SharedRun), and of each unit, for example load-claimer/0, the files
-`load-claimer-0.word.json` and `load-claimer-0.digest`. `verdict.json` is what the run came to, written by whoever
-judged it, `resources.json` what the target felt, written by gathering.py. Files are replaced whole, so that a reader
-never sees a half of one. Nothing here takes long, as all of it happens in hooks.
+`load-claimer-0.word.json` and `load-claimer-0.digest`; `course.jsonl` is how words went on (course.py). `verdict.json`
+is what the run came to, written by whoever judged it, `resources.json` what the target felt, written by gathering.py.
+Files are replaced whole, so that a reader never sees a half of one; lines are added to `course.jsonl` alone. Nothing
+here takes long, as all of it happens in hooks.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from tippingpoint.collect import course
 from tippingpoint.errors import UserError
 from tippingpoint.resources import FILE as RESOURCES
 from tippingpoint.together import SharedRun, UnitWord, read_shared, read_word, silent_after, summary
@@ -33,10 +35,11 @@ _UNIT = re.compile(r"[a-z][a-z0-9-]{0,100}/[0-9]{1,9}")
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run came to: met, missed or withheld, in a sentence."""
+    """What a run came to: met, missed, withheld or failed, in a sentence, and all reasons where it is withheld."""
 
     outcome: str
     sentence: str
+    reasons: tuple[str, ...] = ()
 
 
 RESULTS_WITHIN = 120.0
@@ -73,6 +76,16 @@ class StoredRun:
     def reported(self) -> int:
         """Of how many units there is a digest."""
         return sum(self._has_digest(unit) for unit in self.shared.units)
+
+    @property
+    def reportable(self) -> bool:
+        """Whether there is something to report: a result, or why there is none."""
+        return self.shared.over or self.reported > 0
+
+    @property
+    def course(self) -> dict[str, Any]:
+        """How it goes on, over time: see course.build_course."""
+        return course.build_course(self.shared, course.read_points(self.directory))
 
     @property
     def complete(self) -> bool:
@@ -150,7 +163,12 @@ class Runs:
 
     def keep_word(self, unit: str, word: UnitWord) -> None:
         """Keep what a unit said last. UserError when it names no run, or the unit has no unit's name."""
-        self._write(word.run, _word_of(unit), word.model_dump_json())
+        name, directory = _word_of(unit), self._directory / word.run
+        before = read_word(_text(directory / name)) if _ID.fullmatch(word.run) else None
+        if self._write(word.run, name, word.model_dump_json()):
+            course.note(directory, unit, word)
+            if word.phase == "failed" and (before is None or before.phase != "failed"):
+                (directory / _VERDICT).unlink(missing_ok=True)  # it was without the reason
 
     def keep_digest(self, unit: str, run: str, digest: str) -> None:
         """Keep what a unit's part of a run came to; UserError likewise."""
@@ -190,20 +208,21 @@ class Runs:
             return None
         return StoredRun(directory, shared, heard)
 
-    def _write(self, run: str, name: str, text: str, *, lasting: bool = False) -> None:
-        """Replace one file of a run; `lasting` ones are on the disk when this returns, as nobody sends them again."""
+    def _write(self, run: str, name: str, text: str, *, lasting: bool = False) -> bool:
+        """Replace one file of a run; whether it is another than before, and kept. `lasting` ones are on the disk when
+        this returns, as nobody sends them again."""
         if not _ID.fullmatch(run):
             raise UserError("run", run, "a run's id")
         directory = self._directory / run
         path = directory / name
         if _text(path) == text:
             os.utime(path)
-            return
+            return False
         if not directory.is_dir():
             directory.mkdir(parents=True)
             self._forget_oldest()
         if not directory.is_dir():  # older than all that are kept
-            return
+            return False
         fresh = directory / f".{name}.new"
         with fresh.open("w", encoding="utf-8") as file:
             file.write(text)
@@ -213,6 +232,7 @@ class Runs:
         fresh.replace(path)
         if lasting:
             (directory / _VERDICT).unlink(missing_ok=True)  # it was of less than this
+        return True
 
     def _forget_oldest(self) -> None:
         for name in self._names()[KEPT:]:
@@ -258,6 +278,8 @@ def _read_verdict(text: str | None) -> Verdict | None:
         return None
     match told:
         case {"outcome": str(outcome), "sentence": str(sentence)}:
-            return Verdict(outcome, sentence)
+            reasons = cast("dict[str, Any]", told).get("reasons")
+            lines = cast("list[object]", reasons) if isinstance(reasons, list) else []
+            return Verdict(outcome, sentence, tuple(map(str, lines)))
         case _:
             return None

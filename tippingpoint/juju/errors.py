@@ -11,6 +11,8 @@ TRY_AGAIN = "try again"
 """Code of a login refused by the rate limit (CodeTryAgain in Juju's rpc/params/apierror.go)."""
 NOT_IMPLEMENTED = "not implemented"
 """Code of a facade, version or method the server does not know (CodeNotImplemented, same file)."""
+UNAUTHORIZED = "unauthorized access"
+"""Code of a login whose password is wrong, or of a call that the user may not make (CodeUnauthorized, same file)."""
 REDIRECT = "redirection required"
 """Code of a login that has to go to another controller (CodeRedirect, same file)."""
 

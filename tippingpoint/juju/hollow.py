@@ -21,14 +21,12 @@ from typing import Any
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.juju.access import Access
 from tippingpoint.juju.client import ApiClient, Connection, Identity
-from tippingpoint.juju.errors import ApiError, result_errors
+from tippingpoint.juju.errors import UNAUTHORIZED, ApiError, result_errors
 from tippingpoint.juju.model import HollowMachineSpec, ModelAdmin, ask, fields, items, log_in, unit_tag
 
 UNITS_PER_MACHINE = 1000
 APPLICATIONS_PER_CALL = 100
 PASSWORDS_PER_CALL = 300
-UNAUTHORIZED = "unauthorized access"
-"""Code of an answer to who may not ask, or change, what was asked for."""
 
 _ADDRESSES = ipaddress.ip_network("192.0.2.0/24")  # TEST-NET-1 of RFC 5737: nobody's
 

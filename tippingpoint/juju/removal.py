@@ -10,8 +10,8 @@ from typing import Any
 from tippingpoint.errors import OperationFailed, TargetError
 from tippingpoint.juju.access import Access
 from tippingpoint.juju.client import ApiClient, Connection
-from tippingpoint.juju.errors import ApiError, result_error, result_errors
-from tippingpoint.juju.hollow import UNAUTHORIZED, batches, list_models, matching_model
+from tippingpoint.juju.errors import UNAUTHORIZED, ApiError, result_error, result_errors
+from tippingpoint.juju.hollow import batches, list_models, matching_model
 from tippingpoint.juju.model import GONE, ModelAdmin, ask, fields, items, log_in
 
 REMOVED_PER_CALL = 100

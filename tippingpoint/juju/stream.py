@@ -9,6 +9,7 @@ from select import EPOLLERR
 from socket import SO_ERROR, SOL_SOCKET
 from typing import Protocol
 
+from tippingpoint.certificates import certificate_fault
 from tippingpoint.juju import websocket
 from tippingpoint.juju.readiness import READ, WRITE, Readiness
 from tippingpoint.juju.websocket import FrameReader, WebSocketError
@@ -159,10 +160,9 @@ class Stream:
 def why(problem: OSError) -> str:
     """What a socket's error says, in one line for people."""
     if isinstance(problem, ssl.SSLCertVerificationError):
-        return (
-            f"certificate verify failed: {problem.verify_message.rstrip('.')}: "
-            "expected a certificate of the controller's own CA"
-        )
+        fault = certificate_fault(problem)
+        own = "a certificate of the controller's own CA"
+        return f"{fault.said}: expected {own if fault.kind == 'authority' else fault.accepted}"
     if isinstance(problem, ssl.SSLEOFError):
         return _WITHOUT_A_WORD
     if isinstance(problem, ssl.SSLError):

@@ -63,13 +63,13 @@ class LxdClient:
                 if problem.kind == "trust"
                 else "an LXD server that answers"
             )
-            raise TargetError(name, str(problem), accepted) from None
+            raise TargetError(name, str(problem), accepted, refused=problem.kind == "trust") from None
         if not isinstance(answer, dict) or "auth" not in answer:
             raise TargetError(name, "it is no LXD server", "an LXD server that answers")
         facts = cast("dict[str, Any]", answer)
         if facts["auth"] != "trusted":
             accepted = "one that is in `lxc config trust list`"
-            raise TargetError(name, "it does not trust our certificate", accepted)
+            raise TargetError(name, "it does not trust our certificate", accepted, refused=True)
         return facts
 
     async def get(self, path: str, **query: object) -> Any:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.ledger import LxdEntry
+from tippingpoint.ledger import KEY_PAIR, LxdEntry
 from tippingpoint.lxd import trust
 from tippingpoint.lxd.access import Access, config_directory, der, from_file, from_remote, from_socket
 from tippingpoint.lxd.access import fingerprint as certificate_fingerprint
@@ -55,8 +55,8 @@ def new_entry(target: LxdTarget, run_id: str, prefix: str, directory: Path) -> L
     store = identity = None
     if target.token is not None:
         trust.read_token(_token(target.token))
-        identity = directory / "trust"
-        trust.make_identity(identity, _trust_name(run_id))
+        identity = directory / KEY_PAIR
+        trust.make_identity(identity, trust_name(run_id))
     elif target.credentials is None and target.socket is None:
         store = config_directory()
         access = from_remote(target.remote, store)
@@ -76,7 +76,7 @@ async def reach(entry: LxdEntry) -> None:
     if entry.identity is not None and not await _is_trusted(entry.identity):
         assert entry.target.token is not None
         try:
-            await trust.redeem(_token(entry.target.token), entry.identity, _trust_name(entry.run))
+            await trust.redeem(_token(entry.target.token), entry.identity, trust_name(entry.run))
         except TargetError:
             if not await _is_trusted(entry.identity):  # the server says so, or it was never asked
                 discard_identity(entry.identity)
@@ -128,15 +128,20 @@ def was_redeemed(identity: Path) -> bool:
 
 
 def discard_identity(identity: Path) -> None:
-    """Remove the key pair that nobody trusts (any more)."""
-    shutil.rmtree(identity, ignore_errors=True)
+    """Remove the key pair that nobody trusts (any more), and nothing that is not of it."""
+    with suppress(OSError):
+        for name in trust.FILES:
+            (identity / name).unlink(missing_ok=True)
+            (identity / f"{name}.part").unlink(missing_ok=True)
+        identity.rmdir()
 
 
 def _token(path: Path) -> str:
     return read_text("target.token", path, "a trust token (lxc config trust add)", private=True)
 
 
-def _trust_name(run_id: str) -> str:
+def trust_name(run_id: str) -> str:
+    """What the certificate that is made for a run's trust token says of whom it is."""
     return f"tippingpoint-{run_id}"
 
 

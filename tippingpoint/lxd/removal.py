@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tippingpoint.errors import TargetError
+from tippingpoint.errors import TargetError, UserError
 from tippingpoint.ledger import LxdEntry
 from tippingpoint.load import Progress, untold
 from tippingpoint.lxd import trust
@@ -24,6 +24,7 @@ from tippingpoint.lxd.estate import (
     image_mark,
     is_marked,
     number_of,
+    trust_name,
     was_redeemed,
 )
 
@@ -47,6 +48,8 @@ async def remove(entry: LxdEntry, progress: Progress = untold) -> int:
         discard_identity(entry.identity)
         return 0
     access = access_of(entry.target, entry.store, entry.identity)
+    if entry.identity is not None and not trust.is_named(access, trust_name(entry.run)):
+        raise UserError("ledger", str(entry.identity), f"the key pair made for run {entry.run}")
     client = LxdClient(access)
     try:
         server = await greet(client, access)

@@ -15,9 +15,10 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 import orjson
+from cryptography import x509
 
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.keypair import make_pair
+from tippingpoint.keypair import LONGEST_NAME, make_pair
 from tippingpoint.lxd.access import Access, addresses_of, checked, der, fingerprint
 from tippingpoint.lxd.asking import REFUSED, insist
 from tippingpoint.lxd.client import LxdClient
@@ -25,7 +26,7 @@ from tippingpoint.lxd.errors import LxdError
 from tippingpoint.rest import CONNECT_WITHIN, told
 from tippingpoint.secret_files import read_text
 
-_CERTIFICATE, _KEY, _SERVER, _ADDRESSES = "client.crt", "client.key", "server.crt", "addresses"
+_CERTIFICATE, _KEY, _SERVER, _ADDRESSES = FILES = "client.crt", "client.key", "server.crt", "addresses"
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,12 @@ def from_identity(directory: Path) -> Access:
     )
     files = (str(directory / _SERVER), str(directory / _CERTIFICATE), str(directory / _KEY))
     return checked(place, access, *files)
+
+
+def is_named(access: Access, name: str) -> bool:
+    """Whether our certificate is the one that make_identity made under this name."""
+    said = x509.load_pem_x509_certificate(access.certificate.encode()).subject
+    return [each.value for each in said] == [name[:LONGEST_NAME]]
 
 
 async def is_restricted(client: LxdClient, access: Access) -> bool:

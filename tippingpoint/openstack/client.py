@@ -75,7 +75,8 @@ class OpenstackClient:
             # 404 is said of a credential that it does not know.
             shut_out = problem.code in (UNAUTHORIZED, FORBIDDEN, NOT_FOUND)
             accepted = "who Keystone lets in" if shut_out else "a Keystone that answers"
-            raise TargetError(name, str(problem), accepted) from None
+            refused = shut_out or problem.kind == "trust"
+            raise TargetError(name, str(problem), accepted, refused=refused) from None
         region = self._access.region
         if token.several or (region is not None and token.regions and region not in token.regions):
             raise UserError(
@@ -240,10 +241,11 @@ class OpenstackClient:
             ) as response:
                 answer = await _content(response)
                 status, answered = response.status, response.headers
-        except ValueError as problem:  # aiohttp.InvalidURL is one
+        except (aiohttp.ClientError, ValueError) as problem:
+            # Both are ValueErrors: an address that is none, and a certificate that is not the right one.
+            if isinstance(problem, aiohttp.ClientError) and not isinstance(problem, aiohttp.InvalidURL):
+                raise OpenstackError(*broken(urlsplit(url).netloc, problem)) from None
             raise OpenstackError(f"{what}: the catalogue's address is none: {problem}", "setting") from None
-        except aiohttp.ClientError as problem:
-            raise OpenstackError(*broken(urlsplit(url).netloc, problem)) from None
         if status == 300 or 200 <= status < 300:  # 300 is a list of versions
             return answer, answered
         wait = _retry_after(answered.get("Retry-After"))

@@ -14,7 +14,7 @@ from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlencode
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
-from tippingpoint.ledger import OpenstackEntry
+from tippingpoint.ledger import PASSWORD, OpenstackEntry
 from tippingpoint.openstack.access import Access, clouds_file, from_clouds
 from tippingpoint.openstack.client import PATIENCE, OpenstackClient, insist, mapping
 from tippingpoint.openstack.errors import CONFLICT, FORBIDDEN, OpenstackError, OpenstackExists, OpenstackGone
@@ -32,7 +32,6 @@ SUBNET = "10.0.0.0/16"
 """Of each network that is made: 65,533 addresses. Networks of different projects may have the same."""
 FLAVOR: dict[str, int] = {"ram": 64, "vcpus": 1, "disk": 1}
 """MiB, and GiB: the published test's 64 MB; without a disk of 1 GB nova lets only an admin boot from an image."""
-_PASSWORD_FILE = "openstack-user"
 T = TypeVar("T")
 
 
@@ -52,7 +51,7 @@ def new_entry(target: OpenstackTarget, run_id: str, prefix: str, directory: Path
         update["image"] = str(Path(target.image).absolute())
     identity = None
     if target.tenants:
-        identity = directory / _PASSWORD_FILE
+        identity = directory / PASSWORD
         descriptor = os.open(identity, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "w", encoding="utf-8") as opened:
             opened.write(secrets.token_urlsafe(24))

@@ -4,31 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tippingpoint.lateness import stage_saturated
+from tippingpoint.lateness import show_stall, show_worker, stage_saturated
 from tippingpoint.report import figures
 from tippingpoint.report.resources import joined_gaps
 from tippingpoint.resources import Resources
 from tippingpoint.results import RunData
+from tippingpoint.wording import choose, show_count
 
 CLOCK_SECONDS = 1.0
 """A clock that is off by less moves nothing that a chart shows: scrapes are seconds apart."""
+STALL_SECONDS = 1.0
+"""A worker that stood still for that long put no load on for as long."""
 _NAMED = 3
 
 
 def build_cautions(run: RunData, reasons: Sequence[str]) -> list[str]:
-    """Lines on a strained generator, missing units, clocks that are off, scrapes and figures that are missing.
+    """Lines on damaged journals, a strained generator, missing units, clocks that are off, missing scrapes and figures.
 
     The verdict's own `reasons` tell of generator and units when it depends on them: that is not said again.
     """
-    return [*_of_generator(run, reasons), *_of_units(run, reasons), *_of_clocks(run), *_of_resources(run)]
+    return [
+        *_of_journals(run, reasons),
+        *_of_generator(run, reasons),
+        *_of_units(run, reasons),
+        *_of_clocks(run),
+        *_of_resources(run),
+    ]
+
+
+def _of_journals(run: RunData, reasons: Sequence[str]) -> list[str]:
+    return [line for line in dict.fromkeys(found.sentence for found in run.damage) if line not in reasons]
 
 
 def _of_generator(run: RunData, reasons: Sequence[str]) -> list[str]:
     strained = [str(stage.number) for stage in run.stages if stage_saturated(stage)]
-    if not strained or any("the generator itself was strained" in reason for reason in reasons):
-        return []
-    stages = f"stage{'s' if len(strained) > 1 else ''} {figures.listed(strained)}"
-    return [f"the generator itself was strained in {stages}: see its own health"]
+    lines: list[str] = []
+    if strained and not any("the generator itself was strained" in reason for reason in reasons):
+        stages = f"stage{'s' if len(strained) > 1 else ''} {figures.listed(strained)}"
+        lines.append(f"the generator itself was strained in {stages}: see its own health")
+    longest = max(run.stalls, key=lambda stall: stall.seconds, default=None)
+    if longest is not None and longest.seconds >= STALL_SECONDS:
+        said = show_stall(longest)
+        if not any(said in reason for reason in reasons):
+            worker = show_worker(run, longest)
+            lines.append(f"the generator itself put no load on for a while: {worker} was {said}")
+    return lines
 
 
 def _of_units(run: RunData, reasons: Sequence[str]) -> list[str]:
@@ -36,7 +56,8 @@ def _of_units(run: RunData, reasons: Sequence[str]) -> list[str]:
     if not lacking or any(name in reason for name in lacking for reason in reasons):
         return []
     names = _names(lacking, "units")
-    return [f"of {len(run.units)} units {'are' if len(lacking) > 1 else 'is'} missing, or cut: {names}"]
+    of = show_count(len(run.units), "unit")
+    return [f"{len(lacking)} of {of} {choose(len(lacking), 'is', 'are')} missing, or cut: {names}"]
 
 
 def _of_clocks(run: RunData) -> list[str]:

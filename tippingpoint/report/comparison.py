@@ -15,9 +15,11 @@ from typing import Any
 from tippingpoint import __version__
 from tippingpoint.baselines import RallyTable
 from tippingpoint.compare import PERCENTILES, Comparison, Row
+from tippingpoint.compare_costs import is_shown
 from tippingpoint.compare_names import letter
 from tippingpoint.compare_published import PublishedRow
 from tippingpoint.compare_sentence import told_words
+from tippingpoint.cost import Cost
 from tippingpoint.hdr import Histogram
 from tippingpoint.latency import costs
 from tippingpoint.rally import CALLED
@@ -47,7 +49,7 @@ def build_comparison(comparison: Comparison) -> dict[str, Any]:
         "kind": "comparison",
         "made_by": f"tippingpoint {__version__}",
         "title": _title(comparison),
-        "outcome": _outcome(comparison),
+        "outcome": comparison.outcome,
         "sentence": comparison.sentence,
         "changes": comparison.changes,
         "regressed": comparison.regressed,
@@ -62,6 +64,7 @@ def build_comparison(comparison: Comparison) -> dict[str, Any]:
         "rated": [curve["operation"] for curve in curves if _rated(curve, runs)],
         "curves": curves,
         "series": _series(comparison, curves),
+        "tips": comparison.tips,
         "worse": comparison.worse,
         "better": comparison.better,
         "unsure": sum(a.judgement == "unsure" for row in comparison.rows for a in row.against),
@@ -76,7 +79,11 @@ def build_comparison(comparison: Comparison) -> dict[str, Any]:
             for figure in comparison.resources
         ],
         "costs": [
-            {**asdict(cost), "what": cost.title + (f", {cost.part}" if cost.part else "")}
+            {
+                **asdict(cost),
+                "what": f"{cost.title}{f', {cost.part}' if cost.part else ''}, for each {cost.per}",
+                "words": [_cost_words(of_run) for of_run in cost.costs],
+            }
             for cost in comparison.costs
         ],
         "without_resources": [
@@ -101,7 +108,8 @@ def build_comparison(comparison: Comparison) -> dict[str, Any]:
 def _same_rows(table: RallyTable, runs: Sequence[RunData]) -> list[list[dict[str, Any]]]:
     """For each row of a table of Rally's what the runs measured of the same action: `run` counts from 0.
 
-    Seconds and percent, as in that table; of successes only.
+    Seconds and percent, as in that table; of successes only, as Rally has them (MainStatsTable of
+    rally/task/processing/charts.py).
     """
     return [
         [
@@ -140,14 +148,6 @@ def _title(comparison: Comparison) -> str:
         return f"{' and '.join(kinds)}: {len(names)} runs, from {names[0]} to {names[-1]}"
     said = " / ".join(names)
     return said if any(kind.casefold() in said.casefold() for kind in kinds) else f"{kinds[0]}: {said}"
-
-
-def _outcome(comparison: Comparison) -> str:
-    """worse, better, same, unsure, apart (no load in common), or published (no run to compare)."""
-    judged = {against.judgement for row in comparison.rows for against in row.against}
-    if len(comparison.runs) < 2:
-        return "published"
-    return next((found for found in ("worse", "better", "same", "unsure") if found in judged), "apart")
 
 
 def _runs(comparison: Comparison) -> list[dict[str, Any]]:
@@ -269,6 +269,14 @@ def _series(comparison: Comparison, curves: Sequence[dict[str, Any]]) -> dict[st
         "p50": [of_run[place] for of_run in curve["p50"]],
         "p99": [of_run[place] for of_run in curve["p99"]],
     }
+
+
+def _cost_words(cost: Cost | None) -> str:
+    if cost is None:
+        return "–"
+    if not is_shown(cost):
+        return "no more than noise"
+    return f"{cost.line_words} ({cost.interval or 'no interval'})"
 
 
 def _row(row: Row) -> dict[str, Any]:

@@ -13,7 +13,7 @@ _OUTCOMES = {
     "better": "✅ got better",
     "same": "✅ nothing got worse",
     "unsure": "❔ too few samples to tell",
-    "apart": "❔ no load in common",
+    "apart": "❔ no load that both held",
     "published": "beside what was published",
 }
 _MARKS = {"worse": "❌", "better": "✅", "same": "=", "unsure": "?"}
@@ -32,12 +32,14 @@ def render_comparison(document: dict[str, Any]) -> str:
         bullets([_run(run) for run in runs]),
         section("The plans differ", bullets(document["differs"])),
         section("What was published, side by side", _side_by_side(document["published"])),
-        section("Worse", bullets(document["worse"])),
-        section("Better", bullets(document["better"])),
+        *(
+            section(name.capitalize(), bullets(document[name]))
+            for name in (("better", "worse") if document["outcome"] == "better" else ("worse", "better"))
+        ),
         section("Not comparable", bullets(document["not_comparable"])),
         section("Figures", _figures(document)),
         section("What the targets felt", _resources(document)),
-        section("What one operation costs the targets", _costs(document)),
+        section("What the load costs the targets", _costs(document)),
         *(_beside(baseline, runs) for baseline in document["beside"]),
         *(
             section(
@@ -78,7 +80,7 @@ def _figures(document: dict[str, Any]) -> str:
             )
             cells.append(
                 f"{figures.measured(value, row['measure'])}{changed if against['change'] is not None else ''} "
-                f"{_MARKS[against['judgement']] if value is not None else ''}".strip()
+                f"{_mark(against) if value is not None else ''}".strip()
             )
         rows.append(cells)
     header = ["operation", document["load_unit"], "figure", *(run["label"] for run in runs)]
@@ -88,8 +90,12 @@ def _figures(document: dict[str, Any]) -> str:
     return table(header, rows[:most], text=(0, 2), left_out=len(rows) - len(rows[:most]))
 
 
+def _mark(against: dict[str, Any]) -> str:
+    return _MARKS[against["judgement"]] if against["judgement"] else f"({against['beyond']})"
+
+
 def _resources(document: dict[str, Any]) -> str:
-    """Each figure at the largest load that runs share, or else the largest there is."""
+    """Each figure at the largest load that runs share and held, or else the largest there is."""
     rows: list[list[str]] = []
     for figure in document["resources"]:
         shared = [
@@ -97,7 +103,10 @@ def _resources(document: dict[str, Any]) -> str:
             for place in range(len(figure["sizes"]))
             if any(of_run[place] for of_run in figure["ratios"])
         ]
-        place = shared[-1] if shared else len(figure["sizes"]) - 1
+        held = [
+            place for place in shared if all(_held(run, figure["sizes"][place]) for run in document["runs"])
+        ]
+        place = (held or shared or range(len(figure["sizes"])))[-1]
         cells = [figure["what"], figures.number(figure["sizes"][place])]
         for number, levels in enumerate(figure["levels"]):
             ratio = figure["ratios"][number - 1][place] if number else None
@@ -106,6 +115,7 @@ def _resources(document: dict[str, Any]) -> str:
             cells.append(
                 figures.quantity(typical, figure["unit"])
                 + (f", {figures.times(ratio['ratio'])}{span}" if ratio else "")
+                + ("" if _held(document["runs"][number], figure["sizes"][place]) else " (not held)")
             )
         rows.append(cells)
     header = ["figure, mean of a host", document["load_unit"], *(run["label"] for run in document["runs"])]
@@ -116,20 +126,24 @@ def _resources(document: dict[str, Any]) -> str:
     return told
 
 
+def _held(run: dict[str, Any], size: int) -> bool:
+    return size in run["reach"]["loads"]
+
+
 def _costs(document: dict[str, Any]) -> str:
-    """Each cost at every load."""
-    rows: list[list[str]] = []
-    for cost in document["costs"]:
-        for place, size in enumerate(cost["sizes"]):
-            unit = f"{cost['unit']} per" if cost["unit"] else "per"
-            cells = [f"{cost['what']}, {unit} {cost['per']}", figures.number(size)]
-            for number, of_run in enumerate(cost["costs"]):
-                ratio = cost["ratios"][number - 1][place] if number else None
-                shown = "–" if of_run[place] is None else figures.three_digits(of_run[place])
-                cells.append(shown + (f", {figures.times(ratio)}" if ratio is not None else ""))
-            rows.append(cells)
-    header = ["cost", document["load_unit"], *(run["label"] for run in document["runs"])]
-    return table(header, rows[:MOST_LINES], text=(0,), left_out=len(rows) - len(rows[:MOST_LINES]))
+    rows = [
+        [
+            cost["what"],
+            *(
+                words + (f", {figures.times(ratio)}" if ratio is not None else "")
+                for words, ratio in zip(cost["words"], [None, *cost["ratios"]], strict=True)
+            ),
+        ]
+        for cost in document["costs"]
+    ]
+    header = ["figure, of all hosts", *(run["label"] for run in document["runs"])]
+    shown = rows[:MOST_LINES]
+    return table(header, shown, text=range(len(header)), left_out=len(rows) - len(shown))
 
 
 def _side_by_side(published: dict[str, Any]) -> str:

@@ -21,12 +21,15 @@ from pydantic import ValidationError
 
 from tippingpoint import __version__
 from tippingpoint.cluster import Cluster, read_cluster
+from tippingpoint.durations import show_us
 from tippingpoint.errors import UserError
 from tippingpoint.hdr import Histogram
 from tippingpoint.latency import costs
+from tippingpoint.lateness import show_stall, show_state, show_worker
 from tippingpoint.plan import load_plan, validate_plan
 from tippingpoint.report import figures
 from tippingpoint.report.cautions import build_cautions
+from tippingpoint.report.happened import build_happened
 from tippingpoint.report.instances import (
     build_fill,
     build_members,
@@ -46,11 +49,15 @@ from tippingpoint.results import (
     OUTCOMES,
     OWN_CALLS,
     SCHEDULE_LAG,
+    STALL,
     RunData,
     StageResult,
+    Stall,
     count_of,
     tag,
 )
+from tippingpoint.takeovers import KIND as TAKEN_UP
+from tippingpoint.takeovers import takeovers
 from tippingpoint.tipping import Forecast, Tipping
 from tippingpoint.verdict import Check, Verdict
 
@@ -59,12 +66,15 @@ _CURVE_POINTS = 80
 _SINGLE_EVENTS = 10
 _ERROR_CODE = re.compile(r"\(([a-z][a-z ,'-]*)\)$")
 """How a Juju controller's error ends: what went wrong (not found)."""
-_ON_CHARTS = ("fault", "fault-failed", "worker-cut", "interrupted")
+_ON_CHARTS = ("fault", "fault-failed", "worker-cut", TAKEN_UP, "interrupted")
 _NOTES = ("note", "left-behind", "left-to-expire", "journal-lost", "fault-failed", "room-unknown")
 _OF_CLUSTERS = ("member", "leader", "placed", "retry", "gave-up", "repaired", "agent", "landed")
 _OF_RALLY = {"boot_server": 0, "create_server": 1, "await_active": 1, "delete_server": 0, "total": 0}
 """The rows of Rally's table, in its order, and how deep each stands: what is a part of another stands below it."""
-_TOLD_ELSEWHERE = ("lost", "error", "timeout", "probe", "found", "prepared", *_OF_CLUSTERS, *_NOTES)
+_TOLD_ELSEWHERE = ("lost", "error", "timeout", "probe", "found", "prepared", STALL, *_OF_CLUSTERS, *_NOTES)
+_MOST_STALLS = 100
+"""Times that workers stood still that are listed: the longest."""
+_STALLS_ON_CHARTS = 20
 
 
 def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str, Any]:
@@ -75,6 +85,7 @@ def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str
     if timeline is not None:
         timeline["members"] = members_over_time(cluster, len(timeline["t"]), timeline["bin_seconds"])
     stages = [_stage(stage, operations) for stage in run.stages]
+    events = _events(run, cluster)
     return {
         "format": FORMAT,
         "kind": "run",
@@ -88,6 +99,7 @@ def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str
             "checks": [asdict(check) for check in verdict.checks],
         },
         "cautions": build_cautions(run, verdict.reasons),
+        "damage": [asdict(damage) for damage in run.damage],
         "thresholds": _thresholds(_binding(run, verdict.checks), run.manifest.load_unit),
         "tipping": tipping_entry(tipping),
         "operations": operations,
@@ -112,7 +124,8 @@ def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str
         "generator": _generator(run),
         "units": _units(run),
         "search": _search(run),
-        "events": _events(run, cluster),
+        "events": events,
+        "happened": build_happened(run, [mark for mark in events["marks"] if mark["kind"] != STALL]),
         "notes": _notes(run),
         "repeat": _repeat(run),
     }
@@ -305,7 +318,11 @@ def _summary(histogram: Histogram) -> dict[str, Any] | None:
 
 
 def _stage(stage: StageResult, operations: Iterable[str]) -> dict[str, Any]:
-    """One stage: its times, and per operation the outcomes and the latencies of successes (service from the send)."""
+    """One stage: its times, and per operation the outcomes and latencies.
+
+    `cost` is what was waited for, failures too (latency.costs); `response` and `service` (from the send) are of
+    successes alone.
+    """
     return {
         "number": stage.number,
         "size": stage.size,
@@ -330,6 +347,7 @@ def _operation(stage: StageResult, operation: str) -> dict[str, Any]:
         "attempts": attempts,
         "success": stage.count(operation) / attempts if attempts else None,
         "throughput": None if throughput is None else _rounded(throughput),
+        "cost": _summary(costs(stage, operation)),
         "response": _summary(stage.response(operation)),
         "service": _summary(stage.service(operation)),
     }
@@ -436,7 +454,36 @@ def _generator(run: RunData) -> dict[str, Any] | None:
     if worst["rss_mib"] is not None:
         parts.append(f"all workers together took {figures.number(worst['rss_mib'])} MiB at most")
     text = figures.listed(parts)
-    return {"worst": worst, "stages": stages, "sentence": f"{text[:1].upper()}{text[1:]}." if text else ""}
+    sentences = [f"{text[:1].upper()}{text[1:]}."] if text else []
+    if run.stalls:
+        longest = max(run.stalls, key=lambda stall: stall.seconds)
+        often = "once" if len(run.stalls) == 1 else f"{figures.number(len(run.stalls))} times"
+        which = "" if len(run.stalls) == 1 else ", the longest"
+        sentences.append(
+            f"Workers stood still {often}{which}: {show_worker(run, longest)} was {show_stall(longest)}."
+        )
+    return {
+        "worst": worst,
+        "stages": stages,
+        "stalls": [
+            {
+                "worker": stall.worker,
+                "t": stall.begin,
+                "seconds": stall.seconds,
+                "end": stall.end,
+                "cause": stall.cause,
+                "text": f"{show_worker(run, stall)} {show_state(stall)}",
+            }
+            for stall in _longest_stalls(run, _MOST_STALLS)
+        ],
+        "sentence": " ".join(sentences),
+    }
+
+
+def _longest_stalls(run: RunData, most: int) -> list[Stall]:
+    """The longest times that workers stood still, in the order of time."""
+    longest = sorted(run.stalls, key=lambda stall: -stall.seconds)[:most]
+    return sorted(longest, key=lambda stall: stall.begin)
 
 
 def _generator_stage(stage: StageResult) -> dict[str, Any]:
@@ -473,7 +520,8 @@ def _search(run: RunData) -> dict[str, Any] | None:
 def _events(run: RunData, cluster: Cluster) -> dict[str, Any]:
     """Single events. `lost` lists the first few, `errors` are grouped by message.
 
-    `marks` stand on the charts: faults, lost workers, and what became of the cluster's members and leaders.
+    `marks` stand on the charts: faults, lost workers, and what became of the cluster's members and leaders; by their
+    `label` where the `text` is longer than a chart is high.
     `limited` are the answers of a rate limit, after which the operation was tried again; `classes` counts both by
     the target's own error code where it gives one, else by outcome. `connections` are those lost.
     """
@@ -481,6 +529,15 @@ def _events(run: RunData, cluster: Cluster) -> dict[str, Any]:
     problems = _errors(event for event in run.events if not is_lost_connection(event))
     marks = [_mark(event) for event in run.events if event["event"] in _ON_CHARTS]
     seconds = float(run.gauges.t[-1]) if run.gauges.t.size else 0.0
+    marks += [
+        {
+            "t": stall.begin,
+            "kind": STALL,
+            "text": f"{show_worker(run, stall)} {show_state(stall)}",
+            "label": f"stalled {show_us(stall.seconds * 1e6)}",
+        }
+        for stall in _longest_stalls(run, _STALLS_ON_CHARTS)
+    ]
     marks += cluster_marks(cluster, seconds) + agent_marks(run.events, seconds)
     marks += [] if cluster.leaders else leader_marks(run)
     return {
@@ -556,6 +613,7 @@ def _notes(run: RunData) -> list[str]:
     """What the reader should know of the data itself."""
     notes = list(run.notes)
     expiring = 0
+    notes += [taken.words for taken in takeovers(run.events)]
     for event in run.events:
         match event["event"]:
             case "left-to-expire":
@@ -616,6 +674,11 @@ def _repeat(run: RunData) -> dict[str, Any] | None:
     command = f"tippingpoint run {plan.name}" if shipped else f"tippingpoint run {plan.name}.yaml"
     if run.units:
         application = run.units[0].name.partition("/")[0]
-        given = f"plan={plan.name}" if shipped else f'plan-yaml="$(cat {plan.name}.yaml)"'
-        command = f"juju run {application}/leader start {given}"
+        # Else Juju reads the text of a plan as the mapping that it is, and refuses that.
+        raw, given = (
+            ("", f"plan={plan.name}")
+            if shipped
+            else ("--string-args ", f'plan-yaml="$(cat {plan.name}.yaml)"')
+        )
+        command = f"juju run {raw}{application}/leader start {given}"
     return {"plan": plan.to_yaml(), "command": command, "shipped": shipped}

@@ -40,9 +40,7 @@ def render_html(document: dict[str, Any]) -> str:
     comparison = document["kind"] == "comparison"
     of_kind = "comparison" if comparison else "run"
     style = _assets("uPlot.min.css", "report.css", f"{of_kind}.css")
-    # One strict function: what the page's own scripts name is theirs alone.
-    ours = _assets("tables.js", "charts.js", f"{of_kind}.js")
-    script = f'{_assets("uPlot.iife.min.js")}\n(function () {{\n"use strict";\n{ours}}})();\n'
+    script = page_script(_assets("tables.js", "charts.js", f"{of_kind}.js"))
     operations: list[str] = document["operations"]
     stages: list[dict[str, Any]] = [] if comparison else document["stages"]
     sizes = [stage["size"] for stage in stages]
@@ -55,7 +53,7 @@ def render_html(document: dict[str, Any]) -> str:
         .get_template(f"{of_kind}.html.j2")
         .render(
             doc=document,
-            data=_embedded(document),
+            data=embedded(document),
             style=Markup(style),
             script=Markup(script),
             # Only these very texts may run or style: markup that slipped into the page could do nothing.
@@ -103,7 +101,14 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _embedded(document: dict[str, Any]) -> Markup:
+def page_script(*ours: str) -> str:
+    """The script of a page with charts: what draws them, then the page's own texts as one strict function, so that what
+    they name is theirs alone."""
+    joined = "\n".join(ours)
+    return f'{_assets("uPlot.iife.min.js")}\n(function () {{\n"use strict";\n{joined}}})();\n'
+
+
+def embedded(document: dict[str, Any]) -> Markup:
     """JSON that cannot end the script element it stands in, whatever its strings hold."""
     text = orjson.dumps(document).decode()
     for character in "<>&\u2028\u2029":

@@ -131,7 +131,12 @@ def _times(stage: StageResult, operation: str) -> dict[str, Any]:
 
 
 def build_members(run: RunData, cluster: Cluster) -> list[dict[str, Any]]:
-    """Each member: how many things were on it at the end of each stage, what was lost with it, what became of it."""
+    """Each member: how many things were on it at the end of each stage, what was lost with it, what became of it.
+
+    Nothing where only the leaders are known.
+    """
+    if not cluster.placed and not any(member.changes or member.lost for member in cluster.members):
+        return []
     ends = [stage.end for stage in run.stages if stage.end is not None]
     at_ends = [cluster.things(end - _INSTANT) for end in ends]
     only = cluster.members[0].name if len(cluster.members) == 1 else None

@@ -14,8 +14,8 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 def render_junit(document: dict[str, Any]) -> str:
     """One `testsuite`. A missed threshold is a failure, one that nothing can be said of is skipped.
 
-    The test `run` is an error when the verdict is withheld or failed, or the run ended early, so that no
-    system shows such a run as green.
+    The test `run` is an error when the verdict is withheld or failed, or the run ended early, and a failure when a
+    load was not held whose thresholds were all met, so that no system shows such a run as green.
     """
     run, verdict = document["run"], document["verdict"]
     suite = ElementTree.Element("testsuite", name=_text(run["id"]))
@@ -29,6 +29,11 @@ def render_junit(document: dict[str, Any]) -> str:
         error = ElementTree.SubElement(whole, "error", type=kind, message=_text(verdict["sentence"]))
         error.text = _text("\n".join([verdict["sentence"], *verdict["reasons"], *document["notes"]]))
         counts["errors"] += 1
+    elif verdict["outcome"] == "missed" and not any(e["met"] is False for e in document["thresholds"]):
+        # No threshold says so: a load was not held.
+        failure = ElementTree.SubElement(whole, "failure", type="held", message=_text(verdict["sentence"]))
+        failure.text = _text("\n".join([verdict["sentence"], *verdict["reasons"]]))
+        counts["failures"] += 1
     if run["seconds"] is not None:
         whole.set("time", f"{run['seconds']:.3f}")
 

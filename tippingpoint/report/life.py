@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tippingpoint.hdr import FloatArray, IntArray
-from tippingpoint.results import MAKING, RunData, tag
+from tippingpoint.results import MAKING, RunData
 
 _GROUPS = 60
 """Points of a line."""
@@ -20,7 +20,7 @@ def build_life(run: RunData, operations: Sequence[str]) -> dict[str, Any] | None
     """`things` that there were, in groups of equal width, and per operation what it took then; None without a fill.
 
     Microseconds: `p50` is the median of the medians of `bin_seconds` each, weighted by how many they are of, `max` the
-    longest. Of the time in which stages are brought up; successes only.
+    longest. Of the time in which stages are brought up; failures at what they cost.
     """
     if not run.instances or run.manifest.load_unit not in ("containers", "servers") or not run.gauges.t.size:
         return None
@@ -31,7 +31,7 @@ def build_life(run: RunData, operations: Sequence[str]) -> dict[str, Any] | None
     width = most / min(_GROUPS, most)
     latency: dict[str, dict[str, list[int | None]]] = {}
     for name in making:
-        found = run.curves.get(tag(name))
+        found = run.costs.get(name)
         if found is None:
             continue
         growing = np.flatnonzero(_growing(run, found.t))

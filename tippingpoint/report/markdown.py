@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from tippingpoint.report import figures
@@ -11,6 +11,7 @@ from tippingpoint.wording import show_count
 
 _T = TypeVar("_T")
 
+_ALONE = "successes alone"
 _MOST_STAGES = 24
 _BADGES = {"met": "✅ met", "missed": "❌ missed", "withheld": "❔ withheld", "failed": "❗ failed"}
 _MARKS = {True: "✅ met", False: "❌ missed", None: "– not judged"}
@@ -42,6 +43,8 @@ def render_run(document: dict[str, Any]) -> str:
         " · ".join(part for part in what if part) + f" · run `{plain(run['id']).replace('`', '')}`",
         _thresholds(document["thresholds"], unit),
         section("What users wait for, p50 / p99", _timings(document["timings"], run["things"], _member(run))),
+        section("When it happened", _happened(document["happened"])),
+        section("The generator's own health", _generator(document["generator"], unit)),
         section(*_members(document)),
         section("Agents that went down", _agents(document)),
         *_resources(document["resources"], unit),
@@ -80,16 +83,8 @@ def _thresholds(entries: Sequence[dict[str, Any]], unit: str) -> str:
 def _rally(document: dict[str, Any], unit: str) -> list[str]:
     """Rally's table, of each stage."""
     header = [
-        "action",
-        "min (sec)",
-        "median",
-        "90 %ile",
-        "95 %ile",
-        "99 %ile",
-        "max",
-        "avg",
-        "success",
-        "count",
+        *("action", "min (sec)", "median", "90 %ile", "95 %ile", "99 %ile", "max", "avg", "success", "count"),
+        *(("service median", "service 99 %ile", "service max") if document["has_service_times"] else ()),
     ]
     columns = ("min", "p50", "p90", "p95", "p99", "max", "mean")
     blocks: list[str] = []
@@ -98,14 +93,14 @@ def _rally(document: dict[str, Any], unit: str) -> list[str]:
         for row in document["rally"]:
             measured = stage["operations"].get(row["operation"])
             if measured is not None:
-                times = measured["response"] or dict.fromkeys(columns)
-                rows.append(
-                    [
-                        f"{'-> ' * row['depth']}{row['operation']}",
-                        *(figures.seconds_of(times[column]) for column in columns),
-                        figures.share(measured["success"]),
-                        figures.number(measured["attempts"]),
-                    ]
+                name = f"{'-> ' * row['depth']}{row['operation']}"
+                rows += _waited(
+                    name,
+                    f"{name}, {_ALONE}",
+                    measured,
+                    columns,
+                    figures.seconds_of,
+                    service=document["has_service_times"],
                 )
         heading = f"Stage {stage['number']}, {figures.number(stage['size'])} {unit}, as Rally's table"
         blocks.append(section(heading, table(header, rows, text=(0,))))
@@ -115,26 +110,99 @@ def _rally(document: dict[str, Any], unit: str) -> list[str]:
 def _operations(document: dict[str, Any], unit: str) -> list[str]:
     if document["rally"]:
         return _rally(document, unit)
-    header = [unit, "min", "avg", "max", "50 %", "90 %", "95 %", "99 %", "99.9 %", "success", "count"]
     columns = ("min", "mean", "max", "p50", "p90", "p95", "p99", "p999")
     blocks: list[str] = []
     for name in document["operations"]:
         stages = [stage for stage in document["stages"] if name in stage["operations"]]
+        service = any(stage["operations"][name]["service"] for stage in stages)
+        header = [unit, "min", "avg", "max", "50 %", "90 %", "95 %", "99 %", "99.9 %", "success", "count"]
+        header += ["service 50 %", "service 99 %", "service max"] if service else []
+        kept = _spread(stages)
         rows: list[list[str]] = []
-        for stage in _spread(stages):
+        for stage in kept:
             measured = stage["operations"][name]
-            times = measured["response"] or dict.fromkeys(columns)
-            rows.append(
-                [
-                    figures.number(stage["size"]) + ("" if stage["kind"] == "ramp" else f" {stage['kind']}"),
-                    *(figures.milliseconds(times[column]) for column in columns),
-                    figures.share(measured["success"]),
-                    figures.number(measured["attempts"]),
-                ]
+            rows += _waited(
+                _load(stage), f"{name}, {_ALONE}", measured, columns, figures.milliseconds, service=service
             )
-        rendered = table(header, rows, left_out=len(stages) - len(rows))
+        rendered = table(header, rows, left_out=len(stages) - len(kept))
         blocks.append(section(f"{plain(name)}, response time in ms", rendered))
     return blocks
+
+
+def _load(stage: dict[str, Any]) -> str:
+    return figures.number(stage["size"]) + ("" if stage["kind"] == "ramp" else f" {stage['kind']}")
+
+
+def _waited(
+    name: str,
+    alone: str,
+    measured: dict[str, Any],
+    columns: Sequence[str],
+    shown: Callable[[Any], str],
+    *,
+    service: bool,
+) -> list[list[str]]:
+    """A row with failures at what they cost; below it, where that differs, the successes alone.
+
+    Only successes have service times.
+    """
+    nothing: dict[str, Any] = dict.fromkeys(("p50", "p99", *columns))
+
+    def row(name: str, times: dict[str, Any] | None, counts: Sequence[str], served: Any) -> list[str]:
+        more = [shown((served or nothing)[column]) for column in ("p50", "p99", "max")] if service else []
+        return [name, *(shown((times or nothing)[column]) for column in columns), *counts, *more]
+
+    counts = (figures.share(measured["success"]), figures.number(measured["attempts"]))
+    if measured["cost"] == measured["response"]:
+        return [row(name, measured["cost"], counts, measured["service"])]
+    return [
+        row(name, measured["cost"], counts, None),
+        row(alone, measured["response"], ("–", figures.number(measured["ok"])), measured["service"]),
+    ]
+
+
+def _happened(entries: Sequence[dict[str, Any]]) -> str:
+    """Of more than there is room for, what happened most often."""
+    kept = sorted(entries, key=lambda entry: -entry["count"])[:MOST_LINES]
+    rows = [
+        [
+            entry["what"],
+            figures.number(entry["count"]),
+            *("–" if t is None else figures.clock(t) for t in (entry["first"], entry["last"])),
+            ", ".join(map(str, entry["stages"])) or "–",
+        ]
+        for entry in entries
+        if entry in kept
+    ]
+    header = ["what", "times", "first", "last", "in stage"]
+    return table(header, rows, text=(0, 4), left_out=len(entries) - len(rows))
+
+
+def _generator(health: dict[str, Any] | None, unit: str) -> str:
+    if health is None:
+        return ""
+    kept = _spread(health["stages"])
+    rows = [
+        [
+            str(stage["number"]),
+            _load(stage),
+            *(
+                figures.latency(stage[f"{lag}_lag_{of}"])
+                for lag in ("schedule", "loop")
+                for of in ("p99", "max")
+            ),
+            figures.share(stage["cpu"]),
+            figures.number(stage["rss_mib"]),
+        ]
+        for stage in kept
+    ]
+    header = [
+        *("stage", unit, "sent late, p99", "sent late, max", "event-loop lag, p99", "event-loop lag, max"),
+        *("CPU of busiest worker", "memory, MiB"),
+    ]
+    rendered = table(header, rows, left_out=len(health["stages"]) - len(kept))
+    stalls = bullets([f"{figures.clock(stall['t'])} {stall['text']}" for stall in health["stalls"]])
+    return "\n\n".join(part for part in (plain(health["sentence"]), rendered, stalls) if part)
 
 
 def _timings(timings: dict[str, Any] | None, things: str, member: str) -> str:
@@ -247,7 +315,7 @@ def _growth(document: dict[str, Any], unit: str) -> str:
     parts: list[dict[str, Any]] = document["growth"]
     rows = [
         [
-            figures.number(part["size"]) + ("" if part["kind"] == "ramp" else f" {part['kind']}"),
+            _load(part),
             figures.number(round(part["from"])),
             figures.number(round(part["to"])),
             figures.seconds(part["seconds"]),
@@ -301,8 +369,8 @@ def _resources(felt: dict[str, Any] | None, unit: str) -> list[str]:
     # The reason first: a line that becomes too long is cut.
     lines = [f"{why}: {', '.join(what)}" for why, what in missing.items()]
     return [
-        section("What the target felt, medians over the stages", rendered),
-        section("Cost per unit of load", _costs(felt["costs"], unit)),
+        section("What the target felt over the stages", rendered),
+        section("What the load costs", _costs(felt)),
         section("Missing of the target", bullets(lines)),
     ]
 
@@ -313,31 +381,19 @@ def _resource_row(figure: dict[str, Any], row: dict[str, Any], led: bool) -> lis
     name = figure["title"] + (f" ({row['part']})" if row["part"] else "")
     return [
         name,
-        *([figures.quantity(leader and leader["median"], figure["unit"])] if led else []),
-        figures.quantity(others and others["median"], figure["unit"]),
+        *([figures.quantity(leader and leader["typical"], figure["unit"])] if led else []),
+        figures.quantity(others and others["typical"], figure["unit"]),
         figures.quantity(max(most, default=None), figure["unit"]),
         figures.times(row["ratio"]),
         _highest(row),
     ]
 
 
-def _costs(all_costs: Sequence[dict[str, Any]], unit: str) -> str:
-    costs = [cost for cost in all_costs if cost["stages"]]
-    sizes = _spread(sorted({size for cost in costs for size, _ in cost["stages"]}))
-    rows: list[list[str]] = []
-    for cost in costs[:MOST_LINES]:
-        at = dict(cost["stages"])
-        rows.append(
-            [
-                cost["title"] + (f" ({cost['part']})" if cost["part"] else ""),
-                cost["role"],
-                f"{cost['unit']} per {cost['per']}",
-                *(figures.three_digits(at[size]) if size in at else "–" for size in sizes),
-                cost["trend"] or "–",
-            ]
-        )
-    header = ["figure", "role", "unit", *(f"at {figures.number(size)} {unit}" for size in sizes), "trend"]
-    return table(header, rows, text=(0, 1, 2, len(header) - 1), left_out=len(costs) - len(rows))
+def _costs(felt: dict[str, Any]) -> str:
+    costs = felt["costs"]
+    lines = [cost["sentence"] for cost in costs[:MOST_LINES]]
+    lines += [f"and {len(costs) - MOST_LINES} more"] if len(costs) > MOST_LINES else []
+    return bullets(lines or [f"not told: {why}" for why in felt["no_costs"]])
 
 
 def _units(units: Sequence[dict[str, Any]]) -> str:
@@ -379,5 +435,4 @@ def _errors(document: dict[str, Any]) -> str:
         )
     if events["lost"]["count"]:
         lines.insert(0, f"{figures.number(events['lost']['count'])} {document['run']['things']} lost")
-    lines += [f"{figures.clock(mark['t'])} {mark['text']}" for mark in events["marks"]]
-    return section("Events", bullets(lines))
+    return section("What failed", bullets(lines))

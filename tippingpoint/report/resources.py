@@ -1,7 +1,8 @@
 """What a report says of a run's target beside the load: its hosts' figures over time, who stands out, what is missing.
 
 A *row* is one part (a process, a vhost) of one figure, or the whole figure where it tells no parts apart. Values are in
-the figure's unit; medians are over the time from the first stage's begin to the last one's end.
+the figure's unit; what is typical is the mean of a rate, or the median of a level, from the first stage's begin to the
+last one's end.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def build_resources(run: RunData) -> dict[str, Any] | None:
     `sentence` says what stands out. Of each figure, `lines` are its series where there are few, else `roles` has the
     leader's line and the others' `low`, `middle` and `high` by part, all on the grid `t` (seconds since the start);
     `led` is the leader's line over `lines`. `rows` sum the figure up, `by_host` puts hosts side by side, `costs` are
-    those of cost.py, `gaps` are when hosts were not scraped, `clock` how many seconds clocks were ahead.
+    those of cost.py that are more than noise, `no_costs` why others are not told, `gaps` are when hosts were not
+    scraped, `clock` how many seconds clocks were ahead.
     """
     found = run.resources
     if found is None:
@@ -73,10 +75,25 @@ def build_resources(run: RunData) -> dict[str, Any] | None:
         "sentence": _sentence(run, found, views, apart),
         "figures": [view.entry(thin) for view in views],
         "by_host": _by_host(found, views, measured),
-        "costs": [{**asdict(cost), "sentence": cost.sentence} for cost in costs_of(run)],
+        **_costs(run),
         "missing": [{"what": what, "why": why} for what, why in found.missing],
         "gaps": joined_gaps(found),
         "clock": [{"host": host, "ahead": ahead} for host, ahead in sorted(found.clock.items())],
+    }
+
+
+def _costs(run: RunData) -> dict[str, Any]:
+    every = costs_of(run)
+    return {
+        "costs": [
+            {
+                **asdict(cost),
+                **{name: getattr(cost, name) for name in ("base_words", "interval", "sentence")},
+            }
+            for cost in every
+            if cost.is_told
+        ],
+        "no_costs": list(dict.fromkeys(cost.withheld for cost in every if cost.withheld)),
     }
 
 
@@ -160,10 +177,10 @@ class _Figure:
         return {
             "part": part,
             "hosts": len(hosts),
-            "leader": _told(leader) if led else None,
-            "others": _told(middle, high),
+            "leader": self._told(leader) if led else None,
+            "others": self._told(middle, high),
             "ratio": None if apart is None else apart.ratio,
-            "highest": None if highest is None else {"host": highest, "median": hosts[highest][0]},
+            "highest": None if highest is None else {"host": highest, "typical": hosts[highest][0]},
             "stands_out": apart is not None and apart in self.apart,
         }
 
@@ -174,7 +191,7 @@ class _Figure:
         both = ~(np.isnan(one) | np.isnan(high))
         if not both.any():
             return None
-        value, others = float(np.median(one[both])), float(np.median(middle[both]))
+        value, others = self._typical(one[both]), self._typical(middle[both])
         ratio = _rounded(value / others) if others > 0 and value >= 0 else None
         entry = _Apart(self.figure, part, host, value, others, ratio)
         lasting = both.sum() >= _FEW and float(np.mean(one[both] > high[both])) >= _LASTING
@@ -183,15 +200,27 @@ class _Figure:
         return entry
 
     def _by_host(self, part: str) -> dict[str, tuple[float, FloatArray]]:
-        """By host the median of what was measured of it, and the values."""
+        """By host what is typical of it, and the values."""
         values = {
             series.host: self._within(series.values) for series in self.figure.series if series.part == part
         }
-        return {host: (_median(v), v) for host, v in values.items() if not np.isnan(v).all()}
+        return {host: (_rounded(self._typical(v)), v) for host, v in values.items() if not np.isnan(v).all()}
 
-    def medians(self, part: str) -> dict[str, float]:
-        """What was measured of each host, its median."""
-        return {host: median for host, (median, _) in self._by_host(part).items()}
+    def by_host(self, part: str) -> dict[str, float]:
+        """What is typical of each host."""
+        return {host: typical for host, (typical, _) in self._by_host(part).items()}
+
+    def _typical(self, values: FloatArray) -> float:
+        return self.figure.typical(values[~np.isnan(values)].tolist())
+
+    def _told(self, values: FloatArray, highest: FloatArray | None = None) -> dict[str, float] | None:
+        """What is typical, and the most there ever was (of `highest`, where those are others' values)."""
+        if np.isnan(values).all():
+            return None
+        return {
+            "typical": _rounded(self._typical(values)),
+            "max": _rounded(float(np.nanmax(values if highest is None else highest))),
+        }
 
     def _within(self, values: Sequence[float | None]) -> FloatArray:
         return np.asarray(values, dtype=np.float64)[self.measured]
@@ -219,21 +248,6 @@ def _middle_and_high(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
     middle[known] = np.nanmedian(rows[:, known], axis=0)
     high[known] = np.nanmax(rows[:, known], axis=0)
     return middle, high
-
-
-def _told(values: FloatArray, highest: FloatArray | None = None) -> dict[str, float] | None:
-    """Median over time, and the most there ever was (of `highest`, where those are others' values)."""
-    values = values[~np.isnan(values)]
-    if not values.size:
-        return None
-    return {
-        "median": _median(values),
-        "max": _rounded(float(np.nanmax(values if highest is None else highest))),
-    }
-
-
-def _median(values: FloatArray) -> float:
-    return _rounded(float(np.nanmedian(values)))
 
 
 def _rounded(value: float) -> float:
@@ -327,7 +341,9 @@ def _growth_sentence(run: RunData, found: Resources, views: Sequence[_Figure]) -
     shared = _shared_titles(views)
     for view in views:
         for part in view.parts:
-            before, after = (_in_hold(found, view.roles[part].total, stage) for stage in (first, last))
+            before, after = (
+                _in_hold(found, view.figure, view.roles[part].total, stage) for stage in (first, last)
+            )
             if view.of_target and before is not None and after is not None and before > 0:
                 ratio = after / before
                 shown = " to ".join(figures.quantity(v, view.figure.unit) for v in (before, after))
@@ -342,12 +358,14 @@ def _growth_sentence(run: RunData, found: Resources, views: Sequence[_Figure]) -
     )
 
 
-def _in_hold(found: Resources, values: Sequence[float | None], stage: StageResult) -> float | None:
-    """The median while a stage was held; None when nothing is known of that."""
+def _in_hold(
+    found: Resources, figure: FigureData, values: Sequence[float | None], stage: StageResult
+) -> float | None:
+    """What was typical while a stage was held; None when nothing is known of that."""
     begin = stage.hold_begin if stage.hold_begin is not None else stage.begin
     end = stage.end if stage.end is not None else float("inf")
     inside = [v for t, v in zip(found.t, values, strict=True) if v is not None and begin <= t <= end]
-    return float(np.median(inside)) if inside else None
+    return figure.typical(inside) if inside else None
 
 
 # ---- tables ---------------------------------------------------------------------------------------
@@ -356,7 +374,7 @@ def _in_hold(found: Resources, values: Sequence[float | None], stage: StageResul
 def _by_host(
     found: Resources, views: Sequence[_Figure], measured: NDArray[np.bool_]
 ) -> dict[str, Any] | None:
-    """Each host's medians, a column for each row of figures that several hosts have; None with one host.
+    """What is typical of each host, a column for each row of figures that several hosts have; None with one host.
 
     `led` is the share of the time for which a host led.
     """
@@ -364,7 +382,7 @@ def _by_host(
     columns = [(view, part) for view in views if view.hosts > 1 for part in view.largest(_NAMED)][:_COLUMNS]
     if len(hosts) < 2 or not columns:
         return None
-    medians = [view.medians(part) for view, part in columns]
+    typical = [view.by_host(part) for view, part in columns]
     leading = [found.leading(t) for t, inside in zip(found.t, measured, strict=True) if inside]
     return {
         "columns": [
@@ -381,7 +399,7 @@ def _by_host(
             {
                 "host": host,
                 "led": leading.count(host) / len(leading) if leading else 0.0,
-                "values": [found_of.get(host) for found_of in medians],
+                "values": [found_of.get(host) for found_of in typical],
             }
             for host in hosts
         ],

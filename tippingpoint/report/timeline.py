@@ -8,18 +8,20 @@ from typing import Any
 import numpy as np
 
 from tippingpoint.hdr import FloatArray
-from tippingpoint.results import OUTCOMES, RunData, count_of, tag
+from tippingpoint.results import OUTCOMES, Curve, RunData, count_of, tag
 
 _GAUGES = ("held", "waiting", "in_flight", "cpu", "loop_lag", "rss")
+_Columns = dict[str, list[int | None]]
 
 
 def build_timeline(run: RunData, operations: Sequence[str]) -> dict[str, Any] | None:
     """Columns over time, each with one entry per bin of `bin_seconds`; None when the run has no clock or no data.
 
-    `latency` holds p50, p99 and max of the successes per operation (microseconds, None in bins without any),
-    `per_second` how many operations ended with each outcome other than ok, over all operations, and `ok`
-    the successes per operation; `connections_lost` those that broke, when any did; `gauges` what workers noted of
-    themselves (see results.Gauges).
+    `latency` holds p50, p99 and max of the successes per operation (microseconds, None in bins without any), `cost`
+    the same with failures at what they cost, of operations where that differs (see RunData.costs). `per_second` is
+    how many operations ended with each outcome other than ok, over all operations, and `ok` the successes per
+    operation; `connections_lost` those that broke, when any did; `gauges` what workers noted of themselves (see
+    results.Gauges).
     """
     if run.manifest.timeline == "order":
         return None
@@ -29,18 +31,16 @@ def build_timeline(run: RunData, operations: Sequence[str]) -> dict[str, Any] | 
     if not ends:
         return None
     bins = round(max(ends) / width) + 1
-    latency: dict[str, dict[str, list[int | None]]] = {}
+    latency: dict[str, _Columns] = {}
+    cost: dict[str, _Columns] = {}
     successes: dict[str, list[float | None]] = {}
     for operation in operations:
-        curve = run.curves.get(tag(operation))
-        if curve is None:
-            continue
-        places = _places(curve.t, width)
-        latency[operation] = {
-            name: [None if np.isnan(v) else int(v) for v in _placed(places, column, bins, np.nan)]
-            for name, column in (("p50", curve.p50), ("p99", curve.p99), ("max", curve.max))
-        }
-        successes[operation] = _short(_placed(places, curve.count / width, bins, 0.0))
+        curve, waited = run.curves.get(tag(operation)), run.costs.get(operation)
+        if waited is not None and waited is not curve:
+            cost[operation] = _latencies(waited, width, bins)
+        if curve is not None:
+            latency[operation] = _latencies(curve, width, bins)
+            successes[operation] = _short(_placed(_places(curve.t, width), curve.count / width, bins, 0.0))
     rates: dict[str, list[float | None]] = {}
     for outcome in OUTCOMES[1:]:
         found = [c for operation in operations if (c := run.curves.get(tag(operation, outcome)))]
@@ -63,6 +63,7 @@ def build_timeline(run: RunData, operations: Sequence[str]) -> dict[str, Any] | 
         "bin_seconds": width,
         "t": [number * width for number in range(bins)],
         "latency": latency,
+        "cost": cost,
         "ok": successes,
         "per_second": rates,
         "connections_lost": connections,
@@ -73,6 +74,14 @@ def build_timeline(run: RunData, operations: Sequence[str]) -> dict[str, Any] | 
 def is_lost_connection(event: Mapping[str, Any]) -> bool:
     """Whether an event tells of logged-in connections that were lost: no operation ended with them."""
     return event["event"] == "error" and event.get("operation") == "connection"
+
+
+def _latencies(curve: Curve, width: float, bins: int) -> _Columns:
+    places = _places(curve.t, width)
+    return {
+        name: [None if np.isnan(v) else int(v) for v in _placed(places, column, bins, np.nan)]
+        for name, column in (("p50", curve.p50), ("p99", curve.p99), ("max", curve.max))
+    }
 
 
 def _places(t: FloatArray, width: float) -> Any:

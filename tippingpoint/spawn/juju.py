@@ -180,6 +180,11 @@ class JujuSpawn:
         await self._operations.drain(within)
         self._round.under_way = 0
 
+    def cut(self) -> None:
+        """Wait for nothing; see Load."""
+        self._operations.cut()
+        self._round.under_way = 0
+
     async def give_back(self, within: float) -> int:
         """Log the units out. What is in the model stays there for `clean`, which removes it as a whole: 0 are left."""
         self._agents.close()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tippingpoint.load import OWED
 from tippingpoint.outcomes import Errors, failure
 from tippingpoint.recorder import Recorder
 from tippingpoint.spawn.target import Exists, Gone
@@ -48,6 +49,8 @@ class _Call:
     future: Future[Any]
     ended: Callable[[Ended], None]
     timed: bool
+    delay: float
+    """Seconds before `sent` for which it waited because the generator was late."""
 
 
 class Operations:
@@ -70,6 +73,8 @@ class Operations:
             for outcome, service in (*((outcome, False) for outcome in OUTCOMES), ("ok", True))
         }
         self._lag = recorder.appender(SCHEDULE_LAG)
+        self._own_delay = recorder.own_delay
+        self._pulse = recorder.pulse
         self._timeout = timeout
         self._calls: dict[int, _Call] = {}
         self._number = 0
@@ -99,16 +104,30 @@ class Operations:
         lateness up to there is the target's and only in the response time, after it also the generator's. Of one that
         is not `timed`, only failures are told."""
         sent = time.monotonic()
-        self._lag(max(1, int((sent - max(intended, ready)) * 1e6)))
+        ready = max(intended, ready)
+        delay = sent - ready
+        self._lag(max(1, int(delay * 1e6)))
+        if ready > intended:
+            delay += self._pulse.stopped(intended, ready)
         self._number = number = self._number + 1
-        self._calls[number] = _Call(operation, intended, sent, future, ended, timed)
+        self._calls[number] = _Call(operation, intended, sent, future, ended, timed, delay)
         future.add_done_callback(partial(self._answered, number))
 
     def count(
-        self, operation: str, outcome: str, intended: float, sent: float, moment: float, message: str = ""
+        self,
+        operation: str,
+        outcome: str,
+        intended: float,
+        sent: float,
+        moment: float,
+        message: str = "",
+        own: float | None = None,
     ) -> None:
-        """Count what was no call but took its time: from `intended`, or `sent`, until `moment`."""
+        """Count what was no call but took its time: from `intended`, or `sent`, until `moment`. The generator's part
+        of it, `own`, is for how long it stood still where nothing else is known."""
         self._record[tag(operation, outcome)](max(1, int((moment - intended) * 1e6)))
+        own = self._pulse.stopped(intended, moment) if own is None else own
+        self._own_delay(tag(self._called[operation], outcome), moment - intended, own)
         if outcome == "ok":
             self._record[tag(operation, service=True)](max(1, int((moment - sent) * 1e6)))
         elif outcome != "denied":
@@ -116,10 +135,13 @@ class Operations:
 
     def expire(self) -> None:
         """Give up what is older than the timeout; to be called a few times a second."""
-        limit = time.monotonic() - self._timeout
+        now = time.monotonic()
+        limit = now - self._timeout
         for call in self._calls.values():  # in the order they were sent
             if call.sent > limit:
                 break
+            if call.sent + self._pulse.stopped(call.sent, now) > limit:
+                continue  # while we stood still nobody would have heard its answer
             call.future.cancel()
 
     async def drain(self, within: float) -> None:
@@ -129,19 +151,31 @@ class Operations:
             if futures:
                 await asyncio.wait(futures, timeout=within)
                 await asyncio.sleep(0)  # so that the last answers are counted before the rest is given up
-        finally:
-            now = time.monotonic()
-            for number, call in list(self._calls.items()):
-                if call.future.done():  # of which it is told a moment later
-                    self._answered(number, call.future)
-                    continue
-                del self._calls[number]
+        except asyncio.CancelledError:
+            self.cut()
+            raise
+        self._give_up(older_than=0.0)
+
+    def cut(self) -> None:
+        """Wait for nothing; see Load."""
+        self._give_up(older_than=OWED)
+
+    def _give_up(self, older_than: float) -> None:
+        """Cancel what is under way; what was due longer ago than that counts as timed out at its age."""
+        now = time.monotonic()
+        for number, call in list(self._calls.items()):
+            if call.future.done():  # of which it is told a moment later
+                self._answered(number, call.future)
+                continue
+            del self._calls[number]
+            if now - call.intended > older_than:
                 self._count(call, "timeout", now, "no answer when the load ended")
-                call.future.cancel()
+            call.future.cancel()
 
     def _count(self, call: _Call, outcome: str, moment: float, message: str) -> None:
         if call.timed:
-            self.count(call.operation, outcome, call.intended, call.sent, moment, message)
+            own = call.delay + self._pulse.stopped(call.sent, moment)
+            self.count(call.operation, outcome, call.intended, call.sent, moment, message, own)
         elif outcome not in ("ok", "denied"):
             self.errors.note(self._called[call.operation], outcome, message)
 

@@ -197,6 +197,10 @@ class SpawnLoad:
         for poll in self._polls.values():
             poll.forget()
 
+    def cut(self) -> None:
+        """Wait for nothing; see Load. Of what is launched nobody knows whether it would have been in time."""
+        self._operations.cut()
+
     async def give_back(self, within: float) -> int:
         """Nothing: what was made stays there for `clean`; 0 are left to end by themselves."""
         return 0

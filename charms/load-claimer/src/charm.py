@@ -7,6 +7,7 @@ import ops
 from tippingpoint_charm.actions import Results, answers
 from tippingpoint_charm.generator import GeneratorCharm
 from tippingpoint_charm.parameters import Parameters
+from tippingpoint_charm.results import verbatim
 from tippingpoint_charm.settings import Settings
 
 from tippingpoint.together import ask_storm
@@ -33,7 +34,7 @@ class LoadClaimerCharm(GeneratorCharm):
     def _on_storm(self, event: ops.ActionEvent) -> Results:
         Parameters.read(event.params)
         run = self.exchange.change_run("storm", ask_storm)
-        return {"run": run.id, "follow": f"juju run {self.app.name}/leader status"}
+        return {"run": run.id, "follow": verbatim(f"juju run {self.app.name}/leader status")}
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 import ops
 from parameters import Compare, Export
 from tippingpoint_charm.parameters import Parameters, Report
+from tippingpoint_charm.results import Results, how_to_fetch, report_results, verbatim
 
 from tippingpoint.collect import confined
 from tippingpoint.collect.runs import StoredRun, forget_oldest
@@ -21,14 +22,10 @@ from tippingpoint.errors import UserError
 if TYPE_CHECKING:
     from charm import MetricsCollectorCharm
 
-LARGEST_TEXT = 16 * 1024
-"""Bytes of a report that an action's result carries; Juju keeps results in its database, and prints them."""
 LISTED = 50
 """Runs that `list-runs` names."""
 _SUFFIX = {"md": "md", "html": "html", "json": "json", "junit": "xml"}
 _SEED = "seed:"
-
-Results = dict[str, str]
 
 
 def _answers(do: Callable[[Actions, ops.ActionEvent], Results]) -> Callable[[Actions, ops.ActionEvent], None]:
@@ -67,12 +64,9 @@ class Actions(ops.Object):
         path = self._reports / f"{run.id}.{_SUFFIX[asked.format]}"
         confined.write(path, confined.question("report", [run], format=asked.format))
         page = self._on_page(f"/runs/{run.id}/report.{asked.format}")
-        return {
-            "run": run.id,
-            "state": run.state(time.time()),
-            **self._told(path, asked.format),
-            **page,
-        }
+        ask = f"report run={run.id} format={asked.format}"
+        told = self._told(path, asked.format, asked.part, ask, page)
+        return {"run": run.id, "state": run.state(time.time()), **told}
 
     @_answers
     def _on_compare(self, event: ops.ActionEvent) -> Results:
@@ -97,18 +91,22 @@ class Actions(ops.Object):
         first, *others = asked.names
         query = [("against", first), *(("run", name) for name in others), ("format", asked.format)]
         page = self._on_page(f"/compare?{urlencode([*query, ('tolerance', asked.tolerance)])}")
-        return {"regressed": "true" if worse else "false", **self._told(path, asked.format), **page}
+        ask = f"compare runs={','.join(asked.names)} format={asked.format} tolerance={asked.tolerance:g}"
+        told = self._told(path, asked.format, asked.part, ask, page)
+        return {"regressed": "true" if worse else "false", **told}
 
     @_answers
     def _on_export(self, event: ops.ActionEvent) -> Results:
         run = self._runs.find(Export.read(event.params).run)
         path = self._reports / f"{run.id}.tar.gz"
         confined.write(path, confined.question("export", [run]))
+        page = self._on_page(f"/runs/{run.id}/export.tar.gz")
         return {
             "run": run.id,
-            **self._whereabouts(path),
-            "then": f"tar xzf {path.name} && tippingpoint report {run.id}",
-            **self._on_page(f"/runs/{run.id}/export.tar.gz"),
+            "path": str(path),
+            "fetch": self._how_to_fetch(path, *page.values()),
+            "then": verbatim(f"tar xzf {path.name} && tippingpoint report {run.id}"),
+            **page,
         }
 
     @_answers
@@ -136,27 +134,19 @@ class Actions(ops.Object):
             results |= _last(runs[0])
         return results
 
-    def _told(self, path: Path, form: str) -> Results:
-        """What an action says of a report: its text, as much of it as a result may have, and how to get all of it."""
-        forget_oldest(self._reports)
-        text = path.read_bytes()
-        results = self._whereabouts(path)
-        if len(text) <= LARGEST_TEXT:
-            results["text"] = text.decode()
-        elif form == "md":
-            cut = text[:LARGEST_TEXT].rpartition(b"\n")[0].decode()
-            results["text"] = f"{cut}\n(cut: {len(text) >> 10} KiB in all; {results['fetch']})\n"
-        else:
-            results["note"] = (
-                f"{len(text) >> 10} KiB, which is more than a result may have; {results['fetch']}"
-            )
-        return results
+    def _told(self, path: Path, form: str, part: int, ask: str, page: Results) -> Results:
+        """What an action says of a report: its text, as much of it as a result may have, and how to get all of it.
 
-    def _whereabouts(self, path: Path) -> Results:
-        return {
-            "path": str(path),
-            "fetch": f"juju scp -m {self._charm.model.name} {self._charm.unit.name}:{path} .",
-        }
+        `ask` is the action that asks for it, `page` what `_on_page` says of it.
+        """
+        forget_oldest(self._reports)
+        in_parts = f"juju run {self._charm.unit.name} {ask} part=1"
+        fetch = self._how_to_fetch(path, *page.values(), in_parts)
+        told = report_results(path.read_text(), form, part, fetch)
+        return {"path": str(path), "fetch": fetch, **told, **page}
+
+    def _how_to_fetch(self, path: Path, *otherwise: str) -> str:
+        return how_to_fetch(self._charm.model.name, self._charm.unit.name, path, *otherwise)
 
     def _on_page(self, path: str) -> Results:
         """Where something is on the page; nothing while the page is off."""
@@ -167,7 +157,7 @@ def came_to(run: StoredRun) -> str:
     """What a run came to, or where it is, in a few words."""
     if run.verdict is not None:
         return run.verdict.outcome
-    if run.complete and run.reported:
+    if run.complete:
         return "is being judged"
     return run.state(time.time())
 

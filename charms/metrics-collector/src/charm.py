@@ -25,7 +25,7 @@ from page import Page
 from settings import CollectorSettings
 from tippingpoint_charm.machine import Machine, MachineProblem
 from tippingpoint_charm.relations import grafana, metrics, prometheus, prometheus_api, remote_write, scale_run
-from tippingpoint_charm.relations.databag import NotThere, own_address
+from tippingpoint_charm.relations.databag import NotThere, own_address, spoken
 from tippingpoint_charm.relations.scale_run import Reported
 from tippingpoint_charm.secrets import Keys, how_to_add, read_secret
 from tippingpoint_charm.settings import read_settings
@@ -162,6 +162,7 @@ class MetricsCollectorCharm(ops.CharmBase):
         self._note(sender, problems)
         told = {reported.run.id} if reported.run is not None else set[str]()
         told |= {result.run for result in reported.results.values()}
+        told |= {word.run for word in reported.words.values() if word.phase == "failed"}
         for run in told:
             self._judge_when_complete(run)
 
@@ -183,9 +184,10 @@ class MetricsCollectorCharm(ops.CharmBase):
 
     def _judge(self, run: StoredRun) -> None:
         """Have a run judged, unless it is, or just is being; before, what its target felt is gathered."""
-        if not run.reported or run.verdict is not None or run.judged_since(time.time() - _JUDGED_WITHIN):
+        if not run.reportable or run.verdict is not None or run.judged_since(time.time() - _JUDGED_WITHIN):
             return
-        asked = self._prometheus() if not run.resources_file.exists() else None
+        measured = run.reported and not run.resources_file.exists()
+        asked = self._prometheus() if measured else None
         if asked is None:
             confined.judge(run)
         else:
@@ -344,7 +346,7 @@ class MetricsCollectorCharm(ops.CharmBase):
     @property
     def generators(self) -> list[str]:
         """The applications that are related."""
-        return [relation.app.name for relation in self.model.relations[_RELATION] if relation.active]
+        return [relation.app.name for relation in spoken(self, _RELATION) if relation.active]
 
     @property
     def problems(self) -> list[str]:
@@ -362,8 +364,8 @@ class MetricsCollectorCharm(ops.CharmBase):
     def page_told(self) -> dict[str, str]:
         """Where the page is and how it is known, or how to have one."""
         if not self._page.is_on:
-            token = "token=$(openssl rand -hex 24)"
-            return {"page": f"off; {how_to_add(self, PAGE_TOKEN, token, 'tippingpoint-page')}"}
+            how = how_to_add(self, PAGE_TOKEN, "token#file=token", "tippingpoint-page")
+            return {"page": f"off; (umask 077; openssl rand -hex 24 > token), {how}"}
         return {"page": self.page_url, "fingerprint": self._page.fingerprint()}
 
     @property

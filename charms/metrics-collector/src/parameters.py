@@ -21,6 +21,8 @@ class Compare(Parameters):
     baseline: Annotated[str, Field(max_length=200)] = ""
     format: Literal["md", "html", "json"] = "md"
     tolerance: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 0.10
+    part: Annotated[int, Field(ge=0, le=10_000)] = 0
+    """Which part of a long one, from 1; 0 for none."""
 
     @field_validator("tolerance", mode="before")
     @classmethod

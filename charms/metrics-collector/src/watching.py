@@ -9,7 +9,7 @@ import json
 
 import ops
 from tippingpoint_charm.relations import grafana, metrics
-from tippingpoint_charm.relations.databag import related, write
+from tippingpoint_charm.relations.databag import send, spoken
 from tippingpoint_charm.relations.shipped import packed, topology
 
 from tippingpoint.collect.dashboards import dashboard
@@ -21,16 +21,16 @@ def publish(charm: ops.CharmBase) -> None:
     """Send every related Grafana the dashboards, and every related Prometheus the rules; only the leader can."""
     if not charm.unit.is_leader():
         return
-    if related(charm, grafana.NAME):
+    if spoken(charm, grafana.NAME):
         boards = {
             f"tippingpoint-{name}": packed(charm, f"packs/{name}", dashboard(pack))
             for name, pack in shipped_packs().items()
         }
         grafana.publish_packed(charm, boards, by_application=False)
-    for relation in related(charm, metrics.NAME):
+    for relation in spoken(charm, metrics.NAME):
         bag = {
             "scrape_jobs": "[]",
             "scrape_metadata": json.dumps(topology(charm)),
             "alert_rules": json.dumps(alert_rules(shipped_packs().values())),
         }
-        write(relation, charm.app, bag)
+        send(relation, charm.app, bag)

@@ -26,6 +26,7 @@
       });
     }
     main.dataset.follow = fresh.dataset.follow;
+    document.dispatchEvent(new Event("taken"));  // course.js draws again
   };
 
   const ask = async () => {

@@ -244,7 +244,7 @@ function draw(id, height, make) {
   drawn.push(() => { watcher.disconnect(); plot.destroy(); });
 }
 
-// Draws the page's charts, and again when the colours or the paper change.
+// Draws the page's charts, and again when the colours or the paper change, or when what it returns is called.
 function start(drawPage) {
   function drawAll() {
     while (drawn.length) drawn.pop()();
@@ -255,4 +255,5 @@ function start(drawPage) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
   addEventListener("beforeprint", () => { root.classList.add("printing"); drawAll(); });
   addEventListener("afterprint", () => { root.classList.remove("printing"); drawAll(); });
+  return drawAll;
 }

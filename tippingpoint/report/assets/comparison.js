@@ -41,11 +41,11 @@ function tippings(operation) {
   const bands = [], lines = [];
   if (!few) return { bands, lines };
   doc.runs.forEach((run, index) => {
-    const colour = runColour(index), cliff = run.tipping.cliff, knee = run.tipping.knees[operation];
+    const colour = runColour(index), { held, broken } = run.reach, knee = run.tipping.knees[operation];
     if (knee) lines.push({ x: knee.at, stroke: colour, dash: [3, 3], label: `${run.label}: knee`, upright: true });
-    if (!cliff) return;
-    if (cliff.last_held != null) bands.push({ from: cliff.last_held, to: cliff.first_broken, hatch: colour });
-    lines.push({ x: cliff.first_broken, stroke: colour, label: `${run.label} tips`, upright: true });
+    if (broken == null) return;
+    if (held != null) bands.push({ from: held, to: broken, hatch: colour });
+    lines.push({ x: broken, stroke: colour, label: `${run.label} tips`, upright: true });
   });
   return { bands, lines };
 }

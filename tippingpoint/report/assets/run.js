@@ -12,6 +12,12 @@ function kneesAndCliff(operations) {
     if (cliff.last_held != null) bands.push({ from: cliff.last_held, to: cliff.first_broken, hatch: colour });
     lines.push({ x: cliff.first_broken, stroke: colour, label: `cliff at ${count(cliff.first_broken)}` });
   }
+  const point = tipping.point;
+  if (point && point.by === "threshold" && operations.includes(point.operation)) {
+    const colour = css("--cliff");
+    if (point.last_held != null) bands.push({ from: point.last_held, to: point.first_beyond, hatch: colour });
+    lines.push({ x: point.first_beyond, stroke: colour, dash: [3, 3], label: `threshold missed at ${count(point.first_beyond)}` });
+  }
   return { bands, lines };
 }
 
@@ -120,9 +126,10 @@ function overTime(t, columns, axisOfY, scale, more) {
     bands.push({ from: stage.begin, to, fill: stage.number % 2 ? css("--stage") : "rgba(0,0,0,0)", label });
     bands.push({ from: stage.begin, to: up, fill: css("--stage-up") });
   }
+  for (const stall of doc.generator?.stalls ?? []) bands.push({ from: stall.t, to: stall.end, fill: alpha(css("--health"), 0.25) });
   for (const gap of felt?.gaps ?? []) bands.push({ from: gap.from, to: gap.to, hatch: css("--gap"), faint: true });
-  const lines = doc.events.marks.map(mark => ({ x: mark.t, label: mark.text, upright: true, dash: [4, 3],
-    stroke: css({ fault: "--error", "member-gone": "--lost", "member-back": "--held", leader: "--health", "agent-down": "--denied" }[mark.kind] ?? "--timeout") }));
+  const lines = doc.events.marks.map(mark => ({ x: mark.t, label: mark.label ?? mark.text, upright: true, dash: [4, 3],
+    stroke: css({ fault: "--error", "member-gone": "--lost", "member-back": "--held", leader: "--health", stall: "--health", "agent-down": "--denied" }[mark.kind] ?? "--timeout") }));
   return { data: [t, ...columns.map(c => c.values)], series: [{}, ...columns.map(c => c.series)],
     axes: [timeAxis("time since the start (min:s)"), axisOfY], scales: { x: { time: false, range: timeRange(t) }, y: scale }, sync: "time",
     xLabel: "time", xFormat: clock, bands, lines, ...more };
@@ -188,11 +195,16 @@ function drawRun() {
   drawFelt();
   if (!timeline) return;
   for (const operation of doc.operations) {
-    const found = timeline.latency[operation], colour = operationColour(operation);
+    const succeeded = timeline.latency[operation], found = timeline.cost[operation] ?? succeeded;
     if (!found) continue;
-    draw("chart-time-" + operation, 230, () => overTime(timeline.t,
-      [["p50", P50], ["p99", P99], ["max", MAX]].map(([name, dash]) => ({ values: found[name],
-        series: line(`${operation} ${name}`, colour, dash, latency, lone(colour)) })), latencyAxis(), latencyScale));
+    draw("chart-time-" + operation, 230, () => {
+      const colour = operationColour(operation), soft = css("--soft");
+      const columns = [["p50", P50], ["p99", P99], ["max", MAX]].map(([name, dash]) => ({ values: found[name],
+        series: line(`${operation} ${name}`, colour, dash, latency, lone(colour)) }));
+      if (succeeded && found !== succeeded) columns.push({ values: succeeded.max,
+        series: line(`${operation} max, successes alone`, soft, MAX, latency, lone(soft)) });
+      return overTime(timeline.t, columns, latencyAxis(), latencyScale);
+    });
   }
   const gauge = (name, label, stroke, dash, format) => ({ values: timeline.gauges[name], series: line(label, stroke, dash, format) });
   if (timeline.gauges.held) {

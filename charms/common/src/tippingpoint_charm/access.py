@@ -8,10 +8,11 @@ nowhere: not in a message, a log or relation data.
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -20,15 +21,31 @@ import ops
 import yaml
 from pydantic import ValidationError
 
+from tippingpoint.agent.client import PLACE
 from tippingpoint.errors import UserError
 from tippingpoint.secret_files import read_yaml
 from tippingpoint_charm.relations import controller, etcd, keystone, lxd
 from tippingpoint_charm.relations.databag import NotThere, shown
-from tippingpoint_charm.secrets import Keys, how_to_add, read_any_secret, read_secret
+from tippingpoint_charm.secrets import (
+    Keys,
+    NotGranted,
+    how_to_add,
+    read_any_secret,
+    read_secret,
+)
 
-PLACE = "{credentials}"
-"""Stands in a target's values for the directory that the files are written to."""
-
+_KEYS = {
+    "`ca` or `ca-file`": "`cacert`",
+    "client_certificate": "client-certificate",
+    "client_key": "client-key",
+    "etcd-ca.pem": "cacert",
+    "etcd-cert.pem": "cert",
+    "etcd-key.pem": "key",
+    "a YAML file with": "a secret with",
+}
+"""What the engine's files call it, and what a secret does."""
+_ETCD_CA = {"etcd-ca.pem": "client_ca", "etcd-cert.pem": "client_cert", "etcd-key.pem": "client_key"}
+"""The same for the relation `etcd`."""
 _CLOUD = "tippingpoint"
 """The one cloud of the clouds.yaml that we write."""
 _OPENSTACK_CA = "openstack-ca.pem"
@@ -45,6 +62,10 @@ class TargetAccess:
     """Name and content of the files that `target` names, to be kept with mode 0600."""
     missing: str = ""
     """What is missing and what to do about it, in one line; empty when nothing is."""
+    awaits: bool = False
+    """Whether what is missing may come without an event of Juju's: a grant of the secret."""
+    source: str = ""
+    """The relation or configuration that it is from."""
 
 
 _EXPECTED = "credentials: {}: expected the controller's in the secret, as {}"
@@ -60,6 +81,8 @@ def find_access(charm: ops.CharmBase, kind: str) -> TargetAccess:
         return TargetAccess(kind, missing=f"target: {kind[:40]!r}: expected one of {', '.join(_FINDERS)}")
     try:
         return find(charm)
+    except NotGranted as why:
+        return TargetAccess(kind, missing=str(why), awaits=True)
     except NotThere as why:
         return TargetAccess(kind, missing=str(why))
 
@@ -68,7 +91,7 @@ def _juju(charm: ops.CharmBase) -> TargetAccess:
     """The related controller, or the one this unit is on; who we are there is always in the secret."""
     secret = read_secret(charm, "credentials", Keys(("user", "password"), ("addresses", "cacert")))
     if secret is None:
-        raise NotThere(how_to_add(charm, "credentials", "user=... password=..."))
+        raise NotThere(how_to_add(charm, "credentials", "user=NAME password#file=FILE"))
     own_addresses, own_ca = _own_controller(charm)
     addresses = _listed(secret.get("addresses", "")) or controller.read(charm) or own_addresses
     if not addresses:
@@ -122,8 +145,8 @@ def _lxd(charm: ops.CharmBase) -> TargetAccess:
     keys = ("addresses", "certificate", "client-certificate", "client-key")
     secret = read_secret(charm, "credentials", Keys(("token",)), Keys(keys))
     if secret is None:
-        how = how_to_add(charm, "credentials", "token=... (of lxc config trust add)")
-        raise NotThere(f"relate lxd: juju integrate {charm.app.name}:lxd lxd:https; or {how}")
+        how = how_to_add(charm, "credentials", "token#file=FILE (of lxc config trust add)")
+        raise NotThere(f"juju integrate {charm.app.name}:lxd lxd:https; or {how}")
     fill = lxd.project_names(projects) if projects.strip() else []
     if "token" not in secret:
         return _lxd_access({key.replace("-", "_"): secret[key] for key in keys}, fill, "credentials")
@@ -170,9 +193,11 @@ def _etcd(charm: ops.CharmBase) -> TargetAccess:
         )
         if secret is None:
             how = how_to_add(
-                charm, "credentials", "endpoints=https://HOST:2379 cacert#file=... cert#file=... key#file=..."
+                charm,
+                "credentials",
+                "endpoints=https://HOST:2379 cacert#file=FILE cert#file=FILE key#file=FILE",
             )
-            raise NotThere(f"relate etcd: juju integrate {charm.app.name}:etcd-client charmed-etcd; or {how}")
+            raise NotThere(f"juju integrate {charm.app.name}:etcd-client charmed-etcd; or {how}")
         endpoints = _listed(secret["endpoints"])
         found = etcd.Etcd(endpoints, *(secret.get(name, "") for name in ("cacert", "cert", "key")))
         user = {name: secret[name] for name in ("username", "password") if name in secret}
@@ -220,10 +245,12 @@ def _openstack(charm: ops.CharmBase) -> TargetAccess:
     domains = ("user-domain", "project-domain")
     secret = read_secret(charm, "credentials", Keys(keys, optional), Keys(user, (*domains, *optional)))
     if secret is None:
-        how = how_to_add(charm, "credentials", " ".join(f"{key}=..." for key in keys))
-        raise NotThere(
-            f"relate Keystone: juju integrate {charm.app.name}:identity-credentials keystone; or {how}"
+        how = how_to_add(
+            charm,
+            "credentials",
+            "auth-url=URL application-credential-id=ID application-credential-secret#file=FILE",
         )
+        raise NotThere(f"juju integrate {charm.app.name}:identity-credentials keystone; or {how}")
     _check_auth_url(secret["auth-url"])
     if "password" in secret:
         auth = {
@@ -311,18 +338,29 @@ def _tried(access: TargetAccess, source: str, read: Callable[[Mapping[str, Path]
         try:
             read(paths)
         except UserError as problem:
-            value, accepted = str(problem.value), problem.accepted
-            for name, path in paths.items():
-                accepted = accepted.removesuffix(f", in {path}")
-                # What the file is called is our own matter, unless there are several.
-                value = value.replace(str(path), name if len(paths) > 1 else "").strip()
+            keys = _ETCD_CA if source == etcd.DB else _KEYS
+            value, accepted = (
+                _as_given(str(said), paths, keys) for said in (problem.value, problem.accepted)
+            )
             raise NotThere(f"{source}: {f'{shown(value)}: ' if value else ''}expected {accepted}") from None
         except ValidationError as problem:  # of the target's fields, whose values are not shown
             first = problem.errors(include_input=False, include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             said = first["msg"].removeprefix("Value error, ")
             raise NotThere(": ".join(part for part in (source, where, said) if part)) from None
-    return access
+    return replace(access, source=source)
+
+
+def _as_given(said: str, paths: Mapping[str, Path], keys: Mapping[str, str]) -> str:
+    """What the engine says of its files, as whoever wrote the secret, or the other side, knows them."""
+    for name, path in paths.items():
+        said = said.removesuffix(f", in {path}")
+        # What the file is called is our own matter, unless there are several.
+        said = said.replace(str(path), name if len(paths) > 1 else "").strip()
+    for ours, theirs in keys.items():
+        said = said.replace(ours, theirs)
+    alone = re.fullmatch(r"\(([a-z-]+)\)", said)
+    return alone[1] if alone is not None else said
 
 
 @contextmanager

@@ -21,19 +21,21 @@ from tippingpoint_charm.agent import AgentAway, Refused
 from tippingpoint_charm.machine import MachineProblem
 from tippingpoint_charm.parameters import Clean, Parameters, Report, Start, Status
 from tippingpoint_charm.peers import LARGEST_RUN
+from tippingpoint_charm.results import Results as Results
+from tippingpoint_charm.results import how_to_fetch, report_results, verbatim
 
 if TYPE_CHECKING:
     from tippingpoint_charm.generator import GeneratorCharm
 
-Results = dict[str, str]
 O = TypeVar("O", bound=ops.Object)  # noqa: E741
 
-LARGEST_TEXT = 16 * 1024
-"""Bytes of a report that an action's result carries; Juju keeps results in its database, and prints them."""
 LARGEST_ARGUMENT = 100_000
-"""Bytes of any other result: one is an argument of a program, which may have 128 KiB (execve(2))."""
+"""Bytes of any result: one is an argument of a program, which may have 128 KiB (execve(2))."""
 PATIENCE = 20.0
 """Seconds that an action waits for what its agent does: `juju run` waits 60, and other hooks wait for us."""
+
+_OWN_PLAN = 'juju run --string-args ... plan-yaml="$(cat FILE)"'
+"""Without that option Juju reads the text as the mapping that it is, and refuses it or gives us something else."""
 
 # What a charm fills into a plan's target; a path of somebody else's machine would be another file here.
 _FILLED_IN = (
@@ -99,8 +101,8 @@ class Actions(ops.Object):
         return {
             "run": run.id,
             "units": str(len(units)),
-            "follow": f"juju run {charm.app.name}/leader status",
-            "then": f"juju run {charm.app.name}/leader report run={run.id}",
+            "follow": verbatim(f"juju run {charm.app.name}/leader status"),
+            "then": verbatim(f"juju run {charm.app.name}/leader report run={run.id}"),
         }
 
     @answers
@@ -131,7 +133,7 @@ class Actions(ops.Object):
     def _on_stop(self, event: ops.ActionEvent) -> Results:
         Parameters.read(event.params)
         run = self._charm.exchange.change_run("stop", lambda run, _: stop(run, "asked to stop"))
-        return {"run": run.id, "follow": f"juju run {self._charm.app.name}/leader status"}
+        return {"run": run.id, "follow": verbatim(f"juju run {self._charm.app.name}/leader status")}
 
     @answers
     def _on_report(self, event: ops.ActionEvent) -> Results:
@@ -139,18 +141,11 @@ class Actions(ops.Object):
         charm = self._charm
         told = charm.exchange.told_of_run(asked.run)
         answer = charm.agent.ask("report", within=PATIENCE, run=asked.run, format=asked.format, **told)
-        path, text = str(answer["path"]), str(answer["text"])
-        fetch = f"juju scp -m {charm.model.name} {charm.unit.name}:{path} ."
-        results = {"run": str(answer["run"]), "path": path, "fetch": fetch}
-        whole = text.encode()
-        if len(whole) <= LARGEST_TEXT:
-            results["text"] = text
-        elif asked.format == "md":
-            cut = whole[:LARGEST_TEXT].rpartition(b"\n")[0].decode(errors="ignore")
-            results["text"] = f"{cut}\n(cut: {len(whole) >> 10} KiB in all; {fetch})\n"
-        else:
-            results["note"] = f"{len(whole) >> 10} KiB, which is more than a result may have; {fetch}"
-        return results
+        run, path = str(answer["run"]), str(answer["path"])
+        ask = f"juju run {charm.unit.name} report run={run} format={asked.format}"
+        fetch = how_to_fetch(charm.model.name, charm.unit.name, path, f"{ask} part=1")
+        told = report_results(str(answer["text"]), asked.format, asked.part, fetch)
+        return {"run": run, "path": path, "fetch": fetch, **told}
 
     @answers
     def _on_list_runs(self, event: ops.ActionEvent) -> Results:
@@ -182,14 +177,14 @@ def goes_on(text: str | None) -> str:
 def read_plan(asked: Start, workload: str) -> Plan:
     """The plan that was asked for; UserError when there is none, or it is wrong, or not of this workload."""
     if bool(asked.plan) == bool(asked.plan_yaml):
-        raise UserError("plan", asked.plan or "missing", "either plan=NAME or plan-yaml=TEXT")
+        raise UserError("plan", asked.plan or "missing", f"either plan=NAME, or {_OWN_PLAN}")
     text, source = asked.plan_yaml, "plan-yaml"
     if asked.plan:
         plans = shipped_plans()
         if asked.plan not in plans:
             ours = [name for name, text in plans.items() if parse_plan(text).workload.kind == workload]
             raise UserError(
-                "plan", asked.plan, f"one of {', '.join(ours)}{nearest(asked.plan, ours)}, or plan-yaml=TEXT"
+                "plan", asked.plan, f"one of {', '.join(ours)}{nearest(asked.plan, ours)}, or {_OWN_PLAN}"
             )
         text, source = plans[asked.plan], asked.plan
     try:
@@ -197,6 +192,8 @@ def read_plan(asked: Start, workload: str) -> Plan:
     except UserError as problem:
         if problem.field == "--set":  # what the command line calls it
             raise UserError("overrides", problem.value, problem.accepted) from None
+        if problem.field == source == "plan-yaml":  # no plan at all, such as what Juju made of one
+            raise UserError(source, problem.value, f"{problem.accepted}; {_OWN_PLAN}") from None
         raise
     if plan.workload.kind != workload:
         other = "container-spawner" if workload == "claim" else "load-claimer"

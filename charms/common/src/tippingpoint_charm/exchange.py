@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import ops
 from pydantic import ValidationError
 
-from tippingpoint.together import SharedRun, UnitWord, conduct
-from tippingpoint_charm.access import KINDS, PLACE, TargetAccess, find_access
-from tippingpoint_charm.agent import AgentAway, Refused
+from tippingpoint.agent.client import PLACE
+from tippingpoint.together import SharedRun, UnitWord, conduct, lose
+from tippingpoint_charm.access import KINDS, TargetAccess, find_access
+from tippingpoint_charm.agent import HOOK_WAITS, AgentAway, Refused
 from tippingpoint_charm.credentials import (
     DIRECTORY,
     names_of_credentials,
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+LAST_WORD_WITHIN = 10.0
+"""Seconds that a unit which is being removed may take to end its part and sum it up, before a hook tells the others."""
+
 
 class Exchange(ops.Object):
     """What the charm, its agent, its peers and collectors tell each other of the run."""
@@ -40,8 +45,8 @@ class Exchange(ops.Object):
         super().__init__(charm, "exchange")
         self._charm = charm
         # run, target: the run that the agent was told how to reach its target of, and how, in JSON. kept: the run whose
-        # results the agent has, and of how many units.
-        self._stored.set_default(run="", target="{}", kept="")
+        # results the agent has, and of how many units. looked: the run since whose end credentials were looked at.
+        self._stored.set_default(run="", target="{}", kept="", looked="")
         self.took_place = False
         """Whether in this hook the agent was asked."""
         self.word: UnitWord | None = None
@@ -61,14 +66,60 @@ class Exchange(ops.Object):
         self.took_place = True
         run = self._charm.peers.run
         self._hand_over(run, access_too)
-        if access_too and (run is None or run.over):
+        ended = "" if run is None else run.id
+        if (run is None or run.over) and (access_too or self._stored.looked != ended):
             self._look_after_credentials()
+            self._stored.looked = ended
         if not self.away:
             units = 1 + len(self._charm.peers.others)
             self._charm.peers.say(self.word, self.result, units)
         if run is not None and self._charm.unit.is_leader():
             run = self._conduct(run)
         scale_run.publish(self._charm, run, self._charm.peers.said(), self.result)
+
+    def say_last_word(self) -> None:
+        """End our part of the run, as this unit is being removed, and tell the others what it came to while we may."""
+        self.word = self.result = None
+        try:
+            answer = self._charm.agent.ask(
+                "leave", within=LAST_WORD_WITHIN + HOOK_WAITS, seconds=LAST_WORD_WITHIN
+            )
+        except AgentAway:
+            return
+        except Refused:  # an agent of before
+            with suppress(AgentAway, Refused):
+                self._charm.agent.ask("orders", run=None, unit=self._charm.unit.name, target={}, reference="")
+            return
+        self.word, self.result = _as_word(answer.get("word")), _as_result(answer.get("result"))
+        run, peers = self._charm.peers.run, self._charm.peers
+        try:
+            if self.word is not None:
+                peers.say(self.word, self.result, 1)
+            if run is not None and self._charm.unit.is_leader():
+                run = lose(run, self._charm.unit.name)
+                peers.write_run(run)
+        except ops.ModelError as gone:  # we may be out of the relation already
+            logger.warning("our last word was not told: %s", gone)
+        scale_run.publish(self._charm, run, self.word, self.result)
+
+    def keep_last_word(self, unit: ops.Unit | None) -> None:
+        """Have the agent keep what a unit that is being removed came to: its bag goes with it."""
+        run = self._charm.peers.run
+        if unit is None or run is None or unit == self._charm.unit:
+            return
+        word, result = self._charm.peers.bag_of(unit)
+        if word is None or not word.leaves or word.run != run.id:
+            return
+        digests = {unit.name: result[1]} if result is not None and result[0] == run.id else {}
+        try:
+            self._charm.agent.ask(
+                "keep",
+                shared=run.model_dump(mode="json", exclude_none=True),
+                words={unit.name: word.model_dump(mode="json", exclude_none=True)},
+                digests=digests,
+            )
+        except (AgentAway, Refused) as problem:
+            logger.warning("the result of %s: %s", unit.name, problem)
 
     def _hand_over(self, run: SharedRun | None, access_too: bool) -> None:
         self.away = self.unreached = ""
@@ -112,6 +163,7 @@ class Exchange(ops.Object):
                 return True
         elif not known:
             self.unreached = access.missing
+            self.try_access(access)
         # A part that goes on is not ended by a secret that is taken back: it ends by itself, or its target says so.
         return known
 
@@ -131,6 +183,16 @@ class Exchange(ops.Object):
             name: value.replace(PLACE, directory) if isinstance(value, str) else value
             for name, value in access.target.items()
         }
+
+    def try_access(self, access: TargetAccess) -> tuple[str, bool]:
+        """Have the agent log in where the access is news; why that failed when it was tried last, empty where it did
+        not, and whether it was a refusal. With an access that awaits something, it wakes us until that is there."""
+        agent = self._charm.agent
+        try:
+            known = agent.ask("access", target=access.target, files=access.files, awaits=access.awaits)
+        except (AgentAway, Refused):  # one of before, or gone a moment ago
+            return "", False
+        return " ".join(str(known.get("problem") or "").split()), known.get("refused") is True
 
     def lend_credentials(self) -> None:
         """Have the files there again that lead to the last run's target, for what is left of it to be removed."""
@@ -168,7 +230,7 @@ class Exchange(ops.Object):
             unit
             for unit in run.missing
             if unit != self._charm.unit.name
-            and (unit not in words or words[unit].phase not in ("over", "failed"))
+            and (unit not in words or words[unit].leaves or words[unit].phase not in ("over", "failed"))
         ]
 
     def _reference(self, run: SharedRun) -> str:
@@ -210,13 +272,14 @@ class Exchange(ops.Object):
     def change_run(self, what: str, change: Callable[[SharedRun, float], SharedRun]) -> SharedRun:
         """As the leader, change the run that goes on; Refused where there is none, or another unit leads."""
         self._charm.need_leader(what)
-        self._charm.catch_up()
+        self._charm.peers.listen()
+        self.update(access_too=False)
         run = self._charm.peers.run
         if run is None or run.over:
             raise Refused(f"no run goes on: juju run {self._charm.app.name}/leader start plan=NAME")
         fresh = change(run, now_by_reference(self.word))
         self.write_run(fresh, what)
-        self.update()
+        self.update(access_too=False)
         return fresh
 
     def write_run(self, run: SharedRun, what: str) -> None:

@@ -25,6 +25,7 @@ from tippingpoint_charm.machine import Machine, MachineProblem
 from tippingpoint_charm.peers import NAME as PEERS
 from tippingpoint_charm.peers import Peers
 from tippingpoint_charm.relations import publish_all, scale_run
+from tippingpoint_charm.secrets import how_to_update
 from tippingpoint_charm.service import USER, Service
 from tippingpoint_charm.settings import Settings, read_settings
 from tippingpoint_charm.status import Situation, status_of
@@ -33,7 +34,7 @@ from tippingpoint_charm.systemd import own_pack
 logger = logging.getLogger(__name__)
 
 _BUSYBOX = (
-    "image tiny is made of this machine's busybox: juju exec --unit {unit} -- apt install -y busybox-static"
+    "juju exec --unit {unit} -- apt install -y busybox-static: image tiny is made of this machine's busybox"
 )
 
 
@@ -66,11 +67,11 @@ class GeneratorCharm(ops.CharmBase):
     def __init__(self, framework: ops.Framework) -> None:
         super().__init__(framework)
         # pack: the copy to run from; runs: the one that the service was set up with. problem: what the machine refused.
-        # leaves: the unit is being removed; left: something of it may be left in a target.
-        self._stored.set_default(pack="", runs="", problem="", leaves=False, left=False)
+        # leaves: the unit is being removed; gone: what it made was; left: something of it may be left in a target.
+        self._stored.set_default(pack="", runs="", problem="", leaves=False, gone=False, left=False)
         self.service = Service(self.machine, self.unit.name, self.port)
         self.agent = Agent(self.service.socket)
-        self.peers = Peers(self)
+        self.peers = Peers(self, self.machine)
         self.exchange = Exchange(self)
         self._observe()
         self._actions = Actions(self)
@@ -87,6 +88,7 @@ class GeneratorCharm(ops.CharmBase):
             if name == PEERS:
                 observe(on[name].relation_created, self._on_peer)
                 observe(on[name].relation_changed, self._on_peer)
+                observe(on[name].relation_broken, self._on_peers_broken)
             else:
                 observe(on[name].relation_created, self._on_change)
                 observe(on[name].relation_changed, self._on_change)
@@ -104,8 +106,14 @@ class GeneratorCharm(ops.CharmBase):
         self.unit.set_ports(self.port)
 
     def _on_change(self, event: ops.EventBase) -> None:
+        if self._stored.leaves:
+            self._leave()
+            return
         if isinstance(event, ops.StartEvent | ops.UpdateStatusEvent | ops.LeaderElectedEvent):
             self.peers.listen(anew=True)
+            if isinstance(event, ops.LeaderElectedEvent):
+                for unit in self.peers.others:
+                    self.exchange.keep_last_word(unit)
         self.catch_up()
         looked_at = isinstance(event, ops.StartEvent | ops.UpdateStatusEvent)
         if looked_at and self.exchange.away and not self._stored.problem:
@@ -118,7 +126,8 @@ class GeneratorCharm(ops.CharmBase):
             return
         self.peers.listen()
         self._keep_service()
-        self.exchange.update(access_too=False)
+        run = self.peers.run
+        self.exchange.update(access_too=run is None or run.over)
         self.exchange.keep_complete_results()
 
     def _on_peer(self, event: ops.RelationCreatedEvent | ops.RelationChangedEvent) -> None:
@@ -126,6 +135,7 @@ class GeneratorCharm(ops.CharmBase):
         if self._stored.leaves or not self._concerns_us(unit):
             return
         self.peers.listen(unit)
+        self.exchange.keep_last_word(unit)
         self._keep_service()
         self.exchange.update(access_too=False)
         self.exchange.keep_complete_results()
@@ -144,14 +154,18 @@ class GeneratorCharm(ops.CharmBase):
             self._leave()
             return
         if event.relation.name == PEERS:
+            self.exchange.keep_last_word(event.departing_unit)
             self.peers.departs(event.departing_unit)
         self.catch_up()
 
-    def _on_stop(self, _: ops.StopEvent) -> None:
+    def _on_peers_broken(self, _: ops.RelationBrokenEvent) -> None:
         self._leave()
 
+    def _on_stop(self, _: ops.StopEvent) -> None:
+        self._leave(last=True)
+
     def _on_remove(self, _: ops.RemoveEvent) -> None:
-        self._leave()
+        self._leave(last=True)
         try:
             self.service.remove(keep_state=bool(self._stored.left))
         except OSError as problem:
@@ -171,10 +185,7 @@ class GeneratorCharm(ops.CharmBase):
             return
         self.peers.listen()
         self._keep_service()
-        try:
-            publish_all(self, port=self.port, projects=str(self.config.get("lxd-projects", "")))
-        except ops.ModelError as problem:  # such as leadership lost while we write
-            logger.warning("relations: %s", problem)
+        publish_all(self, port=self.port, projects=str(self.config.get("lxd-projects", "")))
         self.exchange.update()
 
     def need_leader(self, what: str) -> None:
@@ -231,14 +242,25 @@ class GeneratorCharm(ops.CharmBase):
 
     # -- the end ---------------------------------------------------------------------------------------
 
-    def _leave(self) -> None:
-        """End our part and remove what we made in the target, within `leaves_within`; once."""
-        if self._stored.leaves:
-            return
-        self._stored.leaves = True
+    def _leave(self, *, last: bool = False) -> None:
+        """End our part, and remove what we made in the target.
+
+        The first hook that says we go tells the others what our part came to: that is sent when a hook ends, so nothing
+        else is waited for. The removal, which goes on meanwhile, is waited for in the next, or in the `last`.
+        """
+        if not self._stored.leaves:
+            self._stored.leaves = True
+            self.exchange.say_last_word()
+            if not last:
+                return
+        if not self._stored.gone:
+            self._stored.gone = True
+            self._remove_what_we_made()
+
+    def _remove_what_we_made(self) -> None:
+        """Wait for it, within `leaves_within`."""
         deadline = time.monotonic() + self.leaves_within
         try:
-            self.agent.ask("orders", run=None, unit=self.unit.name, target={}, reference="")
             while self.agent.ask("ping").get("running") and time.monotonic() < deadline:
                 time.sleep(0.5)
             text = self.agent.have_done("clean", within=deadline - time.monotonic(), run="")
@@ -283,9 +305,15 @@ class GeneratorCharm(ops.CharmBase):
         now.problem = str(self._stored.problem)
         now.refresh_waits = self._refresh_waits
         if run is not None and not run.over:
-            now.words = self.peers.remembered() if self.unit.is_leader() else {}
+            now.leads = self.unit.is_leader()
+            now.words = self.peers.remembered() if now.leads else {}
             now.words[self.unit.name] = self.exchange.word
         elif not now.problem and not now.away:
+            now.left = "" if self.exchange.word is None else self.exchange.word.left
             now.access = find_access(self, settings.target)
+            now.shut_out, refused = self.exchange.try_access(now.access)
+            if refused:
+                source = now.access.source
+                now.mend = how_to_update(self, source) if source == "credentials" else source
             now.lacking = self.lacking() or scale_run.problem(self)
         return now

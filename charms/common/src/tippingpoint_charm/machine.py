@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import pwd
 import shutil
 import subprocess
 from pathlib import Path
+from typing import cast
+
+_GOAL_STATE_WITHIN = 10.0
 
 
 class MachineProblem(Exception):
@@ -37,6 +41,32 @@ class Machine:
             raise MachineProblem(f"{' '.join(command[:3])}: not done after {within:g} s") from None
         except OSError as problem:
             raise MachineProblem(f"{command[0]}: {problem.strerror}") from None
+
+    def units_to_stay(self) -> set[str] | None:
+        """The units of our application that Juju means to keep, by `goal-state`; None where it does not say.
+
+        `relation-list` of Juju 4.0.15 goes on naming units that were removed, and nobody is told that they went.
+        """
+        try:
+            said = subprocess.run(
+                ["goal-state", "--format=json"],
+                check=True,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=_GOAL_STATE_WITHIN,
+            ).stdout
+            match json.loads(said):
+                case {"units": {**units}}:
+                    return {
+                        str(name)
+                        for name, goal in units.items()
+                        if isinstance(goal, dict) and cast("dict[str, object]", goal).get("status") != "dying"
+                    }
+                case _:
+                    return None
+        except (OSError, subprocess.SubprocessError, ValueError):
+            return None
 
     def user(self, name: str) -> tuple[int, int] | None:
         """The ids of a user and its group; None where there is no such user."""

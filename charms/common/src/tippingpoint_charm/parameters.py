@@ -37,6 +37,10 @@ class Parameters(BaseModel):
                 raise UserError(name, error["input"], known) from None
             if error["type"] == "missing":
                 raise UserError(name, "missing", f"{name}=...") from None
+            if error["type"] == "string_type":  # `juju run` reads what looks like YAML as YAML
+                raise UserError(
+                    name, shown(str(error["input"])), "text: juju run --string-args keeps it that"
+                ) from None
             accepted = str(error["msg"]).removeprefix("Input should be ").replace("'", "").lower()
             raise UserError(name, error["input"], accepted) from None
 
@@ -71,6 +75,8 @@ class Report(Parameters):
 
     run: RunId = ""
     format: Literal["md", "html", "json", "junit"] = "md"
+    part: Annotated[int, Field(ge=0, le=10_000)] = 0
+    """Which part of a long one, from 1; 0 for none."""
 
 
 class Clean(Parameters):

@@ -16,6 +16,7 @@ import ops
 from pydantic import ValidationError
 
 from tippingpoint.together import SharedRun, UnitWord, read_shared, read_word, word_every
+from tippingpoint_charm.machine import Machine
 from tippingpoint_charm.relations.databag import of_unit, own, write
 
 NAME = "units"
@@ -32,9 +33,10 @@ class Peers(ops.Object):
 
     _stored = ops.StoredState()
 
-    def __init__(self, charm: ops.CharmBase) -> None:
+    def __init__(self, charm: ops.CharmBase, machine: Machine) -> None:
         super().__init__(charm, "peers")
         self._charm = charm
+        self._machine = machine
         self._stored.set_default(listens=False, words={}, results={})
         self._departing: str | None = None
 
@@ -52,13 +54,22 @@ class Peers(ops.Object):
 
     @property
     def others(self) -> list[ops.Unit]:
-        """The other units that are there, by number."""
+        """The other units that are there, by number; the leader's are those alone that are to stay."""
         relation = self.relation
         there: set[ops.Unit] = set() if relation is None else relation.units
+        there = {unit for unit in there if unit.name != self._departing and unit != self._charm.unit}
+        if there and self._charm.unit.is_leader():
+            there = {unit for unit in there if unit.name in self._to_stay} if self._to_stay else there
         return sorted(
-            (unit for unit in there if unit.name != self._departing and unit != self._charm.unit),
+            there,
             key=lambda unit: int(unit.name.rpartition("/")[2]),
         )
+
+    @functools.cached_property
+    def _to_stay(self) -> set[str]:
+        """Asked of Juju once in a hook; empty where it does not say, or means us to go as well."""
+        found = self._machine.units_to_stay() or set()
+        return found if self._charm.unit.name in found else set()
 
     # -- the run -------------------------------------------------------------------------------------
 
@@ -102,6 +113,12 @@ class Peers(ops.Object):
             content["word"] = word.model_dump_json(exclude_none=True)
         write(relation, self._charm.unit, content)
 
+    def bag_of(self, unit: ops.Unit) -> tuple[UnitWord | None, tuple[str, str] | None]:
+        """The word of another unit, gone or not, and its result as run and digest, from its bag."""
+        relation = self.relation
+        bag = {} if relation is None else of_unit(relation, unit)
+        return read_word(bag.get("word")), read_result(bag.get("result"))
+
     def word_of(self, unit: str) -> UnitWord | None:
         """What one other unit says, from its bag."""
         found = next((other for other in self.others if other.name == unit), None)
@@ -133,7 +150,10 @@ class Peers(ops.Object):
                 self._stored.words, self._stored.results = {}, {}
         elif anew or not self._stored.listens:
             words, results = self.read_all()
-            self._stored.words = {name: _text(word) for name, word in words.items()}
+            self._stored.words = {
+                **{name: text for name, text in self._texts("words").items() if _is_last(read_word(text))},
+                **{name: _text(word) for name, word in words.items()},
+            }
             self._stored.results = {name: run for name, (run, _) in results.items()}
             self._stored.listens = True
         elif changed is not None and (relation := self.relation) is not None:
@@ -143,9 +163,13 @@ class Peers(ops.Object):
             self._texts("results")[changed.name] = "" if result is None else result[0]
 
     def remembered(self) -> dict[str, UnitWord | None]:
-        """The last word of every other unit that is there; the leader's to know."""
-        words = self._texts("words")
-        return {unit.name: read_word(words.get(unit.name)) for unit in self.others}
+        """The word of every other unit that is there, and the last one of those that said it; the leader's to know."""
+        words = {name: read_word(text) for name, text in self._texts("words").items()}
+        there = {unit.name for unit in self.others}
+        return {
+            **{name: word for name, word in words.items() if name not in there and _is_last(word)},
+            **{name: words.get(name) for name in there},
+        }
 
     def have_reported(self, run: str) -> set[str]:
         """The other units whose result of this run the leader has seen."""
@@ -187,8 +211,13 @@ def _text(word: UnitWord | None) -> str:
     return "" if word is None else word.model_dump_json(exclude_none=True)
 
 
+def _is_last(word: UnitWord | None) -> bool:
+    """Whether a unit that is gone by now needs to say no more."""
+    return word is not None and word.phase in ("over", "failed")
+
+
 def _news(word: UnitWord) -> dict[str, Any]:
-    return word.model_dump(include={"run", "phase", "turn", "problem", "clock"})
+    return word.model_dump(include={"run", "phase", "turn", "problem", "clock", "leaves"})
 
 
 def _is_due(word: UnitWord, before: UnitWord, units: int) -> bool:

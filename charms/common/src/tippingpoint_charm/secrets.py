@@ -12,6 +12,13 @@ from tippingpoint_charm.relations.databag import NotThere
 
 _KEY = re.compile(r"[a-z](?:-?[a-z0-9]){2,}")
 """A key of a secret: Juju's core/secrets/createdata.go."""
+_NAME = re.compile(r"[\w@.+-]{1,16}")
+LONGEST_COMMAND = 80
+"""Characters of a command at the beginning of a status that has something to say beside it."""
+
+
+class NotGranted(NotThere):
+    """The secret is not granted to us, as far as we can see: Juju sends no event when it is."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ class Keys:
 def read_secret(charm: ops.CharmBase, option: str, *ways: Keys) -> dict[str, str] | None:
     """The newest content of the secret that a configuration option names; None when it names none.
 
-    NotThere where it cannot be read, or does not have the keys of one of these ways.
+    NotGranted where it cannot be read, NotThere where it does not have the keys of one of these ways.
     """
     given = read_any_secret(charm, option)
     if given is not None and not any(way.fit(given) for way in ways):
@@ -55,17 +62,37 @@ def read_any_secret(charm: ops.CharmBase, option: str) -> dict[str, str] | None:
         content = charm.model.get_secret(id=uri).get_content(refresh=True)
     except (ops.ModelError, ValueError):  # not granted, removed, or no id of a secret
         name = uri if uri.startswith("secret:") and len(uri) < 80 and uri.isprintable() else "secret:ID"
-        raise NotThere(
-            f"{option}: {name}: expected a secret that is granted: juju grant-secret {name} {charm.app.name}"
+        raise NotGranted(
+            f"juju grant-secret {name} {charm.app.name}: config {option} names a secret that is not granted"
         ) from None
     given = {key: text for key, text in content.items() if text.strip()}
-    return {key: text if key == "password" else text.strip() for key, text in given.items()}
+    return {key: _line(text) if key == "password" else text.strip() for key, text in given.items()}
+
+
+def _line(text: str) -> str:
+    """A text without the newline that ends it, as editors and `juju add-secret NAME KEY#file=FILE` leave it there."""
+    return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
 
 
 def how_to_add(charm: ops.CharmBase, option: str, content: str, name: str = "tippingpoint") -> str:
-    """The commands that give us a secret with this content, by this name."""
+    """The commands that give us a secret with this content, by this name: Juju cuts statuses, so they come first."""
     app = charm.app.name
     return (
-        f"add a secret: juju add-secret {name} {content}, juju grant-secret {name} {app}, "
+        f"juju add-secret {name} {content}, juju grant-secret {name} {app}, "
         f"juju config {app} {option}=secret:ID"
+    )
+
+
+def how_to_update(charm: ops.CharmBase, option: str) -> str:
+    """The command that replaces the content of the secret that an option names: all its keys, as Juju keeps none."""
+    given = read_any_secret(charm, option) or {}
+    keys = " ".join(
+        f"{key}={text}" if key in ("user", "username") and _NAME.fullmatch(text) else f"{key}#file=FILE"
+        for key, text in given.items()
+    )
+    whole = f"juju update-secret {charm.config[option]} {keys}"
+    return (
+        whole
+        if len(whole) <= LONGEST_COMMAND
+        else f"juju update-secret {charm.config[option]} KEY#file=FILE..."
     )

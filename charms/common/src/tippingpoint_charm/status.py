@@ -1,4 +1,7 @@
-"""A unit's status: one at a time, the first that applies, and what to do about it where there is something."""
+"""A unit's status: one at a time, the first that applies, and what to do about it where there is something.
+
+`juju status` cuts a line at 120 characters: a command that helps ends within LEGIBLE.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ import yaml
 
 from tippingpoint.together import SharedRun, UnitWord, summary
 from tippingpoint_charm.access import TargetAccess
+
+LEGIBLE = 100
+"""Characters of a status that everybody sees."""
 
 
 @dataclass
@@ -22,11 +28,18 @@ class Situation:
     """Why the agent does not answer, and where to look."""
     run: SharedRun | None = None
     words: dict[str, UnitWord | None] = field(default_factory=dict[str, UnitWord | None])
-    """Of the unit itself, and of all others where it knows them."""
+    """Of the unit itself, and of all others where it leads."""
+    leads: bool = False
     unreached: str = ""
     """Why this unit cannot reach the target of the run that goes on."""
     access: TargetAccess | None = None
     """The access to the configured target."""
+    shut_out: str = ""
+    """Why a log-in to it failed when it was tried last; empty where it did not, or was not tried yet."""
+    mend: str = ""
+    """What gives us other credentials, where that was a refusal: a command, or the relation that they are from."""
+    left: str = ""
+    """What of the last run may be left in the target, in one line."""
     lacking: str = ""
     """What else a run would miss, in one line."""
     refresh_waits: bool = False
@@ -39,7 +52,7 @@ def status_of(now: Situation) -> ops.StatusBase:
         return ops.BlockedStatus(now.problem)
     if now.run is not None and not now.run.over:
         if now.unreached:
-            return ops.BlockedStatus(f"no part in {now.run.id}: {now.unreached}")
+            return ops.BlockedStatus(f"{now.unreached}: no part in {now.run.id}")
         if now.away:
             return ops.WaitingStatus(now.away)
         return _running(now, now.run)
@@ -50,7 +63,12 @@ def status_of(now: Situation) -> ops.StatusBase:
     missing = now.access.missing or now.lacking
     if missing:
         return ops.BlockedStatus(missing)
-    return ops.ActiveStatus(f"ready: {now.access.kind} ({where(now.access)}){_last(now.run)}")
+    if now.mend:
+        return ops.BlockedStatus(f"{now.mend}: {now.shut_out}")
+    if now.shut_out:
+        return ops.WaitingStatus(f"{now.access.kind} cannot be reached: {now.shut_out}")
+    left = f"{now.left}; " if now.left else ""
+    return ops.ActiveStatus(f"{left}ready: {now.access.kind} ({where(now.access)}){_last(now.run)}")
 
 
 def _running(now: Situation, run: SharedRun) -> ops.StatusBase:
@@ -58,17 +76,17 @@ def _running(now: Situation, run: SharedRun) -> ops.StatusBase:
     own = now.words.get(now.unit)
     own = own if own is not None and own.run == run.id else None
     if now.unit in run.missing:
-        return ops.ActiveStatus(f"no part in {run.id}: {run.missing[now.unit]}{waits}")
+        return ops.ActiveStatus(f"no part in the run: {run.missing[now.unit]}{waits}")
     if own is not None and own.phase == "failed":
-        return ops.ActiveStatus(f"no part in {run.id}: {own.problem}{waits}")
-    alone = len(now.words) < 2 and len(run.units) > 1
+        return ops.ActiveStatus(f"no part in the run: {own.problem}{waits}")
+    alone = not now.leads and run.units != [now.unit]
     if not run.turns and not run.stopped and (own is None or own.phase == "making"):
         preparing = "" if own is None or own.progress is None else own.progress.preparing
         return ops.MaintenanceStatus(f"making ready{': ' * bool(preparing)}{preparing}{waits}")
     if alone and not run.turns and not run.stopped:
         return ops.ActiveStatus(f"ready, the other units make ready{waits}")
     # Who is missing is the leader's to say: of others, this unit knows nothing.
-    seen = run.model_copy(update={"missing": {}}) if alone else run
+    seen = run.model_copy(update={"missing": {}, "units": [now.unit]}) if alone else run
     return ops.ActiveStatus(summary(seen, now.words) + waits)
 
 

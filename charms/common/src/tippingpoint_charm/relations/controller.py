@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import ops
 
-from tippingpoint_charm.relations.databag import NotThere, host_and_port, of_app, of_units, related, shown
+from tippingpoint_charm.relations.databag import NotThere, host_and_port, of_app, of_units, shown, spoken
 
 DASHBOARD, HTTP = "controller", "controller-http"
 
@@ -24,7 +24,7 @@ def read(charm: ops.CharmBase) -> list[str]:
 
     NotThere where one is related and says nothing yet, or nothing that can be used.
     """
-    for relation in related(charm, DASHBOARD):
+    for relation in spoken(charm, DASHBOARD):
         url = of_app(relation).get("controller-url", "").strip()
         if not url:
             raise NotThere(
@@ -32,7 +32,7 @@ def read(charm: ops.CharmBase) -> list[str]:
                 f"juju config -m controller controller controller-url shows it"
             )
         return [_address(url)]
-    for relation in related(charm, HTTP):
+    for relation in spoken(charm, HTTP):
         found: list[str] = []
         for _, bag in of_units(relation):
             host = (bag.get("hostname") or bag.get("private-address") or "").strip()

@@ -9,7 +9,7 @@ import json
 
 import ops
 
-from tippingpoint_charm.relations.databag import related, write
+from tippingpoint_charm.relations.databag import send, spoken
 from tippingpoint_charm.relations.metrics import PATH
 from tippingpoint_charm.relations.shipped import alert_rules, dashboard
 
@@ -18,7 +18,7 @@ NAME = "cos-agent"
 
 def publish(charm: ops.CharmBase, port: int) -> None:
     """Tell every related collector where on this machine the exporter is, and what belongs to its series."""
-    for relation in related(charm, NAME):
+    for relation in spoken(charm, NAME):
         job = {
             "job_name": f"{charm.app.name}_exporter",
             "metrics_path": PATH,
@@ -31,4 +31,4 @@ def publish(charm: ops.CharmBase, port: int) -> None:
             "metrics_scrape_jobs": [job],
             "log_slots": [],
         }
-        write(relation, charm.unit, {"config": json.dumps(config)})
+        send(relation, charm.unit, {"config": json.dumps(config)})

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
+import os
 import re
 from collections.abc import Mapping
 
 import ops
+
+logger = logging.getLogger(__name__)
 
 
 class NotThere(Exception):
@@ -29,6 +33,22 @@ def related(charm: ops.CharmBase, name: str) -> list[ops.Relation]:
     if name not in charm.meta.relations:
         return []
     return sorted(charm.model.relations[name], key=lambda relation: relation.id)
+
+
+def spoken(charm: ops.CharmBase, name: str) -> list[ops.Relation]:
+    """The relations of this name whose bags of ours may be read and written: one for each other application, which is
+    the hook's own relation, else the newest.
+
+    Juju 4.0 goes on naming a relation whose other application was removed by force. It finds our bags by the names of
+    endpoints, so those of the dead relation are the ones of the relation that came after it. What a hook read or wrote
+    is stored when it ends: with one bag under two ids Juju refuses all of it, and the hook has failed.
+    """
+    own_id = os.environ.get("JUJU_RELATION_ID", "").rpartition(":")[2]
+    newest = {
+        relation.app.name: relation
+        for relation in sorted(related(charm, name), key=lambda each: (str(each.id) == own_id, each.id))
+    }
+    return sorted(newest.values(), key=lambda relation: relation.id)
 
 
 def of_app(relation: ops.Relation) -> dict[str, str]:
@@ -64,6 +84,14 @@ def write(relation: ops.Relation, entity: ops.Unit | ops.Application, content: M
     for key, value in content.items():
         if bag.get(key, "") != value:
             bag[key] = value
+
+
+def send(relation: ops.Relation, entity: ops.Unit | ops.Application, content: Mapping[str, str]) -> None:
+    """Write the same; a relation that refuses it keeps neither the hook nor the other relations from theirs."""
+    try:
+        write(relation, entity, content)
+    except ops.ModelError as refused:  # such as a relation that is gone, or leadership lost while we write
+        logger.warning("%s:%s: nothing was written: %s", relation.name, relation.id, refused)
 
 
 def host_and_port(name: str, host: str, port: str) -> str:

@@ -23,14 +23,14 @@ from tippingpoint_charm.relations.databag import (
     of_app,
     of_units,
     own,
-    related,
+    send,
     shown,
-    write,
+    spoken,
 )
 
 DB, CLIENT = "etcd", "etcd-client"
 PREFIX = "/tippingpoint/"
-"""All keys of all runs are below it (tippingpoint.grounds.key_prefix)."""
+"""All keys of all runs are below it (tippingpoint.owning.key_prefix)."""
 
 _LABEL, _LABEL_SENT = "etcd-client", "etcd-client-mtls"
 _SECRETS = ("username", "password", "tls", "tls-ca", "uris")
@@ -48,7 +48,7 @@ class Etcd:
 
 def read_db(charm: ops.CharmBase) -> Etcd | None:
     """The etcd at the relation `etcd`; None when none is related, NotThere where it has not said enough."""
-    for relation in related(charm, DB):
+    for relation in spoken(charm, DB):
         bags = [bag for _, bag in of_units(relation)]
         keys = ("client_ca", "client_cert", "client_key")
         bag = first_with(bags, "connection_string", *keys) or first_with(bags, "connection_string")
@@ -68,7 +68,7 @@ def publish_client(charm: ops.CharmBase) -> None:
     """Ask every related Charmed etcd for a user of ours; only the leader does."""
     if not charm.unit.is_leader():
         return
-    for relation in related(charm, CLIENT):
+    for relation in spoken(charm, CLIENT):
         sent = own(relation, charm.app).get("secret-mtls", "")
         content = {
             "prefix": PREFIX,
@@ -76,12 +76,12 @@ def publish_client(charm: ops.CharmBase) -> None:
             "provided-secrets": json.dumps(["mtls-cert"]),
             "secret-mtls": sent or _grant(charm, relation),
         }
-        write(relation, charm.app, content)
+        send(relation, charm.app, content)
 
 
 def read_client(charm: ops.CharmBase) -> Etcd | None:
     """The etcd at the relation `etcd-client`; None when none is related, NotThere where it has not said enough."""
-    for relation in related(charm, CLIENT):
+    for relation in spoken(charm, CLIENT):
         bag = of_app(relation)
         if bag.get("encryption-secret"):
             raise NotThere(f"{CLIENT}: {shown(relation.app.name)}: expected a Charmed etcd of this model")

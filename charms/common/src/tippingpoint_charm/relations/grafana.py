@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import ops
 
-from tippingpoint_charm.relations.databag import related, write
+from tippingpoint_charm.relations.databag import send, spoken
 from tippingpoint_charm.relations.shipped import dashboard, topology
 
 NAME = "grafana-dashboard"
@@ -16,7 +16,7 @@ NAME = "grafana-dashboard"
 
 def publish(charm: ops.CharmBase) -> None:
     """Send every related Grafana our dashboard, which adds drop-down lists for Juju's model and application."""
-    if related(charm, NAME) and charm.unit.is_leader():
+    if spoken(charm, NAME) and charm.unit.is_leader():
         publish_packed(charm, {"tippingpoint": dashboard(charm)}, by_application=True)
 
 
@@ -40,5 +40,5 @@ def publish_packed(charm: ops.CharmBase, dashboards: Mapping[str, str], *, by_ap
     }
     # The interface has an id that differs whenever the dashboards do.
     mark = str(uuid.uuid5(uuid.NAMESPACE_URL, json.dumps(templates)))
-    for relation in related(charm, NAME):
-        write(relation, charm.app, {"dashboards": json.dumps({"templates": templates, "uuid": mark})})
+    for relation in spoken(charm, NAME):
+        send(relation, charm.app, {"dashboards": json.dumps({"templates": templates, "uuid": mark})})

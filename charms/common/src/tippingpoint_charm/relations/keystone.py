@@ -23,9 +23,9 @@ from tippingpoint_charm.relations.databag import (
     first_with,
     host_and_port,
     of_units,
-    related,
+    send,
     shown,
-    write,
+    spoken,
 )
 
 NAME = "identity-credentials"
@@ -65,13 +65,13 @@ def publish(charm: ops.CharmBase) -> None:
         "requested_roles": ROLE,
         "requested_grants": ROLE,
     }
-    for relation in related(charm, NAME):
-        write(relation, charm.unit, content)
+    for relation in spoken(charm, NAME):
+        send(relation, charm.unit, content)
 
 
 def read(charm: ops.CharmBase) -> Keystone | None:
     """The user that Keystone made; None when none is related, NotThere where it has not said enough."""
-    for relation in related(charm, NAME):
+    for relation in spoken(charm, NAME):
         bags = [bag for _, bag in of_units(relation)]
         bag = first_with(bags, *_NEEDED)
         if bag is None:

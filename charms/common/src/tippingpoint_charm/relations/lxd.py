@@ -23,9 +23,9 @@ from tippingpoint_charm.relations.databag import (
     of_app,
     of_units,
     own,
-    related,
+    send,
     shown,
-    write,
+    spoken,
 )
 from tippingpoint_charm.relations.keypair import KeyPair
 
@@ -65,13 +65,13 @@ def publish(charm: ops.CharmBase, projects: str) -> None:
         names = ",".join(project_names(projects))
     except NotThere:
         return
-    for relation in related(charm, NAME):
+    for relation in spoken(charm, NAME):
         pair = keypair.find_or_make(charm, charm.unit, _LABEL, charm.unit.name.replace("/", "-"))
         asked = own(relation, charm.unit).get("projects", "")
         if asked and _answer(relation) is not None:
             names = asked
         content = {"version": VERSION, "certificate": pair.certificate, "projects": names}
-        write(relation, charm.unit, content)
+        send(relation, charm.unit, content)
 
 
 def read(charm: ops.CharmBase, projects: str) -> Lxd | None:
@@ -80,7 +80,7 @@ def read(charm: ops.CharmBase, projects: str) -> Lxd | None:
     NotThere where it has not answered, or the answer cannot be used. Of several servers that are no cluster, the one
     with the lowest number is the target.
     """
-    relations = related(charm, NAME)
+    relations = spoken(charm, NAME)
     if not relations:
         return None
     relation = relations[0]

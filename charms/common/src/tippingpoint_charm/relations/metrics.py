@@ -6,7 +6,7 @@ import json
 
 import ops
 
-from tippingpoint_charm.relations.databag import own_address, related, write
+from tippingpoint_charm.relations.databag import own_address, send, spoken
 from tippingpoint_charm.relations.shipped import alert_rules, topology
 
 NAME = "metrics-endpoint"
@@ -15,7 +15,7 @@ PATH = "/metrics"
 
 def publish(charm: ops.CharmBase, port: int) -> None:
     """Each unit tells its address, the leader the job (the exporters' port) and the alert rules."""
-    for relation in related(charm, NAME):
+    for relation in spoken(charm, NAME):
         address = own_address(charm, relation)
         if address:
             unit = {
@@ -23,7 +23,7 @@ def publish(charm: ops.CharmBase, port: int) -> None:
                 "prometheus_scrape_unit_name": charm.unit.name,
                 "prometheus_scrape_unit_path": "",
             }
-            write(relation, charm.unit, unit)
+            send(relation, charm.unit, unit)
         if charm.unit.is_leader():
             jobs = [{"metrics_path": PATH, "static_configs": [{"targets": [f"*:{port}"]}]}]
             app = {
@@ -31,4 +31,4 @@ def publish(charm: ops.CharmBase, port: int) -> None:
                 "scrape_metadata": json.dumps(topology(charm)),
                 "alert_rules": json.dumps(alert_rules(charm)),
             }
-            write(relation, charm.app, app)
+            send(relation, charm.app, app)

@@ -10,14 +10,14 @@ from urllib.parse import urlsplit
 
 import ops
 
-from tippingpoint_charm.relations.databag import NotThere, of_app, related, shown
+from tippingpoint_charm.relations.databag import NotThere, of_app, shown, spoken
 
 NAME = "prometheus-api"
 
 
 def read(charm: ops.CharmBase) -> str:
     """Where it is asked; empty where none is related. NotThere where one is that says nothing of use."""
-    for relation in related(charm, NAME):
+    for relation in spoken(charm, NAME):
         if not relation.active:
             continue
         bag = of_app(relation)

@@ -22,9 +22,9 @@ from tippingpoint_charm.relations.databag import (
     of_unit,
     of_units,
     own_address,
-    related,
+    send,
     shown,
-    write,
+    spoken,
 )
 
 NAME = "scale-run"
@@ -74,25 +74,25 @@ def publish(
         "word": "" if word is None else word.model_dump_json(exclude_none=True),
         "result": "" if result is None else json.dumps(dict(result)),
     }
-    for relation in related(charm, NAME):
-        write(relation, charm.unit, said)
+    for relation in spoken(charm, NAME):
+        send(relation, charm.unit, said)
         if charm.unit.is_leader():
             text = "" if run is None else run.model_dump_json(exclude_none=True)
-            write(relation, charm.app, {"version": VERSION, "run": text})
+            send(relation, charm.app, {"version": VERSION, "run": text})
 
 
 def publish_exporter(charm: ops.CharmBase, port: int) -> None:
     """The generator's side: where this unit's figures are, for the collector's Prometheus."""
-    for relation in related(charm, NAME):
+    for relation in spoken(charm, NAME):
         address = own_address(charm, relation)
         host = f"[{address}]" if ":" in address else address
-        write(relation, charm.unit, {"exporter": f"{host}:{port}" if address else ""})
+        send(relation, charm.unit, {"exporter": f"{host}:{port}" if address else ""})
 
 
 def read_exporters(charm: ops.CharmBase) -> dict[str, str]:
     """The collector's side: where units' figures are (HOST:PORT), by the units' own names, as far as they say so."""
     found: dict[str, str] = {}
-    for relation in related(charm, NAME):
+    for relation in spoken(charm, NAME):
         for unit, said in of_units(relation) if relation.active else []:
             name = said.get("unit", "") or unit.name
             if said.get("version") == VERSION and said.get("exporter") and _UNIT.fullmatch(name):
@@ -102,7 +102,7 @@ def read_exporters(charm: ops.CharmBase) -> dict[str, str]:
 
 def problem(charm: ops.CharmBase) -> str:
     """The generator's side: a line about a collector that speaks another version; empty where none does."""
-    for relation in related(charm, NAME):
+    for relation in spoken(charm, NAME):
         version = of_app(relation).get("version", "")
         if version not in ("", VERSION):
             return f"{NAME}: {_name(relation)} speaks version {shown(version)}: expected {VERSION}"
@@ -112,13 +112,13 @@ def problem(charm: ops.CharmBase) -> str:
 def publish_collector(charm: ops.CharmBase) -> None:
     """The collector's side: the version it speaks; only the leader can say so."""
     if charm.unit.is_leader():
-        for relation in related(charm, NAME):
-            write(relation, charm.app, {"version": VERSION})
+        for relation in spoken(charm, NAME):
+            send(relation, charm.app, {"version": VERSION})
 
 
 def read(charm: ops.CharmBase) -> list[Reported]:
     """The collector's side: what every related application reports now, the oldest relation first."""
-    return [_read(relation) for relation in related(charm, NAME)]
+    return [_read(relation) for relation in spoken(charm, NAME)]
 
 
 def read_changed(relation: ops.Relation, unit: ops.Unit | None) -> Reported:

@@ -1,0 +1,181 @@
+"""What was late because the generator stood still is not held against real targets; what was not, is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.functional.lxd_runs import only_a_stage, spawn_plan, start_at
+from tests.functional.openstack_runs import LONG_S
+from tests.functional.openstack_runs import plan_of as openstack_plan
+from tests.functional.openstack_runs import start_at as start_at_openstack
+from tests.functional.program import start, until, wait_for_hold, write_plan
+from tests.functional.spawn_runs import ended, wait_for
+from tests.functional.test_run_faults import workers_of
+from tests.functional.test_runs import settings
+from tests.lab.etcd import EtcdLab
+from tests.lab.juju import JujuLab
+from tests.lab.lxd import LxdLab
+from tests.lab.nova import OpenstackLab
+from tippingpoint.durations import show_us
+from tippingpoint.pulse import PULSE
+from tippingpoint.report import write_report
+from tippingpoint.results import RunData, load_run, read_worker_events, worker_names
+from tippingpoint.verdict import judge
+
+STOOD_STILL_S = 4.0
+LIMIT = "2s"
+"""Long for any target here, on a machine that is busy with other things, and half of what we stand still for."""
+LIMITS = [{"operation": "extend", "p999": LIMIT, "max": LIMIT}]
+RENEWED = {"units": 1, "claim_time": "60s", "renew_time": "1s", "timeout": "20s"}
+"""100 leases that are each renewed each second."""
+
+
+def ticks(directory: Path) -> int:
+    """How many ticks the workers of a run have written."""
+    return sum(len(read_worker_events(directory, name, 1.0).ticks) for name in worker_names(directory))
+
+
+def await_ticks(directory: Path, more: int) -> None:
+    """Wait until the workers of a run have written so many ticks more."""
+    before = ticks(directory)
+    until(lambda: ticks(directory) >= before + more, f"{more} ticks more")
+
+
+def stop_for(pids: Sequence[int], seconds: float) -> None:
+    """Stop processes, and let them go on after some seconds."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        time.sleep(seconds)
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+def stop_workers_of(process: subprocess.Popen[str], directory: Path, seconds: float = STOOD_STILL_S) -> None:
+    """Stop the workers of a run that is held, alone, while it puts its load on."""
+    await_ticks(directory, 2)
+    stop_for(workers_of(process.pid), seconds)
+
+
+def expect_own_standstill(measured: RunData, operation: str) -> None:
+    """The verdict on a run is withheld for a threshold on that operation; it says what stood still, and so does every
+    view of the report."""
+    verdict = judge(measured)
+    assert (verdict.outcome, verdict.exit_code) == ("withheld", 4), verdict
+    stall = max(measured.stalls, key=lambda stall: stall.seconds)
+    assert stall.seconds >= STOOD_STILL_S - 2 * PULSE  # it is told from the first beat that was missed
+    doubted = [check for check in verdict.checks if check.met is None]
+    assert {check.operation for check in doubted} == {operation}
+    assert all("the generator itself was " in check.why for check in doubted)
+    assert any(check.why in verdict.sentence for check in doubted)
+    document = json.loads(write_report(measured, "json"))
+    assert stall.seconds in [told["seconds"] for told in document["generator"]["stalls"]]
+    marks = [mark for mark in document["events"]["marks"] if mark["kind"] == "stall"]
+    assert f"stalled {show_us(stall.seconds * 1e6)}" in [mark["label"] for mark in marks]
+    assert all(mark["text"].startswith("worker ") for mark in marks)
+    for view in ("html", "md"):
+        assert f"worker {stall.worker} " in write_report(measured, view)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("api", ["v3", "v2"])
+def test_a_worker_that_stood_still_blames_no_etcd(etcd: EtcdLab, tmp_path: Path, api: str) -> None:
+    # given 100 leases on an etcd, each renewed each second, with limits that it keeps well
+    plan = write_plan(
+        tmp_path,
+        workload=RENEWED,
+        stages=[{"leases": 100, "over": "500ms", "hold": "10s"}],
+        thresholds=LIMITS,
+        workers=1,
+    )
+    process = start("run", plan, *settings(etcd), "--set", f"target.api={api}", "--out", tmp_path / "runs")
+    directory = wait_for_hold(tmp_path / "runs")
+    # when the worker alone is stopped for a while, shortly enough for no percentile of its lag
+    stop_workers_of(process, directory)
+    done = ended(process)
+    # then its own delay is named, and no threshold is missed
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "the generator itself was stopped for" in done.stdout
+    measured = load_run(directory)
+    assert measured.stages[0].response("extend").max > 2_000_000
+    expect_own_standstill(measured, "extend")
+
+
+@pytest.mark.faults
+def test_an_etcd_that_stood_still_for_longer_than_the_worker_is_missed(
+    etcd_private: EtcdLab, tmp_path: Path
+) -> None:
+    # given the same
+    plan = write_plan(
+        tmp_path,
+        workload=RENEWED,
+        stages=[{"leases": 100, "over": "500ms", "hold": "14s"}],
+        thresholds=LIMITS,
+        workers=1,
+    )
+    process = start("run", plan, *settings(etcd_private), "--out", tmp_path / "runs")
+    directory = wait_for_hold(tmp_path / "runs")
+    # when the worker is stopped, and then all members for longer
+    stop_workers_of(process, directory)
+    await_ticks(directory, 1)
+    stop_for(list(etcd_private.pids.values()), STOOD_STILL_S + 2.0)
+    done = ended(process)
+    # then the target's part is missed, whatever ours is
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "Missed: extend" in done.stdout
+    assert load_run(directory).stalls
+
+
+def test_a_worker_that_stood_still_blames_no_juju_controller(juju: JujuLab, tmp_path: Path) -> None:
+    plan = write_plan(
+        tmp_path,
+        target={"kind": "juju"},
+        workload={**RENEWED, "units": 2},
+        stages=[{"leases": 30, "over": "500ms", "hold": "10s"}],
+        thresholds=[{"operation": "extend", "max": LIMIT}],
+        workers=1,
+    )
+    process = start("run", plan, "--out", tmp_path / "runs", **juju.environment)
+    directory = wait_for_hold(tmp_path / "runs")
+    stop_workers_of(process, directory)
+    done = ended(process)
+    assert done.returncode == 4, done.stdout + done.stderr
+    expect_own_standstill(load_run(directory), "extend")
+
+
+LISTS = {
+    "workload": {"observe_every": "1s"},
+    "thresholds": [{"operation": "network-list", "max": LIMIT}],
+    "workers": 1,
+}
+"""What users ask for each second while a stage is held."""
+
+
+def test_a_worker_that_stood_still_blames_no_lxd(lxd: LxdLab, tmp_path: Path) -> None:
+    plan = spawn_plan(tmp_path, stages=only_a_stage(1, "10s"), **LISTS)
+    process = start_at(lxd, "run", plan, "--out", tmp_path / "runs")
+    directory = wait_for(tmp_path / "runs", process, "stage", phase="hold")
+    stop_workers_of(process, directory)
+    done = ended(process)
+    assert done.returncode == 4, done.stdout + done.stderr
+    expect_own_standstill(load_run(directory), "network-list")
+
+
+@pytest.mark.timeout(2 * LONG_S)
+def test_a_worker_that_stood_still_blames_no_openstack(openstack: OpenstackLab, tmp_path: Path) -> None:
+    plan = openstack_plan(tmp_path, stages=[{"instances": 1, "hold": "10s"}], **LISTS)
+    process = start_at_openstack(openstack, plan, tmp_path / "runs")
+    directory = wait_for(tmp_path / "runs", process, "stage", within=LONG_S, phase="hold")
+    stop_workers_of(process, directory)
+    done = ended(process, LONG_S)
+    assert done.returncode == 4, done.stdout + done.stderr
+    expect_own_standstill(load_run(directory), "network-list")

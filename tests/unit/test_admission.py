@@ -1,0 +1,153 @@
+"""When the agent logs in to its target, with log-ins that a test answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tippingpoint.agent import admission
+from tippingpoint.agent.admission import Admission, Outcome
+from tippingpoint.agent.client import PLACE
+from tippingpoint.errors import TargetError
+
+TARGET = {"kind": "etcd", "endpoints": ["http://192.0.2.7:2379"], "credentials": f"{PLACE}/etcd.yaml"}
+FILES = {"etcd.yaml": "username: u\npassword: hunter2\n"}
+
+
+class Door:
+    """Stands for the target: each log-in ends as a test says, and waits between them are counted, not waited for."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *answers: TargetError | None) -> None:
+        self.answers = list(answers)
+        self.knocks: list[tuple[str, int]] = []
+        self.waits: list[float] = []
+        self.news = 0
+        self.busy = False
+        self.runtime = tmp_path
+        self.asked = asyncio.Event()
+        self.told = asyncio.Event()
+        monkeypatch.setattr(admission, "knock", self._knock)
+        self.admission = Admission(tmp_path, lambda: self.busy, self._changed, self._sleep)
+
+    async def _knock(self, target: Any) -> None:
+        await asyncio.sleep(0)
+        self.knocks.append((target.credentials.read_text(), target.credentials.stat().st_mode & 0o777))
+        answer = self.answers.pop(0)
+        if not self.answers:
+            self.asked.set()
+        if answer is not None:
+            raise answer
+
+    def _changed(self) -> None:
+        self.news += 1
+        self.told.set()
+
+    async def _sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        await asyncio.sleep(0 if self.answers else 3600)
+
+
+def wrong_password() -> TargetError:
+    return TargetError("target.credentials", "authentication failed", "a user", refused=True)
+
+
+def gone() -> TargetError:
+    return TargetError("192.0.2.7:2379", "192.0.2.7:2379: connection refused", "a server")
+
+
+def run(
+    test: Callable[[Door], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *answers: TargetError | None
+) -> Door:
+    async def body() -> Door:
+        door = Door(tmp_path, monkeypatch, *answers)
+        try:
+            await test(door)
+        finally:
+            await door.admission.close()
+        return door
+
+    return asyncio.run(body())
+
+
+def test_one_log_in_for_one_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(door: Door) -> None:
+        # given an access that is told in every hook
+        assert door.admission.tell(TARGET, FILES) == Outcome()
+        await door.asked.wait()
+        await asyncio.sleep(0)
+        for _ in range(3):
+            assert door.admission.tell(TARGET, FILES) == Outcome()
+        await asyncio.sleep(0)
+
+    # when it lets us in, then it was asked once, by a file for nobody else, which is gone, and nobody is woken
+    door = run(test, tmp_path, monkeypatch, None)
+    assert door.knocks == [(FILES["etcd.yaml"], 0o600)]
+    assert (door.news, list(tmp_path.iterdir())) == (0, [])
+
+
+def test_a_refusal_is_told_once_and_tried_again_ever_more_seldom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(door: Door) -> None:
+        door.admission.tell(TARGET, FILES)
+        await door.asked.wait()
+        assert door.admission.tell(TARGET, FILES) == Outcome("authentication failed", refused=True)
+
+    door = run(test, tmp_path, monkeypatch, *[wrong_password() for _ in range(7)])
+    assert door.news == 1
+    assert door.waits[:6] == [180.0, 360.0, 720.0, 1440.0, 2880.0, 3600.0]
+
+
+def test_one_that_cannot_be_reached_is_tried_every_few_minutes_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(door: Door) -> None:
+        door.admission.tell(TARGET, FILES)
+        await door.asked.wait()
+        await asyncio.sleep(0)
+        assert door.admission.tell(TARGET, FILES) == Outcome()
+
+    # when it comes back, then the charm is told of both, and it is left alone
+    door = run(test, tmp_path, monkeypatch, gone(), gone(), None)
+    assert door.waits == [180.0, 180.0]
+    assert door.news == 2
+
+
+def test_the_address_stands_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(door: Door) -> None:
+        door.admission.tell(TARGET, FILES)
+        await door.asked.wait()
+        await asyncio.sleep(0)
+        assert door.admission.tell(TARGET, FILES) == Outcome("192.0.2.7:2379: connection refused")
+
+    run(test, tmp_path, monkeypatch, gone())
+
+
+def test_other_credentials_are_tried_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(door: Door) -> None:
+        door.admission.tell(TARGET, FILES)
+        # given a password that is refused
+        await door.told.wait()
+        assert door.admission.tell(TARGET, FILES).refused
+        # when the secret has another password
+        assert door.admission.tell(TARGET, {"etcd.yaml": "username: u\npassword: right\n"}) == Outcome()
+        await door.asked.wait()
+        # and when there is no access any more, then nothing of it is left
+        assert door.admission.tell({}, {}) == Outcome()
+
+    door = run(test, tmp_path, monkeypatch, wrong_password(), None)
+    assert [text for text, _ in door.knocks] == [FILES["etcd.yaml"], "username: u\npassword: right\n"]
+
+
+def test_nobody_logs_in_beside_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(door: Door) -> None:
+        door.busy = True
+        door.admission.tell(TARGET, FILES)
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    assert run(test, tmp_path, monkeypatch, None).knocks == []

@@ -1,0 +1,139 @@
+"""Whether the target lets us in, known before a run begins: one log-in for each change of how it is reached.
+
+A log-in that fails is tried again, seldom: a password that is refused often can lock its user out. What is secret is on
+no disk: files are written for each log-in to a directory of the service's runtime, in memory, and removed after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from tippingpoint.agent.client import PLACE
+from tippingpoint.agent.problems import told
+from tippingpoint.errors import TargetError, UserError
+from tippingpoint.grounds import knock
+from tippingpoint.plan_targets import EtcdTarget, JujuTarget, LxdTarget, OpenstackTarget
+
+FIRST_WAIT = 180.0
+"""Seconds until a log-in that failed is tried again; after a refusal each time twice as long, up to LONGEST_WAIT."""
+LONGEST_WAIT = 3600.0
+WITHIN = 60.0
+"""Seconds that a log-in may take."""
+
+_TARGETS: dict[str, TypeAdapter[Any]] = {
+    "etcd": TypeAdapter(EtcdTarget),
+    "juju": TypeAdapter(JujuTarget),
+    "lxd": TypeAdapter(LxdTarget),
+    "openstack": TypeAdapter(OpenstackTarget),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a log-in came to: `problem` is empty where we were let in; `refused` as TargetError has it."""
+
+    problem: str = ""
+    refused: bool = False
+
+
+class Admission:
+    """Logs in to the target that it was told of last."""
+
+    def __init__(
+        self,
+        runtime: Path,
+        is_busy: Callable[[], bool],
+        changed: Callable[[], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Files are written below `runtime`; nothing is tried while `is_busy`; `changed` is called on news."""
+        self._sleep = sleep
+        self._runtime = runtime
+        self._is_busy = is_busy
+        self._changed = changed
+        self._target: dict[str, Any] = {}
+        self._files: dict[str, str] = {}
+        self._outcome = Outcome()
+        self._task: asyncio.Task[None] | None = None
+
+    def tell(self, target: Mapping[str, Any], files: Mapping[str, str]) -> Outcome:
+        """How the target is reached now, as requests.Access has it; returns what is known of that.
+
+        A log-in is begun where this is news.
+        """
+        if (target, files) != (self._target, self._files):
+            self._target, self._files = dict(target), dict(files)
+            self._outcome = Outcome()
+            self._cancel()
+            if target:
+                self._task = asyncio.create_task(self._keep_trying())
+        return self._outcome
+
+    async def close(self) -> None:
+        """Try no more."""
+        task = self._task
+        self._cancel()
+        if task is not None:
+            await asyncio.wait([task])
+
+    def _cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _keep_trying(self) -> None:
+        wait = FIRST_WAIT
+        while True:
+            if not self._is_busy():
+                outcome = await self._try()
+                if outcome != self._outcome:
+                    self._outcome = outcome
+                    self._changed()
+                if not outcome.problem:
+                    return
+            await self._sleep(wait)
+            if self._outcome.refused:
+                wait = min(2 * wait, LONGEST_WAIT)
+
+    async def _try(self) -> Outcome:
+        with tempfile.TemporaryDirectory(prefix="login-", dir=self._runtime) as place:
+            try:
+                _write(self._files, Path(place))
+                async with asyncio.timeout(WITHIN):
+                    await knock(_target_at(self._target, place))
+            except TimeoutError:
+                return Outcome(f"no answer within {WITHIN:g} s")
+            except TargetError as problem:
+                # Who refuses is told by what mends it. Of who does not answer the address matters: it is in `where`,
+                # unless that names a field or a cloud.
+                known = problem.refused or problem.where.startswith("target.")
+                where = "" if known or self._target["kind"] == "openstack" else f"{problem.where}: "
+                return Outcome(f"{where}{problem.problem}", problem.refused)
+            except UserError as problem:
+                return Outcome(str(problem).replace(f"{place}/", ""), refused=True)
+            except Exception as problem:
+                return Outcome(told(problem).replace(f"{place}/", ""))
+        return Outcome()
+
+
+def _write(files: Mapping[str, str], place: Path) -> None:
+    for name, text in files.items():
+        fd = os.open(place / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def _target_at(target: Mapping[str, Any], place: str) -> Any:
+    """The target, whose files are in this directory."""
+    fields = {
+        key: value.replace(PLACE, place) if isinstance(value, str) else value for key, value in target.items()
+    }
+    return _TARGETS[str(fields.get("kind"))].validate_python(fields)
