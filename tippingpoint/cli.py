@@ -22,29 +22,29 @@ from rich.markup import escape
 from rich.table import Table
 
 from tippingpoint import __version__
-from tippingpoint.baselines import PREFIX, Baseline, list_baselines, load_baseline
-from tippingpoint.collect.selecting import read_matchers
-from tippingpoint.compare import compare
+from tippingpoint.analysis.tipping import Tipping, find_tipping
+from tippingpoint.analysis.verdict import Verdict, judge
+from tippingpoint.compare.baselines import PREFIX, Baseline, list_baselines, load_baseline
+from tippingpoint.compare.compare import compare
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.fleet import Refused
-from tippingpoint.grounds import clean_run
-from tippingpoint.import_rally import import_rally
-from tippingpoint.importer import import_log
-from tippingpoint.ledger import Entry, EtcdEntry, LxdEntry, OpenstackEntry, entries
-from tippingpoint.manifest import Manifest
-from tippingpoint.plan import Plan, load_plan, parse_plan, plan_schema, shipped_plans
-from tippingpoint.progress import ConsoleProgress
-from tippingpoint.rally import holds_json
+from tippingpoint.importers.juju_log import import_log
+from tippingpoint.importers.rally import import_rally
+from tippingpoint.importers.rally_results import holds_json
+from tippingpoint.monitoring.selecting import read_matchers
+from tippingpoint.plan.plan import Plan, load_plan, parse_plan, plan_schema, shipped_plans
 from tippingpoint.report import write_comparison, write_report
-from tippingpoint.report.cautions import gap_lines
-from tippingpoint.resources import FILE as RESOURCES
-from tippingpoint.resources import Resources, write_resources
-from tippingpoint.results import RunData, add_resources, load_run
-from tippingpoint.resume import take_up
-from tippingpoint.run_files import replace_file
-from tippingpoint.runner import Runner, TakenUp
-from tippingpoint.tipping import Tipping, find_tipping
-from tippingpoint.verdict import Verdict, judge
+from tippingpoint.report.sections.cautions import gap_lines
+from tippingpoint.run.progress import ConsoleProgress
+from tippingpoint.run.resume import take_up
+from tippingpoint.run.runner import Runner, TakenUp
+from tippingpoint.run.worker_process import Refused
+from tippingpoint.rundir.files import replace_file
+from tippingpoint.rundir.ledger import Entry, EtcdEntry, LxdEntry, OpenstackEntry, entries
+from tippingpoint.rundir.manifest import Manifest
+from tippingpoint.rundir.resources import FILE as RESOURCES
+from tippingpoint.rundir.resources import Resources, write_resources
+from tippingpoint.rundir.results import RunData, add_resources, load_run
+from tippingpoint.targets.registry import clean_run
 
 MET, MISSED, BAD_INPUT, TARGET_FAILED, WITHHELD = range(5)
 _COLOURS = {"met": "green", "missed": "red", "withheld": "yellow", "failed": "red"}
@@ -340,8 +340,8 @@ def _collect(options: argparse.Namespace) -> int:
 
 
 async def _gather(run: RunData, options: argparse.Namespace, selector: str) -> Resources:
-    from tippingpoint.collect.prometheus import Prometheus  # bring an HTTP client, which no report needs
-    from tippingpoint.collect.resources import gather_run
+    from tippingpoint.monitoring.gather import gather_run
+    from tippingpoint.monitoring.prometheus import Prometheus  # bring an HTTP client, which no report needs
 
     progress = ConsoleProgress()
     try:

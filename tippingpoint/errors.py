@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tippingpoint.wording import one_line
+from tippingpoint.util.text import one_line
 
 LONGEST_VALUE = 120
 LONGEST_TEXT = 2000

@@ -30,8 +30,8 @@ import uvloop
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
+from lab.juju.tls import make_controller_certificates  # noqa: E402
 from tests.benchmarks.sides import cpu_seconds  # noqa: E402
-from tests.lab.juju_tls import make_controller_certificates  # noqa: E402
 
 MODEL = "ef3d116f-0437-4a17-844b-bde876780123"
 CALLS = 10
@@ -76,7 +76,7 @@ async def serve(directory: Path) -> None:
 
 
 async def ours(port: int, ca: str, count: int) -> dict[str, float]:
-    from tippingpoint.juju.client import ApiClient, Identity
+    from tippingpoint.targets.juju.api.client import ApiClient, Identity
 
     client = ApiClient([f"127.0.0.1:{port}"], ca)
 

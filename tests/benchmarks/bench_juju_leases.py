@@ -4,7 +4,7 @@
 
 The peer is `leadershipclaimer`, which Juju's developers run on a controller they patched: in Juju's source, built
 with `go build ./scripts/leadershipclaimer`. Every side runs in its turn against a fresh SIMULATED controller
-(tests/lab/juju.py, patched as that tool needs it, its store instant) for the same time: LEASES leases that UNITS
+(lab/juju/simulator.py, patched as that tool needs it, its store instant) for the same time: LEASES leases that UNITS
 units each want over a connection of their own, claims of 10 s, renewals each 5 s. The simulator's own cost is not
 counted. Ours is a whole run, `tippingpoint run` to its finished report, as `agent` (as the tool: one agent's login
 for all) with one worker process and with one per core, and as `hollow` (which makes its units first, and removes
@@ -39,12 +39,12 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
+from lab.juju.simulator import JujuLab  # noqa: E402
 from tests.benchmarks.juju_side import agent_conf, make_agent  # noqa: E402
-from tests.lab.juju import JujuLab  # noqa: E402
-from tippingpoint.juju.access import from_store  # noqa: E402
-from tippingpoint.juju.client import Identity  # noqa: E402
-from tippingpoint.limits import allow_connections  # noqa: E402
-from tippingpoint.results import load_run  # noqa: E402
+from tippingpoint.rundir.results import load_run  # noqa: E402
+from tippingpoint.targets.juju.api.access import from_store  # noqa: E402
+from tippingpoint.targets.juju.api.client import Identity  # noqa: E402
+from tippingpoint.util.open_files import allow_connections  # noqa: E402
 
 GOAL = 0.6
 CLAIM, RENEW = 10, 5
@@ -52,7 +52,7 @@ CLAIMER_SLEEPS = 1
 """Seconds the tool sleeps before it begins (its --sleep); ours spends them starting its interpreters."""
 WATCH_EVERY = 0.25
 _TICKS = os.sysconf("SC_CLK_TCK")
-_ENGINE = b"tippingpoint.worker"
+_ENGINE = b"tippingpoint.run.worker"
 
 
 @dataclass

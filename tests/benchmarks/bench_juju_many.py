@@ -2,7 +2,7 @@
 
     .venv/bin/python tests/benchmarks/bench_juju_many.py [--leases N] [--rate R] [--over S] [--hold S]
 
-One run of the command line with `workers: 1` on a SIMULATED controller (tests/lab/juju.py, its store instant) that
+One run of the command line with `workers: 1` on a SIMULATED controller (lab/juju/simulator.py, its store instant) that
 serves on several loopback addresses: 5,334 leases that 3 units each want make 16,002 connections, logged in as
 themselves with `--identity hollow`, as one agent (on a patched controller) without. Leases are renewed so often
 that RATE extensions a second are due, and every connection is pinged each minute beside that; hold it for longer
@@ -30,11 +30,11 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
+from lab.juju.simulator import JujuLab  # noqa: E402
 from tests.benchmarks.juju_side import agent_conf, make_agent  # noqa: E402
-from tests.lab.juju import JujuLab  # noqa: E402
-from tippingpoint.journal import read_events  # noqa: E402
-from tippingpoint.juju.access import from_store  # noqa: E402
-from tippingpoint.results import SCHEDULE_LAG, RunData, StageResult, load_run  # noqa: E402
+from tippingpoint.rundir.journal import read_events  # noqa: E402
+from tippingpoint.rundir.results import SCHEDULE_LAG, RunData, StageResult, load_run  # noqa: E402
+from tippingpoint.targets.juju.api.access import from_store  # noqa: E402
 
 KIB_WANTED = 50.0
 LAG_WANTED_US = 100_000

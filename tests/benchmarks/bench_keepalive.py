@@ -26,8 +26,8 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
+from lab.etcd.cluster import EtcdLab  # noqa: E402
 from tests.benchmarks.sides import cpu_seconds  # noqa: E402
-from tests.lab.etcd import EtcdLab  # noqa: E402
 
 
 def resident() -> dict[str, float]:
@@ -65,8 +65,8 @@ async def each_in_turn(clients: int, total: int, send: Callable[[int, Callable[[
 
 
 async def ours(endpoints: list[str], clients: int, total: int) -> None:
-    from tippingpoint.claim.etcd import Scope, connect
-    from tippingpoint.plan import ClaimWorkload, EtcdTarget
+    from tippingpoint.plan.plan import ClaimWorkload, EtcdTarget
+    from tippingpoint.targets.etcd.claim import Scope, connect
 
     scope = Scope(f"/tippingpoint/bench-{os.getpid()}/", os.getpid() << 32)
     target = connect(EtcdTarget(endpoints=endpoints), ClaimWorkload(), scope)
@@ -91,8 +91,8 @@ async def grpc_aio(endpoints: list[str], clients: int, total: int) -> None:
     """One persistent stream, a task that writes and one that reads: the cheapest way grpc.aio offers."""
     import grpc.aio
 
-    from tippingpoint.claim import etcd_messages as pb
-    from tippingpoint.claim.etcd_v3 import GRANT, KEEP_ALIVE
+    from tippingpoint.targets.etcd import messages as pb
+    from tippingpoint.targets.etcd.v3 import GRANT, KEEP_ALIVE
 
     async with grpc.aio.insecure_channel(endpoints[0].removeprefix("http://")) as channel:
         grant: Any = channel.unary_unary(GRANT)
@@ -123,9 +123,9 @@ async def grpc_aio(endpoints: list[str], clients: int, total: int) -> None:
 
 async def hold(endpoints: list[str], leases: int, units: int) -> dict[str, float]:
     """Hold leases with all other units waiting, extend each once over 30 s, and report the memory."""
-    from tippingpoint.claim.etcd import Scope, connect
-    from tippingpoint.claim.target import Holding
-    from tippingpoint.plan import ClaimWorkload, EtcdTarget
+    from tippingpoint.plan.plan import ClaimWorkload, EtcdTarget
+    from tippingpoint.targets.etcd.claim import Scope, connect
+    from tippingpoint.workloads.claim.target import Holding
 
     scope = Scope(f"/tippingpoint/bench-{os.getpid()}/", os.getpid() << 32)
     workload = ClaimWorkload(claim_time=600.0, renew_time=30.0)
@@ -173,8 +173,7 @@ def child(kind: str, endpoints: list[str], clients: int, total: int) -> None:
         print(json.dumps(uvloop.run(hold(endpoints, total, clients))))
         return
     run = {"ours": ours, "grpc.aio": grpc_aio}[kind]
-    import tippingpoint.claim.etcd
-    import tippingpoint.plan  # noqa: F401 - imported here, so that `running` leaves it out
+    import tippingpoint.plan.plan  # noqa: F401 - imported here, so that `running` leaves it out
 
     if kind == "grpc.aio":
         import grpc.aio  # noqa: F401

@@ -2,7 +2,7 @@
 
     .venv/bin/python tests/benchmarks/bench_lxd.py [--members N] [--count N] [--at N ...] [--rounds N] [--socket]
 
-As root. A real LXD of the lab's (tests/lab/lxd.py), a single server or with --members a cluster, is the same for all
+As root. A real LXD of the lab's (lab/lxd/cluster.py), a single server or with --members a cluster, is the same for all
 sides, and so is the image, which is on it. Each side in its turn makes and starts COUNT containers in the project
 default, so many at a time; they are deleted, uncounted, before the next one's turn, which begins when LXD is idle. A
 side is a process of its own:
@@ -48,7 +48,7 @@ sys.path.insert(0, str(REPOSITORY))
 from tests.benchmarks.sides import cpu_seconds, ran_seconds, timed, worker_cpu  # noqa: E402
 
 if TYPE_CHECKING:  # the sides, which are processes of this file too, have no use for it
-    from tests.lab.lxd import LxdLab
+    from lab.lxd.cluster import LxdLab
 
 GOAL = 0.5
 """At most this share of pylxd's CPU."""
@@ -112,7 +112,7 @@ def python_side(side: str) -> Side:
 
 def whole_run(turn: Turn) -> Cost:
     """This suite, by its command line."""
-    from tippingpoint.results import load_run
+    from tippingpoint.rundir.results import load_run
 
     with tempfile.TemporaryDirectory() as out:
         command = [sys.executable, "-m", "tippingpoint", "run", "lxd-cluster-small", f"--out={out}"]
@@ -178,8 +178,8 @@ def launch_with_ours(where: Path, image: str, count: int, at: int) -> tuple[floa
     """Seconds, and CPU-seconds, that the client of this suite takes."""
     import uvloop
 
-    from tippingpoint.lxd.access import from_file, from_socket
-    from tippingpoint.lxd.client import LxdClient
+    from tippingpoint.targets.lxd.access import from_file, from_socket
+    from tippingpoint.targets.lxd.client import LxdClient
 
     source = {"type": "image", "fingerprint": image}
     access = from_socket(where) if where.is_socket() else from_file(where)
@@ -204,8 +204,8 @@ def launch_with_ours(where: Path, image: str, count: int, at: int) -> tuple[floa
 
 def remove_containers(lab: LxdLab) -> None:
     """Delete what a turn left on the lab's LXD, which has nothing else."""
-    from tippingpoint.lxd.access import from_socket
-    from tippingpoint.lxd.client import LxdClient
+    from tippingpoint.targets.lxd.access import from_socket
+    from tippingpoint.targets.lxd.client import LxdClient
 
     async def remove() -> None:
         client = LxdClient(from_socket(lab.unix_socket()))
@@ -309,7 +309,7 @@ def main() -> None:
     if shutil.which("lxd-benchmark") is None:
         sides.remove("lxd-benchmark")
         print("lxd-benchmark is left out: expected it on PATH (Debian: lxd-tools)")
-    from tests.lab.lxd import LxdLab
+    from lab.lxd.cluster import LxdLab
 
     with (
         tempfile.TemporaryDirectory() as bytecode,

@@ -8,7 +8,7 @@ other versions; without it their sides are left out:
 
     uv venv VENV && uv pip install --python VENV rally==5.1.1 rally-openstack==4.1.0 openstacksdk setuptools
 
-All sides ask the same real control plane (tests/lab/nova.py), one after the other: COUNT servers without a network,
+All sides ask the same real control plane (lab/openstack/cloud.py) in turn: COUNT servers without a network,
 AT at a time, each booted, waited for until it is ACTIVE, deleted, and waited for until it is gone, looking twice a
 second. Ours looks at all servers by one list of what has changed, the loops at each by itself: a list takes longer than
 one server (its median stands in the table), and so do boots, by that and by the wait for the next list. A side is a
@@ -49,7 +49,7 @@ if str(REPOSITORY) not in sys.path:
 from tests.benchmarks.sides import cpu_seconds, runner_cpu, timed, worker_cpu  # noqa: E402
 
 if TYPE_CHECKING:  # the peers' interpreter has no use for it
-    from tests.lab.nova import OpenstackLab
+    from lab.openstack.cloud import OpenstackLab
 
 PEERS = "TIPPINGPOINT_OPENSTACK_PEERS"
 GOALS = {"rally": 0.1, "aiohttp": 1.2}
@@ -99,8 +99,8 @@ class Cost:
 
 def rally(turn: Turn) -> Cost:
     """Rally itself, and what its result comes to once imported."""
-    from tippingpoint.import_rally import import_rally
-    from tippingpoint.results import load_run
+    from tippingpoint.importers.rally import import_rally
+    from tippingpoint.rundir.results import load_run
 
     program = turn.python().with_name("rally")
     with tempfile.TemporaryDirectory() as home:
@@ -197,7 +197,7 @@ def loop(side: str) -> Callable[[Turn], Cost]:
 
 def ours(turn: Turn) -> Cost:
     """This suite, by its command line."""
-    from tippingpoint.results import load_run
+    from tippingpoint.rundir.results import load_run
 
     def run(count: int, out: str) -> tuple[float, Path]:
         command = [sys.executable, "-m", "tippingpoint", "run", "openstack-boot-delete", f"--out={out}"]
@@ -393,7 +393,7 @@ def main() -> None:
     able = [side for side in SIDES if peers or side not in OF_PEERS]
     parser.add_argument("--sides", default=",".join(able), help="those to run (%(default)s)")
     options = parser.parse_args()
-    from tests.lab.nova import OpenstackLab
+    from lab.openstack.cloud import OpenstackLab
 
     if not peers:
         print(f"{' and '.join(OF_PEERS)} are left out: {PEERS} is not set; see --help")

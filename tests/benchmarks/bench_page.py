@@ -23,8 +23,8 @@ from tests.browser.conftest import find_chromium  # noqa: E402
 from tests.unit.felt import MEANINGS, felt_by  # noqa: E402
 from tests.unit.synthetic import MadeStage, write_run  # noqa: E402
 from tippingpoint.report import write_report  # noqa: E402
-from tippingpoint.resources import write_resources  # noqa: E402
-from tippingpoint.results import load_run  # noqa: E402
+from tippingpoint.rundir.resources import write_resources  # noqa: E402
+from tippingpoint.rundir.results import load_run  # noqa: E402
 
 HOSTS = [f"node-{number}" for number in range(1, 101)]
 FIGURES = [*MEANINGS, *(f"made-{number}" for number in range(15 - len(MEANINGS)))]

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]
 
-from tippingpoint.journal import Journal
-from tippingpoint.recorder import Recorder
+from tippingpoint.rundir.journal import Journal
+from tippingpoint.rundir.recorder import Recorder
 
 INTERVALS = 20
 PER_INTERVAL = 1000

@@ -16,11 +16,11 @@ import numpy as np
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]
 from hdrh.log import HistogramLogReader  # type: ignore[import-untyped]
 
-from tippingpoint.hdr import Histogram
-from tippingpoint.journal import Events, Journal
-from tippingpoint.manifest import Manifest, TargetEntry, WorkerEntry
 from tippingpoint.report import write_report
-from tippingpoint.results import LOOP_LAG, SCHEDULE_LAG, load_run
+from tippingpoint.rundir.histogram import Histogram
+from tippingpoint.rundir.journal import Events, Journal
+from tippingpoint.rundir.manifest import Manifest, TargetEntry, WorkerEntry
+from tippingpoint.rundir.results import LOOP_LAG, SCHEDULE_LAG, load_run
 
 SECONDS = 3600
 PER_SECOND = 160

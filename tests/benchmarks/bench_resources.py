@@ -21,14 +21,14 @@ from pathlib import Path
 import bench_report
 import numpy as np
 
-from tests.lab.recorded import Recorded
-from tippingpoint.collect.prometheus import Prometheus
-from tippingpoint.collect.resources import gather_run
-from tippingpoint.cost import costs_of
-from tippingpoint.manifest import Manifest, TargetEntry
+from lab.recorded import Recorded
+from tippingpoint.analysis.cost import costs_of
+from tippingpoint.monitoring.gather import gather_run
+from tippingpoint.monitoring.prometheus import Prometheus
 from tippingpoint.report import write_report
-from tippingpoint.resources import FILE, Resources, write_resources
-from tippingpoint.results import RunData, add_resources, load_run
+from tippingpoint.rundir.manifest import Manifest, TargetEntry
+from tippingpoint.rundir.resources import FILE, Resources, write_resources
+from tippingpoint.rundir.results import RunData, add_resources, load_run
 
 EVERY = 15
 STARTED = 1_700_000_000

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import yaml
 
-from tests.lab.juju import JujuLab
-from tippingpoint.juju.access import Access
-from tippingpoint.juju.client import ApiClient, Identity
-from tippingpoint.juju.hollow import HollowFleet, make_model
+from lab.juju.simulator import JujuLab
+from tippingpoint.targets.juju.api.access import Access
+from tippingpoint.targets.juju.api.client import ApiClient, Identity
+from tippingpoint.targets.juju.hollow import HollowFleet, make_model
 
 
 async def make_agent(access: Access) -> tuple[str, Identity]:

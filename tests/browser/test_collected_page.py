@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.functional.page_server import TOKEN, UNITS, Reader, a_run, collect, digests_of, page_of
 from tests.unit.synthetic import STARTED
 from tippingpoint.collect.runs import Runs
-from tippingpoint.together import Progress, Turn, UnitWord
+from tippingpoint.units.shared_run import Progress, Turn, UnitWord
 
 FIRST, SECOND = (f"2026112{day}-000000-juju-leases-small-1f3a" for day in (1, 2))
 LIVE = "20261123-000000-juju-leases-small-1f3a"

@@ -11,11 +11,11 @@ from tests.browser.conftest import Opened
 from tests.browser.test_run_page import DRAWN, assert_within_400_pixels, charts, luminance
 from tests.unit.felt import felt_by
 from tests.unit.synthetic import STARTED, MadeStage, write_run
-from tippingpoint.baselines import load_baseline
-from tippingpoint.compare import compare
-from tippingpoint.manifest import Manifest
+from tippingpoint.compare.baselines import load_baseline
+from tippingpoint.compare.compare import compare
 from tippingpoint.report import write_comparison
-from tippingpoint.results import RunData, load_run
+from tippingpoint.rundir.manifest import Manifest
+from tippingpoint.rundir.results import RunData, load_run
 
 SIZES = (500, 1000, 2000, 4000)
 NAMES = ["juju", "etcd", "two", "dozen"]

@@ -15,7 +15,7 @@ from tests.unit.felt import MEANINGS, felt_by
 from tests.unit.filled import FILL_PLAN, Fill, write_fill
 from tests.unit.synthetic import MadeStage, write_run
 from tippingpoint.report import write_report
-from tippingpoint.results import load_run
+from tippingpoint.rundir.results import load_run
 
 CLAIMS: dict[str, Any] = {
     "name": "etcd-leases",

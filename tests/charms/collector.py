@@ -14,7 +14,7 @@ import pytest
 from ops import testing
 
 from tests.charms.generators import Directory
-from tippingpoint.together import SharedRun, UnitWord
+from tippingpoint.units.shared_run import SharedRun, UnitWord
 
 ROOT = Path(__file__).parents[2] / "charms" / "metrics-collector"
 

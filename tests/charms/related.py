@@ -12,9 +12,9 @@ from ops import testing
 from tippingpoint_charm.access import TargetAccess, find_access
 from tippingpoint_charm.relations import publish_all
 
-from tests.lab.lxd_access import make_client_certificate
-from tippingpoint.openstack.access import Access, from_clouds
-from tippingpoint.plan_targets import OpenstackTarget
+from lab.lxd.access import make_client_certificate
+from tippingpoint.plan.targets import OpenstackTarget
+from tippingpoint.targets.openstack.access import Access, from_clouds
 
 KINDS = ("juju", "lxd", "etcd", "openstack")
 PORT = 9477

@@ -26,7 +26,7 @@ from tests.charms.generators import (
 )
 from tests.charms.related import SERVER
 from tippingpoint.errors import UserError
-from tippingpoint.together import Progress, SharedRun, Turn, UnitWord
+from tippingpoint.units.shared_run import Progress, SharedRun, Turn, UnitWord
 
 OURS = "load-claimer/0"
 OTHER = "load-claimer/1"

@@ -17,7 +17,7 @@ from tippingpoint_charm.parameters import Clean, EvictMember, Parameters, Report
 
 from tests.charms.generators import ScriptedAgent, Unit, a_run, run_in, state_of, units_of
 from tippingpoint.errors import UserError
-from tippingpoint.together import Turn
+from tippingpoint.units.shared_run import Turn
 
 FUZZED = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 OURS = "load-claimer/0"

@@ -29,7 +29,7 @@ from tests.charms.generators import (
     units_of,
 )
 from tippingpoint.agent.client import call
-from tippingpoint.together import SharedRun, read_word
+from tippingpoint.units.shared_run import SharedRun, read_word
 
 READY = testing.ActiveStatus("ready: etcd (at http://192.0.2.7:2379)")
 

@@ -22,9 +22,9 @@ from tests.charms.generators import (
     units_of,
     with_peer,
 )
-from tippingpoint.plan import parse_plan
-from tippingpoint.plan_share import part_of
-from tippingpoint.together import Progress, SharedRun, UnitWord, read_word
+from tippingpoint.plan.plan import parse_plan
+from tippingpoint.plan.share import part_of
+from tippingpoint.units.shared_run import Progress, SharedRun, UnitWord, read_word
 
 OURS = "load-claimer/0"
 FIRST = "load-claimer/1"
@@ -390,7 +390,7 @@ class TestStatus:
         return f"{out.unit_status.name}: {out.unit_status.message}"
 
     def turning(self, units: list[str], **changes: object) -> SharedRun:
-        from tippingpoint.together import Turn
+        from tippingpoint.units.shared_run import Turn
 
         now = time.time()
         turn = Turn(number=1, stage=1, kind="ramp", of=len(units), begin=now - 9, hold=now - 1, lasts=60)

@@ -16,8 +16,8 @@ from ops import testing
 from tests.charms.collector import bag_of_unit, charm, context, on_machine, related, state_of
 from tippingpoint.collect.runs import Runs
 from tippingpoint.errors import UserError
-from tippingpoint.plan import load_plan
-from tippingpoint.together import Progress, SharedRun, Turn, UnitWord, begin_run
+from tippingpoint.plan.plan import load_plan
+from tippingpoint.units.shared_run import Progress, SharedRun, Turn, UnitWord, begin_run
 
 UNITS = ["load-claimer/0", "load-claimer/1"]
 FUZZED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -14,7 +14,7 @@ from ops import testing
 from tests.charms.collector import context, on_machine, state_of
 from tests.charms.generators import Directory
 from tests.charms.systemd import exposure, misunderstood, needs_systemd
-from tippingpoint.keypair import make_pair
+from tippingpoint.util.key_pair import make_pair
 
 TOKEN = "correct-horse-battery-staple"
 """It must show nowhere."""

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ops import testing
 
+from lab.lxd.access import make_client_certificate
+from lab.prometheus import find_prometheus, find_promtool
 from tests.charms.collector import bag_of_unit, charm, context, on_machine, state_of
 from tests.charms.generators import Directory
 from tests.charms.systemd import exposure, misunderstood, needs_systemd
-from tests.lab.lxd_access import make_client_certificate
-from tests.lab.prometheus import find_prometheus, find_promtool
 
 PASSWORD = "correct horse battery staple"
 """It must show nowhere but in a file of mode 0600."""

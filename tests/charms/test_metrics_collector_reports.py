@@ -20,12 +20,12 @@ from tests.charms.collector import bag_of_unit, charm, context, on_machine, rela
 from tests.charms.related import SERVER
 from tests.unit.synthetic import JUJU, STARTED, MadeStage, write_run
 from tippingpoint.collect.runs import Runs
-from tippingpoint.digest import make_digest
-from tippingpoint.manifest import Manifest
-from tippingpoint.plan import load_plan
-from tippingpoint.plan_share import part_of
-from tippingpoint.results import load_run
-from tippingpoint.together import SharedRun, Turn, UnitWord, begin_run
+from tippingpoint.plan.plan import load_plan
+from tippingpoint.plan.share import part_of
+from tippingpoint.rundir.manifest import Manifest
+from tippingpoint.rundir.results import load_run
+from tippingpoint.units.digest import make_digest
+from tippingpoint.units.shared_run import SharedRun, Turn, UnitWord, begin_run
 
 UNITS = ["load-claimer/0", "load-claimer/1"]
 

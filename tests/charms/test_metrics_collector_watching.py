@@ -12,7 +12,7 @@ import pytest
 from ops import testing
 
 from tests.charms.collector import context, on_machine
-from tippingpoint.collect.packs import shipped_packs
+from tippingpoint.monitoring.query_packs import shipped_packs
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ from tests.charms.related import (
     found,
     state,
 )
-from tippingpoint.lxd.access import der, fingerprint
+from tippingpoint.targets.lxd.access import der, fingerprint
 
 FINGERPRINT = fingerprint(der(SERVER.certificate))
 LXD = {

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from tests.functional.program import WITHIN_S, no_traceback, until
 from tippingpoint.agent.client import AgentAway, call
-from tippingpoint.plan import Plan
-from tippingpoint.together import SharedRun, UnitWord, begin_run, conduct
+from tippingpoint.plan.plan import Plan
+from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, conduct
 
 T = TypeVar("T")
 
@@ -171,5 +171,5 @@ def workers_end(process: subprocess.Popen[bytes]) -> Iterator[None]:
 def _lives(pid: int) -> bool:
     with contextlib.suppress(OSError):
         os.kill(pid, 0)
-        return b"tippingpoint.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"tippingpoint.run.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
     return False

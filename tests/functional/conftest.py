@@ -14,14 +14,14 @@ from typing import TypeVar
 
 import pytest
 
+from lab.etcd.cluster import EtcdLab
+from lab.juju.simulator import JujuLab
+from lab.lxd.cluster import LxdLab
+from lab.openstack.cloud import OpenstackLab
+from lab.openstack.places import is_installed
 from tests.conftest import MARK
 from tests.functional.juju_access import REAL, user_of
-from tests.lab.etcd import EtcdLab
-from tests.lab.juju import JujuLab
-from tests.lab.lxd import LxdLab
-from tests.lab.nova import OpenstackLab
-from tests.lab.nova_site import is_installed
-from tippingpoint.juju.access import Access, from_store, store_directory
+from tippingpoint.targets.juju.api.access import Access, from_store, store_directory
 
 T = TypeVar("T")
 
@@ -133,7 +133,7 @@ def new_juju() -> Iterator[Callable[..., JujuLab]]:
 def no_simulator_left_behind() -> Iterator[None]:
     """Fails the session after whose last test a simulated controller of it still runs."""
     yield
-    _expect_gone("simulators", lambda: session_processes(b"tests.lab.juju_process"))
+    _expect_gone("simulators", lambda: session_processes(b"lab.juju.process"))
 
 
 @pytest.fixture(scope="session")
@@ -210,7 +210,7 @@ def no_run_left_behind(background_runs: set[int]) -> Iterator[None]:
     deadline = time.monotonic() + _GONE_WITHIN_S
     while left := {
         pid
-        for pid in session_processes(b"tippingpoint") | session_processes(b"tippingpoint.worker")
+        for pid in session_processes(b"tippingpoint") | session_processes(b"tippingpoint.run.worker")
         if pid not in background_runs and parent(pid) not in background_runs
     }:
         if time.monotonic() > deadline:

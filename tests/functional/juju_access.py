@@ -7,8 +7,8 @@ import os
 from collections.abc import Coroutine
 from typing import Any
 
-from tests.lab.juju import JujuLab
-from tippingpoint.juju.access import Access, from_store
+from lab.juju.simulator import JujuLab
+from tippingpoint.targets.juju.api.access import Access, from_store
 
 REAL = os.environ.get("TIPPINGPOINT_JUJU_CONTROLLER")
 """The real controller's name in the juju client's store; None for a simulator."""

@@ -7,12 +7,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from lab.lxd.cluster import LxdLab
+from lab.lxd.proxy import LxdProxy
 from tests.functional.program import start, until
 from tests.functional.spawn_runs import ended, merged_plan, wait_for
-from tests.lab.lxd import LxdLab
-from tests.lab.lxd_proxy import LxdProxy
 from tippingpoint.report import write_report
-from tippingpoint.results import load_run
+from tippingpoint.rundir.results import load_run
 
 GROUPS, EACH = 3, 2
 POLL_EVERY_S = 0.3

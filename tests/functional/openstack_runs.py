@@ -7,11 +7,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from lab.openstack.cloud import OpenstackLab
 from tests.functional.program import WITHIN_S, start
 from tests.functional.spawn_runs import ended, merged_plan, named
-from tests.lab.nova import OpenstackLab
-from tippingpoint.results import RunData, load_run
-from tippingpoint.tags import DELAYED, FREED
+from tippingpoint.rundir.results import RunData, load_run
+from tippingpoint.rundir.tags import DELAYED, FREED
 
 FEW: dict[str, Any] = {
     "name": "few",

@@ -16,18 +16,18 @@ from typing import Any
 import pytest
 
 from tests.unit.synthetic import JUJU, STARTED, MadeStage, write_run
-from tippingpoint.collect import confined
-from tippingpoint.collect.page import serving
-from tippingpoint.collect.page_access import Access
-from tippingpoint.collect.page_reports import Reports
-from tippingpoint.collect.page_tls import find_or_make, server_context
-from tippingpoint.collect.page_views import Pages
+from tippingpoint.collect import sandbox
+from tippingpoint.collect.page.access import Access
+from tippingpoint.collect.page.reports import Reports
+from tippingpoint.collect.page.server import serving
+from tippingpoint.collect.page.tls import find_or_make, server_context
+from tippingpoint.collect.page.views import Pages
 from tippingpoint.collect.runs import Runs
-from tippingpoint.digest import make_digest
-from tippingpoint.manifest import Manifest
-from tippingpoint.plan import load_plan
-from tippingpoint.plan_share import part_of
-from tippingpoint.together import SharedRun, Turn, UnitWord, begin_run
+from tippingpoint.plan.plan import load_plan
+from tippingpoint.plan.share import part_of
+from tippingpoint.rundir.manifest import Manifest
+from tippingpoint.units.digest import make_digest
+from tippingpoint.units.shared_run import SharedRun, Turn, UnitWord, begin_run
 
 TOKEN = "correct-horse-battery-staple"
 """It must show nowhere."""
@@ -113,7 +113,7 @@ def page_of(runs: Path, state: Path) -> Iterator[Reader]:
     thread.start()
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(confined, "UNPRIVILEGED", "")
+            patch.setattr(sandbox, "UNPRIVILEGED", "")
             assert started.wait(30)
             yield Reader(place.getsockname()[1], pair.certificate)
     finally:

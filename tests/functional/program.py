@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from tippingpoint.results import RunData, load_run
+from tippingpoint.rundir.results import RunData, load_run
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from tippingpoint.collect.packs import Pack
-from tippingpoint.collect.prometheus import Prometheus
+from tippingpoint.monitoring.prometheus import Prometheus
+from tippingpoint.monitoring.query_packs import Pack
 
 WINDOW_S = 5.0
 """The span of rates: several scrapes."""

@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
+from lab.halt import halt
 from tests.functional.program import WITHIN_S, no_traceback, until
 from tests.functional.test_run_faults import workers_of
-from tests.lab.halt import halt
 
 Event = dict[str, Any]
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.certificates import make_certificates
+from lab.etcd.cluster import EtcdLab
+from lab.juju.simulator import JujuLab
+from lab.ports import free_ports
 from tests.functional.agents import Agent
 from tests.functional.program import until
-from tests.lab.certificates import make_certificates
-from tests.lab.etcd import EtcdLab
-from tests.lab.juju import JujuLab
-from tests.lab.ports import free_ports
 from tippingpoint.agent.client import PLACE
-from tippingpoint.juju.access import Access
+from tippingpoint.targets.juju.api.access import Access
 
 pytestmark = pytest.mark.units
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
+from lab.etcd.cluster import EtcdLab
+from lab.ports import free_ports
 from tests.functional.agents import Agent, Leader, workers_end
 from tests.functional.program import QUICK, keys, leases, until
-from tests.lab.etcd import EtcdLab
-from tests.lab.ports import free_ports
-from tippingpoint import together
-from tippingpoint.manifest import Manifest
-from tippingpoint.plan import Plan, validate_plan
-from tippingpoint.results import load_run
-from tippingpoint.together import UnitWord, stop
+from tippingpoint.plan.plan import Plan, validate_plan
+from tippingpoint.rundir.manifest import Manifest
+from tippingpoint.rundir.results import load_run
+from tippingpoint.units import shared_run
+from tippingpoint.units.shared_run import UnitWord, stop
 
 pytestmark = pytest.mark.units
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.units
 @pytest.fixture(autouse=True)
 def quick_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our hooks come one twentieth of a second after the other: moments need not be named long before they are."""
-    monkeypatch.setattr(together, "lead", lambda units: 1.0)
+    monkeypatch.setattr(shared_run, "lead", lambda units: 1.0)
 
 
 LONG = [{"leases": 20, "over": 0, "hold": "60s"}]

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from lab.lxd.cluster import LxdLab
 from tests.functional.agents import Agent, Leader, workers_end
 from tests.functional.lxd_runs import FEW, everything
 from tests.functional.program import until
-from tests.lab.lxd import LxdLab
-from tippingpoint import together
-from tippingpoint.digest import read_digest
-from tippingpoint.manifest import Manifest
-from tippingpoint.plan import Plan, validate_plan
-from tippingpoint.together import stop
+from tippingpoint.plan.plan import Plan, validate_plan
+from tippingpoint.rundir.manifest import Manifest
+from tippingpoint.units import shared_run
+from tippingpoint.units.digest import read_digest
+from tippingpoint.units.shared_run import stop
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -26,7 +26,7 @@ _LONG_HOLD = "20m"
 
 @pytest.fixture(autouse=True)
 def quick_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(together, "lead", lambda units: 1.0)
+    monkeypatch.setattr(shared_run, "lead", lambda units: 1.0)
 
 
 def a_plan(hold: str) -> Plan:

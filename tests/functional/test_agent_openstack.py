@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.openstack.cloud import OpenstackLab
 from tests.functional.agents import Agent, Leader, workers_end
 from tests.functional.openstack_runs import FEW, LONG_S
 from tests.functional.program import until
-from tests.lab.nova import OpenstackLab
-from tippingpoint import together
-from tippingpoint.digest import read_digest
-from tippingpoint.plan import Plan, parse_plan, shipped_plans, validate_plan
-from tippingpoint.together import stop
+from tippingpoint.plan.plan import Plan, parse_plan, shipped_plans, validate_plan
+from tippingpoint.units import shared_run
+from tippingpoint.units.digest import read_digest
+from tippingpoint.units.shared_run import stop
 
 pytestmark = [pytest.mark.openstack, pytest.mark.timeout(3 * LONG_S)]
 
@@ -27,7 +27,7 @@ _LONG_HOLD = "20m"
 
 @pytest.fixture(autouse=True)
 def quick_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(together, "lead", lambda units: 1.0)
+    monkeypatch.setattr(shared_run, "lead", lambda units: 1.0)
 
 
 def target(lab: OpenstackLab, cloud: str) -> dict[str, Any]:

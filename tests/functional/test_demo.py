@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tippingpoint.results import RunData, load_run
+from tippingpoint.rundir.results import RunData, load_run
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _SHORT = json.dumps([{"leases": size, "over": "1s", "hold": "5s"} for size in (20, 40)])
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(180)
 
 def demo(target: str, out: Path, *settings: str, **environment: str) -> tuple[str, RunData]:
     """What it says, and the run that it made."""
-    command = [sys.executable, "-m", "tests.lab.demo", target, f"--out={out}"]
+    command = [sys.executable, "-m", "lab.demo", target, f"--out={out}"]
     command += [f"--set={setting}" for setting in settings]
     done = subprocess.run(
         command,

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lab.etcd.cluster import EtcdLab
+from lab.juju.simulator import JujuLab
 from tests.functional.program import keys, leases, only_run, start, wait_for_hold, write_plan
 from tests.functional.spawn_runs import ended, going, wait_for
 from tests.functional.test_juju_runs import contents, juju_plan
 from tests.functional.test_runs import settings
-from tests.lab.etcd import EtcdLab
-from tests.lab.juju import JujuLab
-from tippingpoint.plan import CLAIM_OPERATIONS
+from tippingpoint.plan.plan import CLAIM_OPERATIONS
 
 pytestmark = pytest.mark.timeout(180)
 _SOON_S = 60.0

@@ -21,14 +21,14 @@ from typing import Any
 import pytest
 import uvloop
 
-from tests.lab.certificates import make_certificates
-from tests.lab.etcd import EtcdLab, find_etcd
-from tests.lab.ports import free_ports
-from tippingpoint.claim.etcd import LEASE_IDS, Scope, clean, connect
-from tippingpoint.claim.target import ClaimTarget, Holding, Led
+from lab.certificates import make_certificates
+from lab.etcd.cluster import EtcdLab, find_etcd
+from lab.ports import free_ports
 from tippingpoint.errors import OperationFailed, TargetError, UserError
-from tippingpoint.load import TargetFacts
-from tippingpoint.plan import ClaimWorkload, EtcdTarget
+from tippingpoint.plan.plan import ClaimWorkload, EtcdTarget
+from tippingpoint.targets.etcd.claim import LEASE_IDS, Scope, clean, connect
+from tippingpoint.workloads.claim.target import ClaimTarget, Holding, Led
+from tippingpoint.workloads.load import TargetFacts
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -23,16 +23,16 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from lab.recorded import Recorded
 from tests.functional.conftest import parent
 from tests.functional.page_server import UNITS, a_run, collect, digests_of
 from tests.functional.program import until
-from tests.lab.recorded import Recorded
 from tests.unit.synthetic import STARTED
-from tippingpoint.collect import confined
+from tippingpoint.collect import sandbox
 from tippingpoint.collect.runs import Runs, StoredRun
 from tippingpoint.errors import UserError
-from tippingpoint.resources import Resources
-from tippingpoint.results import load_run
+from tippingpoint.rundir.resources import Resources
+from tippingpoint.rundir.results import load_run
 
 pytestmark = pytest.mark.units
 
@@ -49,7 +49,7 @@ def digests(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture
 def run(tmp_path: Path, digests: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> StoredRun:
     """A run that is over. The engine runs as ourselves: nobody may not read this checkout."""
-    monkeypatch.setattr(confined, "UNPRIVILEGED", "")
+    monkeypatch.setattr(sandbox, "UNPRIVILEGED", "")
     runs = Runs(tmp_path / "runs")
     collect(runs, a_run(RUN), digests)
     return runs.find(RUN)
@@ -70,7 +70,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
 
 def concluded(run: StoredRun, **prometheus: str) -> Resources:
     """What is in the run's directory once it is judged."""
-    confined.conclude(run, prometheus)
+    sandbox.conclude(run, prometheus)
     until(lambda: run.verdict is not None)
     assert run.resources is not None
     return Resources.model_validate_json(run.resources)
@@ -85,7 +85,7 @@ def test_resources_are_in_the_run_its_report_and_its_export(
     assert load is not None
     assert {(series.host, series.values[len(series.values) // 2]) for series in load.series} == {("m1", 2.5)}
     assert stat.S_IMODE(run.resources_file.stat().st_mode) == 0o644
-    confined.write(tmp_path / "export.tar.gz", confined.question("export", [run]), within=120)
+    sandbox.write(tmp_path / "export.tar.gz", sandbox.question("export", [run]), within=120)
     with tarfile.open(tmp_path / "export.tar.gz") as archive:
         archive.extractall(tmp_path / "elsewhere", filter="data")
     assert load_run(tmp_path / "elsewhere" / RUN).resources == found
@@ -105,7 +105,7 @@ def test_a_prometheus_that_cannot_be_asked_is_told_and_the_run_is_judged(run: St
 
 def report_of(run: StoredRun, place: Path) -> str:
     """The run's report as text."""
-    confined.write(place / "report.md", confined.question("report", [run], format="md"), within=120)
+    sandbox.write(place / "report.md", sandbox.question("report", [run], format="md"), within=120)
     return (place / "report.md").read_text()
 
 
@@ -186,8 +186,8 @@ def test_a_collector_that_is_killed_while_it_gathers_does_it_again(
     # given one that asks a Prometheus which does not answer, and is killed meanwhile, as a machine that restarts is
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as silent:
         login = {"username": "reader", "password": "swordfish"}
-        confined.conclude(run, {"url": f"http://127.0.0.1:{silent.server_port}", **login})
-        gathering = partial(engines, "tippingpoint.collect.gathering")
+        sandbox.conclude(run, {"url": f"http://127.0.0.1:{silent.server_port}", **login})
+        gathering = partial(engines, "tippingpoint.collect.gather_resources")
         asking = until(
             lambda: [process for process in gathering(gathering([os.getpid()])) if gives_way(process)]
         )
@@ -224,11 +224,11 @@ def test_a_renderer_that_is_killed_for_memory_is_told_and_asked_again(
     ):
         elsewhere.setattr(tempfile, "tempdir", meanwhile)
         killing = beside.submit(kill_all)
-        asked = confined.question("report", [run], format="html")
+        asked = sandbox.question("report", [run], format="html")
         # then that is told in a line
         try:
             with pytest.raises(UserError, match="it was killed: the machine has too little memory for it"):
-                confined.write(tmp_path / "report.html", asked, within=120)
+                sandbox.write(tmp_path / "report.html", asked, within=120)
         finally:
             over.set()
         killing.result()
@@ -246,7 +246,7 @@ def test_a_full_disk_costs_what_was_gathered_and_nothing_that_was_there(
     place.mkdir()
     script = """
         mount -t tmpfs -o size=1m none "$0" && cp -a "$1" "$0" && { dd if=/dev/zero of="$0/full" bs=4k 2>&- || true; }
-        "$2" -m tippingpoint.collect.gathering "$0/$(basename "$1")" "" && cp -a "$0/$(basename "$1")" "$3"
+        "$2" -m tippingpoint.collect.gather_resources "$0/$(basename "$1")" "" && cp -a "$0/$(basename "$1")" "$3"
     """
     line = ["unshare", "-Urm", "sh", "-c", script, place, run.directory, sys.executable, kept]
     kept.parent.mkdir()

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
+from lab.etcd.cluster import EtcdLab
+from lab.juju.simulator import JujuLab
+from lab.lxd.cluster import LxdLab
+from lab.openstack.cloud import OpenstackLab
 from tests.functional import lxd_runs, openstack_runs
 from tests.functional.program import only_run, start, wait_for_hold, write_plan
 from tests.functional.spawn_runs import ended, going, wait_for
 from tests.functional.test_juju_runs import SHORT, start_on
 from tests.functional.test_run_faults import workers_of
 from tests.functional.test_runs import settings
-from tests.lab.etcd import EtcdLab
-from tests.lab.juju import JujuLab
-from tests.lab.lxd import LxdLab
-from tests.lab.nova import OpenstackLab
-from tippingpoint.holding import loads_held, why_not_held
+from tippingpoint.analysis.held_loads import loads_held, why_not_held
 from tippingpoint.report import write_report
-from tippingpoint.results import RunData
+from tippingpoint.rundir.results import RunData
 
 TWO = [{"leases": 10, "over": "200ms", "hold": "1s"}, {"leases": 20, "over": "200ms", "hold": "20m"}]
 """One stage that is held to its end, and one that is longer than any test."""

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from tests.lab.juju import JujuLab
-from tests.lab.juju_replay import Stage, differences
-from tippingpoint.juju.access import Access, from_store
+from lab.juju.replay import Stage, differences
+from lab.juju.simulator import JujuLab
+from tippingpoint.targets.juju.api.access import Access, from_store
 
 DATA = Path(__file__).parent / "data"
 RECORDINGS = {

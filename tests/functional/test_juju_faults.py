@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.juju.simulator import JujuLab
 from tests.functional.program import only_run, run, start, until, wait_for_hold
 from tests.functional.test_juju_runs import (
     LEASES,
@@ -28,9 +29,8 @@ from tests.functional.test_juju_runs import (
     run_on,
     start_on,
 )
-from tests.lab.juju import JujuLab
 from tests.unit.one_maximum import assert_one_maximum
-from tippingpoint.results import RunData
+from tippingpoint.rundir.results import RunData
 
 EVERYONE = LEASES * UNITS
 LASTING = {"units": UNITS, "claim_time": "20s", "renew_time": "1s", "timeout": "3s"}

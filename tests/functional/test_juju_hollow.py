@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 
+from lab.juju.simulator import JujuLab
 from tests.functional.juju_access import REAL, run, user_of
-from tests.lab.juju import JujuLab
 from tippingpoint.errors import OperationFailed, TargetError, UserError
-from tippingpoint.juju import charm
-from tippingpoint.juju.access import Access
-from tippingpoint.juju.client import ApiClient, Identity
-from tippingpoint.juju.errors import ApiError, ConnectionLost
-from tippingpoint.juju.hollow import (
+from tippingpoint.targets.juju.api import charm
+from tippingpoint.targets.juju.api.access import Access
+from tippingpoint.targets.juju.api.client import ApiClient, Identity
+from tippingpoint.targets.juju.api.errors import ApiError, ConnectionLost
+from tippingpoint.targets.juju.api.model import HollowMachineSpec, ModelAdmin, ask, log_in
+from tippingpoint.targets.juju.hollow import (
     HollowFleet,
     application_name,
     find_model,
     instance_id,
     make_model,
 )
-from tippingpoint.juju.model import HollowMachineSpec, ModelAdmin, ask, log_in
-from tippingpoint.juju.removal import remove_fleet
+from tippingpoint.targets.juju.removal import remove_fleet
 
 
 class Scene:

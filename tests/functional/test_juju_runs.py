@@ -19,6 +19,8 @@ from typing import Any, TypeVar, get_args
 import pytest
 import yaml
 
+from lab.juju.client import WireClient
+from lab.juju.simulator import JujuLab
 from tests.functional.program import (
     WITHIN_S,
     command,
@@ -32,14 +34,12 @@ from tests.functional.program import (
 )
 from tests.functional.test_run_faults import workers_of
 from tests.functional.wiretap import Wiretap
-from tests.lab.juju import JujuLab
-from tests.lab.juju_client import WireClient
-from tippingpoint.juju.access import from_store
-from tippingpoint.juju.client import ApiClient
-from tippingpoint.juju.hollow import HollowFleet, application_name, make_model
-from tippingpoint.juju.model import HollowMachineSpec, ModelAdmin
 from tippingpoint.report import RunFormat, write_report
-from tippingpoint.results import load_run, read_worker_events, worker_names
+from tippingpoint.rundir.results import load_run, read_worker_events, worker_names
+from tippingpoint.targets.juju.api.access import from_store
+from tippingpoint.targets.juju.api.client import ApiClient
+from tippingpoint.targets.juju.api.model import HollowMachineSpec, ModelAdmin
+from tippingpoint.targets.juju.hollow import HollowFleet, application_name, make_model
 
 T = TypeVar("T")
 

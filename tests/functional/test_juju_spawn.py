@@ -12,22 +12,22 @@ from typing import Any
 
 import pytest
 
+from lab.juju.simulator import JujuLab
 from tests.functional.juju_access import REAL, run, user_of
-from tests.lab.juju import JujuLab
 from tippingpoint.errors import TargetError
-from tippingpoint.hdr import Histogram
-from tippingpoint.juju.access import Access
-from tippingpoint.juju.client import ApiClient
-from tippingpoint.juju.hollow import make_model
-from tippingpoint.juju.model import ModelAdmin
-from tippingpoint.juju.removal import remove_fleet
-from tippingpoint.load import PrepareOrder, StageOrder
-from tippingpoint.pacing import Schedule
-from tippingpoint.plan import ModelPlan
-from tippingpoint.plan_share import part_of
-from tippingpoint.recorder import Recorded, Recorder
-from tippingpoint.spawn.juju import JujuSpawn
-from tippingpoint.tags import DELAYED, FREED
+from tippingpoint.plan.plan import ModelPlan
+from tippingpoint.plan.share import part_of
+from tippingpoint.rundir.histogram import Histogram
+from tippingpoint.rundir.recorder import Recorded, Recorder
+from tippingpoint.rundir.tags import DELAYED, FREED
+from tippingpoint.targets.juju.api.access import Access
+from tippingpoint.targets.juju.api.client import ApiClient
+from tippingpoint.targets.juju.api.model import ModelAdmin
+from tippingpoint.targets.juju.grow import JujuSpawn
+from tippingpoint.targets.juju.hollow import make_model
+from tippingpoint.targets.juju.removal import remove_fleet
+from tippingpoint.workloads.load import PrepareOrder, StageOrder
+from tippingpoint.workloads.schedule import Schedule
 
 SMALL = {"machines": 2, "applications": 4, "units": 3, "relations": 4, "over": 0.2}
 LESS = {"machines": 1, "applications": 2, "units": 2, "relations": 0, "over": 0.2}

@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.control import LabError
+from lab.etcd.cluster import EtcdLab
 from tests.functional.program import until
-from tests.lab.control import LabError
-from tests.lab.etcd import EtcdLab
 from tippingpoint.errors import UserError
-from tippingpoint.faults import LabControl
+from tippingpoint.run.faults import LabControl
 
 _SOON_S = 10.0
 
@@ -238,7 +238,7 @@ urllib.request.build_opener(direct, https).open(endpoint + "/health", timeout=5)
 def _program() -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any], list[int]]]:
     """The lab as a program, what it told, and its members' pids."""
     lab = subprocess.Popen(
-        [sys.executable, "-m", "tests.lab.etcd", "--members", "3"],
+        [sys.executable, "-m", "lab.etcd.cluster", "--members", "3"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.etcd.cluster import EtcdLab
 from tests.functional.program import only_run, start, until, write_plan
 from tests.functional.spawn_runs import ended, going, named, wait_for
 from tests.functional.test_runs import settings
-from tests.lab.etcd import EtcdLab
 from tippingpoint.report import write_report
 
 

@@ -10,19 +10,19 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from lab.lxd.access import make_client_certificate
+from lab.lxd.cluster import LxdLab
+from lab.lxd.unix_socket import ask
+from lab.prometheus import PrometheusLab
+from lab.watched import name_in
 from tests.functional.test_lxd_target import entry_of, taken
 from tests.functional.test_packs_lxd import fingerprint
-from tests.lab.lxd import LxdLab
-from tests.lab.lxd_access import make_client_certificate
-from tests.lab.lxd_socket import ask
-from tests.lab.prometheus import PrometheusLab
-from tests.lab.watched import name_in
-from tippingpoint.cluster import Member
-from tippingpoint.collect.packs import shipped_packs
-from tippingpoint.collect.prometheus import Prometheus
-from tippingpoint.collect.resources import gather_resources
-from tippingpoint.collect.scrape_relation import jobs_of_relation
-from tippingpoint.resources import Resources
+from tippingpoint.monitoring.gather import gather_resources
+from tippingpoint.monitoring.prometheus import Prometheus
+from tippingpoint.monitoring.query_packs import shipped_packs
+from tippingpoint.monitoring.scrape.relation import jobs_of_relation
+from tippingpoint.rundir.cluster_events import Member
+from tippingpoint.rundir.resources import Resources
 
 pytestmark = [pytest.mark.lxd, pytest.mark.timeout(600)]
 

@@ -12,18 +12,18 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.lab.lxd import LxdLab
-from tests.lab.lxd_access import make_client_certificate
-from tests.lab.lxd_proxy import Cut, Fail, FailOperation, Garble, Hold, LxdProxy
-from tippingpoint import rest
+from lab.lxd.access import make_client_certificate
+from lab.lxd.cluster import LxdLab
+from lab.lxd.proxy import Cut, Fail, FailOperation, Garble, Hold, LxdProxy
 from tippingpoint.errors import OperationFailed, TargetError
-from tippingpoint.lxd import client as client_module
-from tippingpoint.lxd.access import Access, der, fingerprint, from_file, from_remote, from_socket
-from tippingpoint.lxd.client import LxdClient
-from tippingpoint.lxd.errors import LxdError, LxdExists, LxdGone
-from tippingpoint.lxd.image import fingerprint as image_fingerprint
-from tippingpoint.lxd.image import tiny_image
-from tippingpoint.lxd.trust import from_identity, make_identity, redeem
+from tippingpoint.targets.lxd import client as client_module
+from tippingpoint.targets.lxd.access import Access, der, fingerprint, from_file, from_remote, from_socket
+from tippingpoint.targets.lxd.client import LxdClient
+from tippingpoint.targets.lxd.errors import LxdError, LxdExists, LxdGone
+from tippingpoint.targets.lxd.image import fingerprint as image_fingerprint
+from tippingpoint.targets.lxd.image import tiny_image
+from tippingpoint.targets.lxd.trust import from_identity, make_identity, redeem
+from tippingpoint.util import rest
 
 T = TypeVar("T")
 

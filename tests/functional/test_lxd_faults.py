@@ -18,6 +18,9 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.lxd.access import make_client_certificate, write_credentials
+from lab.lxd.cluster import LxdLab
+from lab.lxd.proxy import Cut, Fail, FailOperation, Garble, Hold, LxdProxy
 from tests.functional.lxd_runs import (
     EACH,
     GROUPS,
@@ -36,11 +39,8 @@ from tests.functional.lxd_runs import (
 )
 from tests.functional.program import only_run, run, start, until
 from tests.functional.spawn_runs import crash, ended, going, named, wait_for
-from tests.lab.lxd import LxdLab
-from tests.lab.lxd_access import make_client_certificate, write_credentials
-from tests.lab.lxd_proxy import Cut, Fail, FailOperation, Garble, Hold, LxdProxy
 from tests.unit.one_maximum import assert_one_maximum
-from tippingpoint.lxd.client import LARGEST_ANSWER
+from tippingpoint.targets.lxd.client import LARGEST_ANSWER
 
 pytestmark = [pytest.mark.lxd, pytest.mark.timeout(900)]
 

@@ -22,15 +22,15 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
+from lab.cgroups import hierarchies
+from lab.control import LabError
+from lab.etcd.cluster import EtcdLab
+from lab.lxd.cluster import LxdLab
 from tests.conftest import MARK
 from tests.functional.program import WITHIN_S, until
-from tests.lab.cgroups import hierarchies
-from tests.lab.control import LabError
-from tests.lab.etcd import EtcdLab
-from tests.lab.lxd import LxdLab
 from tippingpoint.errors import UserError
-from tippingpoint.faults import LabControl
-from tippingpoint.lxd.image import tiny_image
+from tippingpoint.run.faults import LabControl
+from tippingpoint.targets.lxd.image import tiny_image
 
 pytestmark = [pytest.mark.lxd, pytest.mark.timeout(900)]
 
@@ -235,7 +235,7 @@ def test_nothing_is_left_behind_whatever_ends_the_lab_program(number: signal.Sig
 def _program() -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
     """The lab of a single server as a program, and what it told."""
     lab = subprocess.Popen(
-        [sys.executable, "-m", "tests.lab.lxd", "--single"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-m", "lab.lxd.cluster", "--single"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     try:
         assert lab.stdout is not None

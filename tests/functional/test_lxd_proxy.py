@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.lab.lxd import LxdLab
-from tests.lab.lxd_access import make_client_certificate
-from tests.lab.lxd_proxy import Cut, Effect, Fail, FailOperation, Garble, Hold, LxdProxy
+from lab.lxd.access import make_client_certificate
+from lab.lxd.cluster import LxdLab
+from lab.lxd.proxy import Cut, Effect, Fail, FailOperation, Garble, Hold, LxdProxy
 from tippingpoint.errors import OperationFailed, TargetError
-from tippingpoint.lxd.access import Access, from_file, from_socket
-from tippingpoint.lxd.client import LxdClient
+from tippingpoint.targets.lxd.access import Access, from_file, from_socket
+from tippingpoint.targets.lxd.client import LxdClient
 
 T = TypeVar("T")
 

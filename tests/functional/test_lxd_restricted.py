@@ -14,6 +14,9 @@ import pytest
 import uvloop
 import yaml
 
+from lab.lxd.access import REMOTE
+from lab.lxd.cluster import LxdLab
+from lab.lxd.proxy import Fail, Hold, LxdProxy
 from tests.functional.lxd_runs import (
     EACH,
     GROUPS,
@@ -25,21 +28,18 @@ from tests.functional.lxd_runs import (
 )
 from tests.functional.program import only_run, run, start, until
 from tests.functional.spawn_runs import crash, going, named, one_line
-from tests.lab.lxd import LxdLab
-from tests.lab.lxd_access import REMOTE
-from tests.lab.lxd_proxy import Fail, Hold, LxdProxy
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.ledger import LxdEntry
-from tippingpoint.lxd.estate import instance_name, new_entry, reach, take
-from tippingpoint.lxd.image import tiny_image
-from tippingpoint.lxd.removal import remove
-from tippingpoint.lxd.room import check_room
-from tippingpoint.owning import name_prefix
-from tippingpoint.plan_spawn import OBSERVATIONS
-from tippingpoint.plan_targets import LxdTarget
-from tippingpoint.spawn.lxd import LxdInstances
-from tippingpoint.spawn.probe import probe
-from tippingpoint.spawn.target import Item, MemberSeen
+from tippingpoint.plan.spawn import OBSERVATIONS
+from tippingpoint.plan.targets import LxdTarget
+from tippingpoint.rundir.ledger import LxdEntry
+from tippingpoint.rundir.ownership import name_prefix
+from tippingpoint.targets.lxd.capacity import check_room
+from tippingpoint.targets.lxd.image import tiny_image
+from tippingpoint.targets.lxd.probe import probe
+from tippingpoint.targets.lxd.provision import instance_name, new_entry, reach, take
+from tippingpoint.targets.lxd.removal import remove
+from tippingpoint.targets.lxd.spawn import LxdInstances
+from tippingpoint.workloads.spawn.target import Item, MemberSeen
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from lab.lxd.access import make_client_certificate, write_credentials
+from lab.lxd.cluster import LxdLab
+from lab.lxd.proxy import Hold, LxdProxy
 from tests.functional.lxd_runs import (
     EACH,
     GROUPS,
@@ -30,11 +33,8 @@ from tests.functional.lxd_runs import (
 )
 from tests.functional.program import no_traceback, only_run, run, start, until, write_plan
 from tests.functional.spawn_runs import crash, ended, going, named, one_line
-from tests.lab.lxd import LxdLab
-from tests.lab.lxd_access import make_client_certificate, write_credentials
-from tests.lab.lxd_proxy import Hold, LxdProxy
-from tippingpoint.plan_spawn import OBSERVATIONS
-from tippingpoint.results import load_run
+from tippingpoint.plan.spawn import OBSERVATIONS
+from tippingpoint.rundir.results import load_run
 
 pytestmark = pytest.mark.timeout(900)
 

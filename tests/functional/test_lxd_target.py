@@ -17,21 +17,21 @@ import pytest
 import uvloop
 import yaml
 
+from lab.lxd.access import make_client_certificate, write_credentials
+from lab.lxd.cluster import LxdLab
 from tests.functional.lxd_runs import await_online
-from tests.lab.lxd import LxdLab
-from tests.lab.lxd_access import make_client_certificate, write_credentials
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.ledger import LxdEntry
-from tippingpoint.lxd.estate import new_entry, project_name, reach, take
-from tippingpoint.lxd.image import fingerprint as image_fingerprint
-from tippingpoint.lxd.image import tiny_image
-from tippingpoint.lxd.removal import remove
-from tippingpoint.lxd.room import check_room
-from tippingpoint.owning import name_prefix
-from tippingpoint.plan_spawn import OBSERVATIONS
-from tippingpoint.plan_targets import LxdTarget
-from tippingpoint.spawn.lxd import LxdInstances
-from tippingpoint.spawn.target import Exists, Gone, Item, MemberSeen, Seen, SpawnFailed, SpawnTarget
+from tippingpoint.plan.spawn import OBSERVATIONS
+from tippingpoint.plan.targets import LxdTarget
+from tippingpoint.rundir.ledger import LxdEntry
+from tippingpoint.rundir.ownership import name_prefix
+from tippingpoint.targets.lxd.capacity import check_room
+from tippingpoint.targets.lxd.image import fingerprint as image_fingerprint
+from tippingpoint.targets.lxd.image import tiny_image
+from tippingpoint.targets.lxd.provision import new_entry, project_name, reach, take
+from tippingpoint.targets.lxd.removal import remove
+from tippingpoint.targets.lxd.spawn import LxdInstances
+from tippingpoint.workloads.spawn.target import Exists, Gone, Item, MemberSeen, Seen, SpawnFailed, SpawnTarget
 
 pytestmark = pytest.mark.timeout(900)
 

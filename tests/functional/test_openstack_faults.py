@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.openstack.cloud import OpenstackLab
 from tests.functional.openstack_runs import LONG_S, counts, errors, plan_of, run_at, run_in, start_at
 from tests.functional.program import run, until
 from tests.functional.spawn_runs import ended, going, named, wait_for
-from tests.lab.nova import OpenstackLab
 from tests.unit.one_maximum import assert_one_maximum
 
 pytestmark = [pytest.mark.openstack, pytest.mark.timeout(3 * LONG_S)]

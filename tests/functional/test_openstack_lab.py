@@ -22,13 +22,13 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.ask import ask
+from lab.control import LabError
+from lab.openstack.cloud import OpenstackLab
 from tests.functional.openstack_runs import LONG_S, counts, plan_of, run_in
 from tests.functional.program import start, until
 from tests.functional.spawn_runs import ended
-from tests.lab.ask import ask
-from tests.lab.control import LabError
-from tests.lab.nova import OpenstackLab
-from tippingpoint.faults import LabControl
+from tippingpoint.run.faults import LabControl
 
 pytestmark = [pytest.mark.openstack, pytest.mark.timeout(3 * LONG_S)]
 
@@ -244,7 +244,7 @@ def test_a_second_lab_runs_beside_the_first_and_is_gone_when_its_program_is_kill
     cloud: OpenstackLab, tmp_path: Path
 ) -> None:
     """Given one of a single broker and without TLS, as the program makes it unless asked for more."""
-    program = [sys.executable, "-m", "tests.lab.nova", "--computes=1"]
+    program = [sys.executable, "-m", "lab.openstack.cloud", "--computes=1"]
     with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as lab:
         try:
             assert lab.stdout is not None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.openstack.cloud import OpenstackLab
 from tests.functional.openstack_runs import (
     LONG_S,
     counts,
@@ -21,7 +22,6 @@ from tests.functional.openstack_runs import (
 from tests.functional.program import no_traceback, run
 from tests.functional.spawn_runs import ended, going, named, one_line, wait_for
 from tests.functional.test_run_faults import workers_of
-from tests.lab.nova import OpenstackLab
 
 pytestmark = [pytest.mark.openstack, pytest.mark.timeout(2 * LONG_S)]
 

@@ -12,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from lab.etcd.cluster import EtcdLab
+from lab.juju.simulator import JujuLab
+from lab.lxd.cluster import LxdLab
+from lab.openstack.cloud import OpenstackLab
 from tests.functional.lxd_runs import only_a_stage, spawn_plan, start_at
 from tests.functional.openstack_runs import LONG_S
 from tests.functional.openstack_runs import plan_of as openstack_plan
@@ -20,15 +24,11 @@ from tests.functional.program import start, until, wait_for_hold, write_plan
 from tests.functional.spawn_runs import ended, wait_for
 from tests.functional.test_run_faults import workers_of
 from tests.functional.test_runs import settings
-from tests.lab.etcd import EtcdLab
-from tests.lab.juju import JujuLab
-from tests.lab.lxd import LxdLab
-from tests.lab.nova import OpenstackLab
-from tippingpoint.durations import show_us
-from tippingpoint.pulse import PULSE
+from tippingpoint.analysis.verdict import judge
 from tippingpoint.report import write_report
-from tippingpoint.results import RunData, load_run, read_worker_events, worker_names
-from tippingpoint.verdict import judge
+from tippingpoint.rundir.results import RunData, load_run, read_worker_events, worker_names
+from tippingpoint.rundir.standstills import PULSE
+from tippingpoint.util.durations import show_us
 
 STOOD_STILL_S = 4.0
 LIMIT = "2s"

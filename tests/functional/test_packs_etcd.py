@@ -8,11 +8,11 @@ from base64 import b64encode
 
 import pytest
 
+from lab.etcd.cluster import EtcdLab
+from lab.prometheus import PrometheusLab
 from tests.functional.scraping import await_figures, leaders
-from tests.lab.etcd import EtcdLab
-from tests.lab.prometheus import PrometheusLab
-from tippingpoint.collect.packs import shipped_packs
-from tippingpoint.collect.scrape import static_targets
+from tippingpoint.monitoring.query_packs import shipped_packs
+from tippingpoint.monitoring.scrape.jobs import static_targets
 
 pytestmark = pytest.mark.timeout(400)
 

@@ -8,15 +8,15 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
+from lab.exporters import LXD, Exporters
+from lab.lxd.access import make_client_certificate
+from lab.lxd.cluster import LxdLab
+from lab.lxd.unix_socket import ask
+from lab.prometheus import PrometheusLab
+from lab.watched import name_in
 from tests.functional.scraping import await_figures
-from tests.lab.exporters import LXD, Exporters
-from tests.lab.lxd import LxdLab
-from tests.lab.lxd_access import make_client_certificate
-from tests.lab.lxd_socket import ask
-from tests.lab.prometheus import PrometheusLab
-from tests.lab.watched import name_in
-from tippingpoint.collect.packs import shipped_packs
-from tippingpoint.collect.scrape import Found, Group, Job
+from tippingpoint.monitoring.query_packs import shipped_packs
+from tippingpoint.monitoring.scrape.jobs import Found, Group, Job
 
 pytestmark = [pytest.mark.lxd, pytest.mark.timeout(600)]
 

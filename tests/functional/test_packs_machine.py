@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from lab.exporters import EVERY, Exporters
+from lab.ports import free_ports
+from lab.prometheus import PrometheusLab
 from tests.functional.scraping import await_figures, only
-from tests.lab.exporters import EVERY, Exporters
-from tests.lab.ports import free_ports
-from tests.lab.prometheus import PrometheusLab
-from tippingpoint.collect.packs import shipped_packs
-from tippingpoint.collect.scrape import itself, static_targets
+from tippingpoint.monitoring.query_packs import shipped_packs
+from tippingpoint.monitoring.scrape.jobs import itself, static_targets
 
 pytestmark = pytest.mark.timeout(400)
 

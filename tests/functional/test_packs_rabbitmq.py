@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from lab.prometheus import PrometheusLab
+from lab.rabbitmq import RabbitLab
 from tests.functional.scraping import Values, await_figures, only
-from tests.lab.prometheus import PrometheusLab
-from tests.lab.rabbitmq import RabbitLab
-from tippingpoint.collect.packs import shipped_packs
-from tippingpoint.collect.scrape import Found, Group, Job
+from tippingpoint.monitoring.query_packs import shipped_packs
+from tippingpoint.monitoring.scrape.jobs import Found, Group, Job
 
 _SETS = 8
 """How often figures are asked for, until they are in proportion: their series are not of the same moment."""

@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 
 from tests.functional.page_server import TOKEN, UNITS, Reader, a_run, collect, digests_of, page_of
 from tests.functional.program import WITHIN_S
-from tippingpoint.collect import page
+from tippingpoint.collect.page.server import server
 from tippingpoint.collect.runs import Runs
-from tippingpoint.results import load_run
-from tippingpoint.together import Progress, Turn, UnitWord
+from tippingpoint.rundir.results import load_run
+from tippingpoint.units.shared_run import Progress, Turn, UnitWord
 
 FIRST, SECOND = (f"2026112{day}-000000-juju-leases-small-1f3a" for day in (1, 2))
 LIVE = "20261123-000000-juju-leases-small-1f3a"
@@ -325,7 +325,7 @@ class TestHarm:
     def test_a_connection_that_asks_for_nothing_is_ended(
         self, place: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(page, "FIRST_WITHIN", 2.0)
+        monkeypatch.setattr(server, "FIRST_WITHIN", 2.0)
         with page_of(place / "runs", place / "page") as stranger:
             with stranger.connect() as silent:
                 assert silent.recv(1) == b""
@@ -336,7 +336,7 @@ class TestHarm:
     def test_with_too_many_connections_a_silent_one_goes(
         self, place: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(page, "MOST_CONNECTIONS", 5)
+        monkeypatch.setattr(server, "MOST_CONNECTIONS", 5)
         with page_of(place / "runs", place / "page") as stranger:
             others = [stranger.connect() for _ in range(5)]
             assert stranger.ask("/login").status == 200
@@ -355,7 +355,7 @@ class Program:
         token.chmod(0o600)
         self.process = subprocess.Popen(
             [
-                *(sys.executable, "-m", "tippingpoint.collect.page", "--runs", str(place / "runs")),
+                *(sys.executable, "-m", "tippingpoint.collect.page.server", "--runs", str(place / "runs")),
                 *(
                     "--token",
                     str(token),

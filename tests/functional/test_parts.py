@@ -10,22 +10,22 @@ from typing import Any, Literal
 
 import pytest
 
+from lab.etcd.cluster import EtcdLab
+from lab.juju.simulator import JujuLab
+from lab.lxd.cluster import LxdLab
 from tests.functional.lxd_runs import everything
 from tests.functional.program import QUICK, keys, leases
 from tests.functional.spawn_runs import named
 from tests.functional.test_juju_runs import MODEL_OF_OURS, contents
-from tests.lab.etcd import EtcdLab
-from tests.lab.juju import JujuLab
-from tests.lab.lxd import LxdLab
-from tippingpoint import together
-from tippingpoint.conductor import Follower
 from tippingpoint.errors import UserError
-from tippingpoint.grounds import clean_run
-from tippingpoint.headline import Headline
-from tippingpoint.plan import Plan, validate_plan
-from tippingpoint.results import RunData, StageResult, load_run
-from tippingpoint.runner import Progress, Runner
-from tippingpoint.together import SharedRun, UnitWord, begin_run, conduct
+from tippingpoint.plan.plan import Plan, validate_plan
+from tippingpoint.run.headline import Headline
+from tippingpoint.run.runner import Progress, Runner
+from tippingpoint.rundir.results import RunData, StageResult, load_run
+from tippingpoint.targets.registry import clean_run
+from tippingpoint.units import shared_run
+from tippingpoint.units.conductor import Follower
+from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, conduct
 
 
 class Watch(Headline):
@@ -106,7 +106,7 @@ class Troupe:
 @pytest.fixture(autouse=True)
 def quick_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     """Words take no time here, so that a moment may be named shortly before it comes."""
-    monkeypatch.setattr(together, "lead", _half_a_second)
+    monkeypatch.setattr(shared_run, "lead", _half_a_second)
 
 
 def _half_a_second(units: int) -> float:
@@ -189,7 +189,7 @@ def test_a_stop_ends_all_parts_in_order(etcd: EtcdLab, tmp_path: Path) -> None:
         parts = [troupe.enter(), troupe.enter()]
         await troupe.until_held(1)
         # when the leader says that it is enough
-        troupe.tell(together.stop(troupe.run, "enough"))
+        troupe.tell(shared_run.stop(troupe.run, "enough"))
         # then both end, and say why
         runs = [load_run(directory) for directory in await asyncio.gather(*parts)]
         assert [run.manifest.status for run in runs] == ["interrupted"] * 2
@@ -213,7 +213,7 @@ def test_a_storm_that_is_asked_for_in_a_hold_takes_the_place_of_the_turn_that_wa
         parts = [troupe.enter(), troupe.enter()]
         await troupe.until_held(1)
         # when a storm is asked for
-        troupe.tell(together.ask_storm(troupe.run, time.time()))
+        troupe.tell(shared_run.ask_storm(troupe.run, time.time()))
         runs = [load_run(directory) for directory in await asyncio.gather(*parts)]
         # then it comes before that stage, with all leases claimed anew
         for run in runs:

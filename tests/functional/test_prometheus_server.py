@@ -20,19 +20,19 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 
+from lab.certificates import Certificates, make_certificates
+from lab.control import LabError
+from lab.etcd.cluster import EtcdLab
+from lab.prometheus import PrometheusLab, find_prometheus
 from tests.functional.program import until
-from tests.lab.certificates import Certificates, make_certificates
-from tests.lab.control import LabError
-from tests.lab.etcd import EtcdLab
-from tests.lab.prometheus import PrometheusLab, find_prometheus
-from tippingpoint.collect.packs import load_pack
-from tippingpoint.collect.prometheus import Prometheus, Sampled, ScrapedTarget
-from tippingpoint.collect.resources import gather_resources
-from tippingpoint.collect.scrape import LARGEST_SCRAPE, Access, itself, static_targets
-from tippingpoint.collect.scrape_relation import jobs_of_relation
-from tippingpoint.collect.server import Server, command, problems
 from tippingpoint.errors import OperationFailed, TargetError
-from tippingpoint.resources import Resources
+from tippingpoint.monitoring.gather import gather_resources
+from tippingpoint.monitoring.prometheus import Prometheus, Sampled, ScrapedTarget
+from tippingpoint.monitoring.query_packs import load_pack
+from tippingpoint.monitoring.scrape.jobs import LARGEST_SCRAPE, Access, itself, static_targets
+from tippingpoint.monitoring.scrape.relation import jobs_of_relation
+from tippingpoint.monitoring.scrape.server import Server, command, problems
+from tippingpoint.rundir.resources import Resources
 
 WITHIN = 60.0
 """Seconds for anything to come about; new targets alone may take 5."""

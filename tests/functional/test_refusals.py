@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.lab.certificates import Certificates, make_certificates
-from tests.lab.ports import free_ports
+from lab.certificates import Certificates, make_certificates
+from lab.ports import free_ports
 from tippingpoint.errors import TargetError
-from tippingpoint.grounds import knock
-from tippingpoint.plan_targets import EtcdTarget, JujuTarget, LxdTarget, OpenstackTarget
+from tippingpoint.plan.targets import EtcdTarget, JujuTarget, LxdTarget, OpenstackTarget
+from tippingpoint.targets.registry import knock
 
 Target = EtcdTarget | JujuTarget | LxdTarget | OpenstackTarget
 

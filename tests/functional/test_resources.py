@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from tests.lab.recorded import Recorded
+from lab.recorded import Recorded
 from tests.unit.synthetic import MadeStage, write_run
-from tippingpoint.cluster import Member
-from tippingpoint.collect.packs import Pack, load_pack
-from tippingpoint.collect.prometheus import Prometheus
-from tippingpoint.collect.resources import gather_resources
-from tippingpoint.manifest import Manifest, TargetEntry
-from tippingpoint.resources import MOST_POINTS, MOST_SERIES, Resources, read_resources
-from tippingpoint.results import load_run
+from tippingpoint.monitoring.gather import gather_resources
+from tippingpoint.monitoring.prometheus import Prometheus
+from tippingpoint.monitoring.query_packs import Pack, load_pack
+from tippingpoint.rundir.cluster_events import Member
+from tippingpoint.rundir.manifest import Manifest, TargetEntry
+from tippingpoint.rundir.resources import MOST_POINTS, MOST_SERIES, Resources, read_resources
+from tippingpoint.rundir.results import load_run
 
 EVERY = 15
 STARTED = int(time.time()) // 3600 * 3600 - 4 * 3600

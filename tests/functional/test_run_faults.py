@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.etcd.cluster import EtcdLab
 from tests.functional.program import (
     command,
     etcd_call,
@@ -26,10 +27,9 @@ from tests.functional.program import (
     write_plan,
 )
 from tests.functional.test_runs import leases_left, settings
-from tests.lab.etcd import EtcdLab
 from tests.unit.one_maximum import assert_one_maximum
-from tippingpoint.journal import read_interval_log
-from tippingpoint.results import load_run
+from tippingpoint.rundir.journal import read_interval_log
+from tippingpoint.rundir.results import load_run
 
 pytestmark = pytest.mark.faults
 

@@ -10,6 +10,7 @@ import pytest
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]
 from hdrh.log import HistogramLogReader  # type: ignore[import-untyped]
 
+from lab.etcd.cluster import EtcdLab
 from tests.functional.program import (
     etcd_call,
     keys,
@@ -21,8 +22,7 @@ from tests.functional.program import (
     wait_for_hold,
     write_plan,
 )
-from tests.lab.etcd import EtcdLab
-from tippingpoint.results import load_run
+from tippingpoint.rundir.results import load_run
 
 
 def settings(lab: EtcdLab) -> list[str]:

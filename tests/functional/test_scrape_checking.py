@@ -12,13 +12,13 @@ import pytest
 import yaml
 from hypothesis import given, settings
 
-from tests.lab.certificates import make_certificates
-from tests.lab.prometheus import find_promtool
+from lab.certificates import make_certificates
+from lab.prometheus import find_promtool
 from tests.unit.scrape_bags import BAGS, UNITS
-from tippingpoint.collect.checking import checked, install
-from tippingpoint.collect.scrape import Configuration, Found, Group, Job, Rules, static_targets
-from tippingpoint.collect.scrape_relation import jobs_of_relation
 from tippingpoint.errors import OperationFailed
+from tippingpoint.monitoring.scrape.check import checked, install
+from tippingpoint.monitoring.scrape.jobs import Configuration, Found, Group, Job, Rules, static_targets
+from tippingpoint.monitoring.scrape.relation import jobs_of_relation
 
 GOOD = static_targets("good:1")
 

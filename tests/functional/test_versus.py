@@ -18,7 +18,7 @@ def test_both_apis_are_run_gathered_and_compared_by_one_command(tmp_path: Path) 
     command = [
         sys.executable,
         "-m",
-        "tests.lab.versus",
+        "lab.versus",
         "etcd",
         f"--out={tmp_path}",
         f"--set=stages={stages}",

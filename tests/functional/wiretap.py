@@ -16,9 +16,9 @@ from types import TracebackType
 
 import yaml
 
-from tests.lab.juju import JujuLab
-from tests.lab.juju_client import dial
-from tests.lab.juju_websocket import Parser, ProtocolError
+from lab.juju.client import dial
+from lab.juju.simulator import JujuLab
+from lab.juju.websocket import Parser, ProtocolError
 
 _PATIENCE_S = 0.2
 _LONGEST_SEND_S = 10.0

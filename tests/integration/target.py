@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import jubilant
 
-from tippingpoint.owning import model_name, name_prefix
+from tippingpoint.rundir.ownership import model_name, name_prefix
 
 _UNITS = 20
 """More than these tests ever add."""

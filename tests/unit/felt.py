@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from tippingpoint.resources import Cost, FigureData, Resources, Series
+from tippingpoint.rundir.resources import Cost, FigureData, Resources, Series
 
 Course = Callable[[np.ndarray, bool], np.ndarray]
 """Values over time, in the figure's unit, of a host that leads or follows."""

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 import uvloop
 
-from tests.lab.juju_tls import Certificate, ControllerCertificates, make_controller_certificates
+from lab.juju.tls import Certificate, ControllerCertificates, make_controller_certificates
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 Run = Callable[[Coroutine[Any, Any, None]], None]

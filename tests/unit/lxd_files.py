@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from tests.lab.lxd_access import ClientCertificate, make_client_certificate
+from lab.lxd.access import ClientCertificate, make_client_certificate
 
 DAY = datetime.timedelta(days=1)
 SERVER = make_client_certificate()

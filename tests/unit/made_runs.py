@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tippingpoint.hdr import Histogram
-from tippingpoint.manifest import Manifest, RunStatus, TargetEntry, WorkerEntry
-from tippingpoint.plan import parse_plan
-from tippingpoint.results import Curve, Gauges, RunData, StageKind, StageResult
+from tippingpoint.plan.plan import parse_plan
+from tippingpoint.rundir.histogram import Histogram
+from tippingpoint.rundir.manifest import Manifest, RunStatus, TargetEntry, WorkerEntry
+from tippingpoint.rundir.results import Curve, Gauges, RunData, StageKind, StageResult
 
 STAGE_SECONDS = 30.0
 

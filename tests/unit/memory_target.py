@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from tippingpoint.load import Progress, TargetFacts
-from tippingpoint.spawn.target import Exists, Gone, Item, MemberSeen, Seen, SpawnFailed
+from tippingpoint.workloads.load import Progress, TargetFacts
+from tippingpoint.workloads.spawn.target import Exists, Gone, Item, MemberSeen, Seen, SpawnFailed
 
 
 @dataclass

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tippingpoint.report import write_report
-from tippingpoint.results import RunData
+from tippingpoint.rundir.results import RunData
 
 _CHARTS = {"rel": 0.017, "abs": 16}
 """How exact charts over time are: 1.6 %, and 16 us below 1 ms."""

@@ -14,10 +14,10 @@ from typing import Any
 from aiohttp import web
 
 from tests.unit.openstack_stub import OpenstackStub
-from tippingpoint.ledger import OpenstackEntry
-from tippingpoint.openstack.estate import mark_text
-from tippingpoint.openstack.servers import MARK
-from tippingpoint.plan_targets import OpenstackTarget
+from tippingpoint.plan.targets import OpenstackTarget
+from tippingpoint.rundir.ledger import OpenstackEntry
+from tippingpoint.targets.openstack.provision import mark_text
+from tippingpoint.targets.openstack.servers import MARK
 
 PREFIX, RUN = "tp0123abcd", "the-run"
 Otherwise = Callable[[web.Request], Awaitable[web.Response | None]]

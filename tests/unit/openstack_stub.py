@@ -14,9 +14,9 @@ from types import TracebackType
 import yaml
 from aiohttp import web
 
-from tippingpoint.openstack.access import Access, from_clouds
-from tippingpoint.openstack.client import OpenstackClient
-from tippingpoint.plan_targets import OpenstackTarget
+from tippingpoint.plan.targets import OpenstackTarget
+from tippingpoint.targets.openstack.access import Access, from_clouds
+from tippingpoint.targets.openstack.client import OpenstackClient
 
 _numbers = itertools.count()
 Answer = Callable[[web.Request], Awaitable[web.Response]]

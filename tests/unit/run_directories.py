@@ -14,10 +14,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tippingpoint.cli import main
-from tippingpoint.ledger import FILE as LEDGER
-from tippingpoint.ledger import Entry
-from tippingpoint.manifest import FILE as MANIFEST
-from tippingpoint.manifest import Manifest, TargetEntry
+from tippingpoint.rundir.ledger import FILE as LEDGER
+from tippingpoint.rundir.ledger import Entry
+from tippingpoint.rundir.manifest import FILE as MANIFEST
+from tippingpoint.rundir.manifest import Manifest, TargetEntry
 
 RUN, OTHER = "20261121-040102-fill-1f3a", "20261121-050102-fill-2e4b"
 """The run whose directory it is, and one that is somebody else's."""

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from tests.unit.memory_target import Box, Cluster, MemoryTarget
-from tippingpoint.load import PrepareOrder, StageOrder
-from tippingpoint.pacing import Schedule
-from tippingpoint.plan import SpawnPlan, validate_plan
-from tippingpoint.recorder import Recorded, Recorder
-from tippingpoint.spawn.target import Item, SpawnFailed, Trouble
-from tippingpoint.spawn.workload import SpawnLoad
-from tippingpoint.tags import DELAYED, FREED
+from tippingpoint.plan.plan import SpawnPlan, validate_plan
+from tippingpoint.rundir.recorder import Recorded, Recorder
+from tippingpoint.rundir.tags import DELAYED, FREED
+from tippingpoint.workloads.load import PrepareOrder, StageOrder
+from tippingpoint.workloads.schedule import Schedule
+from tippingpoint.workloads.spawn.target import Item, SpawnFailed, Trouble
+from tippingpoint.workloads.spawn.workload import SpawnLoad
 
 POLL = 0.01
 """Seconds between polls: far less than a plan may ask for."""

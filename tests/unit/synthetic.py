@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tippingpoint.hdr import Histogram
-from tippingpoint.journal import Events, Journal
-from tippingpoint.manifest import Host, Manifest, RunStatus, TargetEntry, WorkerEntry
-from tippingpoint.results import LOOP_LAG, OBSERVING, SCHEDULE_LAG, StageKind, tag
-from tippingpoint.tags import DELAYED, FREED
+from tippingpoint.rundir.histogram import Histogram
+from tippingpoint.rundir.journal import Events, Journal
+from tippingpoint.rundir.manifest import Host, Manifest, RunStatus, TargetEntry, WorkerEntry
+from tippingpoint.rundir.results import LOOP_LAG, OBSERVING, SCHEDULE_LAG, StageKind, tag
+from tippingpoint.rundir.tags import DELAYED, FREED
 
 STARTED = 1_790_000_000.0
 JUJU = TargetEntry(kind="juju", version="4.0.15", members=["10.0.0.1:17070", "10.0.0.2:17070"])

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.unit.synthetic import STARTED, MadeGrowth, MadeStage, write_run
-from tippingpoint.manifest import Manifest
-from tippingpoint.together import SharedRun, Turn, UnitWord
+from tippingpoint.rundir.manifest import Manifest
+from tippingpoint.units.shared_run import SharedRun, Turn, UnitWord
 
 RUN = "20260921-141320-etcd-leases-0001"
 PLAN: dict[str, Any] = {

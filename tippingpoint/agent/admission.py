@@ -19,8 +19,8 @@ from pydantic import TypeAdapter
 from tippingpoint.agent.client import PLACE
 from tippingpoint.agent.problems import told
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.grounds import knock
-from tippingpoint.plan_targets import EtcdTarget, JujuTarget, LxdTarget, OpenstackTarget
+from tippingpoint.plan.targets import EtcdTarget, JujuTarget, LxdTarget, OpenstackTarget
+from tippingpoint.targets.registry import knock
 
 FIRST_WAIT = 180.0
 """Seconds until a log-in that failed is tried again; after a refusal each time twice as long, up to LONGEST_WAIT."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tippingpoint.agent.state import Phase
 from tippingpoint.errors import UserError
-from tippingpoint.manifest import Manifest
+from tippingpoint.rundir.manifest import Manifest
 
 
 def cut_in(turn: int) -> str:

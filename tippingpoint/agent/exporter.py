@@ -15,10 +15,10 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from tippingpoint.errors import UserError
-from tippingpoint.hdr import SLOTS, decode_batch, highest_values, middle_values
-from tippingpoint.plan import Plan
-from tippingpoint.runner import Progress
-from tippingpoint.tags import OUTCOMES
+from tippingpoint.plan.plan import Plan
+from tippingpoint.run.runner import Progress
+from tippingpoint.rundir.histogram import SLOTS, decode_batch, highest_values, middle_values
+from tippingpoint.rundir.tags import OUTCOMES
 
 BUCKETS = (
     0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5,

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from tippingpoint.digest import make_digest
-from tippingpoint.journal import read_events
-from tippingpoint.manifest import Manifest
-from tippingpoint.results import worker_names
-from tippingpoint.takeovers import KIND
+from tippingpoint.rundir.journal import read_events
+from tippingpoint.rundir.manifest import Manifest
+from tippingpoint.rundir.results import worker_names
+from tippingpoint.units.digest import make_digest
+from tippingpoint.units.takeovers import KIND
 
 
 def digest_of(directories: Sequence[Path]) -> str:

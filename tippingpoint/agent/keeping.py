@@ -17,10 +17,10 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from tippingpoint.errors import UserError
-from tippingpoint.grounds import clean_run
-from tippingpoint.ledger import entries
-from tippingpoint.load import Progress, untold
-from tippingpoint.together import SharedRun, UnitWord
+from tippingpoint.rundir.ledger import entries
+from tippingpoint.targets.registry import clean_run
+from tippingpoint.units.shared_run import SharedRun, UnitWord
+from tippingpoint.workloads.load import Progress, untold
 
 MOST_RUNS = 50
 """Runs that are kept; the oldest go first, unless something of them is left in the target."""

@@ -9,10 +9,10 @@ from typing import Any
 
 from tippingpoint.agent.part import part_name, plan_of
 from tippingpoint.errors import UserError
-from tippingpoint.grounds import ledger_entry
-from tippingpoint.ledger import remember
-from tippingpoint.manifest import Manifest, TargetEntry
-from tippingpoint.together import SharedRun
+from tippingpoint.rundir.ledger import remember
+from tippingpoint.rundir.manifest import Manifest, TargetEntry
+from tippingpoint.targets.registry import ledger_entry
+from tippingpoint.units.shared_run import SharedRun
 
 
 def inherit(run: SharedRun, unit: str, target: Mapping[str, Any], parts: Path) -> str:

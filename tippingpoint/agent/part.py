@@ -13,15 +13,15 @@ from typing import Any, cast
 from tippingpoint.agent.exporter import Measured
 from tippingpoint.agent.problems import told
 from tippingpoint.agent.state import Phase
-from tippingpoint.conductor import Follower
 from tippingpoint.errors import OperationFailed, TargetError, UserError
-from tippingpoint.fleet import Refused
-from tippingpoint.headline import Headline
-from tippingpoint.manifest import Manifest
-from tippingpoint.plan import Plan, parse_plan
-from tippingpoint.runner import Progress, Runner, TakenUp
-from tippingpoint.together import Progress as Told
-from tippingpoint.together import SharedRun
+from tippingpoint.plan.plan import Plan, parse_plan
+from tippingpoint.run.headline import Headline
+from tippingpoint.run.runner import Progress, Runner, TakenUp
+from tippingpoint.run.worker_process import Refused
+from tippingpoint.rundir.manifest import Manifest
+from tippingpoint.units.conductor import Follower
+from tippingpoint.units.shared_run import Progress as Told
+from tippingpoint.units.shared_run import SharedRun
 
 CUT_WITHIN = 10.0
 """Seconds in which the workers of a part that is cut off may give back what they hold singly."""

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter, ValidationError
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
-from tippingpoint.ledger import Entry, JujuEntry, LxdEntry
-from tippingpoint.openstack.grounds import OpenstackGrounds
-from tippingpoint.plan_spawn import SERVER_OBSERVATIONS
-from tippingpoint.plan_targets import JujuTarget, LxdTarget, OpenstackTarget
+from tippingpoint.plan.spawn import SERVER_OBSERVATIONS
+from tippingpoint.plan.targets import JujuTarget, LxdTarget, OpenstackTarget
+from tippingpoint.rundir.ledger import Entry, JujuEntry, LxdEntry
+from tippingpoint.targets.openstack.workspace import OpenstackGrounds
 
 if TYPE_CHECKING:
-    from tippingpoint.spawn.openstack import OpenstackServers
+    from tippingpoint.targets.openstack.spawn import OpenstackServers
 
 ANSWERS_WITHIN = 30.0
 """Seconds for each answer of an OpenStack's services."""
@@ -51,7 +51,7 @@ async def probe(target: Mapping[str, Any], made: Entry | None = None) -> str:
 
 
 async def _probe_lxd(target: LxdTarget, prefix: str) -> list[str]:
-    from tippingpoint.spawn.probe import probe
+    from tippingpoint.targets.lxd.probe import probe
 
     return [
         f"{probed.name} {probed.ms:.0f} ms" if probed.ms is not None else f"{probed.name}: {probed.why}"
@@ -61,11 +61,11 @@ async def _probe_lxd(target: LxdTarget, prefix: str) -> list[str]:
 
 async def _probe_openstack(target: OpenstackTarget) -> list[str]:
     """SERVER_OBSERVATIONS of the cloud's own project, one after the other; some are answered to an admin alone."""
-    from tippingpoint.openstack.access import from_clouds
-    from tippingpoint.openstack.client import OpenstackClient
-    from tippingpoint.openstack.estate import is_admin, told_of
-    from tippingpoint.openstack.versions import SERVERS
-    from tippingpoint.spawn.openstack import OpenstackServers
+    from tippingpoint.targets.openstack.access import from_clouds
+    from tippingpoint.targets.openstack.client import OpenstackClient
+    from tippingpoint.targets.openstack.provision import is_admin, told_of
+    from tippingpoint.targets.openstack.spawn import OpenstackServers
+    from tippingpoint.targets.openstack.versions import SERVERS
 
     access = from_clouds(target)
     client = OpenstackClient(access)
@@ -112,10 +112,10 @@ async def _asked(servers: OpenstackServers, what: str) -> str:
 
 
 async def _probe_juju(target: JujuTarget, model: str | None) -> list[str]:
-    from tippingpoint.juju.access import from_file, from_store, store_directory
-    from tippingpoint.juju.client import ApiClient
-    from tippingpoint.juju.hollow import find_model
-    from tippingpoint.juju.model import ModelAdmin
+    from tippingpoint.targets.juju.api.access import from_file, from_store, store_directory
+    from tippingpoint.targets.juju.api.client import ApiClient
+    from tippingpoint.targets.juju.api.model import ModelAdmin
+    from tippingpoint.targets.juju.hollow import find_model
 
     if target.credentials is not None:
         access = from_file(target.credentials)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tippingpoint.errors import LONGEST_TEXT, OperationFailed, TargetError, UserError
-from tippingpoint.fleet import Refused
-from tippingpoint.wording import one_line
+from tippingpoint.run.worker_process import Refused
+from tippingpoint.util.text import one_line
 
 _FOR_PEOPLE = (UserError, TargetError, OperationFailed, Refused)
 

@@ -16,7 +16,7 @@ from tippingpoint.agent.server import Server
 from tippingpoint.agent.service import Agent, log
 from tippingpoint.agent.state import lock
 from tippingpoint.errors import UserError
-from tippingpoint.notify import notify, watchdog_every
+from tippingpoint.util.systemd_notify import notify, watchdog_every
 
 
 def run_agent(state: Path, socket: Path, wake_file: Path, unit: str, metrics: str | None) -> None:

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from tippingpoint.agent.joining import digest_of
 from tippingpoint.agent.keeping import Keeping, Kept
-from tippingpoint.digest import read_digest
+from tippingpoint.analysis.verdict import judge
 from tippingpoint.errors import UserError
-from tippingpoint.gather import gather
 from tippingpoint.report import RunFormat, write_report
-from tippingpoint.results import load_run
-from tippingpoint.verdict import judge
+from tippingpoint.rundir.results import load_run
+from tippingpoint.units.digest import read_digest
+from tippingpoint.units.merge import gather
 
 FILES: dict[RunFormat, str] = {
     "html": "report.html",

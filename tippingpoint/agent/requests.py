@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tippingpoint.report import RunFormat
-from tippingpoint.together import SharedRun, Unit, UnitWord
+from tippingpoint.units.shared_run import SharedRun, Unit, UnitWord
 
 RunId = Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9._-]{0,120})?$")]
 Short = Annotated[str, Field(max_length=200)]

@@ -31,10 +31,10 @@ from tippingpoint.agent.state import ENDED, PartState, Phase, State
 from tippingpoint.agent.tasks import Tasks
 from tippingpoint.agent.wake import wake
 from tippingpoint.errors import UserError
-from tippingpoint.ledger import entries
-from tippingpoint.resume import take_up
-from tippingpoint.runner import TakenUp
-from tippingpoint.together import REMOVED, Progress, SharedRun, UnitWord, stop
+from tippingpoint.run.resume import take_up
+from tippingpoint.run.runner import TakenUp
+from tippingpoint.rundir.ledger import entries
+from tippingpoint.units.shared_run import REMOVED, Progress, SharedRun, UnitWord, stop
 
 TAKE_UP_WITHIN = 90.0
 """Seconds after a restart in which the charm is to say that a run still goes on, or its cut part is closed. A hook of

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ValidationError
 
 from tippingpoint.errors import UserError
-from tippingpoint.together import SharedRun
+from tippingpoint.units.shared_run import SharedRun
 
 FILE = "agent.json"
 Phase = Literal["making", "ready", "up", "over", "failed"]

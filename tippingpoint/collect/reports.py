@@ -17,14 +17,14 @@ from typing import Literal
 from pydantic import BaseModel, ValidationError
 
 from tippingpoint import cli
+from tippingpoint.analysis.verdict import judge
 from tippingpoint.collect import WORSE
-from tippingpoint.collect.confined import give_way
+from tippingpoint.collect.sandbox import give_way
 from tippingpoint.errors import UserError
-from tippingpoint.gather import gather
-from tippingpoint.resources import FILE as RESOURCES
-from tippingpoint.results import load_run
-from tippingpoint.together import SharedRun, read_word
-from tippingpoint.verdict import judge
+from tippingpoint.rundir.resources import FILE as RESOURCES
+from tippingpoint.rundir.results import load_run
+from tippingpoint.units.merge import gather
+from tippingpoint.units.shared_run import SharedRun, read_word
 
 
 class CollectedRun(BaseModel):

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from tippingpoint.collect import course
+from tippingpoint.collect.page import course
 from tippingpoint.errors import UserError
-from tippingpoint.resources import FILE as RESOURCES
-from tippingpoint.together import SharedRun, UnitWord, read_shared, read_word, silent_after, summary
+from tippingpoint.rundir.resources import FILE as RESOURCES
+from tippingpoint.units.shared_run import SharedRun, UnitWord, read_shared, read_word, silent_after, summary
 
 KEPT = 200
 """Runs; those of the oldest ids go first, and ids sort by time."""
@@ -106,7 +106,7 @@ class StoredRun:
 
     @property
     def resources(self) -> str | None:
-        """What the target felt, as tippingpoint.resources reads it; None where nobody has asked a Prometheus."""
+        """What the target felt, as tippingpoint.rundir.resources reads it; None where nobody has asked a Prometheus."""
         return _text(self.resources_file)
 
     @property

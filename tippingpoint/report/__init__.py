@@ -6,16 +6,16 @@ from typing import Literal
 
 import orjson
 
-from tippingpoint.compare import Comparison
+from tippingpoint.analysis.tipping import find_tipping
+from tippingpoint.analysis.verdict import judge
+from tippingpoint.compare.compare import Comparison
 from tippingpoint.report.comparison import build_comparison
-from tippingpoint.report.comparison_markdown import render_comparison
 from tippingpoint.report.document import build_document
-from tippingpoint.report.html import render_html
-from tippingpoint.report.junit import render_junit
-from tippingpoint.report.markdown import render_run
-from tippingpoint.results import RunData
-from tippingpoint.tipping import find_tipping
-from tippingpoint.verdict import judge
+from tippingpoint.report.formats.comparison_markdown import render_comparison
+from tippingpoint.report.formats.html import render_html
+from tippingpoint.report.formats.junit import render_junit
+from tippingpoint.report.formats.markdown import render_run
+from tippingpoint.rundir.results import RunData
 
 RunFormat = Literal["html", "md", "json", "junit"]
 ComparisonFormat = Literal["html", "md", "json"]

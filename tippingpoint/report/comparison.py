@@ -13,21 +13,21 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from tippingpoint import __version__
-from tippingpoint.baselines import RallyTable
-from tippingpoint.compare import PERCENTILES, Comparison, Row
-from tippingpoint.compare_costs import is_shown
-from tippingpoint.compare_names import letter
-from tippingpoint.compare_published import PublishedRow
-from tippingpoint.compare_sentence import told_words
-from tippingpoint.cost import Cost
-from tippingpoint.hdr import Histogram
-from tippingpoint.latency import costs
-from tippingpoint.rally import CALLED
-from tippingpoint.report.cautions import build_cautions
+from tippingpoint.analysis.cost import Cost
+from tippingpoint.analysis.latency import costs
+from tippingpoint.analysis.verdict import Verdict
+from tippingpoint.compare.baselines import RallyTable
+from tippingpoint.compare.compare import PERCENTILES, Comparison, Row
+from tippingpoint.compare.costs import is_shown
+from tippingpoint.compare.names import letter
+from tippingpoint.compare.published import PublishedRow
+from tippingpoint.compare.sentence import told_words
+from tippingpoint.importers.rally_results import CALLED
 from tippingpoint.report.document import FORMAT, tipping_entry
-from tippingpoint.report.instances import beside_runs
-from tippingpoint.results import OPERATIONS, RunData, StageResult
-from tippingpoint.verdict import Verdict
+from tippingpoint.report.sections.cautions import build_cautions
+from tippingpoint.report.sections.instances import beside_runs
+from tippingpoint.rundir.histogram import Histogram
+from tippingpoint.rundir.results import OPERATIONS, RunData, StageResult
 
 _SHORT = 20
 """Characters of a name that still heads a column or stands in a legend; longer ones give way to letters."""

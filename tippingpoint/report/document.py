@@ -20,17 +20,16 @@ import yaml
 from pydantic import ValidationError
 
 from tippingpoint import __version__
-from tippingpoint.cluster import Cluster, read_cluster
-from tippingpoint.durations import show_us
+from tippingpoint.analysis.generator_health import show_stall, show_state, show_worker
+from tippingpoint.analysis.latency import costs
+from tippingpoint.analysis.tipping import Forecast, Tipping
+from tippingpoint.analysis.verdict import Check, Verdict
 from tippingpoint.errors import UserError
-from tippingpoint.hdr import Histogram
-from tippingpoint.latency import costs
-from tippingpoint.lateness import show_stall, show_state, show_worker
-from tippingpoint.plan import load_plan, validate_plan
+from tippingpoint.plan.plan import load_plan, validate_plan
 from tippingpoint.report import figures
-from tippingpoint.report.cautions import build_cautions
-from tippingpoint.report.happened import build_happened
-from tippingpoint.report.instances import (
+from tippingpoint.report.sections.cautions import build_cautions
+from tippingpoint.report.sections.happened import build_happened
+from tippingpoint.report.sections.instances import (
     build_fill,
     build_members,
     build_retries,
@@ -38,11 +37,13 @@ from tippingpoint.report.instances import (
     cluster_marks,
     members_over_time,
 )
-from tippingpoint.report.landing import agent_marks, build_agents, build_spread
-from tippingpoint.report.life import build_life
-from tippingpoint.report.resources import build_resources, leader_marks
-from tippingpoint.report.timeline import build_timeline, is_lost_connection
-from tippingpoint.results import (
+from tippingpoint.report.sections.landing import agent_marks, build_agents, build_spread
+from tippingpoint.report.sections.life import build_life
+from tippingpoint.report.sections.resources import build_resources, leader_marks
+from tippingpoint.report.sections.timeline import build_timeline, is_lost_connection
+from tippingpoint.rundir.cluster_events import Cluster, read_cluster
+from tippingpoint.rundir.histogram import Histogram
+from tippingpoint.rundir.results import (
     CONNECT,
     LOOP_LAG,
     OBSERVING,
@@ -56,10 +57,9 @@ from tippingpoint.results import (
     count_of,
     tag,
 )
-from tippingpoint.takeovers import KIND as TAKEN_UP
-from tippingpoint.takeovers import takeovers
-from tippingpoint.tipping import Forecast, Tipping
-from tippingpoint.verdict import Check, Verdict
+from tippingpoint.units.takeovers import KIND as TAKEN_UP
+from tippingpoint.units.takeovers import takeovers
+from tippingpoint.util.durations import show_us
 
 FORMAT = 1
 _CURVE_POINTS = 80

@@ -10,7 +10,7 @@ from tippingpoint_charm.parameters import Parameters
 from tippingpoint_charm.results import verbatim
 from tippingpoint_charm.settings import Settings
 
-from tippingpoint.together import ask_storm
+from tippingpoint.units.shared_run import ask_storm
 
 
 class ClaimSettings(Settings):

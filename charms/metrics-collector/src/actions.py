@@ -15,7 +15,7 @@ from parameters import Compare, Export
 from tippingpoint_charm.parameters import Parameters, Report
 from tippingpoint_charm.results import Results, how_to_fetch, report_results, verbatim
 
-from tippingpoint.collect import confined
+from tippingpoint.collect import sandbox
 from tippingpoint.collect.runs import StoredRun, forget_oldest
 from tippingpoint.errors import UserError
 
@@ -62,7 +62,7 @@ class Actions(ops.Object):
         asked = Report.read(event.params)
         run = self._runs.find(asked.run)
         path = self._reports / f"{run.id}.{_SUFFIX[asked.format]}"
-        confined.write(path, confined.question("report", [run], format=asked.format))
+        sandbox.write(path, sandbox.question("report", [run], format=asked.format))
         page = self._on_page(f"/runs/{run.id}/report.{asked.format}")
         ask = f"report run={run.id} format={asked.format}"
         told = self._told(path, asked.format, asked.part, ask, page)
@@ -78,9 +78,9 @@ class Actions(ops.Object):
         runs = [self._runs.find(name) for name in asked.names if not name.startswith(_SEED)]
         key = hashlib.sha256(f"{asked.names} {asked.tolerance}".encode()).hexdigest()[:8]
         path = self._reports / f"comparison-{key}.{_SUFFIX[asked.format]}"
-        worse = confined.write(
+        worse = sandbox.write(
             path,
-            confined.question(
+            sandbox.question(
                 "compare",
                 list({run.id: run for run in runs}.values()),
                 names=asked.names,
@@ -99,7 +99,7 @@ class Actions(ops.Object):
     def _on_export(self, event: ops.ActionEvent) -> Results:
         run = self._runs.find(Export.read(event.params).run)
         path = self._reports / f"{run.id}.tar.gz"
-        confined.write(path, confined.question("export", [run]))
+        sandbox.write(path, sandbox.question("export", [run]))
         page = self._on_page(f"/runs/{run.id}/export.tar.gz")
         return {
             "run": run.id,

@@ -31,12 +31,12 @@ from tippingpoint_charm.secrets import Keys, how_to_add, read_secret
 from tippingpoint_charm.settings import read_settings
 from tippingpoint_charm.systemd import Copies, own_pack
 
-from tippingpoint.collect import confined
+from tippingpoint.collect import sandbox
 from tippingpoint.collect.runs import RESULTS_WITHIN, Runs, StoredRun
-from tippingpoint.collect.scrape import Access
-from tippingpoint.collect.scrape_relation import application_of
-from tippingpoint.collect.selecting import applications
 from tippingpoint.errors import UserError
+from tippingpoint.monitoring.scrape.jobs import Access
+from tippingpoint.monitoring.scrape.relation import application_of
+from tippingpoint.monitoring.selecting import applications
 
 logger = logging.getLogger(__name__)
 
@@ -189,9 +189,9 @@ class MetricsCollectorCharm(ops.CharmBase):
         measured = run.reported and not run.resources_file.exists()
         asked = self._prometheus() if measured else None
         if asked is None:
-            confined.judge(run)
+            sandbox.judge(run)
         else:
-            confined.conclude(run, asked)
+            sandbox.conclude(run, asked)
 
     def _prometheus(self) -> dict[str, str] | None:
         """The Prometheus that knows the target, and who we are there; None where there is none."""

@@ -17,11 +17,11 @@ from tippingpoint_charm.machine import Machine, MachineProblem
 from tippingpoint_charm.relations.prometheus import Scraped
 from tippingpoint_charm.systemd import HARDENED, PREFIX, UNITS, UnitFiles, make_user
 
-from tippingpoint.collect.checking import checked, install
-from tippingpoint.collect.scrape import Access, Found, exporters, itself, static_targets
-from tippingpoint.collect.scrape_relation import jobs_of_relation
-from tippingpoint.collect.server import Serving, command, find_program, problems
 from tippingpoint.errors import OperationFailed, UserError
+from tippingpoint.monitoring.scrape.check import checked, install
+from tippingpoint.monitoring.scrape.jobs import Access, Found, exporters, itself, static_targets
+from tippingpoint.monitoring.scrape.relation import jobs_of_relation
+from tippingpoint.monitoring.scrape.server import Serving, command, find_program, problems
 
 PORT = 9481
 """The distribution's own service has 9090."""

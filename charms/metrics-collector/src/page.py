@@ -12,8 +12,8 @@ from pathlib import Path
 from tippingpoint_charm.machine import Machine
 from tippingpoint_charm.systemd import COPIES, HARDENED, PREFIX, PYTHON, UNITS, UnitFiles
 
-from tippingpoint.collect.page_access import checked_token
-from tippingpoint.collect.page_tls import Pair, find_or_make, fingerprint, server_context, write_private
+from tippingpoint.collect.page.access import checked_token
+from tippingpoint.collect.page.tls import Pair, find_or_make, fingerprint, server_context, write_private
 from tippingpoint.errors import UserError
 
 PORT = 9480
@@ -27,7 +27,7 @@ StartLimitIntervalSec=0
 
 [Service]
 Type=notify
-ExecStart={python} -P -s -m tippingpoint.collect.page --runs /var/lib/{state}/runs --token %d/token \
+ExecStart={python} -P -s -m tippingpoint.collect.page.server --runs /var/lib/{state}/runs --token %d/token \
 --certificate %d/certificate --key %d/key --state /var/cache/{name} --listen 0.0.0.0:{port}
 LoadCredential=token:{secrets}/token
 LoadCredential=certificate:{certificate}

@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from tippingpoint_charm.relations import prometheus_api
 
-from tippingpoint.collect.selecting import read_matchers
 from tippingpoint.errors import UserError
+from tippingpoint.monitoring.selecting import read_matchers
 
 _RETENTION = re.compile(r"[1-9][0-9]{0,4}[hdwy]")
 

@@ -12,9 +12,9 @@ from tippingpoint_charm.relations import grafana, metrics
 from tippingpoint_charm.relations.databag import send, spoken
 from tippingpoint_charm.relations.shipped import packed, topology
 
-from tippingpoint.collect.dashboards import dashboard
-from tippingpoint.collect.packs import shipped_packs
-from tippingpoint.collect.rules import alert_rules
+from tippingpoint.monitoring.dashboards import dashboard
+from tippingpoint.monitoring.query_packs import shipped_packs
+from tippingpoint.monitoring.rules import alert_rules
 
 
 def publish(charm: ops.CharmBase) -> None:

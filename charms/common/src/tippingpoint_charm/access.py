@@ -23,7 +23,7 @@ from pydantic import ValidationError
 
 from tippingpoint.agent.client import PLACE
 from tippingpoint.errors import UserError
-from tippingpoint.secret_files import read_yaml
+from tippingpoint.util.secret_files import read_yaml
 from tippingpoint_charm.relations import controller, etcd, keystone, lxd
 from tippingpoint_charm.relations.databag import NotThere, shown
 from tippingpoint_charm.secrets import (
@@ -106,7 +106,7 @@ def _juju(charm: ops.CharmBase) -> TargetAccess:
     access = TargetAccess("juju", target, {"juju.yaml": yaml.safe_dump(content)})
 
     def read(paths: Mapping[str, Path]) -> None:
-        from tippingpoint.juju.access import from_file
+        from tippingpoint.targets.juju.api.access import from_file
 
         from_file(paths["juju.yaml"])
 
@@ -160,7 +160,7 @@ def _lxd(charm: ops.CharmBase) -> TargetAccess:
         target["projects"] = fill
 
     def read(paths: Mapping[str, Path]) -> None:
-        from tippingpoint.lxd.trust import read_token
+        from tippingpoint.targets.lxd.trust import read_token
 
         read_token(paths["lxd.token"].read_text())
 
@@ -173,7 +173,7 @@ def _lxd_access(content: dict[str, str], projects: list[str], source: str) -> Ta
         target["projects"] = projects
 
     def read(paths: Mapping[str, Path]) -> None:
-        from tippingpoint.lxd.access import from_file
+        from tippingpoint.targets.lxd.access import from_file
 
         from_file(paths["lxd.yaml"])
 
@@ -212,8 +212,8 @@ def _etcd(charm: ops.CharmBase) -> TargetAccess:
         files["etcd.yaml"] = yaml.safe_dump(user)
 
     def read(paths: Mapping[str, Path]) -> None:
-        from tippingpoint.claim.etcd_access import access
-        from tippingpoint.plan_targets import EtcdTarget
+        from tippingpoint.plan.targets import EtcdTarget
+        from tippingpoint.targets.etcd.access import access
 
         fields = {
             name: paths.get(str(value).removeprefix(f"{PLACE}/"), value) for name, value in target.items()
@@ -280,8 +280,8 @@ def _openstack_access(cloud: dict[str, Any], ca: str, source: str) -> TargetAcce
     target = {"kind": "openstack", "credentials": f"{PLACE}/clouds.yaml", "cloud": _CLOUD}
 
     def read(paths: Mapping[str, Path]) -> None:
-        from tippingpoint.openstack.access import from_clouds
-        from tippingpoint.plan_targets import OpenstackTarget
+        from tippingpoint.plan.targets import OpenstackTarget
+        from tippingpoint.targets.openstack.access import from_clouds
 
         if ca:  # in memory nothing is beside anything
             paths["clouds.yaml"].write_text(_clouds({**cloud, "cacert": str(paths[_OPENSTACK_CA])}))

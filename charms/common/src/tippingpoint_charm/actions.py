@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import ops
 
-from tippingpoint.durations import show_us
 from tippingpoint.errors import UserError
-from tippingpoint.plan import JujuTarget, LxdTarget, OpenstackTarget, Plan, parse_plan, shipped_plans
-from tippingpoint.plan_errors import nearest
-from tippingpoint.plan_share import part_of
-from tippingpoint.together import SharedRun, UnitWord, begin_run, stop, summary
+from tippingpoint.plan.explain import nearest
+from tippingpoint.plan.plan import JujuTarget, LxdTarget, OpenstackTarget, Plan, parse_plan, shipped_plans
+from tippingpoint.plan.share import part_of
+from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, stop, summary
+from tippingpoint.util.durations import show_us
 from tippingpoint_charm.access import find_access
 from tippingpoint_charm.agent import AgentAway, Refused
 from tippingpoint_charm.machine import MachineProblem

@@ -12,7 +12,7 @@ import ops
 from pydantic import ValidationError
 
 from tippingpoint.agent.client import PLACE
-from tippingpoint.together import SharedRun, UnitWord, conduct, lose
+from tippingpoint.units.shared_run import SharedRun, UnitWord, conduct, lose
 from tippingpoint_charm.access import KINDS, TargetAccess, find_access
 from tippingpoint_charm.agent import HOOK_WAITS, AgentAway, Refused
 from tippingpoint_charm.credentials import (

@@ -16,7 +16,7 @@ import ops
 
 from tippingpoint import __version__
 from tippingpoint.errors import UserError
-from tippingpoint.plan import Plan
+from tippingpoint.plan.plan import Plan
 from tippingpoint_charm.access import find_access
 from tippingpoint_charm.actions import Actions
 from tippingpoint_charm.agent import Agent, AgentAway, Refused

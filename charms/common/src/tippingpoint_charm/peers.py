@@ -15,7 +15,7 @@ from typing import Any, cast
 import ops
 from pydantic import ValidationError
 
-from tippingpoint.together import SharedRun, UnitWord, read_shared, read_word, word_every
+from tippingpoint.units.shared_run import SharedRun, UnitWord, read_shared, read_word, word_every
 from tippingpoint_charm.machine import Machine
 from tippingpoint_charm.relations.databag import of_unit, own, write
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import ops
 import yaml
 
-from tippingpoint.together import SharedRun, UnitWord, summary
+from tippingpoint.units.shared_run import SharedRun, UnitWord, summary
 from tippingpoint_charm.access import TargetAccess
 
 LEGIBLE = 100

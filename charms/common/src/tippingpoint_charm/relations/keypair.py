@@ -44,7 +44,7 @@ def find_or_make(charm: ops.CharmBase, owner: ops.Unit | ops.Application, label:
 
 
 def _make(name: str) -> KeyPair:
-    from tippingpoint.keypair import make_pair  # cryptography, for once in a unit's life
+    from tippingpoint.util.key_pair import make_pair  # cryptography, for once in a unit's life
 
     certificate, key = make_pair(name)
     return KeyPair(certificate.decode(), key.decode())

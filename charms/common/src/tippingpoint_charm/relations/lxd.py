@@ -119,7 +119,7 @@ def _answer(relation: ops.Relation) -> dict[str, str] | None:
 def _same_certificate(certificate: str, told: str) -> None:
     import ssl
 
-    from tippingpoint.lxd.access import der, fingerprint
+    from tippingpoint.targets.lxd.access import der, fingerprint
 
     try:
         known = fingerprint(der(certificate))

@@ -16,7 +16,7 @@ from typing import Annotated
 import ops
 from pydantic import BaseModel, Field, ValidationError
 
-from tippingpoint.together import SharedRun, UnitWord, read_shared, read_word
+from tippingpoint.units.shared_run import SharedRun, UnitWord, read_shared, read_word
 from tippingpoint_charm.relations.databag import (
     of_app,
     of_unit,
@@ -31,13 +31,13 @@ NAME = "scale-run"
 VERSION = "1"
 
 LARGEST_DIGEST = 65_536
-"""Characters; a unit's digest is at most 40,000 (tippingpoint.digest)."""
+"""Characters; a unit's digest is at most 40,000 (tippingpoint.units.digest)."""
 
 _UNIT = re.compile(r"[a-z][a-z0-9-]{0,100}/[0-9]{1,9}")
 
 
 class PartResult(BaseModel):
-    """What a unit's part of a run came to: `digest` as tippingpoint.digest makes and reads it."""
+    """What a unit's part of a run came to: `digest` as tippingpoint.units.digest makes and reads it."""
 
     run: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,120}$")]
     digest: Annotated[str, Field(min_length=1, max_length=LARGEST_DIGEST, pattern=r"^[A-Za-z0-9+/=_-]*$")]

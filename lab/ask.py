@@ -1,0 +1,54 @@
+"""Asks a lab that runs for something, by its control socket (control.py): `python -m lab.ask SOCKET JSON`."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from lab.control import LabError
+
+_ANSWER_WITHIN_S = 120.0
+"""The slowest thing to ask for is a member that joins a busy cluster."""
+
+
+def ask(control: Path, request: dict[str, Any]) -> dict[str, Any]:
+    """Send one request to a lab's control socket; its answer, whatever it is. LabError without one."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_ANSWER_WITHIN_S)
+        try:
+            connection.connect(str(control))
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            with connection.makefile("rb") as lines:
+                return json.loads(lines.readline())
+        except (OSError, ValueError) as problem:
+            raise LabError(f"{control}: {problem}", "the control socket of a running lab") from None
+
+
+def main(arguments: list[str]) -> int:
+    """Ask and print the answer; returns the exit code: 2 when it was refused, 3 when there is no lab."""
+    if len(arguments) != 2:
+        print(f"{' '.join(arguments) or 'nothing'}: expected a control socket and JSON", file=sys.stderr)
+        return 2
+    control, request = arguments
+    try:
+        fields = json.loads(request)
+    except ValueError:
+        print(f'{request}: not JSON: expected an object such as {{"do": "members"}}', file=sys.stderr)
+        return 2
+    try:
+        answer = ask(Path(control), fields)
+    except LabError as problem:
+        print(problem, file=sys.stderr)
+        return 3
+    if "error" in answer:
+        print(f"{answer['error']}: expected {answer['expected']}", file=sys.stderr)
+        return 2
+    print(json.dumps(answer))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

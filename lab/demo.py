@@ -1,0 +1,128 @@
+"""The demo: a private cluster, a shipped plan run on it, what its members felt, and where the report is.
+
+    python -m lab.demo etcd              # leases on 3 members of etcd, one of which is killed
+    python -m lab.demo lxd --members 8   # containers on 8 members of LXD; needs root
+
+The run is a process of its own, as a user would start it. Ctrl-C, SIGTERM and SIGHUP end it with a report of
+what was measured; then the cluster goes. Exit code: 0 when there is a report (a threshold missed because a
+member was killed on purpose is what a demo shows), 130 when it was ended early, else the run's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from lab.control import LabError
+from lab.etcd.cluster import EtcdLab
+from lab.lxd.cluster import LxdLab
+from lab.prometheus import PrometheusLab
+from lab.tether import tethered
+from lab.watched import watched
+
+_LABS: dict[str, type[EtcdLab] | type[LxdLab]] = {"etcd": EtcdLab, "lxd": LxdLab}
+_PLANS = {"etcd": "etcd-demo", "lxd": "lxd-cluster-small"}
+_MEASURED = {0: "thresholds met", 1: "thresholds missed", 4: "verdict withheld"}
+_END_WITHIN_S = 20.0
+
+
+def main(arguments: list[str]) -> int:
+    """Run the demo; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="demo", description="A shipped plan on a private cluster.")
+    parser.add_argument("target", choices=_PLANS)
+    parser.add_argument("--members", type=int, default=3, metavar="N", help="of the cluster (3)")
+    parser.add_argument("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[])
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs"), metavar="DIR", help="where reports go (./runs)"
+    )
+    options = parser.parse_args(arguments)
+    before = _reports(options.out)
+    run: subprocess.Popen[bytes] | None = None
+    signals = 0
+
+    def end(number: int, _frame: object) -> None:
+        nonlocal signals
+        signals += 1
+        if run is None:
+            raise SystemExit(128 + number)  # the cluster is not up yet: its context cleans up
+        run.send_signal(signal.SIGINT)
+        if number != signal.SIGINT:
+            signal.setitimer(signal.ITIMER_REAL, _END_WITHIN_S)
+
+    def end_now(_number: int, _frame: object) -> None:
+        if run is not None:
+            run.kill()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+    signal.signal(signal.SIGALRM, end_now)
+    name = {"etcd": "etcd", "lxd": "LXD"}[options.target]
+    print(f"demo: starting a private {options.members}-member {name}", flush=True)
+    try:
+        with _LABS[options.target](members=options.members) as lab, _watched_if_possible(lab) as prometheus:
+            settings = [f"--set={setting}" for setting in [*lab.settings(), *options.settings]]
+            # A session of its own: the terminal's Ctrl-C reaches the run once, through `end`.
+            run = _start("run", _PLANS[options.target], f"--out={options.out}", *settings)
+            code = run.wait()
+            new = sorted(_reports(options.out) - before, key=os.path.getmtime)
+            if prometheus and new and (code in _MEASURED or signals):
+                run = _start(
+                    "collect", str(new[-1].parent), f"--prometheus={prometheus.url}", said=subprocess.PIPE
+                )
+                _show_gathered(run.communicate()[0].decode())
+    except LabError as problem:
+        print(f"demo: {problem}", file=sys.stderr)
+        return 3
+    print(f"demo: {name} is stopped; nothing is left running")
+    if not new or (code not in _MEASURED and not signals):
+        return code if code > 0 else 1
+    if signals:
+        print("demo: ended early, as asked")
+    elif code == 1:
+        on_purpose = "; a member was killed on the way, on purpose" if options.target == "etcd" else ""
+        print(f"demo: thresholds missed{on_purpose}")
+    else:
+        print(f"demo: {_MEASURED[code]}")
+    print(f"demo: the report is {new[-1].resolve()}")
+    return 130 if signals else 0
+
+
+@contextmanager
+def _watched_if_possible(lab: EtcdLab | LxdLab) -> Iterator[PrometheusLab | None]:
+    """A Prometheus that scrapes the lab; None where none can be had, which the report then says."""
+    with ExitStack() as ending:
+        try:
+            prometheus = ending.enter_context(watched(lab))
+        except LabError as problem:
+            print(f"demo: {problem}; the report lacks what members felt", file=sys.stderr)
+            prometheus = None
+        yield prometheus
+
+
+def _show_gathered(said: str) -> None:
+    """What `collect` said, but for the list of what a lab does not export: the report has that."""
+    lines = said.splitlines()
+    for line in lines:
+        if not line.startswith("missing: "):
+            print(line)
+    if any(line.startswith("missing: ") for line in lines):
+        print("demo: the report names the figures that nothing in this lab exports")
+
+
+def _start(*arguments: str, said: int | None = None) -> subprocess.Popen[bytes]:
+    command = [str(Path(sys.executable).with_name("tippingpoint")), *arguments]
+    return subprocess.Popen(tethered(command, signal.SIGINT), stdout=said, start_new_session=True)
+
+
+def _reports(directory: Path) -> set[Path]:
+    return set(directory.glob("**/report.html"))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

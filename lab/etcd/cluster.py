@@ -1,0 +1,398 @@
+"""A real etcd cluster on loopback, private to whoever starts it.
+
+    with EtcdLab(members=3) as lab:
+        ...  # lab.endpoints, lab.socket, lab.kill("m2"), lab.start("m2")
+
+Run as a program it starts a cluster, prints one JSON line that says where it is, and ends with its standard
+input, SIGINT or SIGTERM: `python -m lab.etcd.cluster --members 3`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import http.client
+import json
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import threading
+import time
+from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from lab.control import ControlServer, LabError, Member
+from lab.halt import halt
+from lab.ports import free_ports
+from lab.program import serve, vanishing_directory
+from lab.tether import tethered
+
+USER = "loadclaimer"
+PREFIX = "/tippingpoint/"
+HEALTHY_WITHIN_S = 120.0
+_ANSWER_WITHIN_S = 2.0
+_POLL_S = 0.03
+_CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+def find_etcd() -> Path:
+    """The etcd to run: $TIPPINGPOINT_ETCD, else `etcd` on PATH, else what the scripts fetched into .cache."""
+    named = os.environ.get("TIPPINGPOINT_ETCD")
+    if named and not os.access(named, os.X_OK):
+        raise LabError(f"TIPPINGPOINT_ETCD: {named}", "an executable etcd")
+    cached = _CHECKOUT / ".cache" / "bin" / "etcd"
+    found = named or shutil.which("etcd") or (cached if cached.exists() else None)
+    if found is None:
+        raise LabError(
+            "etcd: not found",
+            "etcd on PATH, $TIPPINGPOINT_ETCD, or the one ./scripts/lab or ./scripts/test fetches",
+        )
+    return Path(found).absolute()
+
+
+@functools.cache
+def _serves_v2(binary: Path) -> bool:
+    return (
+        "--enable-v2"
+        in subprocess.run([binary, "--help"], capture_output=True, text=True, check=False).stdout
+    )
+
+
+class EtcdLab:
+    """A cluster of members m1..mN, healthy once the context is entered, gone without a trace once it is left.
+
+    `endpoints` and `names` are in the same order. With `tls` clients must show a certificate (`ca`, `cert`,
+    `key`; its common name is the user's); with `auth` they must log in as `credentials` says, a YAML file,
+    and may use only the keys below /tippingpoint/. `socket` is the control socket (see control.py). Members
+    die with this process whatever ends it, and its directory goes then too, unless the caller gave one.
+    """
+
+    def __init__(
+        self, members: int = 3, tls: bool = False, auth: bool = False, directory: Path | None = None
+    ) -> None:
+        if members < 1:
+            raise LabError(f"members: {members}", "at least 1")
+        self.names = [f"m{number}" for number in range(1, members + 1)]
+        self.endpoints: list[str] = []
+        self.ca: Path | None = None
+        self.cert: Path | None = None
+        self.key: Path | None = None
+        self.credentials: Path | None = None
+        self._tls = tls
+        self._auth = auth
+        self._given = directory
+        self._commands: dict[str, list[str]] = {}
+        self._client_ports: dict[str, int] = {}
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._stopped: set[str] = set()
+        self._acting = threading.RLock()
+        self._cleanup = ExitStack()
+        self._context: ssl.SSLContext | None = None
+
+    def __enter__(self) -> EtcdLab:
+        with ExitStack() as cleanup:
+            binary = find_etcd()
+            self.directory = self._given or vanishing_directory(cleanup)
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self.socket = self.directory / "lab.sock"
+            # Members get a signal when the thread that started them ends: this one lasts as long as the lab.
+            self._starter = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="etcd-lab"))
+            cleanup.callback(self._end_members)
+            self._configure(binary)
+            for name in self.names:
+                self._spawn(name)
+            self._await_health(self.names)
+            if self._auth:
+                self._enable_auth()
+            cleanup.enter_context(ControlServer(self, self.socket))
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cleanup.close()
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The pid of each member that is alive, stopped ones included."""
+        return {name: process.pid for name, process in self._processes.items() if process.poll() is None}
+
+    def members(self) -> list[Member]:
+        """Every member as it is now; none leads while an election is going on."""
+        pids = self.pids
+        leader = self._leader_now()
+        return [
+            Member(
+                name=name,
+                pid=pids.get(name),
+                running=name in pids and name not in self._stopped,
+                leader=name == leader,
+            )
+            for name in self.names
+        ]
+
+    def leader(self) -> str:
+        """The name of the leader, once there is one; LabError when there is no quorum to elect it."""
+        deadline = time.monotonic() + HEALTHY_WITHIN_S
+        while self._has_quorum() and time.monotonic() < deadline:
+            name = self._leader_now()
+            if name is not None:
+                return name
+            time.sleep(_POLL_S)
+        raise LabError("leader: none", f"{len(self.names) // 2 + 1} of {len(self.names)} members running")
+
+    def kill(self, name: str) -> None:
+        """SIGKILL a member and wait until it is dead."""
+        with self._acting:
+            self._alive(name).kill()
+            self._processes[name].wait(10)
+            self._stopped.discard(name)
+
+    def stop(self, name: str) -> None:
+        """SIGSTOP a member: it keeps its connections and answers nothing."""
+        with self._acting:
+            halt(self._alive(name).pid)
+            self._stopped.add(name)
+
+    def resume(self, name: str) -> None:
+        """SIGCONT a member."""
+        with self._acting:
+            self._alive(name).send_signal(signal.SIGCONT)
+            self._stopped.discard(name)
+
+    def start(self, name: str) -> None:
+        """Start a dead member on the data it had; it serves on return, unless there is no quorum for that."""
+        with self._acting:
+            self._known(name)
+            if name in self.pids:
+                raise LabError(f"{name}: is running", "a member that is dead")
+            self._spawn(name)
+            if self._has_quorum():
+                self._await_health([name])
+
+    def describe(self) -> dict[str, Any]:
+        """Where the lab is, for programs: endpoints, lab (the control socket), ca, cert, key, credentials."""
+        return {"endpoints": self.endpoints, "lab": str(self.socket), **self._files()}
+
+    def settings(self) -> list[str]:
+        """Where the lab is, for a plan: `key=value` for each `--set` of `tippingpoint run`."""
+        files = [f"target.{name}={path}" for name, path in self._files().items()]
+        return [f"target.endpoints=[{','.join(self.endpoints)}]", f"lab={self.socket}", *files]
+
+    def _files(self) -> dict[str, str]:
+        files = {"ca": self.ca, "cert": self.cert, "key": self.key, "credentials": self.credentials}
+        return {name: str(path) for name, path in files.items() if path is not None}
+
+    def _configure(self, binary: Path) -> None:
+        security: list[str] = []
+        if self._tls:
+            from lab.certificates import make_certificates  # needs the `test` group; plain labs do not
+
+            made = make_certificates(self.directory, USER)
+            self.ca, self.cert, self.key = made.ca, made.client_cert, made.client_key
+            self._context = ssl.create_default_context(cafile=str(made.ca))
+            self._context.load_cert_chain(made.client_cert, made.client_key)
+            security = ["--client-cert-auth", f"--trusted-ca-file={made.ca}"]
+            security += [f"--cert-file={made.server_cert}", f"--key-file={made.server_key}"]
+        scheme = "https" if self._tls else "http"
+        ports = free_ports(2 * len(self.names))
+        clients = dict(zip(self.names, ports[::2], strict=True))
+        peers = {name: f"http://127.0.0.1:{port}" for name, port in zip(self.names, ports[1::2], strict=True)}
+        cluster = ",".join(f"{name}={url}" for name, url in peers.items())
+        token = secrets.token_hex(8)
+        self._client_ports = clients
+        self.endpoints = [f"{scheme}://127.0.0.1:{port}" for port in clients.values()]
+        for name, endpoint in zip(self.names, self.endpoints, strict=True):
+            self._commands[name] = [
+                str(binary),
+                f"--name={name}",
+                f"--data-dir={self.directory / name}",
+                f"--listen-client-urls={endpoint}",
+                f"--advertise-client-urls={endpoint}",
+                f"--listen-peer-urls={peers[name]}",
+                f"--initial-advertise-peer-urls={peers[name]}",
+                f"--initial-cluster={cluster}",
+                f"--initial-cluster-token={token}",
+                "--log-level=error",
+                *(["--enable-v2"] if _serves_v2(binary) else []),
+                *security,
+            ]
+
+    def _spawn(self, name: str) -> None:
+        self._processes[name] = self._starter.submit(self._popen, name).result()
+        self._stopped.discard(name)
+
+    def _popen(self, name: str) -> subprocess.Popen[bytes]:
+        with self._log(name).open("ab") as log:
+            return subprocess.Popen(
+                tethered(self._commands[name]),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # a Ctrl-C at the terminal is for the run, not for its target
+            )
+
+    def _end_members(self) -> None:
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.wait(10)
+
+    def _known(self, name: str) -> str:
+        if name not in self.names:
+            raise LabError(f"member: {name!r}", f"one of {', '.join(self.names)}")
+        return name
+
+    def _alive(self, name: str) -> subprocess.Popen[bytes]:
+        if self._known(name) not in self.pids:
+            raise LabError(f"{name}: is dead", "a member that is running")
+        return self._processes[name]
+
+    def _log(self, name: str) -> Path:
+        return self.directory / f"{name}.log"
+
+    def _has_quorum(self) -> bool:
+        return len(self.pids.keys() - self._stopped) > len(self.names) // 2
+
+    def _await_health(self, names: list[str]) -> None:
+        deadline = time.monotonic() + HEALTHY_WITHIN_S
+        waiting = list(names)
+        while waiting:
+            waiting = [name for name in waiting if not self._healthy(name)]
+            for name in waiting:
+                if self._processes[name].poll() is not None:
+                    raise LabError(f"{name}: did not start: {self._last_words(name)}", "a healthy member")
+            if waiting and time.monotonic() > deadline:
+                words = self._last_words(waiting[0])
+                raise LabError(
+                    f"{waiting[0]}: not healthy in {HEALTHY_WITHIN_S:g}s: {words}", "a healthy member"
+                )
+            if waiting:
+                time.sleep(_POLL_S)
+
+    def _last_words(self, name: str, lines: int = 5) -> str:
+        log = self._log(name).read_text(errors="replace").splitlines() if self._log(name).exists() else []
+        return " | ".join(log[-lines:]) or "its log is empty"
+
+    def _healthy(self, name: str) -> bool:
+        answer = self._call(name, "GET", "/health")
+        return answer is not None and b'"health":"true"' in answer
+
+    def _leader_now(self) -> str | None:
+        # Not by /v3/maintenance/status: with TLS and users the JSON gateway is refused there.
+        for name in sorted(self.pids.keys() - self._stopped):
+            metrics = self._call(name, "GET", "/metrics")
+            if metrics and b"\netcd_server_is_leader 1\n" in metrics:
+                return name
+        return None
+
+    def _enable_auth(self) -> None:
+        """Users, roles and the switch, for v3 and (a separate store in etcd) for v2."""
+        root_password, password = secrets.token_urlsafe(16), secrets.token_urlsafe(16)
+        first = self.names[0]
+        keys = {"key": _base64(PREFIX), "range_end": _base64(PREFIX[:-1] + chr(ord("/") + 1))}
+        for path, body in [
+            ("user/add", {"name": "root", "password": root_password}),
+            ("role/add", {"name": "root"}),
+            ("user/grant", {"user": "root", "role": "root"}),
+            ("user/add", {"name": USER, "password": password}),
+            ("role/add", {"name": USER}),
+            ("role/grant", {"name": USER, "perm": {"permType": "READWRITE", **keys}}),
+            ("user/grant", {"user": USER, "role": USER}),
+            ("enable", {}),
+        ]:
+            self._must(first, "POST", f"/v3/auth/{path}", body)
+        if _serves_v2(Path(self._commands[first][0])):
+            root = {"Authorization": f"Basic {_base64(f'root:{root_password}')}"}
+            allowed = {"read": [PREFIX + "*"], "write": [PREFIX + "*"]}
+            for path, body in [
+                ("users/root", {"user": "root", "password": root_password}),
+                ("roles/" + USER, {"role": USER, "permissions": {"kv": allowed}}),
+                ("users/" + USER, {"user": USER, "password": password, "roles": [USER]}),
+                ("enable", None),
+                ("roles/guest", {"role": "guest", "revoke": {"kv": {"read": ["/*"], "write": ["/*"]}}}),
+            ]:
+                self._must(first, "PUT", f"/v2/auth/{path}", body, root if path == "roles/guest" else {})
+        self.credentials = self.directory / "credentials.yaml"
+        with open(os.open(self.credentials, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(f"username: {USER}\npassword: {password}\n")
+
+    def _must(
+        self,
+        name: str,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        if self._call(name, method, path, body, headers) is None:
+            raise LabError(f"{path}: refused by {name}", "a cluster that lets itself be secured")
+
+    def _call(
+        self,
+        name: str,
+        method: str,
+        path: str,
+        body: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> bytes | None:
+        """What a member answers; None when it does not, or answers with an error."""
+        port = self._client_ports[name]
+        connection = (
+            http.client.HTTPSConnection("127.0.0.1", port, timeout=_ANSWER_WITHIN_S, context=self._context)
+            if self._context
+            else http.client.HTTPConnection("127.0.0.1", port, timeout=_ANSWER_WITHIN_S)
+        )
+        try:
+            content = None if body is None else json.dumps(body)
+            connection.request(method, path, content, {"Content-Type": "application/json", **(headers or {})})
+            response = connection.getresponse()
+            answer = response.read()
+            return answer if response.status < 300 else None
+        except (OSError, http.client.HTTPException):
+            return None
+        finally:
+            connection.close()
+
+
+def _base64(text: str) -> str:
+    return b64encode(text.encode()).decode()
+
+
+def main() -> int:
+    """Run a cluster until told to end; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="lab.etcd.cluster", description="A private etcd cluster on loopback."
+    )
+    parser.add_argument("--members", type=int, default=3)
+    parser.add_argument("--tls", action="store_true", help="clients must show a certificate")
+    parser.add_argument("--auth", action="store_true", help="clients must log in")
+    parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
+    options = parser.parse_args()
+    return serve(
+        lambda: EtcdLab(options.members, options.tls, options.auth),
+        lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
+    )
+
+
+def _how_to(lab: EtcdLab) -> str:
+    settings = " ".join(f"--set {shlex.quote(setting)}" for setting in lab.settings())
+    return (
+        f"etcd is up: {', '.join(lab.names)} at {' '.join(lab.endpoints)}\n"
+        f"logs and data are in {lab.directory} while it runs; Ctrl-C ends it\n"
+        f"use it:\n  .venv/bin/tippingpoint run etcd-leases {settings}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

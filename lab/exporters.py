@@ -1,0 +1,138 @@
+"""Exporters beside what a lab runs: the distribution's node exporter and process exporter, each a process of ours.
+
+    with Exporters() as exporters:
+        exporters.node("10.87.3.11:9100", of=pid)  # the network of that process's machine
+        exporters.processes("10.87.3.11:9256", LXD, of=pid)  # the processes of that machine
+
+What shares a kernel shares its load averages, CPU and disks: of a member in namespaces of its own only the network and
+the processes are its own.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+import urllib.request
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from lab.control import LabError
+from lab.program import vanishing_directory
+from lab.tether import tethered
+
+LXD = """process_names:
+- name: lxc-monitor
+  cmdline: ['^\\[lxc monitor\\]']
+- name: lxd
+  comm: [lxd]
+  cmdline: ['--logfile']
+"""
+"""Groups of processes on a machine with LXD: the monitors of containers are called lxd, too."""
+OPENSTACK = """process_names:
+- name: '{{.Comm}}'
+  comm: [nova-api, nova-conductor, nova-scheduler, nova-compute, neutron-ovs, uwsgi, mariadbd, beam.smp]
+- name: neutron-server
+  comm: ['neutron-server', 'neutron-server:']
+"""
+"""The programs of a control plane, each a group: with their workers, and the computes in one of them. Neutron's server
+calls itself by a title."""
+EVERY = """process_names:
+- name: '{{.Comm}}'
+  cmdline: ['.+']
+"""
+"""Every program is a group."""
+NETWORK = ("netdev", "sockstat")
+MACHINE = ("cpu", "diskstats", "loadavg", "meminfo")
+"""Collectors of node exporter: what a member in namespaces has of its own, and what it shares. The query pack `host` is
+made of both."""
+SERVES_WITHIN_S = 120.0
+_POLL_S = 0.03
+_CHECKOUT = Path(__file__).resolve().parents[1]
+
+
+def _find(program: str) -> str:
+    """An exporter of the distribution: on PATH, else what ./scripts/test unpacked into .cache/bin."""
+    cached = _CHECKOUT / ".cache" / "bin" / program
+    found = shutil.which(program) or (str(cached) if cached.exists() else None)
+    if found is None:
+        raise LabError(f"{program}: not found", "it on PATH, or the one that ./scripts/test fetches")
+    return found
+
+
+class Exporters:
+    """Exporters that serve until the context ends."""
+
+    def __enter__(self) -> Exporters:
+        with ExitStack() as cleanup:
+            self._directory = vanishing_directory(cleanup)
+            # They get a signal when the thread that started them ends: this one lasts as long as they.
+            self._starter = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="exporters"))
+            self._running: list[subprocess.Popen[bytes]] = []
+            cleanup.callback(self._end)
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cleanup.close()
+
+    def node(
+        self, address: str, collectors: Sequence[str] = (*MACHINE, *NETWORK), of: int | None = None
+    ) -> None:
+        """Serve the figures of this machine, with the network of the process `of`."""
+        line = [_find("prometheus-node-exporter"), f"--web.listen-address={address}"]
+        line += ["--collector.disable-defaults", *(f"--collector.{name}" for name in collectors)]
+        # Not its mounts: /proc/net is what /proc says of the reader, who is not in that process's PID namespace.
+        self._start(line, address, of, ["--net"])
+
+    def processes(self, address: str, groups: str, of: int | None = None) -> None:
+        """Serve the processes that the process `of` sees in /proc, in groups as process-exporter's YAML says."""
+        configuration = self._directory / f"{address.replace(':', '-')}.yaml"
+        configuration.write_text(groups)
+        line = [_find("prometheus-process-exporter"), f"-web.listen-address={address}"]
+        # Children of a group are no part of it: those of LXD's monitors are what runs in containers.
+        # Nor is each mapping of each process read, which takes longer than a scrape may.
+        line += [f"-config.path={configuration}", "-children=false", "-threads=false", "-gather-smaps=false"]
+        self._start(line, address, of, ["--net", "--mount"])
+
+    def _start(self, line: Sequence[str], address: str, of: int | None, namespaces: Sequence[str]) -> None:
+        entered = ["nsenter", f"--target={of}", *namespaces] if of is not None else []
+        command = tethered([*entered, *line])
+
+        def start() -> subprocess.Popen[bytes]:
+            with (self._directory / "exporters.log").open("ab") as log:
+                return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+        process = self._starter.submit(start).result()
+        self._running.append(process)
+        await_served(f"http://{address}/metrics", process)
+
+    def _end(self) -> None:
+        for process in self._running:
+            process.kill()
+        for process in self._running:
+            process.wait(10)
+
+
+def await_served(url: str, process: subprocess.Popen[bytes], within: float = SERVES_WITHIN_S) -> None:
+    """Wait until a program answers; LabError when it ends, or takes too long."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    deadline = time.monotonic() + within
+    while True:
+        try:
+            with opener.open(url, timeout=within) as answer:
+                answer.read()
+            return
+        except OSError as problem:
+            name = os.path.basename(str(process.args[-1])) if isinstance(process.args, list) else "program"
+            if process.poll() is not None:
+                raise LabError(f"{name}: ended", f"an answer at {url}") from None
+            if time.monotonic() > deadline:
+                raise LabError(f"{url}: {problem}", f"an answer within {within:g} s") from None
+            time.sleep(_POLL_S)

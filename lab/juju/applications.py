@@ -1,0 +1,180 @@
+"""The Application facade: deploy, add units, relate, destroy. Hollow things go at once, as forced ones do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.juju.machines import unit_name, unit_tag
+from lab.juju.model import Application, Model, Refused, Unit, not_found
+from lab.juju.rpc import Call, facade, for_each, method
+
+facade("Application", "user")
+
+_TRUST = {
+    "default": False,
+    "description": "Does this application have access to trusted credentials",
+    "source": "default",
+    "type": "bool",
+    "value": False,
+}
+
+
+@method("Application", "Deploy")
+def _deploy(call: Call) -> dict[str, Any]:
+    def deploy(params: dict[str, Any]) -> dict[str, Any]:
+        try:
+            _deploy_one(call.model, params)
+        except Refused as refusal:
+            name = params["application"]
+            raise Refused(f'cannot deploy "{name}": {refusal}', refusal.code) from None
+        return {}
+
+    return {"results": for_each(call.params["applications"], deploy)}
+
+
+def _deploy_one(model: Model, params: dict[str, Any]) -> None:
+    origin = params.get("charm-origin")
+    if origin is None:
+        raise Refused("nil charm origin not valid", "not valid")
+    placement: list[dict[str, str] | None] = params.get("placement") or []
+    for place in placement:
+        if _machine(place) not in (None, *model.machines):
+            name = _machine(place)
+            raise Refused(
+                f'preparing application args: making unit args: getting machine "{name}" for unit placement '
+                f'directive: machine with name "{name}" does not exist'
+            )
+    application = model.deploy(
+        params["application"],
+        params["charm-url"],
+        {"name": origin["base"]["name"], "channel": origin["base"]["channel"].partition("/")[0]},
+        params.get("config") or {},
+        params.get("constraints") or {},
+    )
+    _add_units(model, application, int(params["num-units"]), [_machine(place) for place in placement])
+
+
+def _machine(place: dict[str, str] | None) -> str | None:
+    """The machine of a placement; None stands for one of its own."""
+    return None if place is None or place["scope"] != "#" else place["directive"]
+
+
+def _add_units(model: Model, application: Application, count: int, wanted: list[str | None]) -> list[Unit]:
+    units: list[Unit] = []
+    for place in range(count):
+        machine = wanted[place] if place < len(wanted) else None
+        if machine is None:
+            base = application.base
+            machine = model.add_machine("", "", base, {"arch": "amd64"}, []).id
+        units.append(model.add_unit(application, machine))
+    return units
+
+
+@method("Application", "AddUnits")
+def _more_units(call: Call) -> dict[str, Any]:
+    application = _application(call.model, str(call.params["application"]))
+    count = int(call.params["num-units"])
+    if count < 1:
+        raise Refused("must add at least one unit")
+    wanted = [_machine(place) for place in call.params.get("placement") or []]
+    for name in wanted:
+        if name is not None and name not in call.model.machines:
+            raise Refused(f'getting machine "{name}" for unit placement directive: machine not found')
+    return {"units": [unit.name for unit in _add_units(call.model, application, count, wanted)]}
+
+
+@method("Application", "Get")
+def _get(call: Call) -> dict[str, Any]:
+    application = call.model.applications.get(str(call.params["application"]))
+    if application is None:
+        raise not_found(f"application {call.params['application']}")
+    options = {
+        name: {
+            "default": option.get("default"),
+            "description": option.get("description", ""),
+            "source": "user" if name in application.config else "default",
+            "type": option.get("type", "string"),
+            "value": application.config.get(name, option.get("default")),
+        }
+        for name, option in application.charm.config.items()
+    }
+    bindings = {"": "alpha"} | dict.fromkeys(application.charm.endpoints, "alpha")
+    return {
+        "application": application.name,
+        "charm": application.charm.name,
+        "config": options,
+        "application-config": {"trust": _TRUST},
+        "constraints": {"arch": "amd64"} | application.constraints,
+        "base": application.base,
+        "channel": "",
+        "endpoint-bindings": bindings,
+    }
+
+
+@method("Application", "GetCharmURLOrigin")
+def _charm_origin(call: Call) -> dict[str, Any]:
+    application = _application(call.model, str(call.params["application"]))
+    charm = application.charm
+    return {"url": charm.url, "charm-origin": charm.origin(application.base)}
+
+
+@method("Application", "AddRelation")
+def _add_relation(call: Call) -> dict[str, Any]:
+    ends: list[str] = call.params["endpoints"]
+    if len(ends) != 2:
+        raise Refused("a relation should have exactly two endpoints", "bad request")
+    relation = call.model.relate(*ends)
+    return {"endpoints": {name: endpoint.as_dict() for name, endpoint in relation.ends}}
+
+
+@method("Application", "DestroyRelation")
+def _destroy_relation(call: Call) -> dict[str, Any]:
+    ends: list[str] = call.params.get("endpoints") or []
+    for relation in list(call.model.relations.values()):
+        named = {f"{name}:{endpoint.name}" for name, endpoint in relation.ends}
+        named |= {name for name, _ in relation.ends}
+        if set(ends) <= named if ends else relation.id == call.params.get("relation-id"):
+            call.model.remove_relation(relation)
+            return {}
+    number = call.params.get("relation-id", 0)
+    raise not_found(f"relation with endpoints [{' '.join(ends)}] or id {number}")
+
+
+@method("Application", "DestroyApplication")
+def _destroy_applications(call: Call) -> dict[str, Any]:
+    def destroy(params: dict[str, Any]) -> dict[str, Any]:
+        name = str(params["application-tag"]).removeprefix("application-")
+        application = _application(call.model, name)
+        info: dict[str, Any] = {}
+        if application.units:
+            info["destroyed-units"] = [{"tag": unit_tag(unit)} for unit in application.units]
+        if not params.get("dry-run"):
+            call.model.remove_application(application)
+        return {"info": info}
+
+    return {"results": for_each(call.params["applications"], destroy)}
+
+
+@method("Application", "DestroyUnit")
+def _destroy_units(call: Call) -> dict[str, Any]:
+    def destroy(params: dict[str, Any]) -> dict[str, Any]:
+        name = unit_name(str(params["unit-tag"]))
+        unit = call.model.unit(name) if name else None
+        if unit is None:
+            application = (name or "").partition("/")[0]
+            what = (
+                f'unit "{name}"' if application in call.model.applications else f"application {application}"
+            )
+            raise not_found(what)
+        if not params.get("dry-run"):
+            call.model.remove_unit(unit)
+        return {"info": {}}
+
+    return {"results": for_each(call.params["units"], destroy)}
+
+
+def _application(model: Model, name: str) -> Application:
+    application = model.applications.get(name)
+    if application is None:
+        raise not_found(f'application "{name}"')
+    return application

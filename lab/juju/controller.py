@@ -1,0 +1,136 @@
+"""A simulated controller's state: its models and users, its store, who is connected, and what it offers."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from dataclasses import dataclass, field
+from typing import Literal
+
+from lab.juju.facades import CONTROLLER_FACADES, MODEL_FACADES, Versions
+from lab.juju.leases import Leases, next_round_in
+from lab.juju.model import Model
+from lab.juju.ratelimit import Bucket
+from lab.juju.rpc import METHODS, Handler, Session
+from lab.juju.store import PROFILES, Store
+
+VERSION = "4.0-simulator15"
+"""Reads as version 4.0, tag "simulator", patch 15 to Juju's own parser, so that its Go clients take it too."""
+
+
+@dataclass
+class Setup:
+    """What a controller starts with; times in seconds. `rate_limit` is (burst, seconds for one more agent login)."""
+
+    addresses: list[str]
+    port: int
+    ca: str
+    user: str
+    password: str
+    profile: str = "instant"
+    scale: float = 1.0
+    patched: bool = False
+    rate_limit: tuple[int, float] | None = None
+    ping_timeout_s: float = 180.0
+    expiry_round_s: float | None = None
+    controller_uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+
+class Controller:
+    """One controller; its servers share it, as HA controllers share their database."""
+
+    def __init__(self, setup: Setup, loop: asyncio.AbstractEventLoop) -> None:
+        self.setup = setup
+        self.uuid = setup.controller_uuid
+        self.users = {setup.user: setup.password}
+        self.loop = loop
+        self.models: dict[str, Model] = {}
+        self._leases: list[Leases] = []
+        self.store = Store(PROFILES[setup.profile], setup.scale, self.leases_held, loop)
+        self.limits: dict[str, Bucket | None] = {}
+        self.redirects: dict[str, str] = {}
+        self.sessions: set[Session] = set()
+        self.facades: Versions = CONTROLLER_FACADES | MODEL_FACADES
+        self.dispatch: tuple[dict[tuple[str, int, str], Handler], ...] = ()
+        self.offer({})
+        self.controller_model = self.new_model("controller", setup.user)
+        self._round()
+
+    def new_model(self, name: str, owner: str) -> Model:
+        """An empty model."""
+        model = Model(name, owner, Leases(self.store, self.loop))
+        self.models[model.uuid] = model
+        self._leases.append(model.leases)
+        return model
+
+    def remove_model(self, model: Model, disconnect: bool = False) -> None:
+        """Gone at once with all that is in it.
+
+        Whoever is logged in stays so, and is even granted leases, as Juju 4.0.15 was seen to do; `disconnect` ends
+        those connections.
+        """
+        self.models.pop(model.uuid, None)
+        model.empty()
+        if disconnect:
+            for session in [session for session in self.sessions if session.model is model]:
+                session.channel.close()
+
+    def leases_held(self) -> int:
+        """Leases held now, those of removed models among them."""
+        return sum(map(len, self._leases))
+
+    def offer(self, versions: Versions) -> None:
+        """Offer other versions of some facades than Juju 4.0.15 does, none of a facade where there is none."""
+        self.facades = CONTROLLER_FACADES | MODEL_FACADES | versions
+        self.dispatch = tuple(
+            {
+                (facade, version, name): handler
+                for facade, methods in METHODS.items()
+                if facade in here
+                for version in self.facades[facade]
+                for name, handler in methods.items()
+            }
+            for here in (CONTROLLER_FACADES, MODEL_FACADES)
+        )
+
+    def serves(self, facade: str, where: Literal["controller", "model"]) -> bool:
+        """Whether a facade is for this kind of login (restrict_controller.go and restrict_model.go of Juju)."""
+        if where == "controller":
+            return facade in CONTROLLER_FACADES
+        return facade in MODEL_FACADES or facade not in CONTROLLER_FACADES
+
+    def offered(self, in_model: bool) -> Versions:
+        """What a login to a model, or to the controller alone, is offered."""
+        here = MODEL_FACADES if in_model else CONTROLLER_FACADES
+        return {name: self.facades[name] for name in here if self.facades[name]}
+
+    def address_of(self, server: str) -> str:
+        """A server's host:port."""
+        return f"{self.setup.addresses[int(server[1:]) - 1]}:{self.setup.port}"
+
+    def host_ports(self, server: str | None = None) -> list[list[dict[str, object]]]:
+        """All servers' addresses, or one's, as replies carry them."""
+        addresses = self.setup.addresses
+        if server is not None:
+            addresses = [addresses[int(server[1:]) - 1]]
+        return [
+            [{"value": address, "type": "ipv4", "scope": "local-cloud", "port": self.setup.port}]
+            for address in addresses
+        ]
+
+    def entered(self, session: Session) -> None:
+        """Somebody has logged in."""
+        self.sessions.add(session)
+
+    def left(self, session: Session) -> None:
+        """A connection has ended."""
+        self.sessions.discard(session)
+
+    def _round(self) -> None:
+        if self.store.works:  # removing a lease is a commit like any other
+            for leases in self._leases:
+                leases.expire()
+        there = {id(model.leases) for model in self.models.values()}
+        self._leases = [leases for leases in self._leases if id(leases) in there or not leases.unused]
+        wait = self.setup.expiry_round_s
+        self.loop.call_later(next_round_in() if wait is None else wait, self._round)

@@ -1,0 +1,121 @@
+"""Logging in: users by password, machines by password and nonce, units by password; the limit; the redirect.
+
+The rules are those of Juju 4.0 (apiserver/admin.go, apiserver/authentication/agent.go): users are not rate
+limited, everyone else is; an unknown entity and a wrong password are not told apart.
+"""
+
+from __future__ import annotations
+
+import hmac
+from typing import Any
+
+from lab.juju.controller import VERSION
+from lab.juju.facades import listed
+from lab.juju.model import Model, Refused, now
+from lab.juju.rpc import Call, Entity, facade, method
+
+facade("Admin")
+facade("Pinger")
+
+
+@method("Admin", "Login")
+def _login(call: Call) -> dict[str, Any]:
+    session, params = call.session, call.params
+    controller = session.controller
+    to = controller.redirects.get(session.server)
+    if to is not None:
+        raise Refused(
+            "redirection to alternative server required", "redirection required", _redirect_info(call, to)
+        )
+    tag = str(params.get("auth-tag", ""))
+    kind, _, rest = tag.partition("-")
+    if kind != "user":
+        limit = controller.limits.get(session.server)
+        if limit is not None and not limit.take():
+            raise Refused("try again", "try again")
+    secret = str(params.get("credentials", ""))
+    model = session.model
+    entity = (
+        _user(controller.users, rest, secret)
+        if kind == "user"
+        else _agent(tag, kind, rest, secret, str(params.get("nonce", "")), model)
+    )
+    session.entity = entity
+    controller.entered(session)
+    if entity.kind == "user":
+        (model or controller.controller_model).last_connection = now()
+    reply: dict[str, Any] = {"servers": controller.host_ports()}
+    if model is not None:
+        reply["model-tag"] = f"model-{model.uuid}"
+    reply["controller-tag"] = f"controller-{controller.uuid}"
+    if entity.kind == "user":
+        reply["user-info"] = {
+            "display-name": "",
+            "identity": f"user-{entity.id}",
+            "controller-access": "superuser",
+            "model-access": "" if model is None else "admin",
+        }
+    else:
+        session.channel.expect_pings()
+    reply["facades"] = listed(controller.offered(model is not None))
+    reply["server-version"] = VERSION
+    return reply
+
+
+@method("Admin", "RedirectInfo")
+def _redirect(call: Call) -> dict[str, Any]:
+    to = call.session.controller.redirects.get(call.session.server)
+    if to is None:
+        raise Refused("not redirected")
+    info = _redirect_info(call, to)
+    return {"servers": info["servers"], "ca-cert": info["ca-cert"]}
+
+
+@method("Pinger", "Ping")
+def _ping(call: Call) -> dict[str, Any]:
+    call.session.channel.pinged()
+    return {}
+
+
+def _user(users: dict[str, str], name: str, password: str) -> Entity:
+    name = name.removesuffix("@local")
+    known = users.get(name)
+    if known is None or not hmac.compare_digest(known.encode(), password.encode()):
+        raise _unauthorized()
+    return Entity("user", name)
+
+
+def _agent(tag: str, kind: str, rest: str, password: str, nonce: str, model: Model | None) -> Entity:
+    if kind == "machine":
+        if not password or not nonce:
+            raise Refused("machine authentication: invalid request", "unauthorized access")
+        machine = model.machines.get(rest) if model else None
+        if machine is None or machine.nonce != nonce or not _same(machine.password, password):
+            raise _unauthorized()
+        return Entity("machine", rest)
+    if kind == "unit":
+        if not password:
+            raise Refused("unit authentication: invalid request", "unauthorized access")
+        application, _, number = rest.rpartition("-")
+        unit = model.unit(f"{application}/{number}") if model else None
+        if unit is None or not _same(unit.password, password):
+            raise _unauthorized()
+        return Entity("unit", unit.name)
+    raise Refused(f'"{tag}" is not a valid tag')
+
+
+def _same(known: str, given: str) -> bool:
+    return bool(known) and hmac.compare_digest(known.encode(), given.encode())
+
+
+def _unauthorized() -> Refused:
+    return Refused("invalid entity name or password", "unauthorized access")
+
+
+def _redirect_info(call: Call, to: str) -> dict[str, Any]:
+    controller = call.session.controller
+    return {
+        "servers": controller.host_ports(to),
+        "ca-cert": controller.setup.ca,
+        "controller-tag": f"controller-{controller.uuid}",
+    }

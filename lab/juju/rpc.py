@@ -1,0 +1,246 @@
+"""Requests and replies: one session per connection, and the table of what every facade answers.
+
+The errors before and beside a facade's own are those of Juju 4.0 (rpc/server.go, apiserver/root.go): an unknown
+version, an unknown method, a facade that is not for this kind of login.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+import orjson
+
+from lab.juju.model import Model, Refused, permission_denied
+from lab.juju.watchers import Watcher
+
+if TYPE_CHECKING:
+    from lab.juju.controller import Controller
+
+T = TypeVar("T")
+Kind = Literal["user", "machine", "unit"]
+Handler = Callable[["Call"], "dict[str, Any] | None"]
+"""Answers a call: the response, or None when it will be given to `Call.answer` later; Refused to refuse it."""
+
+METHODS: dict[str, dict[str, Handler]] = {}
+_WHO: dict[str, frozenset[Kind]] = {}
+
+
+def facade(name: str, *who: Kind) -> None:
+    """Declare who may use a facade at all; nobody named: everybody."""
+    _WHO[name] = frozenset(who)
+    METHODS.setdefault(name, {})
+
+
+def method(facade: str, name: str) -> Callable[[Handler], Handler]:
+    """Declare what answers a request."""
+
+    def declare(handler: Handler) -> Handler:
+        METHODS[facade][name] = handler
+        return handler
+
+    return declare
+
+
+def for_each(
+    entries: Iterable[T], answer: Callable[[T], dict[str, Any]], refused: dict[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """The results of a bulk request: each entry's answer, or its refusal beside the fields that go with one."""
+    results: list[dict[str, Any]] = []
+    for entry in entries:
+        try:
+            results.append(answer(entry))
+        except Refused as refusal:
+            results.append((refused or {}) | {"error": refusal.as_dict()})
+    return results
+
+
+class Channel(Protocol):
+    """The connection a session answers on."""
+
+    def send(self, message: bytes) -> None: ...
+
+    def close(self) -> None:
+        """Orderly: a CLOSE frame, then the socket."""
+        ...
+
+    def expect_pings(self) -> None:
+        """From now on the connection ends when no Pinger.Ping comes for the ping timeout."""
+        ...
+
+    def pinged(self) -> None:
+        """A Pinger.Ping came."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """Who has logged in: a user "admin", a machine "0", a unit "app/0"."""
+
+    kind: Kind
+    id: str
+
+
+class Call:
+    """One request that has reached its handler."""
+
+    __slots__ = ("id", "number", "params", "session")
+
+    def __init__(self, session: Session, number: int, thing: str, params: dict[str, Any]) -> None:
+        self.session = session
+        self.number = number
+        self.id = thing
+        self.params = params
+
+    @property
+    def model(self) -> Model:
+        """The model the connection is for."""
+        model = self.session.model
+        assert model is not None
+        return model
+
+    @property
+    def entity(self) -> Entity:
+        """Who is asking."""
+        entity = self.session.entity
+        assert entity is not None
+        return entity
+
+    def answer(self, response: dict[str, Any]) -> None:
+        """Answer later what was not answered at once; nothing happens when the connection is gone."""
+        self.session.reply(self.number, response)
+
+
+class Session:
+    """A client's connection, from before its login to its end."""
+
+    __slots__ = (
+        "channel",
+        "controller",
+        "entity",
+        "last_watcher",
+        "model",
+        "parting",
+        "server",
+        "unknown",
+        "watchers",
+    )
+
+    def __init__(self, controller: Controller, server: str, channel: Channel, model_uuid: str | None) -> None:
+        self.controller = controller
+        self.server = server
+        self.channel = channel
+        self.model = controller.models.get(model_uuid) if model_uuid else None
+        self.unknown = model_uuid if model_uuid and self.model is None else None
+        self.entity: Entity | None = None
+        self.parting: dict[object, Callable[[], None]] = {}
+        self.last_watcher = 0
+        self.watchers: dict[str, Watcher] = {}
+
+    def receive(self, message: bytes) -> None:
+        """One message of the client's; a message that is no request ends the connection, as it does in Juju."""
+        try:
+            request = orjson.loads(message)
+            number: int = request["request-id"]
+            facade: str = request["type"]
+            name: str = request["request"]
+            version: int = request.get("version", 0)
+            thing: str = request.get("id", "")
+            params: dict[str, Any] = request.get("params") or {}
+        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+            self.channel.close()
+            return
+        try:
+            entity, handler = self.entity, None
+            if entity is not None:
+                handler = self.controller.dispatch[self.model is not None].get((facade, version, name))
+            if handler is None:
+                handler = self._before_facades(facade, version, name)
+            elif entity is not None and _WHO[facade] and entity.kind not in _WHO[facade]:
+                raise permission_denied()
+            response = handler(Call(self, number, thing, params))
+        except Refused as refusal:
+            self.refuse(number, refusal)
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            self.refuse(number, Refused(f"json: cannot unmarshal params of {facade}.{name}: {problem!r}"))
+        else:
+            if response is not None:
+                self.reply(number, response)
+
+    def reply(self, number: int, response: dict[str, Any]) -> None:
+        """Answer a request."""
+        self.channel.send(b'{"request-id":%d,"response":%b}' % (number, orjson.dumps(response)))
+
+    def refuse(self, number: int, refusal: Refused) -> None:
+        """Answer a request with an error."""
+        reply: dict[str, Any] = {"request-id": number, "error": refusal.message}
+        if refusal.code:
+            reply["error-code"] = refusal.code
+        if refusal.info:
+            reply["error-info"] = refusal.info
+        self.channel.send(orjson.dumps(reply | {"response": {}}))
+
+    def when_gone(self, key: object, do: Callable[[], None]) -> None:
+        """Have something done when the connection ends; `not_when_gone` takes it back."""
+        self.parting[key] = do
+
+    def not_when_gone(self, key: object) -> None:
+        """Take back what `when_gone` was told."""
+        self.parting.pop(key, None)
+
+    def new_watcher(self, watcher: Watcher, end: Callable[[], None] | None) -> str:
+        """The id of a watcher of this connection's; `end` is called when it ends."""
+        self.last_watcher += 1
+        number = f"w-{self.last_watcher}"
+        self.watchers[number] = watcher
+        if end is not None:
+            self.parting[number] = end
+        return number
+
+    def end_watcher(self, number: str) -> None:
+        """The client wants no more of it."""
+        del self.watchers[number]
+        end = self.parting.pop(number, None)
+        if end is not None:
+            end()
+
+    def gone(self) -> None:
+        """The connection has ended, whatever ended it."""
+        parting, self.parting = self.parting, {}
+        for do in parting.values():
+            do()
+        self.controller.left(self)
+
+    def _before_facades(self, facade: str, version: int, name: str) -> Handler:
+        if self.unknown is not None:
+            raise Refused(f'unknown model: "{self.unknown}"', "model not found")
+        if self.entity is None:
+            if facade != "Admin":
+                raise _no_version(facade, version)
+            if version != 3:
+                raise Refused(
+                    "this version of Juju does not support login from old clients (not supported)",
+                    "not supported",
+                )
+            if name not in METHODS["Admin"]:
+                raise _no_method(facade, 0, name)
+            return METHODS["Admin"][name]
+        where = "controller" if self.model is None else "model"
+        if not self.controller.serves(facade, where):
+            raise Refused(f'facade "{facade}" not supported for {where} API connection', "not supported")
+        if version not in self.controller.facades.get(facade, ()):
+            raise _no_version(facade, version)
+        if facade not in METHODS:
+            raise Refused(f"{facade}.{name}: not in this simulator", "not implemented")
+        raise _no_method(facade, version, name)
+
+
+def _no_version(facade: str, version: int) -> Refused:
+    return Refused(f'unknown version {version} for facade type "{facade}"', "not implemented")
+
+
+def _no_method(facade: str, version: int, name: str) -> Refused:
+    return Refused(
+        f'unknown method "{name}" at version {version} for facade type "{facade}"', "not implemented"
+    )

@@ -1,0 +1,337 @@
+"""A SIMULATED Juju controller on loopback, private to whoever starts it. Nothing it says is a measurement of Juju.
+
+    with JujuLab(servers=3, profile="2.5.1", scale=100) as lab:
+        ...  # lab.addresses, lab.ca, lab.user, lab.password, lab.data (JUJU_DATA), lab.kill("s2")
+
+It speaks the real protocol over real TLS WebSockets, from one process of its own; its state is in that process's
+memory. Its name as a controller is "simulator", its version "4.0-simulator15". What it is for: tests, faults that
+a real controller will not produce on demand, and the published cliffs at a stated scale (store.py).
+
+Run as a program it starts one, prints one JSON line that says where it is, and ends with its standard input,
+SIGINT or SIGTERM: `python -m lab.juju.simulator --servers 3`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import select
+import shlex
+import subprocess
+import sys
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import yaml
+
+from lab.ask import ask
+from lab.control import LabError, Member
+from lab.juju.store import PROFILES
+from lab.juju.tls import CERTIFICATES, Certificate, make_controller_certificates
+from lab.ports import free_ports
+from lab.program import serve, vanishing_directory
+from lab.tether import tethered
+
+CONTROLLER = "simulator"
+SERVES_WITHIN_S = 120.0
+_ANSWER_WITHIN_S = 30.0
+_CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+class JujuLab:
+    """A simulated controller with servers s1..sN, serving once the context is entered, gone once it is left.
+
+    `profile` and `scale` are the store's (juju_store.PROFILES); `patched` lets any unit claim any lease, as the
+    seed's canClaim = true; `rate_limit` is (burst, seconds for one more) for agents' logins, None for no limit;
+    `ping_timeout_s` is after how long without a ping an agent is disconnected; `certificate` is what is wrong
+    with the servers' certificate; `expiry_round_s` is how often leases past their time are removed (None: every
+    1 to 5 s, as Juju 4 does); `port` is every server's (None: a free one; Juju's own tools expect 17070).
+
+    `data` is a juju client's store that knows the controller, to be used as JUJU_DATA; `credentials` is a file
+    that says the same; `agent_conf` is that of a unit in the controller's model; `control` is the control socket
+    (control.py).
+    """
+
+    def __init__(
+        self,
+        servers: int = 1,
+        profile: str = "instant",
+        scale: float = 1.0,
+        patched: bool = False,
+        rate_limit: tuple[int, float] | None = None,
+        ping_timeout_s: float = 180.0,
+        certificate: Certificate = "valid",
+        expiry_round_s: float | None = None,
+        port: int | None = None,
+        directory: Path | None = None,
+    ) -> None:
+        if not 1 <= servers <= 250:
+            raise LabError(f"servers: {servers}", "1 to 250")
+        if profile not in PROFILES:
+            raise LabError(f"profile: {profile!r}", f"one of {', '.join(PROFILES)}")
+        if scale <= 0:
+            raise LabError(f"scale: {scale}", "more than 0")
+        self.controller = CONTROLLER
+        self.names = [f"s{number}" for number in range(1, servers + 1)]
+        self.user = "admin"
+        self.password = secrets.token_urlsafe(18)
+        self.ca = ""
+        self.addresses: list[str] = []
+        self.controller_uuid = str(uuid.uuid4())
+        self.model = ""
+        """The controller's own model."""
+        self._settings: dict[str, Any] = {
+            "profile": profile,
+            "scale": scale,
+            "patched": patched,
+            "rate_limit": rate_limit,
+            "ping_timeout_s": ping_timeout_s,
+            "expiry_round_s": expiry_round_s,
+        }
+        self._certificate: Certificate = certificate
+        self._port = port
+        self._given = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        self._cleanup = ExitStack()
+
+    def __enter__(self) -> JujuLab:
+        with ExitStack() as cleanup:
+            self.directory = self._given or vanishing_directory(cleanup)
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self.control = self.directory / "lab.sock"
+            self.data = self.directory / "juju"
+            self.credentials = self.directory / "credentials.yaml"
+            self.agent_conf = self.directory / "agent.conf"
+            # The process gets a signal when the thread that started it ends: this one lasts as long as the lab.
+            starter = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="juju-lab"))
+            cleanup.callback(self._end)
+            self._configure()
+            self._process = starter.submit(self._popen).result()
+            serving = self._await_serving()
+            self.model = serving["model"]
+            self._write_store()
+            self._write_agent_conf(serving["unit"], serving["password"])
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cleanup.close()
+
+    @property
+    def pid(self) -> int:
+        """The process of all servers."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The pid of each server that is alive, stopped ones included: one process has them all."""
+        return {member["name"]: member["pid"] for member in self.members() if member["pid"] is not None}
+
+    def members(self) -> list[Member]:
+        """Every server as it is now."""
+        return self.ask({"do": "members"})["members"]
+
+    def kill(self, name: str) -> None:
+        """Close a server's port and every connection to it, as the kernel does for a killed process."""
+        self.ask({"do": "kill", "member": name})
+
+    def stop(self, name: str) -> None:
+        """A server reads and answers nothing more; the kernel still takes connections for it."""
+        self.ask({"do": "stop", "member": name})
+
+    def resume(self, name: str) -> None:
+        """Undo `stop`."""
+        self.ask({"do": "continue", "member": name})
+
+    def start(self, name: str) -> None:
+        """Undo `kill`; it serves on return."""
+        self.ask({"do": "start", "member": name})
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Any request of control.py; LabError when it is refused."""
+        answer = ask(self.control, request)
+        if "error" in answer:
+            raise LabError(answer["error"], answer["expected"])
+        return answer
+
+    def describe(self) -> dict[str, Any]:
+        """Where the lab is, for programs; the password is in accounts.yaml below `data`."""
+        return {
+            "controller": self.controller,
+            "data": str(self.data),
+            "addresses": self.addresses,
+            "lab": str(self.control),
+            "pid": self.pid,
+        }
+
+    def settings(self) -> list[str]:
+        """Where the lab is, for a plan: `key=value` for each `--set`; `environment` goes with it."""
+        return [f"target.controller={self.controller}", f"lab={self.control}"]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What makes a juju client, and this suite, find the controller by its name."""
+        return {"JUJU_DATA": str(self.data)}
+
+    def _configure(self) -> None:
+        made = make_controller_certificates(self._certificate)
+        port = self._port or free_ports(1)[0]
+        hosts = [f"127.0.0.{number}" for number in range(1, len(self.names) + 1)]
+        self.ca = made.ca
+        self.addresses = [f"{host}:{port}" for host in hosts]
+        _write(self.directory / "cert.pem", made.cert)
+        _write(self.directory / "key.pem", made.key)
+        setup = self._settings | {
+            "addresses": hosts,
+            "port": port,
+            "ca": made.ca,
+            "user": self.user,
+            "password": self.password,
+            "controller_uuid": self.controller_uuid,
+        }
+        _write(self.directory / "setup.json", json.dumps(setup))
+
+    def _popen(self) -> subprocess.Popen[bytes]:
+        with (self.directory / "simulator.log").open("ab") as log:
+            return subprocess.Popen(
+                tethered([sys.executable, "-m", "lab.juju.process", str(self.directory)]),
+                cwd=_CHECKOUT,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,  # a Ctrl-C at the terminal is for the run, not for its target
+            )
+
+    def _await_serving(self) -> dict[str, Any]:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], SERVES_WITHIN_S)
+        line = self._process.stdout.readline() if ready else b""
+        if not line:
+            log = (self.directory / "simulator.log").read_text(errors="replace").strip().splitlines()
+            raise LabError(
+                f"simulator: did not start: {log[-1] if log else 'its log is empty'}",
+                "a controller that serves",
+            )
+        return json.loads(line)
+
+    def _write_store(self) -> None:
+        """The files of a juju client's store, as the client writes them (jujuclient in Juju's source)."""
+        self.data.mkdir(mode=0o700, exist_ok=True)
+        controllers = {
+            "uuid": self.controller_uuid,
+            "api-endpoints": self.addresses,
+            "ca-cert": self.ca,
+            "cloud": "simulated",
+            "region": "default",
+            "type": "manual",
+            "agent-version": "4.0-simulator15",
+            "controller-machine-count": len(self.names),
+            "active-controller-machine-count": len(self.names),
+            "machine-count": 0,
+        }
+        account = {"user": self.user, "password": self.password, "last-known-access": "superuser"}
+        models = {
+            "models": {f"{self.user}/controller": {"uuid": self.model, "type": "iaas"}},
+            "current-model": f"{self.user}/controller",
+        }
+        for name, content in (
+            ("controllers", {"controllers": {CONTROLLER: controllers}, "current-controller": CONTROLLER}),
+            ("accounts", {"controllers": {CONTROLLER: account}}),
+            ("models", {"controllers": {CONTROLLER: models}}),
+        ):
+            _write(self.data / f"{name}.yaml", yaml.safe_dump(content))
+
+        login = {"addresses": self.addresses, "ca": self.ca, "user": self.user, "password": self.password}
+        _write(self.credentials, yaml.safe_dump(login))
+
+    def _write_agent_conf(self, unit: str, password: str) -> None:
+        """A unit's agent.conf, as its machine's agent writes it (agent/format-2.0.go in Juju's source)."""
+        conf = {
+            "tag": unit,
+            "nonce": "",
+            "cacert": self.ca,
+            "controller": f"controller-{self.controller_uuid}",
+            "model": f"model-{self.model}",
+            "apiaddresses": self.addresses,
+            "apipassword": password,
+            "oldpassword": "",
+        }
+        _write(self.agent_conf, f"# format 2.0\n{yaml.safe_dump(conf, sort_keys=False)}")
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(10)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+
+
+def _write(path: Path, content: str) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(content)
+
+
+def main() -> int:
+    """Run a simulated controller until told to end; returns the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="lab.juju.simulator", description="A private, simulated Juju controller on loopback."
+    )
+    parser.add_argument("--servers", type=int, default=1)
+    parser.add_argument("--profile", default="instant", help=f"the store's cost: {', '.join(PROFILES)}")
+    parser.add_argument("--scale", type=float, default=1.0, help="one simulated lease stands for so many")
+    parser.add_argument("--patched", action="store_true", help="any unit may claim any lease")
+    parser.add_argument("--rate-limit", metavar="MAX,SECONDS", help="agents' logins, as 10,0.25 (Juju's own)")
+    parser.add_argument("--port", type=int, help="of every server, as 17070; a free one when left out")
+    parser.add_argument("--certificate", default="valid", choices=CERTIFICATES)
+    parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
+    options = parser.parse_args()
+    return serve(
+        lambda: JujuLab(
+            options.servers,
+            options.profile,
+            options.scale,
+            options.patched,
+            _rate_limit(options.rate_limit),
+            certificate=options.certificate,
+            port=options.port,
+        ),
+        lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
+    )
+
+
+def _rate_limit(text: str | None) -> tuple[int, float] | None:
+    if text is None:
+        return None
+    most, _, seconds = text.partition(",")
+    try:
+        limit = int(most), float(seconds)
+    except ValueError:
+        limit = (0, 0.0)
+    if limit[0] < 1 or limit[1] <= 0:
+        raise LabError(f"rate-limit: {text}", "MAX,SECONDS, as 10,0.25")
+    return limit
+
+
+def _how_to(lab: JujuLab) -> str:
+    settings = " ".join(f"--set {shlex.quote(setting)}" for setting in lab.settings())
+    return (
+        f"a SIMULATED Juju controller is up: {', '.join(lab.names)} at {' '.join(lab.addresses)}\n"
+        f"its log is in {lab.directory} while it runs; Ctrl-C ends it\n"
+        f"use it:\n  JUJU_DATA={lab.data} .venv/bin/tippingpoint run juju-leases-small {settings}\n"
+        f"faults beside kill, stop, continue and start (see lab/juju/control.py):\n"
+        f'  ./scripts/lab fault juju {lab.control} \'{{"do": "reset", "share": 0.5}}\''
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""A real LXD cluster."""

@@ -1,0 +1,621 @@
+"""A real LXD, private to whoever starts it: a cluster, or a single server. Needs root and the packages of Debian.
+
+    with LxdLab(members=3) as lab:
+        ...  # lab.credentials, lab.lxc("list"), lab.kill("m2"), lab.start("m2")
+
+Each member is a daemon on a machine of its own, as far as it can tell (see machine.py): killed, all that
+ran there dies. Run as a program it starts a lab, prints one JSON line that says where it is, and ends with its
+standard input, SIGINT or SIGTERM: `python -m lab.lxd.cluster --members 3`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import yaml
+
+from lab.cgroups import VanishingCgroups
+from lab.control import ControlServer, LabError, Member
+from lab.halt import halt
+from lab.lxd.access import make_client_certificate, write_credentials, write_remote
+from lab.lxd.machine import SMALL
+from lab.lxd.network import Switch
+from lab.lxd.unix_socket import ask
+from lab.program import serve, vanishing_directory
+from lab.tether import tethered
+from tippingpoint.targets.lxd.image import tiny_image
+
+PROGRAMS = ("lxd", "lxc", "dnsmasq", "ip", "nft", "nsenter", "unshare")
+OFFLINE_AFTER_S = 11
+"""LXD's least cluster.offline_threshold: a member that was not heard of for so long is offline."""
+READY_WITHIN_S = 300.0
+_ANSWER_WITHIN_S = 2.0
+_RUN_WITHIN_S = 120.0
+_POLL_S = 0.03
+_NOWHERE = "http://127.0.0.1:9"
+"""The discard port: LXD asks the internet for lists of images and sizes unless its proxy refuses."""
+_CONTAINERS = "10.92.0.1/20"
+"""The network of containers, on a bridge of each machine's own: every lab and every member has the same."""
+_POOL, _BRIDGE, _FULL = "default", "lxdbr0", "small"
+
+
+@dataclass
+class _Machine:
+    """A member's machine that runs, or ran: `process` ends when all of it has."""
+
+    process: subprocess.Popen[bytes]
+    port: str
+    stopped: bool = False
+    cut: bool = False
+
+
+class LxdLab:
+    """Members m1..mN, ready once the context is entered, gone without a trace once it is left.
+
+    `names` also has the members up to `most` that are not there yet: `start` joins them. A member that was
+    removed from the cluster after it was killed joins again, blank; any other comes back as it was. Clients use
+    `credentials`, `remote_directory` or `unix_socket`; `socket` is the control socket (see control.py). The pool
+    is `default` (dir), the network `lxdbr0`; both are in the default profile.
+    """
+
+    def __init__(self, members: int = 3, most: int = 10, clustered: bool = True) -> None:
+        if members < 1:
+            raise LabError(f"members: {members}", "at least 1")
+        if not clustered and members > 1:
+            raise LabError(f"members: {members}", "1, or a cluster")
+        self.clustered = clustered
+        self.names = [f"m{number}" for number in range(1, (max(members, most) if clustered else 1) + 1)]
+        self._first = self.names[:members]
+        self._machines: dict[str, _Machine] = {}
+        self._joined: list[str] = []
+        self._pools = [_POOL]
+        self._generation = itertools.count(1)
+        self._acting = threading.RLock()
+        self._cleanup = ExitStack()
+
+    def __enter__(self) -> LxdLab:
+        _check_programs()
+        with ExitStack() as cleanup:
+            self.directory = vanishing_directory(cleanup)
+            self.directory.chmod(0o711)  # root of a container is nobody here and must find its files
+            self.socket = self.directory / "lab.sock"
+            self.credentials = self.directory / "credentials.yaml"
+            self._cgroups = VanishingCgroups(cleanup, self.directory.name)
+            # Members get a signal when the thread that started them ends: this one lasts as long as the lab.
+            self._starter = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="lxd-lab"))
+            self._switch = Switch(self._start_program, cleanup)
+            cleanup.callback(self._end_machines)
+            for name in self._first:
+                self._boot(name)
+            self._bootstrap(self._first[0])
+            for name in self._first[1:]:
+                self._join(name)
+            self._let_in()
+            cleanup.enter_context(ControlServer(self, self.socket))
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cleanup.close()
+
+    # What clients need
+
+    @property
+    def addresses(self) -> list[str]:
+        """The URLs of the members that have been in the cluster, in the order of their names."""
+        return [self.address(name) for name in self.names if name in self._joined]
+
+    def address(self, name: str) -> str:
+        """A member's URL."""
+        return f"https://{self._switch.address(self._number(name))}:8443"
+
+    def unix_socket(self, name: str = "m1") -> Path:
+        """A member's unix socket."""
+        return self._directory(self._known(name)) / "unix.socket"
+
+    def server_certificate(self, name: str = "m1") -> tuple[Path, Path]:
+        """The files of the certificate that a member shows, and of its key."""
+        kind = "cluster" if self.clustered else "server"
+        directory = self._directory(self._known(name))
+        return directory / f"{kind}.crt", directory / f"{kind}.key"
+
+    def settings(self) -> list[str]:
+        """Where the lab is, for a plan: `key=value` for each `--set` of `tippingpoint run`."""
+        return [f"target.credentials={self.credentials}", f"lab={self.socket}"]
+
+    def describe(self) -> dict[str, Any]:
+        """Where the lab is, for programs."""
+        return {
+            "addresses": self.addresses,
+            "credentials": str(self.credentials),
+            "lab": str(self.socket),
+            "remote": str(self.remote_directory()),
+        }
+
+    def lxc(self, *arguments: str, content: str | None = None, on: str | None = None) -> str:
+        """What the lxc client prints, asked of a member that runs, or of `on`; LabError when it fails."""
+        environment = {
+            "LXD_DIR": str(self._directory(on or self._voice())),
+            "LXD_CONF": str(self.directory / "lxc"),
+        }
+        return _run(["lxc", *arguments], environment, content or "")
+
+    def token(self, name: str = "x", projects: Sequence[str] = ()) -> str:
+        """A new trust token: whoever has it may add one client certificate, restricted to projects if some are
+        given."""
+        restricted = ["--restricted", f"--projects={','.join(projects)}"] if projects else []
+        return self.lxc("config", "trust", "add", "--name", name, "-q", *restricted).strip().splitlines()[-1]
+
+    def restricted(self, *projects: str) -> Path:
+        """The credentials file of a new client, whose certificate is restricted to these projects."""
+        client = make_client_certificate()
+        name = f"restricted-{uuid.uuid4().hex[:8]}"
+        trusted = {"type": "client", "name": name, "certificate": client.der}
+        at = self.unix_socket(self._voice())
+        ask(at, "POST", "/1.0/certificates", trusted | {"restricted": True, "projects": [*projects]})
+        server: str = ask(at, "GET", "/1.0")["environment"]["certificate"]
+        path = self.directory / f"{name}.yaml"
+        write_credentials(path, self.addresses, server, client)
+        return path
+
+    def remote_directory(self) -> Path:
+        """A configuration directory of the lxc client (LXD_CONF) whose default remote, `lab`, is this."""
+        return self.directory / "remote"
+
+    def image(self, alias: str) -> str:
+        """Import a tiny image of that alias, unless there is one; its fingerprint."""
+        at = self.unix_socket(self._voice())
+        with contextlib.suppress(LabError):
+            return ask(at, "GET", f"/1.0/images/aliases/{alias}")["target"]
+        image = tiny_image(f"{self.directory.name} {alias}")
+        fingerprint: str = ask(at, "POST", "/1.0/images", image)["fingerprint"]
+        ask(at, "POST", "/1.0/images/aliases", {"name": alias, "target": fingerprint})
+        return fingerprint
+
+    @contextlib.contextmanager
+    def full_pool(self) -> Iterator[str]:
+        """A pool on a file system with room for no container, on every member there is; its name.
+
+        It goes with the block, and does not outlive its member's death: there the file system is new, and LXD does not
+        find its pool.
+        """
+        create = ["storage", "create", _FULL, "dir"]
+        with self._acting:
+            if self.clustered:
+                for name in self._answering():
+                    self.lxc(*create, f"source={SMALL}", f"--target={name}")
+                self.lxc(*create)
+            else:
+                self.lxc(*create, f"source={SMALL}")
+            self._pools.append(_FULL)
+        try:
+            yield _FULL
+        finally:
+            with self._acting:
+                self.lxc("storage", "delete", _FULL)
+                self._pools.remove(_FULL)
+
+    # What faults need
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The pid of each daemon that is alive, stopped ones included."""
+        found = {name: _daemon(machine.process) for name, machine in self._machines.items()}
+        return {name: pid for name, pid in found.items() if pid is not None}
+
+    def members(self) -> list[Member]:
+        """Every member as it is now; none leads while there is no quorum to elect it."""
+        pids, leader = self.pids, self._leader_now()
+        running = self._running()
+        return [
+            Member(name=name, pid=pids.get(name), running=name in running, leader=name == leader)
+            for name in self.names
+        ]
+
+    def leader(self) -> str:
+        """The member that leads the cluster's database, once there is one."""
+        deadline = time.monotonic() + READY_WITHIN_S
+        while (name := self._leader_now()) is None:
+            if time.monotonic() > deadline:
+                raise LabError("leader: none", "a majority of the database's members running")
+            time.sleep(_POLL_S)
+        return name
+
+    def status(self, name: str) -> str:
+        """How the cluster reports a member: ONLINE, OFFLINE, ..., or nothing when it is not in it.
+
+        Without a quorum to tell, it is nothing, too.
+        """
+        listed = {member["server_name"]: member["status"] for member in self._listed_by_quorum()}
+        return str(listed.get(name, "")).upper()
+
+    def kill(self, name: str) -> None:
+        """A machine is gone: its daemon, its containers, all of their processes are dead on return."""
+        with self._acting:
+            self._end(self._machine(name))
+
+    def stop(self, name: str) -> None:
+        """SIGSTOP a daemon: it keeps its connections and answers nothing; its containers run on."""
+        with self._acting:
+            machine = self._machine(name)
+            halt(self.pids[name])
+            machine.stopped = True
+
+    def resume(self, name: str) -> None:
+        """SIGCONT a daemon."""
+        with self._acting:
+            machine = self._machine(name)
+            os.kill(self.pids[name], signal.SIGCONT)
+            machine.stopped = False
+
+    def partition(self, name: str) -> None:
+        """Cut a machine off: what it sends and is sent is lost without a word. It and its containers run on."""
+        with self._acting:
+            machine = self._machine(name)
+            self._switch.unplug(machine.port)
+            machine.cut = True
+
+    def heal(self, name: str) -> None:
+        """Undo `partition`."""
+        with self._acting:
+            machine = self._machine(name)
+            self._switch.plug(machine.port)
+            machine.cut = False
+
+    def start(self, name: str) -> None:
+        """Undo `kill`, or join a member that is not in the cluster (any more), blank.
+
+        It serves on return, unless there is no quorum for that.
+        """
+        with self._acting:
+            self._known(name)
+            if self._alive(name):
+                raise LabError(f"{name}: is running", "a member that is dead")
+            if name in self._joined and (not self.clustered or self._still_listed(name)):
+                self._boot(name)
+                if self._has_quorum():
+                    self._await_ready(name)
+                return
+            shutil.rmtree(self._directory(name), ignore_errors=True)
+            self._boot(name)
+            try:
+                self._join(name)
+            except LabError:
+                self._end(self._machines[name])
+                raise
+
+    # How it is made
+
+    def _boot(self, name: str) -> None:
+        number, directory = self._number(name), self._directory(name)
+        directory.mkdir(mode=0o711, exist_ok=True)
+        port = f"{name}.{next(self._generation)}"  # the port before may take a moment to go
+        groups = [
+            (hierarchy.kind, hierarchy.options, str(hierarchy.mount_point), str(group))
+            for hierarchy, group in self._cgroups.fresh(name).items()
+        ]
+        spec = {
+            "cgroups": groups,
+            "switch": self._switch.path,
+            "port": port,
+            "address": self._switch.with_prefix(number),
+            "small": 256 * 1024,
+        }
+        machine = Path(__file__).with_name("machine.py")
+        namespaces = [
+            "unshare",
+            "--net",
+            "--mount",
+            "--propagation=private",
+            "--pid",
+            "--fork",
+            "--kill-child=SIGKILL",
+        ]
+        command = [*namespaces, sys.executable, "-I", "-S", str(machine), json.dumps(spec)]
+        command += ["lxd", "--group=root", f"--logfile={self._log(name)}"]
+        environment = {
+            **_without_proxies(),
+            "LXD_DIR": str(directory),
+            "LXD_SECURITY_APPARMOR": "false",
+            "HTTPS_PROXY": _NOWHERE,
+            "HTTP_PROXY": _NOWHERE,
+            "NO_PROXY": "127.0.0.1,localhost,10.0.0.0/8",
+        }
+        self._machines[name] = _Machine(self._start_program(tethered(command), environment, name), port)
+
+    def _start_program(
+        self, command: list[str], environment: dict[str, str] | None = None, log: str = "lab"
+    ) -> subprocess.Popen[bytes]:
+        def start() -> subprocess.Popen[bytes]:
+            with (self.directory / f"{log}.out").open("ab") as output:
+                return subprocess.Popen(
+                    command,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,  # a Ctrl-C at the terminal is for the run, not for its target
+                )
+
+        return self._starter.submit(start).result()
+
+    def _bootstrap(self, name: str) -> None:
+        self._await_ready(name)
+        network = {
+            "ipv4.address": _CONTAINERS,
+            "ipv4.nat": "false",
+            "ipv6.address": "none",
+            "dns.mode": "none",
+        }
+        devices = {
+            "root": {"type": "disk", "path": "/", "pool": _POOL},
+            "eth0": {"type": "nic", "name": "eth0", "network": _BRIDGE},
+        }
+        seed: dict[str, Any] = {
+            "config": {
+                "core.https_address": self.address(name).removeprefix("https://"),
+                "images.auto_update_interval": "0",
+            },
+            "storage_pools": [{"name": _POOL, "driver": "dir"}],
+            "networks": [{"name": _BRIDGE, "type": "bridge", "config": network}],
+            "profiles": [{"name": "default", "devices": devices}],
+        }
+        if self.clustered:
+            seed["cluster"] = {"server_name": name, "enabled": True}
+        self._preseed(name, seed)
+        if self.clustered:  # not in the preseed, where LXD 5.0.2 panics
+            self.lxc("config", "set", f"cluster.offline_threshold={OFFLINE_AFTER_S}", on=name)
+        self._joined.append(name)
+
+    def _join(self, name: str) -> None:
+        self._await_ready(name)
+        token = self.lxc("cluster", "add", name, "-q").strip().splitlines()[-1]
+        sources = {_POOL: "", _FULL: SMALL}
+        cluster = {
+            "enabled": True,
+            "server_name": name,
+            "server_address": self.address(name).removeprefix("https://"),
+            "cluster_token": token,
+            "member_config": [
+                {"entity": "storage-pool", "name": pool, "key": "source", "value": sources[pool]}
+                for pool in self._pools
+            ],
+        }
+        self._preseed(name, {"cluster": cluster})
+        if name not in self._joined:
+            self._joined.append(name)
+
+    def _preseed(self, name: str, seed: dict[str, Any]) -> None:
+        environment = {"LXD_DIR": str(self._directory(name))}
+        _run(["lxd", "init", "--preseed"], environment, yaml.safe_dump(seed))
+
+    def _let_in(self) -> None:
+        """A client certificate that is trusted, and the files that have it."""
+        first = self.unix_socket(self._first[0])
+        client = make_client_certificate()
+        ask(first, "POST", "/1.0/certificates", {"type": "client", "name": "lab", "certificate": client.der})
+        server: str = ask(first, "GET", "/1.0")["environment"]["certificate"]
+        write_credentials(self.credentials, self.addresses, server, client)
+        write_remote(self.remote_directory(), self.addresses[0], server, client)
+
+    def _end(self, machine: _Machine) -> None:
+        """Kill its first process: the kernel kills the others before that one is gone."""
+        first = _first_process(machine.process)
+        if first is None:
+            machine.process.kill()
+        else:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(first, signal.SIGKILL)
+        machine.process.wait(30)
+
+    def _end_machines(self) -> None:
+        for machine in self._machines.values():
+            self._end(machine)
+
+    # What it is like now
+
+    def _number(self, name: str) -> int:
+        return self.names.index(name) + 1
+
+    def _directory(self, name: str) -> Path:
+        return self.directory / name
+
+    def _log(self, name: str) -> Path:
+        return self.directory / f"{name}.log"
+
+    def _known(self, name: str) -> str:
+        if name not in self.names:
+            raise LabError(f"member: {name!r}", f"one of {', '.join(self.names)}")
+        return name
+
+    def _alive(self, name: str) -> bool:
+        machine = self._machines.get(name)
+        return machine is not None and machine.process.poll() is None
+
+    def _machine(self, name: str) -> _Machine:
+        if not self._alive(self._known(name)):
+            raise LabError(f"{name}: is dead", "a member that is running")
+        return self._machines[name]
+
+    def _running(self) -> list[str]:
+        """The members that are alive and not stopped."""
+        return [name for name in self.names if self._alive(name) and not self._machines[name].stopped]
+
+    def _answering(self) -> list[str]:
+        """The members that can be asked, those with a network first."""
+        running = [name for name in self._running() if name in self._joined]
+        return sorted(running, key=lambda name: self._machines[name].cut)
+
+    def _voice(self) -> str:
+        """A member to ask."""
+        for name in self._answering():
+            return name
+        raise LabError("members: none is running", "one that is")
+
+    def _has_quorum(self) -> bool:
+        up = [name for name in self._answering() if not self._machines[name].cut]
+        return len(up) > len(self._joined) // 2
+
+    def _listed(self) -> list[dict[str, Any]]:
+        """The cluster's members as the first that answers lists them; none when nobody does."""
+        for name in self._answering():
+            with contextlib.suppress(LabError):
+                return ask(
+                    self.unix_socket(name),
+                    "GET",
+                    "/1.0/cluster/members?recursion=1",
+                    timeout=_ANSWER_WITHIN_S,
+                )
+        return []
+
+    def _listed_by_quorum(self) -> list[dict[str, Any]]:
+        """The same, but while there is a quorum somebody is to answer: it is asked again until then."""
+        deadline = time.monotonic() + READY_WITHIN_S
+        while not (listed := self._listed()) and self.clustered and self._has_quorum():
+            if time.monotonic() > deadline:
+                raise LabError(f"members: no list within {READY_WITHIN_S:g}s", "an answer of LXD")
+            time.sleep(_POLL_S)
+        return listed
+
+    def _still_listed(self, name: str) -> bool:
+        listed = self._listed_by_quorum()
+        return not listed or name in [member["server_name"] for member in listed]
+
+    def _leader_now(self) -> str | None:
+        if not self.clustered:
+            return next(iter(self._answering()), None)
+        for member in self._listed():
+            if "database-leader" in member["roles"]:
+                return str(member["server_name"])
+        return None
+
+    def _await_ready(self, name: str) -> None:
+        deadline = time.monotonic() + READY_WITHIN_S
+        while True:
+            if self._machines[name].process.poll() is not None:
+                raise LabError(f"{name}: did not start: {self._last_words(name)}", "a member that serves")
+            with contextlib.suppress(LabError):
+                ask(self.unix_socket(name), "GET", "/internal/ready", timeout=READY_WITHIN_S)
+                return
+            if time.monotonic() > deadline:
+                raise LabError(
+                    f"{name}: not ready in {READY_WITHIN_S:g}s: {self._last_words(name)}",
+                    "a member that serves",
+                )
+            time.sleep(_POLL_S)
+
+    def _last_words(self, name: str, lines: int = 5) -> str:
+        said: list[str] = []
+        for path in (self._log(name), self.directory / f"{name}.out"):
+            if path.exists():
+                said += path.read_text(errors="replace").splitlines()[-lines:]
+        return " | ".join(said) or "its log is empty"
+
+
+def _check_programs() -> None:
+    if os.geteuid() != 0:
+        raise LabError(f"user: uid {os.geteuid()}", "root: LXD needs it")
+    for program in PROGRAMS:
+        if shutil.which(program) is None:
+            raise LabError(
+                f"{program}: not found",
+                "the packages of Debian that ./scripts/lab up lxd installs",
+            )
+
+
+def _run(command: list[str], environment: dict[str, str], content: str) -> str:
+    """What a program prints that is given `content`; LabError when it fails or takes too long."""
+    said = " ".join(command)
+    try:
+        ran = subprocess.run(
+            tethered(command),
+            input=content,
+            capture_output=True,
+            text=True,
+            env={**_without_proxies(), **environment},
+            timeout=_RUN_WITHIN_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise LabError(f"{said}: no end in {_RUN_WITHIN_S:g}s", "an answer of LXD") from None
+    if ran.returncode != 0:
+        raise LabError(f"{said}: {ran.stderr}", "success")
+    return ran.stdout
+
+
+def _without_proxies() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _first_process(process: subprocess.Popen[bytes]) -> int | None:
+    """The machine's process 1, the only child of the `unshare` that made its namespaces."""
+    return next(iter(_children(process.pid)), None) if process.poll() is None else None
+
+
+def _daemon(process: subprocess.Popen[bytes]) -> int | None:
+    """The daemon's pid: the first lxd of process 1, whose later children lost their parents."""
+    first = _first_process(process)
+    for child in _children(first) if first is not None else []:
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{child}/comm").read_text().strip() == "lxd":
+                return child
+    return None
+
+
+def main() -> int:
+    """Run a lab until told to end; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="lab.lxd.cluster", description="A private LXD; needs root.")
+    parser.add_argument("--members", type=int, default=3)
+    parser.add_argument("--most", type=int, default=10, help="how many members there may come to be")
+    parser.add_argument("--single", action="store_true", help="one server, no cluster")
+    parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
+    options = parser.parse_args()
+    return serve(
+        lambda: LxdLab(1 if options.single else options.members, options.most, not options.single),
+        lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
+    )
+
+
+def _how_to(lab: LxdLab) -> str:
+    settings = " ".join(f"--set {shlex.quote(setting)}" for setting in lab.settings())
+    names = [name for name in lab.names if name in lab.pids]
+    return (
+        f"LXD is up: {', '.join(names)} at {' '.join(lab.addresses)}\n"
+        f"logs and data are in {lab.directory} while it runs; Ctrl-C ends it and removes all of it\n"
+        f"use it:\n  .venv/bin/tippingpoint run lxd-cluster-small {settings}\n"
+        f"look at it:\n  LXD_CONF={lab.remote_directory()} lxc cluster list\n"
+        f"kill, start, stop, continue, partition or heal a member (start also joins one that is not there yet):\n"
+        f'  ./scripts/lab fault lxd {lab.socket} \'{{"do": "kill", "member": "m2"}}\''
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""The first process of a machine of an LXD lab: what looks like a machine to the daemon ends when this process does.
+
+`unshare --net --mount --pid --fork ... machine.py SPEC COMMAND...`: as process 1 of a new PID namespace it
+makes the rest of the machine (its control groups, its file systems, its network card), runs the command, and ends
+with it. The kernel then kills whatever else ran there, containers included, and takes down mounts and links.
+
+SPEC is JSON: `cgroups` [[kind, options, mount point, directory of the machine's group], ...], `switch` (the path of
+the network namespace that has the bridge), `port` (the name of the machine's plug there), `address` (with its
+prefix length), `small` (the size in bytes of the file system at SMALL).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+BRIDGE = "br0"
+"""The bridge in the switch's network namespace."""
+SMALL = "/run/small"
+"""A file system of the machine's own that is soon full."""
+
+_CLONE_NEWCGROUP = 0x02000000  # linux/sched.h
+_MNT_DETACH = 2  # sys/mount.h
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def main(spec: dict[str, Any], command: list[str]) -> int:
+    """Make the machine and run the command in it; returns its exit code."""
+    _enter_cgroups(spec["cgroups"])
+    _connect(spec["switch"], spec["port"], spec["address"])
+    _mount_all(spec["cgroups"], spec["small"])
+    _soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    daemon = subprocess.Popen(command)
+    while True:  # whatever loses its parent becomes a child of process 1
+        pid, status = os.wait()
+        if pid == daemon.pid:
+            return os.waitstatus_to_exitcode(status)
+
+
+def _enter_cgroups(cgroups: list[list[str]]) -> None:
+    """Make our groups the roots of what is seen here."""
+    for *_mount, group in cgroups:
+        Path(group, "cgroup.procs").write_text("0")
+    if _libc.unshare(_CLONE_NEWCGROUP) != 0:
+        _fail("unshare")
+    for kind, *_mount, group in cgroups:
+        if kind == "cgroup2":  # children of a group that has processes get no controllers
+            below = Path(group, "init.scope")  # systemd's name: liblxc puts containers beside it, not below
+            below.mkdir()
+            (below / "cgroup.procs").write_text("0")
+
+
+def _connect(switch: str, port: str, address: str) -> None:
+    batch = f"""link set lo up
+link add eth0 type veth peer name {port} netns {switch}
+addr add {address} dev eth0
+link set eth0 up
+"""
+    subprocess.run(["ip", "-batch", "-"], input=batch, text=True, check=True)
+    plug = ["ip", "link", "set", port, "master", BRIDGE, "up"]
+    subprocess.run(["nsenter", f"--net={switch}", *plug], check=True)
+
+
+def _mount_all(cgroups: list[list[str]], small: int) -> None:
+    _mount("proc", "/proc", "proc")
+    _libc.umount2(b"/sys", _MNT_DETACH)
+    _mount("sysfs", "/sys", "sysfs")  # a new one shows the network cards of this namespace
+    if cgroups and all(mount_point != "/sys/fs/cgroup" for _kind, _options, mount_point, _group in cgroups):
+        _mount("tmpfs", "/sys/fs/cgroup", "tmpfs", "mode=755")
+    for kind, options, mount_point, _group in sorted(cgroups, key=lambda cgroup: cgroup[2]):
+        Path(mount_point).mkdir(exist_ok=True)
+        named = options.startswith("name=")
+        _mount("cgroup", mount_point, kind, f"none,{options}" if named else options)
+    _mount("tmpfs", "/run", "tmpfs", "mode=755")  # liblxc keeps locks there
+    Path(SMALL).mkdir()
+    _mount("tmpfs", SMALL, "tmpfs", f"mode=711,size={small}")
+
+
+def _mount(source: str, target: str, kind: str, options: str = "") -> None:
+    if _libc.mount(source.encode(), target.encode(), kind.encode(), 0, options.encode()) != 0:
+        _fail(f"mount {kind} {target}")
+
+
+def _fail(what: str) -> None:
+    sys.exit(f"{what}: {os.strerror(ctypes.get_errno())}")
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(main(json.loads(sys.argv[1]), sys.argv[2:]))

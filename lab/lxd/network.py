@@ -1,0 +1,104 @@
+"""A lab's network: a bridge in a network namespace of its own, with one link to the host and a port per machine.
+
+The namespace lives as long as the process that holds it, and the links with it, so nothing of it can be left behind.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import random
+import subprocess
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from lab.control import LabError
+from lab.lxd.machine import BRIDGE
+from lab.tether import tethered
+
+_BELOW = "10.87.{}.0/24"
+_HELD_WITHIN_S = 10.0
+
+
+class Switch:
+    """The bridge and the host's link to it. Machine N has the address N of a subnet nobody else on this host uses."""
+
+    def __init__(self, start: Callable[[list[str]], subprocess.Popen[bytes]], cleanup: ExitStack) -> None:
+        """`start` starts a program that ends with the lab; the switch is gone when the context ends."""
+        holder = start(tethered(["unshare", "--net", "sleep", "infinity"]))
+        cleanup.callback(_end, holder)
+        self.path = f"/proc/{holder.pid}/ns/net"
+        _await_namespace(holder)
+        self.link, self._subnet = _link(self.path)
+        cleanup.callback(subprocess.run, ["ip", "link", "del", self.link], capture_output=True, check=False)
+        self._ip("link", "add", BRIDGE, "type", "bridge")
+        self._ip("link", "set", "host", "master", BRIDGE, "up")
+        self._ip("link", "set", BRIDGE, "up")
+        _run(["ip", "addr", "add", f"{self._subnet[1]}/{self._subnet.prefixlen}", "dev", self.link])
+        _run(["ip", "link", "set", self.link, "up"])
+
+    def address(self, number: int) -> str:
+        """The address of machine `number`, from 1."""
+        return str(self._subnet[10 + number])
+
+    def with_prefix(self, number: int) -> str:
+        """The same, with its prefix length."""
+        return f"{self.address(number)}/{self._subnet.prefixlen}"
+
+    def unplug(self, port: str) -> None:
+        """Take a machine's link down: what is sent to it and by it is lost, silently."""
+        self._ip("link", "set", port, "down")
+
+    def plug(self, port: str) -> None:
+        """Undo `unplug`."""
+        self._ip("link", "set", port, "up")
+
+    def _ip(self, *arguments: str) -> None:
+        _run(["nsenter", f"--net={self.path}", "ip", *arguments])
+
+
+def _link(switch: str) -> tuple[str, ipaddress.IPv4Network]:
+    """Make the host's link; its name stands for the subnet, so that two labs cannot take the same one."""
+    used = _used()
+    numbers = random.sample(range(256), 256)
+    for number in numbers:
+        subnet = ipaddress.IPv4Network(_BELOW.format(number))
+        name = f"tp-lxd-{number}"
+        if any(subnet.overlaps(other) for other in used):
+            continue
+        add = ["ip", "link", "add", name, "type", "veth", "peer", "name", "host", "netns", switch]
+        made = subprocess.run(add, capture_output=True, text=True, check=False)
+        if made.returncode == 0:
+            return name, subnet
+        if "File exists" not in made.stderr:
+            raise LabError(f"ip link add: {made.stderr}", "to be allowed to make network links (root)")
+    raise LabError("subnet: none is free", f"one of {_BELOW.format('0..255')} that this host has no route to")
+
+
+def _used() -> list[ipaddress.IPv4Network]:
+    routes = json.loads(_run(["ip", "-json", "-4", "route", "show", "table", "all"]) or "[]")
+    return [ipaddress.IPv4Network(route["dst"]) for route in routes if route["dst"] != "default"]
+
+
+def _await_namespace(holder: subprocess.Popen[bytes]) -> None:
+    """Wait until the holder has left the host's network namespace."""
+    hosts = os.readlink("/proc/self/ns/net")
+    deadline = time.monotonic() + _HELD_WITHIN_S
+    while os.readlink(f"/proc/{holder.pid}/ns/net") == hosts:
+        if holder.poll() is not None or time.monotonic() > deadline:
+            raise LabError("unshare: no network namespace", "to be allowed to make one (root)")
+        time.sleep(0.005)
+
+
+def _end(holder: subprocess.Popen[bytes]) -> None:
+    holder.kill()
+    holder.wait(10)
+
+
+def _run(command: list[str]) -> str:
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ran.returncode != 0:
+        raise LabError(f"{' '.join(command)}: {ran.stderr}", "iproute2, and to be allowed to use it (root)")
+    return ran.stdout

@@ -1,0 +1,1 @@
+"""A real OpenStack control plane with fake hypervisors."""

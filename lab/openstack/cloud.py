@@ -1,0 +1,359 @@
+"""A real OpenStack control plane on loopback, private to whoever starts it, with hypervisors that are not.
+
+    with OpenstackLab(computes=4, brokers=2) as lab:
+        ...  # lab.clouds, lab.count("servers"), lab.kill("compute-2"), lab.start("compute-2")
+
+Keystone, Glance, Placement, Nova and Neutron are Debian's, with MariaDB, memcached and RabbitMQ, each a process of
+ours. The computes are Nova's own with its fake hypervisor, which has servers in memory alone; Neutron's agents are ours
+(agent.py). Run as a program it starts a lab, prints one JSON line that says where it is, and ends with its
+standard input, SIGINT or SIGTERM: `python -m lab.openstack.cloud --computes 4`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from lab.certificates import make_certificates
+from lab.control import ControlServer, LabError, Member
+from lab.openstack.configuration import TOKEN_LIFE_S, write_compute, write_configuration, write_keystone
+from lab.openstack.database import COUNTED, Database
+from lab.openstack.fleet import Fleet, Forked
+from lab.openstack.places import REGION, Site, check_programs
+from lab.openstack.rest import Rest
+from lab.openstack.services import LATE, delay_file, memcached, services
+from lab.openstack.tenancy import (
+    FLAVOR,
+    IMAGE,
+    NETWORK,
+    PROJECT,
+    make_identities,
+    make_resources,
+    make_tenant,
+)
+from lab.program import serve, vanishing_directory
+from lab.rabbitmq import RabbitLab
+from lab.service import Service, Starter
+
+READY_WITHIN_S = 300.0
+_POLL_S = 0.1
+
+
+class OpenstackLab:
+    """A cloud, ready for servers once the context is entered, gone without a trace once it is left.
+
+    Servers are made of `image` and `flavor` on `network`, by name. `clouds` is a clouds.yaml with an ordinary project's
+    user (`tippingpoint`), its application credential (`tippingpoint-app`) and the administrator (`admin`). `names` are
+    the members that faults act on; `socket` is the control socket (see control.py, and `slow` and `count` here).
+    With two brokers the first has Nova's messages, the second Neutron's. With `tls` all endpoints are https, with a
+    certificate of the authority `ca`.
+    """
+
+    image, flavor, network, region = IMAGE, FLAVOR, NETWORK, REGION
+
+    def __init__(self, computes: int = 4, brokers: int = 1, tls: bool = False) -> None:
+        if computes < 1:
+            raise LabError(f"computes: {computes}", "at least 1")
+        if brokers not in (1, 2):
+            raise LabError(f"brokers: {brokers}", "1 or 2")
+        self.hosts = [f"compute-{number}" for number in range(1, computes + 1)]
+        """The computes, as Nova calls their hosts and hypervisors, and Neutron those of its agents."""
+        self._broker_names = [f"broker-{number}" for number in range(1, brokers + 1)]
+        self._tls = tls
+        self._members: dict[str, Service | Forked] = {}
+        self._acting = threading.RLock()
+        self._cleanup = ExitStack()
+
+    def __enter__(self) -> OpenstackLab:
+        check_programs()
+        with ExitStack() as cleanup:
+            self.directory = vanishing_directory(cleanup)
+            self.socket = self.directory / "lab.sock"
+            self._starter = Starter(cleanup, self.directory)
+            self._start(cleanup)
+            cleanup.enter_context(ControlServer(self, self.socket))
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cleanup.close()
+
+    # What clients need
+
+    @property
+    def clouds(self) -> Path:
+        """The clouds.yaml of those who may use the cloud; it has passwords (mode 0600)."""
+        return self.directory / "clouds.yaml"
+
+    @property
+    def auth_url(self) -> str:
+        """Keystone's."""
+        return self.admin.auth_url
+
+    @property
+    def project(self) -> str:
+        """The ordinary project's id."""
+        return self.tenant.project
+
+    @property
+    def metrics(self) -> dict[str, str]:
+        """Where each broker's figures are, by its name: at /metrics and /metrics/per-object."""
+        return {name: broker.metrics for name, broker in self._brokers.items()}
+
+    def settings(self) -> list[str]:
+        """Where the lab is, for a plan: `key=value` for each `--set` of `tippingpoint run`."""
+        return [f"target.credentials={self.clouds}", f"target.cloud={PROJECT}", f"lab={self.socket}"]
+
+    def describe(self) -> dict[str, Any]:
+        """Where the lab is, for programs."""
+        return {
+            "auth_url": self.auth_url,
+            "credentials": str(self.clouds),
+            "ca": str(self.ca) if self.ca else None,
+            "lab": str(self.socket),
+            "metrics": self.metrics,
+        }
+
+    def counts(self) -> dict[str, int]:
+        """How many there are of everything in the databases: what is removed is not there (COUNTED)."""
+        return self._database.counts()
+
+    def count(self, what: str) -> int:
+        """How many there are of one thing, such as `servers`."""
+        if what not in COUNTED:
+            raise LabError(f"{what}: not counted", f"one of {', '.join(COUNTED)}")
+        return self._database.number(COUNTED[what])
+
+    # What faults need
+
+    @property
+    def names(self) -> list[str]:
+        """The members: computes and agents by their host's number, brokers, and services."""
+        return list(self._members)
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """The pid of each member that is alive, stopped ones included."""
+        found = {name: member.pid for name, member in self._members.items()}
+        return {name: pid for name, pid in found.items() if pid is not None}
+
+    def members(self) -> list[Member]:
+        """Every member as it is now; none leads."""
+        pids = self.pids
+        return [
+            Member(name=name, pid=pids.get(name), running=name in pids and not member.stopped, leader=False)
+            for name, member in self._members.items()
+        ]
+
+    def kill(self, name: str) -> None:
+        """SIGKILL a member with all its workers. A compute's servers are gone with it, though Nova lists them on."""
+        with self._acting:
+            self._running(name).kill()
+
+    def stop(self, name: str) -> None:
+        """SIGSTOP a member with all its workers: it keeps its connections and answers nothing."""
+        with self._acting:
+            self._running(name).stop()
+
+    def resume(self, name: str) -> None:
+        """SIGCONT a member."""
+        with self._acting:
+            self._running(name).resume()
+
+    def start(self, name: str) -> None:
+        """Undo `kill`: a service answers on return, a compute or an agent has reported."""
+        with self._acting:
+            member = self._member(name)
+            if member.pid is not None:
+                raise LabError(f"{name}: is running", "a member that is dead")
+            reported = self._reported(name)
+            member.start()
+            self._await_serving(name, reported)
+
+    def slow(self, name: str, seconds: float) -> None:
+        """Have a service answer everything so much later; 0 ends that. It has few threads: under load it is more."""
+        self._member(name)
+        if name not in LATE:
+            raise LabError(f"{name}: cannot be made slow", f"one of {', '.join(LATE)}")
+        file = delay_file(self._site, name)
+        if seconds:
+            new = file.with_suffix(".new")
+            new.write_text(str(seconds))
+            new.rename(file)
+        else:
+            file.unlink(missing_ok=True)
+
+    @contextmanager
+    def token_life(self, seconds: int) -> Iterator[None]:
+        """Have the tokens that Keystone gives meanwhile be good for so long; it is started again, before and after.
+        Those that there are, the services' own among them, are good as long as they were."""
+        self._restart_keystone(seconds)
+        try:
+            yield
+        finally:
+            self._restart_keystone(TOKEN_LIFE_S)
+
+    def _restart_keystone(self, token_life: int) -> None:
+        with self._acting:
+            write_keystone(self._site, token_life)
+            self.kill("keystone")
+            self.start("keystone")
+
+    # How it is made
+
+    def _start(self, cleanup: ExitStack) -> None:
+        """Everything that can be done at once is, as most of it is waiting for imports."""
+        brokers = {name: RabbitLab() for name in self._broker_names}
+        first, last = brokers[self._broker_names[0]], brokers[self._broker_names[-1]]
+        urls = {"nova": first.url("nova"), "neutron": last.url("neutron")}
+        certificates = make_certificates(self.directory, "lab") if self._tls else None
+        self._site = site = Site(self.directory, urls, certificates)
+        self.ca = site.ca
+        self._brokers = brokers
+        write_configuration(site)
+        for host in self.hosts:
+            write_compute(site, host)
+        self._database = Database(site, self._starter)
+        with ThreadPoolExecutor(8, thread_name_prefix="openstack-lab") as pool:
+            up = [pool.submit(cleanup.enter_context, broker) for broker in brokers.values()]
+            memcached(site, self._starter).start()
+            nova = site.configuration("nova", "nova.conf").parent
+            neutron = site.configuration("neutron", "neutron.conf")
+            computes = Fleet(site, self._starter, "compute", [nova])
+            agents = Fleet(site, self._starter, "agent", [neutron])
+            self._database.start()
+            apis = services(site, self._starter)
+            for name in LATE:
+                apis[name].start()
+            self.admin = Rest(
+                f"{site.url('keystone')}/v3", "admin", self._database.administrator, "admin", site.ca
+            )
+            self.admin.await_answer("identity", "/roles", READY_WITHIN_S)
+            identities = pool.submit(make_identities, self.admin, site)
+            for broker in up:
+                broker.result()
+            apis["neutron-server"].start()
+            identities.result()  # the scheduler gives up without a catalogue that has Placement
+            for name in ("nova-conductor", "nova-scheduler", "nova-api"):
+                apis[name].start()
+            self.tenant = make_tenant(self.admin, site, self.clouds)
+            self._members = self._fork(computes, agents, cleanup)
+            for name, broker in brokers.items():
+                self._members[name] = broker.service
+            self._members |= apis
+            for host in self.hosts:
+                self._members[host].start()
+            self.admin.log_in()  # for the whole catalogue
+            make_resources(self.admin, self.tenant)
+            for name in self.names:
+                if name.startswith("agent-"):
+                    self._members[name].start()
+            self._await_hosts()
+
+    def _fork(self, computes: Fleet, agents: Fleet, cleanup: ExitStack) -> dict[str, Service | Forked]:
+        found: dict[str, Service | Forked] = {}
+        for kind, fleet in (("compute", computes), ("agent", agents)):
+            for host in self.hosts:
+                name = host.replace("compute", kind)
+                found[name] = member = Forked(name, host, fleet)
+                cleanup.callback(member.close)
+        return found
+
+    def _await_hosts(self) -> None:
+        """Wait until servers can be placed on every host, and have ports there."""
+        wanted = len(self.hosts)
+        for what, rows in (
+            ("computes", "nova_cell1.compute_nodes WHERE mapped > 0"),
+            ("inventories", "placement.inventories WHERE resource_class_id = 0"),
+            ("agents", "neutron.agents"),
+        ):
+            self._await(f"{what}: not all there", lambda rows=rows: self._arrived(rows) >= wanted)
+
+    def _arrived(self, rows: str) -> int:
+        for name, member in self._members.items():
+            if member.pid is None:
+                log = self._site.log(name)
+                said = log.read_text(errors="replace").splitlines()[-3:] if log.exists() else []
+                raise LabError(f"{name}: ended: {' | '.join(said)}", "a program that runs")
+        return self._database.number(rows)
+
+    # What it is like now
+
+    def _member(self, name: str) -> Service | Forked:
+        if name not in self._members:
+            raise LabError(f"member: {name!r}", f"one of {', '.join(self.names)}")
+        return self._members[name]
+
+    def _running(self, name: str) -> Service | Forked:
+        member = self._member(name)
+        if member.pid is None:
+            raise LabError(f"{name}: is dead", "a member that is running")
+        return member
+
+    def _reported(self, name: str) -> str:
+        """When a member last reported to the database, if it is one that does."""
+        kind, _, number = name.partition("-")
+        column, rows = "last_seen_up", f"nova_cell1.services WHERE `binary` = '{name}'"
+        if kind == "compute":
+            rows = f"nova_cell1.services WHERE `binary` = 'nova-compute' AND host = '{name}'"
+        elif kind == "agent":
+            column, rows = "heartbeat_timestamp", f"neutron.agents WHERE host = 'compute-{number}'"
+        found = self._database.query(f"SELECT COALESCE({column}, '') FROM {rows}")
+        return found[0][0] if found else ""
+
+    def _await_serving(self, name: str, reported: str) -> None:
+        answers = {
+            "keystone": ("identity", "/roles"),
+            "glance-api": ("image", "/v2/images?limit=1"),
+            "placement": ("placement", "/"),
+            "nova-api": ("compute", "/flavors"),
+            "neutron-server": ("network", "/v2.0/networks"),
+        }
+        if name in answers:
+            self.admin.await_answer(*answers[name], READY_WITHIN_S)
+        elif name in self._brokers:
+            self._brokers[name].await_clients()
+        else:
+            self._await(f"{name}: does not report", lambda: self._reported(name) > reported)
+
+    def _await(self, problem: str, holds: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + READY_WITHIN_S
+        while not holds():
+            if time.monotonic() > deadline:
+                raise LabError(f"{problem} in {READY_WITHIN_S:g} s", "a member that serves")
+            time.sleep(_POLL_S)
+
+
+def asked_for(program: str, what: str) -> Callable[[], OpenstackLab]:
+    """What makes the lab that a program's command line asks for."""
+    parser = argparse.ArgumentParser(prog=program, description=what)
+    parser.add_argument("--computes", type=int, default=4)
+    parser.add_argument(
+        "--brokers", type=int, default=1, help="2: Nova's messages on one, Neutron's on the other"
+    )
+    parser.add_argument(
+        "--tls", action="store_true", help="endpoints are https, with a certificate of the lab's"
+    )
+    options = parser.parse_args()
+    return lambda: OpenstackLab(options.computes, options.brokers, options.tls)
+
+
+def main() -> int:
+    """Run a lab until told to end; returns the exit code."""
+    make = asked_for("lab.openstack.cloud", "A private OpenStack control plane.")
+    return serve(make, lambda lab: json.dumps(lab.describe()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""Where things of an OpenStack lab are: files, ports, addresses, what it is called, and Debian's programs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from lab.certificates import Certificates
+from lab.control import LabError
+from lab.ports import free_ports
+
+REGION = "RegionOne"
+PYTHON = "/usr/bin/python3"
+"""Debian's, which has OpenStack's modules; it is not the one that runs the lab."""
+SERVICE_USERS = ("nova", "glance", "placement", "neutron")
+SERVICES = ("keystone", *SERVICE_USERS)
+PROGRAMS = ("mariadb", "mariadbd", "mariadb-install-db", "memcached", "uwsgi", PYTHON)
+_CHECKOUT = Path(__file__).resolve().parents[2]
+CACHE = _CHECKOUT / ".cache" / "openstack"
+_SHARED = _CHECKOUT / ".cache" / "packages" / "openstack" / "usr" / "share"
+PIPELINES = {
+    "nova": _SHARED / "nova-common" / "api-paste.ini",
+    "neutron": _SHARED / "neutron-common" / "api-paste.ini",
+    "glance": _SHARED / "glance-common" / "glance-api-paste.ini",
+}
+"""What requests pass through, of Debian's -common packages, which are unpacked and not installed."""
+_MODULES = Path("/usr/lib/python3/dist-packages")
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+_EXPECTED = "the packages of Debian 12 that ./scripts/lab up openstack installs"
+
+
+@dataclass(frozen=True)
+class Site:
+    """One lab's places. `brokers` is where Nova's and Neutron's messages go, one URL each."""
+
+    directory: Path
+    brokers: Mapping[str, str]
+    certificates: Certificates | None
+    password: str = field(default_factory=lambda: secrets.token_urlsafe(16), repr=False)
+    """Of the services' own users."""
+    ports: Mapping[str, int] = field(default_factory=lambda: _ports())
+
+    @property
+    def database(self) -> Path:
+        """The unix socket of MariaDB, which has no other and lets in whoever can open it: the directory is private."""
+        return self.directory / "mariadb.sock"
+
+    @property
+    def memcached(self) -> str:
+        """Where memcached is."""
+        return f"127.0.0.1:{self.ports['memcached']}"
+
+    @property
+    def ca(self) -> Path | None:
+        """The authority that the endpoints' certificate is of; None without TLS."""
+        return self.certificates.ca if self.certificates else None
+
+    def database_url(self, name: str) -> str:
+        """A database, for SQLAlchemy."""
+        return f"mysql+pymysql://root@localhost/{name}?unix_socket={self.database}&charset=utf8"
+
+    def url(self, service: str) -> str:
+        """The endpoint of a service, such as `keystone`, without a path."""
+        return f"{'https' if self.certificates else 'http'}://127.0.0.1:{self.ports[service]}"
+
+    def configuration(self, *names: str) -> Path:
+        """A configuration file, in a directory that is there."""
+        path = self.directory.joinpath("etc", *names)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def state(self, *names: str) -> Path:
+        """A directory for what a service keeps, which is there."""
+        path = self.directory.joinpath("state", *names)
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def log(self, name: str) -> Path:
+        """The log file of a program."""
+        return self.directory / f"{name}.log"
+
+
+def environment(site: Site) -> dict[str, str]:
+    """What programs of the lab have as environment: ours, without what would lead them to another Python or a proxy."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "OS_")) and not name.lower().endswith("_proxy")
+    }
+    return kept | {"PATH": _PATH, "HOME": str(site.directory), "LC_ALL": "C.UTF-8"}
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(text)
+
+
+def check_programs() -> None:
+    """LabError when something is missing that the lab runs."""
+    for program in PROGRAMS:
+        if shutil.which(program, path=_PATH) is None:
+            raise LabError(f"{program}: not found", _EXPECTED)
+    for path in (*PIPELINES.values(), *(_MODULES / name for name in SERVICES)):
+        if not path.exists():
+            raise LabError(f"{path}: not there", _EXPECTED)
+
+
+def is_installed() -> bool:
+    """Whether all is there that the lab runs."""
+    with contextlib.suppress(LabError):
+        check_programs()
+        return True
+    return False
+
+
+def _ports() -> dict[str, int]:
+    names = (*SERVICES, "memcached")
+    return dict(zip(names, free_ports(len(names)), strict=True))

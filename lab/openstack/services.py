@@ -1,0 +1,88 @@
+"""The command lines of an OpenStack lab's services, none of which is installed as one."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab.openstack.places import PYTHON, Site, environment
+from lab.service import Service, Starter
+
+_HERE = Path(__file__).parent
+_APPLICATIONS = {
+    "keystone": "keystone.server.wsgi:initialize_public_application",
+    "placement": "placement.wsgi:init_application",
+    "glance-api": "glance.common.wsgi_app:init_app",
+}
+"""What runs in uwsgi, where answers can be made late."""
+LATE = tuple(_APPLICATIONS)
+_PROGRAMS = {
+    "neutron-server": ("neutron.cmd.eventlet.server", "neutron", "neutron.conf", "ml2.ini"),
+    "nova-api": ("nova.cmd.api_os_compute", "nova", "nova.conf"),
+    "nova-conductor": ("nova.cmd.conductor", "nova", "nova.conf"),
+    "nova-scheduler": ("nova.cmd.scheduler", "nova", "nova.conf"),
+}
+_UWSGI_PROCESSES, _UWSGI_THREADS = 2, 4
+
+
+def mariadb(site: Site, starter: Starter) -> Service:
+    """The database, which survives its own death but not the machine's."""
+    line = ["mariadbd", "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={site.state('mariadb')}"]
+    line += [f"--socket={site.database}", "--skip-networking", "--skip-grant-tables"]
+    line += ["--max-connections=1000", "--innodb-buffer-pool-size=256M", "--innodb-log-file-size=16M"]
+    line += ["--innodb-flush-log-at-trx-commit=2", "--innodb-flush-method=nosync"]
+    line += ["--character-set-server=utf8mb3", "--collation-server=utf8mb3_general_ci"]
+    return Service(starter, "mariadb", line, environment(site))
+
+
+def memcached(site: Site, starter: Starter) -> Service:
+    """What services remember tokens in."""
+    line = ["memcached", f"--user={getpass.getuser()}", "--listen=127.0.0.1", "--memory-limit=64"]
+    return Service(starter, "memcached", [*line, f"--port={site.ports['memcached']}"], environment(site))
+
+
+def services(site: Site, starter: Starter) -> dict[str, Service]:
+    """OpenStack's own, by name, but for computes and agents."""
+    found = {name: _web(site, starter, name) for name in _APPLICATIONS}
+    for name, (module, *files) in _PROGRAMS.items():
+        line = program(site, name, module, *files)
+        if name != "neutron-server":
+            line.append(f"--log-file={site.log(name)}")
+        found[name] = Service(starter, name, line, environment(site))
+    return found
+
+
+def program(site: Site, name: str, module: str, directory: str, *files: str) -> list[str]:
+    """The command line of a program of OpenStack, whose `main` is in a module, with these configuration files."""
+    line = [PYTHON, "-I", str(_HERE / "run_program.py"), name, module, "main"]
+    return line + [f"--config-file={site.configuration(directory, file)}" for file in files]
+
+
+def delay_file(site: Site, name: str) -> Path:
+    """Where it says how late a service's answers are (wsgi.py)."""
+    return site.directory / f"{name}.delay"
+
+
+def _web(site: Site, starter: Starter, name: str) -> Service:
+    service = name.removesuffix("-api")
+    own = {
+        "LAB_APPLICATION": _APPLICATIONS[name],
+        "LAB_DELAY": str(delay_file(site, name)),
+        f"OS_{service.upper()}_CONFIG_DIR": str(site.configuration(service, "x").parent),
+    }
+    line = ["uwsgi", "--plugin=python3", "--master", "--no-orphans", "--lazy-apps", "--enable-threads"]
+    line += ["--thunder-lock", "--buffer-size=65535", "--disable-logging", *_listening(site, service)]
+    line += [f"--processes={_UWSGI_PROCESSES}", f"--threads={_UWSGI_THREADS}"]
+    # It closes after each answer whatever it says: a client that is not told uses the connection again, and fails.
+    line += ["--add-header=Connection: close", "--rem-header=Content-Length"]
+    line += [f"--wsgi-file={_HERE / 'wsgi.py'}"]
+    return Service(starter, name, line, environment(site) | own)
+
+
+def _listening(site: Site, service: str) -> Sequence[str]:
+    address = f"127.0.0.1:{site.ports[service]}"
+    made = site.certificates
+    if made is None:
+        return [f"--http-socket={address}"]
+    return [f"--https-socket={address},{made.server_cert},{made.server_key}"]

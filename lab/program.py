@@ -1,0 +1,75 @@
+"""What every lab needs that can be run as a program: a directory that goes with it, and an end when told to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import TypeVar
+
+from lab.control import LabError
+
+L = TypeVar("L")
+
+# Whoever ends this process may give it no time to clean up. Another process holds the other end of a pipe.
+_REMOVE_WHEN_INPUT_ENDS = """
+import os, shutil, sys, time
+sys.stdin.buffer.read()
+for _ in range(100):
+    shutil.rmtree(sys.argv[1], ignore_errors=True)
+    if not os.path.exists(sys.argv[1]):
+        break
+    time.sleep(0.05)
+"""
+
+
+def vanishing_directory(cleanup: ExitStack) -> Path:
+    """A private directory that goes when the context ends, or when this process does, even by SIGKILL."""
+    directory = Path(tempfile.mkdtemp(prefix="tippingpoint-lab-"))
+    command = [sys.executable, "-I", "-S", "-c", _REMOVE_WHEN_INPUT_ENDS, str(directory)]
+    janitor = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+
+    def remove() -> None:
+        shutil.rmtree(directory, ignore_errors=True)
+        janitor.kill()
+        janitor.communicate()
+
+    cleanup.callback(remove)
+    return directory
+
+
+def serve(make: Callable[[], AbstractContextManager[L]], describe: Callable[[L], str]) -> int:
+    """Run a lab, say where it is, and end it with SIGINT, SIGTERM, or standard input; returns the exit code."""
+    told = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda _number, _frame: told.set())
+    try:
+        with make() as lab:
+            print(describe(lab), flush=True)
+            if _input_can_end():
+                threading.Thread(target=_tell_at_end_of_input, args=(told,), daemon=True).start()
+            told.wait()
+    except LabError as problem:
+        print(problem, file=sys.stderr)
+        return 2
+    return 0
+
+
+def _input_can_end() -> bool:
+    """Whether somebody holds the other end of standard input; /dev/null or a file is at its end at once."""
+    mode = os.fstat(0).st_mode
+    return os.isatty(0) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+def _tell_at_end_of_input(told: threading.Event) -> None:
+    while os.read(0, 4096):
+        pass
+    told.set()

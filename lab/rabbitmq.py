@@ -1,0 +1,178 @@
+"""A real RabbitMQ on loopback, the distribution's, unpacked and without systemd: virtual hosts like OpenStack's.
+
+    with RabbitLab() as lab:
+        with lab.client("nova") as nova:
+            nova.publish("conductor", 10)
+        ...  # http://{lab.metrics}/metrics/per-object
+
+Clients speak STOMP, which needs no library.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from lab.control import LabError
+from lab.ports import free_ports
+from lab.program import vanishing_directory
+from lab.service import Service, Starter
+
+VHOSTS = ("nova", "neutron")
+READY_WITHIN_S = 90.0
+_ANSWER_WITHIN_S = 20.0
+_POLL_S = 0.1
+_PASSWORD = "lab"  # on loopback, for as long as a test
+_CHECKOUT = Path(__file__).resolve().parents[1]
+
+
+def find_rabbitmq() -> Path:
+    """The root that has usr/lib/rabbitmq and usr/lib/erlang: the machine's, else what ./scripts/test unpacked."""
+    for root in (Path("/"), _CHECKOUT / ".cache" / "packages" / "rabbitmq"):
+        if (root / "usr/lib/rabbitmq/bin/rabbitmq-server").exists():
+            return root
+    raise LabError("rabbitmq-server: not found", "the package, or the one that ./scripts/test fetches")
+
+
+class RabbitLab:
+    """One broker with the virtual hosts of VHOSTS, each with a user of its name; gone when the context ends.
+
+    `metrics` is where its figures are, and `service` the broker's process.
+    """
+
+    def __init__(self) -> None:
+        self._amqp, self._stomp, metrics, self._epmd, self._between = free_ports(5)
+        self.metrics = f"127.0.0.1:{metrics}"
+
+    def __enter__(self) -> RabbitLab:
+        root = find_rabbitmq()
+        with ExitStack() as cleanup:
+            self._directory = vanishing_directory(cleanup)
+            self._starter = Starter(cleanup, self._directory)
+            self._configure()
+            (erts,) = (root / "usr/lib/erlang").glob("erts-*/bin")
+            environment = self._environment(root, erts)
+            self._starter.start("epmd", [str(erts / "epmd"), "-port", str(self._epmd)], environment)
+            server = str(root / "usr/lib/rabbitmq/bin/rabbitmq-server")
+            self.service = Service(self._starter, "rabbitmq-server", [server], environment)
+            self.service.start()
+            self.await_clients()
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cleanup.close()
+
+    def url(self, vhost: str) -> str:
+        """Where AMQP clients find a virtual host, with the user and password they need."""
+        return f"rabbit://{vhost}:{_PASSWORD}@127.0.0.1:{self._amqp}/{vhost}"
+
+    def client(self, vhost: str) -> StompClient:
+        """A new connection to a virtual host."""
+        return StompClient(self._stomp, vhost)
+
+    def await_clients(self) -> None:
+        """Wait until clients are let in, which is some seconds after the broker first answers."""
+        deadline = time.monotonic() + READY_WITHIN_S
+        while True:
+            try:
+                with self.client(VHOSTS[-1]):
+                    break
+            except (LabError, OSError) as problem:
+                self.service.check()
+                if time.monotonic() > deadline:
+                    raise LabError(f"rabbitmq-server: {problem}", "a broker that lets clients in") from None
+                time.sleep(_POLL_S)
+        self.service.await_served(f"http://{self.metrics}/metrics", READY_WITHIN_S)
+
+    def _configure(self) -> None:
+        for name in ("mnesia", "log", "bin"):
+            (self._directory / name).mkdir()
+        everything = {"configure": ".*", "write": ".*", "read": ".*"}
+        definitions = {
+            "users": [{"name": name, "password": _PASSWORD, "tags": ""} for name in VHOSTS],
+            "vhosts": [{"name": name} for name in ("/", *VHOSTS)],
+            "permissions": [{"user": name, "vhost": name, **everything} for name in VHOSTS],
+        }
+        (self._directory / "definitions.json").write_text(json.dumps(definitions))
+        (self._directory / "enabled_plugins").write_text("[rabbitmq_prometheus,rabbitmq_stomp].\n")
+        (self._directory / "rabbitmq.conf").write_text(
+            f"""listeners.tcp.1 = 127.0.0.1:{self._amqp}
+stomp.listeners.tcp.1 = 127.0.0.1:{self._stomp}
+prometheus.tcp.ip = 127.0.0.1
+prometheus.tcp.port = {self.metrics.rpartition(":")[2]}
+load_definitions = {self._directory / "definitions.json"}
+collect_statistics_interval = 1000
+"""
+        )
+
+    def _environment(self, root: Path, erts: Path) -> dict[str, str]:
+        # Erlang's own script knows one place for itself, where the package would have been installed.
+        erl = self._directory / "bin" / "erl"
+        erl.write_text(f"#!/bin/sh\nROOTDIR={erts.parents[1]} BINDIR={erts} EMU=beam PROGNAME=erl\n")
+        with erl.open("a") as script:
+            script.write('export ROOTDIR BINDIR EMU PROGNAME\nexec "$BINDIR/erlexec" "$@"\n')
+        erl.chmod(0o755)
+        (plugins,) = (root / "usr/lib/rabbitmq/lib").glob("*/plugins")
+        directory = self._directory
+        ours = {
+            name: value for name, value in os.environ.items() if not name.startswith(("RABBITMQ_", "ERL_"))
+        }
+        return ours | {
+            "PATH": f"{erl.parent}:{os.environ['PATH']}",
+            "HOME": str(directory),
+            "RUNNING_UNDER_SYSTEMD": "true",  # the broker is what we start, and no child of a script
+            "RABBITMQ_NODENAME": f"{directory.name}@localhost",
+            "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(directory / "log"),
+            "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq.conf"),
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "enabled_plugins"),
+            "RABBITMQ_GENERATED_CONFIG_DIR": str(directory),
+            "RABBITMQ_PLUGINS_DIR": str(plugins),
+            "RABBITMQ_DIST_PORT": str(self._between),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} +S 2:2",
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "ERL_EPMD_PORT": str(self._epmd),
+        }
+
+
+class StompClient:
+    """One connection of a client (STOMP 1.2); it ends with the context."""
+
+    def __init__(self, port: int, vhost: str) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), _ANSWER_WITHIN_S)
+        self._send(
+            "CONNECT", **{"accept-version": "1.2", "host": vhost, "login": vhost, "passcode": _PASSWORD}
+        )
+        said = self._socket.recv(4096)
+        if not said.startswith(b"CONNECTED"):
+            raise LabError(f"{vhost}: {said!r}", "to be let in")
+
+    def __enter__(self) -> StompClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
+
+    def consume(self, queue: str) -> None:
+        """Have the broker send what is published to a queue."""
+        self._send("SUBSCRIBE", id="0", destination=f"/queue/{queue}", ack="auto")
+
+    def publish(self, queue: str, messages: int) -> None:
+        """Send so many short messages to a queue."""
+        for _ in range(messages):
+            self._send("SEND", destination=f"/queue/{queue}")
+
+    def _send(self, command: str, **headers: str) -> None:
+        lines = [command, *(f"{name}:{value}" for name, value in headers.items())]
+        self._socket.sendall("\n".join([*lines, "", "hi" if command == "SEND" else ""]).encode() + b"\0")

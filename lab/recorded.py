@@ -1,0 +1,64 @@
+"""A Prometheus that has scraped what a test says: samples become blocks of its database, as promtool makes them.
+
+    with Recorded(directory, {"up": {'{job="lxd",host="lxd1"}': [(1_790_000_000, 1), ...]}}) as prometheus:
+        prometheus.url
+
+A name that ends in _total is a counter. Moments are whole Unix seconds, in the order of time for each series.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+from lab.ports import free_ports
+from lab.prometheus import find_prometheus, find_promtool
+from tippingpoint.monitoring.scrape.server import Server, Serving, command
+
+Samples = Iterable[tuple[int, float]]
+_MAKE_WITHIN_S = 300.0
+
+
+class Recorded:
+    """Runs while its context is open."""
+
+    def __init__(self, directory: Path, metrics: Mapping[str, Mapping[str, Samples]]) -> None:
+        self._directory = directory
+        configuration, data = directory / "configuration", directory / "data"
+        configuration.mkdir(parents=True)
+        (configuration / "prometheus.yml").write_text("global: {}\n")
+        text = directory / "samples.om"
+        with text.open("w") as file:
+            for name, series in metrics.items():
+                kind = "counter" if name.endswith("_total") else "gauge"
+                file.write(f"# TYPE {name.removesuffix('_total')} {kind}\n")
+                for labels, samples in series.items():
+                    file.writelines(f"{name}{labels} {value} {t}\n" for t, value in samples)
+            file.write("# EOF\n")
+        make = [find_promtool(), "tsdb", "create-blocks-from", "openmetrics", text, data]
+        subprocess.run(make, check=True, capture_output=True, timeout=_MAKE_WITHIN_S)
+        text.unlink()
+        (port,) = free_ports(1)
+        serving = Serving(configuration, data, f"127.0.0.1:{port}", retention="100y", retention_size="100GB")
+        self._server = Server(command(find_prometheus(), serving), serving)
+        self.url = self._server.url
+
+    def __enter__(self) -> Recorded:
+        self._server.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.stop()
+
+    @property
+    def pid(self) -> int | None:
+        """Its process; None while it does not run."""
+        return self._server.pid
+
+    def kill(self) -> None:
+        """As a machine that is lost."""
+        self._server.kill()

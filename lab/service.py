@@ -1,0 +1,187 @@
+"""Programs of a lab that have workers of their own, and that faults kill, freeze and start again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+from lab.control import LabError
+from lab.exporters import await_served
+from lab.halt import halt
+from lab.tether import tethered
+
+GONE_WITHIN_S = 20.0
+_POLL_S = 0.02
+
+
+class Starter:
+    """Starts programs that die with this process, whatever ends it, and are gone when the context ends.
+
+    The kernel ends them with the thread that started them, so one thread lasts as long as the lab.
+    """
+
+    def __init__(self, cleanup: ExitStack, directory: Path) -> None:
+        """What programs print goes into files of `directory`, called after them."""
+        self._directory = directory
+        self._thread = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="starter"))
+        self._started: list[subprocess.Popen[bytes]] = []
+        cleanup.callback(self._end)
+
+    def start(
+        self,
+        name: str,
+        line: Sequence[str],
+        environment: Mapping[str, str] | None = None,
+        piped: bool = False,
+    ) -> subprocess.Popen[bytes]:
+        """A new process, with a session of its own; `piped` gives the caller its standard input and output."""
+
+        def popen() -> subprocess.Popen[bytes]:
+            with self.output(name).open("ab") as output:
+                return subprocess.Popen(
+                    tethered(line),
+                    env=environment,
+                    stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
+                    stdout=subprocess.PIPE if piped else output,
+                    stderr=output,
+                    start_new_session=True,
+                )
+
+        process = self._thread.submit(popen).result()
+        self._started.append(process)
+        return process
+
+    def output(self, name: str) -> Path:
+        """What a program has printed."""
+        return self._directory / f"{name}.out"
+
+    def last_words(self, name: str, lines: int = 4) -> str:
+        """The end of what a program has printed."""
+        with contextlib.suppress(OSError):
+            return " | ".join(self.output(name).read_text(errors="replace").splitlines()[-lines:])
+        return ""
+
+    def _end(self) -> None:
+        """Kill all of them at once, and only then wait: some take a moment to give their memory back."""
+        for process in self._started:
+            if process.poll() is None or group(process.pid):
+                kill_group(process.pid)
+        for process in self._started:
+            process.wait(GONE_WITHIN_S)
+            await_gone(process.pid)
+
+
+class Service:
+    """A program with its workers, which are one group of processes: a fault is felt by all of them."""
+
+    def __init__(
+        self, starter: Starter, name: str, line: Sequence[str], environment: Mapping[str, str]
+    ) -> None:
+        self.name = name
+        self._starter = starter
+        self._line = line
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+        self.stopped = False
+
+    @property
+    def pid(self) -> int | None:
+        """The pid of its first process; None while that does not run."""
+        return self._process.pid if self._process is not None and self._process.poll() is None else None
+
+    def start(self) -> None:
+        """Start it; it takes a moment until it serves."""
+        self._process = self._starter.start(self.name, self._line, self._environment)
+        self.stopped = False
+
+    def kill(self) -> None:
+        """SIGKILL; all of it is dead on return."""
+        if self._process is not None:
+            kill_group(self._process.pid)
+            self._process.wait(GONE_WITHIN_S)
+            await_gone(self._process.pid)
+
+    def stop(self) -> None:
+        """SIGSTOP; none of it does anything any more on return."""
+        if self._process is not None:
+            halt_group(self._process.pid)
+            self.stopped = True
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGCONT)
+            self.stopped = False
+
+    def end(self) -> None:
+        """SIGTERM, and wait until it has put away what it has; LabError when that takes too long."""
+        if self._process is not None:
+            self._process.terminate()
+            try:
+                self._process.wait(GONE_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                raise LabError(
+                    f"{self.name}: no end in {GONE_WITHIN_S:g} s", "a program that ends when told"
+                ) from None
+
+    def await_served(self, url: str, within: float) -> None:
+        """Wait until it answers; LabError when it ends, or takes too long."""
+        assert self._process is not None, f"{self.name}: was never started"
+        try:
+            await_served(url, self._process, within)
+        except LabError as problem:
+            said = self._starter.last_words(self.name)
+            raise LabError(f"{self.name}: {problem.problem}: {said}", problem.expected) from None
+
+    def check(self) -> None:
+        """LabError when it has ended, with the last it said."""
+        if self.pid is None:
+            said = self._starter.last_words(self.name)
+            raise LabError(f"{self.name}: ended: {said}", "a program that runs")
+
+
+def kill_group(leader: int) -> None:
+    """SIGKILL every process of a group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def halt_group(leader: int) -> None:
+    """SIGSTOP every process of a group; all of them stand still on return."""
+    for pid in group(leader):
+        with contextlib.suppress(ProcessLookupError):
+            halt(pid)
+
+
+def await_gone(leader: int) -> None:
+    """Wait until no process of a killed group is left; LabError when that takes too long."""
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while left := group(leader):
+        if time.monotonic() > deadline:
+            raise LabError(f"processes {left}: still there", "processes that end when killed")
+        time.sleep(_POLL_S)
+
+
+def group(leader: int) -> list[int]:
+    """The processes of a group that have not ended."""
+    found: list[int] = []
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if process.name.isdigit():
+                state, _, its_group = (process / "stat").read_text().rpartition(")")[2].split()[:3]
+                if int(its_group) == leader and state not in "ZX":
+                    found.append(int(process.name))
+    return found
+
+
+def has_ended(descriptor: int, within: float = 0.0) -> bool:
+    """Whether the process of a pidfd, which need not be a child of ours, ends within so many seconds, or has ended."""
+    return bool(select.select([descriptor], [], [], within)[0])

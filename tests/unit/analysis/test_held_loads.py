@@ -1,0 +1,322 @@
+"""Which loads a run held, and that verdict and tipping point say nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.made_runs import made_curve, made_run, made_stage
+from tests.unit.synthetic import MadeGrowth, MadeStage, write_run
+from tippingpoint.analysis.held_loads import behind, loads_held, why_not_held
+from tippingpoint.analysis.tipping import find_tipping
+from tippingpoint.analysis.verdict import judge
+from tippingpoint.plan.plan import parse_plan
+from tippingpoint.rundir.results import RunData, StageResult, load_run
+
+SIZES = (1000, 2000, 4000)
+QUICK = "workload: {kind: claim, renew_time: 1s, claim_time: 20s}\n"
+PLAN = (
+    "name: made\nstages: [{leases: 1000}, {leases: 2000}, {leases: 4000}]\n"
+    "thresholds:\n  - {operation: claim, p99: 100ms}\n"
+)
+
+
+def ladder(top: dict[str, list[float]], sizes: tuple[int, ...] = SIZES) -> list[StageResult]:
+    """Stages in which each lease is claimed and extended each second; the last one has samples of its own."""
+    stages = [
+        made_stage(number, size, {"claim.ok": [5.0] * size, "extend.ok": [2.0] * (30 * size)})
+        for number, size in enumerate(sizes, start=1)
+    ]
+    return [*stages[:-1], made_stage(len(sizes), sizes[-1], {"claim.ok": [5.0] * sizes[-1], **top})]
+
+
+def told(run: RunData) -> tuple[str, str]:
+    return judge(run).sentence, find_tipping(run).sentence
+
+
+def test_what_was_held_to_its_end_by_everybody_is_held() -> None:
+    run = made_run(ladder({"extend.ok": [2.0] * 120_000}), plan=PLAN + QUICK)
+    assert [why_not_held(run, stage) for stage in run.stages] == ["", "", ""]
+    assert loads_held(run) == [1000, 2000, 4000]
+    assert judge(run).outcome == "met"
+
+
+def test_a_stage_in_which_most_operations_failed_was_not_held_whatever_the_thresholds_are() -> None:
+    failing = {"extend.ok": [2.0] * 10_000, "extend.error": [1.0] * 40_000}
+    run = made_run(ladder(failing), plan=PLAN)
+    assert why_not_held(run, run.stages[2]) == "most of its operations failed (40,000 of 54,000)"
+    assert loads_held(run) == [1000, 2000]
+    verdict, tipping = told(run)
+    assert verdict == (
+        "Missed: 4000 leases were not held: most of its operations failed (40,000 of 54,000); "
+        "held through 2000 leases."
+    )
+    assert tipping.startswith("Tips between 2000 and 4000 leases: 40,000 of 50,000 extends failed at 4000")
+
+
+def test_a_target_that_was_gone_for_good_before_the_end_was_not_held() -> None:
+    # given a target that answered for 20 of 30 seconds, and a plan that has no limit on errors
+    seconds = [float(t) for t in range(60, 90)]
+    curves = {
+        "extend.ok": made_curve({t: [2.0] * 1000 for t in seconds if t < 80}),
+        "extend.error": made_curve({t: [1.0] * 10 for t in seconds if t >= 80}),
+    }
+    run = made_run(
+        ladder({"extend.ok": [2.0] * 60_000, "extend.error": [1.0] * 100}), plan=PLAN, curves=curves
+    )
+    assert why_not_held(run, run.stages[2]) == "nothing succeeded in its last 10s"
+    assert loads_held(run) == [1000, 2000]
+    assert judge(run).outcome == "missed"
+    # but not when it was the worker that stood still
+    stalled = {"t": 80.0, "event": "stall", "worker": "0", "seconds": 9.5, "cause": "stopped"}
+    run.events.append(stalled)
+    assert why_not_held(run, run.stages[2]) == ""
+    # and one that came back was
+    curves["extend.ok"] = made_curve({t: [2.0] * 1000 for t in seconds if not 70 <= t < 80})
+    assert loads_held(made_run(run.stages, plan=PLAN, curves=curves)) == [1000, 2000, 4000]
+
+
+def test_a_stage_whose_leases_were_mostly_not_there_was_not_held() -> None:
+    stages = ladder({"extend.ok": [2.0] * 120_000})
+    stages[2].gauges["held"] = 1500.0
+    run = made_run(stages, plan=PLAN)
+    assert why_not_held(run, stages[2]) == "only 1500 of 4000 leases were there"
+    assert find_tipping(run).sentence.startswith(
+        "Tips between 2000 and 4000 leases: only 1500 of 4000 leases were there at 4000"
+    )
+
+
+def interrupted(t: float) -> dict[str, Any]:
+    return {"t": t, "event": "interrupted"}
+
+
+@pytest.mark.parametrize(
+    ("hold_begin", "end", "status", "events", "why"),
+    [
+        (None, 70.0, "interrupted", [interrupted(69.9)], "it was ended before it was up"),
+        (62.0, 80.0, "interrupted", [interrupted(79.9)], "it was ended before its hold was over"),
+        (62.0, 80.0, "cut", [], "it was ended before its hold was over"),
+        (62.0, None, "cut", [], "it was ended before its hold was over"),
+        (60.0, 90.0, "cut", [], ""),  # the next one was not begun, for lack of room
+        (60.0, 90.0, "interrupted", [interrupted(90.5)], ""),
+        (
+            60.0,
+            90.0,
+            "cut",
+            [{"t": 70.0, "event": "worker-cut", "worker": "h-1"}],
+            "worker h-1 was cut",
+        ),
+        (
+            60.0,
+            90.0,
+            "cut",
+            [{"t": t, "event": "worker-cut", "worker": name} for t, name in ((70.0, "h-1"), (75.0, "h-2"))],
+            "workers h-1 and h-2 were cut",
+        ),
+    ],
+)
+def test_a_load_that_was_ended_early_or_was_not_whole_is_not_held(
+    hold_begin: float | None, end: float | None, status: Any, events: list[dict[str, Any]], why: str
+) -> None:
+    stages = ladder({"extend.ok": [2.0] * 120_000})
+    stages[2].hold_begin, stages[2].end = hold_begin, end
+    run = made_run(stages, plan=PLAN, status=status, events=events)
+    assert why_not_held(run, stages[2]) == why
+    assert loads_held(run) == ([1000, 2000] if why else [1000, 2000, 4000])
+    if why:
+        verdict, tipping = told(run)
+        assert verdict.startswith("Withheld: ")
+        assert verdict.endswith("; held through 2000 leases.")
+        assert tipping.startswith("No cliff through 2000 leases (the largest that was held)")
+
+
+def test_a_run_that_was_ended_in_its_first_ramp_held_nothing() -> None:
+    stages = [made_stage(1, 200, {"claim.ok": [5.0] * 200})]
+    stages[0].hold_begin = None
+    run = made_run(stages, plan=PLAN, status="interrupted", events=[interrupted(3.0)])
+    verdict, tipping = told(run)
+    assert "held through" not in verdict
+    assert tipping == "No load was held, so nothing is known of 200 leases: it was ended before it was up."
+
+
+def test_extends_that_are_answered_later_than_they_are_due_again_are_a_cliff_without_any_error() -> None:
+    # given leases that are renewed each second, and a target that answers 180 of 4000 extends a second
+    queue = {"extend.ok": [23_000.0] * 5400}
+    run = made_run(ladder(queue), plan=PLAN + QUICK)
+    # when it is asked which loads were held
+    assert why_not_held(run, run.stages[2]) == (
+        "most of its extends were answered later than they were due again"
+    )
+    assert behind(run, run.stages[2]) == "throughput below what is due: 180 of 4000 extends a second"
+    # then that is where it tips, though nothing failed and all thresholds are met
+    tipping = find_tipping(run)
+    assert tipping.cliff is not None
+    assert (tipping.cliff.by, tipping.cliff.last_held, tipping.cliff.first_broken) == (
+        "throughput",
+        2000,
+        4000,
+    )
+    assert tipping.point is not None
+    assert (tipping.point.by, tipping.point.last_held, tipping.point.first_beyond) == ("cliff", 2000, 4000)
+    assert tipping.sentence.startswith(
+        "Tips between 2000 and 4000 leases: throughput below what is due: 180 of 4000 extends a second at 4000"
+    )
+    assert judge(run).sentence == (
+        "Missed: 4000 leases were not held: most of its extends were answered later than they were due again; "
+        "held through 2000 leases."
+    )
+
+
+def test_extends_that_only_a_worker_that_stood_still_made_late_are_no_queue() -> None:
+    answered = {"extend.ok": [3000.0] * 60_000}
+    ours = {"extend.ok-delayed": [3000.0] * 60_000, "extend.ok-freed": [2.0] * 60_000}
+    assert behind(made_run(ladder(answered), plan=QUICK + PLAN), ladder(answered)[2])
+    assert not behind(made_run(ladder(answered | ours), plan=QUICK + PLAN), ladder(answered | ours)[2])
+
+
+def test_a_queue_of_a_generator_that_had_no_free_core_is_not_the_targets() -> None:
+    stages = ladder({"extend.ok": [23_000.0] * 5400})
+    stages[2].gauges["cpu"] = 0.99
+    run = made_run(stages, plan=PLAN + QUICK)
+    verdict, tipping = judge(run), find_tipping(run)
+    assert verdict.outcome == "withheld"
+    assert "but a worker used 0.99 of its core" in verdict.sentence
+    assert tipping.cliff is not None
+    assert tipping.cliff.doubt.startswith("a worker used 0.99 of its core")
+    assert tipping.point is not None
+    assert tipping.point.doubt == tipping.cliff.doubt
+
+
+def test_a_pause_that_the_target_caught_up_with_is_no_queue_that_grows() -> None:
+    # given a third of the extends that waited up to eight times their renew time
+    waited = [2.0] * 80_000 + [float(ms) for ms in range(1000, 9000)] * 5
+    run = made_run(ladder({"extend.ok": waited}), plan=PLAN + QUICK)
+    assert behind(run, run.stages[2]) == ""
+    assert loads_held(run) == [1000, 2000, 4000]
+
+
+@pytest.mark.parametrize(
+    ("at_the_end", "answering", "held"),
+    [(2.0, 3000, True), (4000.0, 3000, False), (2.0, 1000, False)],
+    ids=["gone", "there", "a quarter gets through"],
+)
+def test_a_queue_that_is_gone_at_the_end_of_a_hold_does_not_grow(
+    at_the_end: float, answering: int, held: bool
+) -> None:
+    # given a target that stood still in mid-hold: most that was answered in the stage had waited for that
+    seconds = {float(t): [4000.0] * 8000 for t in range(75, 80)} | {
+        float(t): [at_the_end] * answering for t in range(80, 90)
+    }
+    answered = [ms for each in seconds.values() for ms in each]
+    run = made_run(
+        ladder({"extend.ok": answered}), plan=PLAN + QUICK, curves={"extend.ok": made_curve(seconds)}
+    )
+    assert (behind(run, run.stages[2]) == "") is held
+    assert loads_held(run) == ([1000, 2000, 4000] if held else [1000, 2000])
+
+
+def test_of_a_size_that_was_tried_again_most_tries_count() -> None:
+    good: dict[str, list[float]] = {"claim.ok": [5.0] * 100}
+    bad: dict[str, list[float]] = {"claim.error": [5.0] * 100}
+    tries = [good, bad, good, bad, bad]
+    stages = [made_stage(n, 500, samples) for n, samples in enumerate(tries, start=1)]
+    assert loads_held(made_run(stages[:2])) == []
+    assert loads_held(made_run(stages[:3])) == [500]
+    assert loads_held(made_run(stages)) == []
+
+
+def test_the_first_of_knee_cliff_and_threshold_is_where_a_target_tips() -> None:
+    sizes = [250, 500, 1000, 2000, 4000, 8000]
+    typical = dict(zip(sizes, (2.0, 2.0, 2.1, 4.0, 16.0, 65.0), strict=True))
+
+    def run(failing: int, limit: str) -> RunData:
+        stages = [
+            made_stage(
+                number,
+                size,
+                {"extend.ok": [typical[size]] * 2000, "extend.error": [1.0] * (300 * (size >= failing))},
+            )
+            for number, size in enumerate(sizes, start=1)
+        ]
+        listed = ", ".join(f"{{leases: {size}}}" for size in sizes)
+        plan = f"name: made\nstages: [{listed}]\nthresholds:\n  - {{operation: extend, p99: {limit}}}\n"
+        return made_run(stages, plan=plan)
+
+    def point(tipping: Any) -> tuple[Any, ...]:
+        return tipping.point.by, tipping.point.last_held, tipping.point.first_beyond, tipping.point.operation
+
+    knee_first = find_tipping(run(8000, "30ms"))
+    assert point(knee_first) == ("knee", 1000, 2000, "extend")
+    assert knee_first.sentence.startswith("Tips between 1000 and 2000 leases: extend leaves its plateau (")
+    assert "; breaks between 4000 and 8000: 300 of 2300 extends failed; " in knee_first.sentence
+    assert "extend p99 was 65 ms (limit 30 ms) at 8000" in knee_first.sentence
+    cliff_first = find_tipping(run(1000, "1s"))
+    assert point(cliff_first) == ("cliff", 500, 1000, "extend")
+    threshold_first = find_tipping(run(8000, "2050us"))
+    assert point(threshold_first) == ("threshold", 500, 1000, "extend")
+    assert threshold_first.sentence.startswith(
+        "Tips between 500 and 1000 leases: extend p99 was 2.1 ms (limit 2.05 ms) at 1000; "
+    )
+    assert "no cliff" not in threshold_first.sentence.lower()
+
+
+def test_a_threshold_that_only_a_storm_missed_is_no_tipping_point_and_not_contradicted() -> None:
+    stages = ladder({"extend.ok": [2.0] * 120_000})
+    stages.append(made_stage(4, 4000, {"claim.ok": [900.0] * 4000}, kind="storm"))
+    run = made_run(stages, plan=PLAN)
+    verdict, tipping = told(run)
+    assert verdict.startswith("Missed: claim p99 was 900 ms in the storm of 4000 leases")
+    assert find_tipping(run).point is None
+    assert tipping.startswith("Stands through 4000 leases (the largest tried)")
+
+
+def test_a_run_directory_of_a_run_that_was_ended_in_mid_hold_held_less(tmp_path: Path) -> None:
+    plan = parse_plan("name: made\nstages: [{leases: 100, hold: 8s}, {leases: 200, hold: 30s}]\n")
+    run = load_run(
+        write_run(
+            tmp_path / "run",
+            [MadeStage(100), MadeStage(200)],
+            plan=plan.model_dump(mode="json"),
+            status="cut",
+        )
+    )
+    assert loads_held(run) == [100]
+    assert why_not_held(run, run.stages[1]) == "it was ended before its hold was over"
+
+
+@pytest.mark.parametrize(
+    ("launch_ms", "over", "why"),
+    [
+        (2_000.0, 22, ""),  # 40 at two a second, and what the last one takes itself
+        (2_000.0, 40, ""),  # in not more than twice the time that the plan gives
+        (2_000.0, 100, "throughput below what is due: 0.5 of 2 things a second"),
+        (70_000.0, 100, ""),  # each takes long: that is no queue
+    ],
+)
+def test_things_that_are_made_later_than_the_plans_rate_has_them_due_are_not_held(
+    tmp_path: Path, launch_ms: float, over: int, why: str
+) -> None:
+    plan: dict[str, Any] = {
+        "name": "made",
+        "target": {"kind": "lxd"},
+        "workload": {"kind": "spawn", "rate": 2},
+        "stages": [{"groups": 1, "instances": 40, "hold": "10s"}],
+        "thresholds": [{"operation": "launch", "p50": "10m"}],
+    }
+    stage = MadeGrowth(40, 40, {"launch": (launch_ms, 40)}, over=over, hold=10)
+    run = load_run(write_run(tmp_path / "run", [stage], plan=plan))
+    assert behind(run, run.stages[0]) == why
+    late = "most things were made later than they were due"
+    assert why_not_held(run, run.stages[0]) == (late if why else "")
+    assert loads_held(run) == ([] if why else [40])
+    verdict, tipping = told(run)
+    assert (late in verdict) == bool(why)
+    assert ("throughput below what is due" in tipping) == bool(why)
+    assert why in tipping
+    assert judge(run).outcome == ("missed" if why else "met")
+    # and without a rate nothing is due
+    del plan["workload"]["rate"]
+    free = load_run(write_run(tmp_path / "free", [stage], plan=plan))
+    assert loads_held(free) == [40]

@@ -1,0 +1,94 @@
+"""Label matchers that say which of a Prometheus' series are the target's."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.prometheus import find_promtool
+from tippingpoint.errors import UserError
+from tippingpoint.monitoring.selecting import all_but_generators, applications, both, read_matchers
+
+
+@pytest.mark.parametrize(
+    ("text", "matchers"),
+    [
+        ("", ""),
+        ("  \n", ""),
+        ("juju_model=lxd", 'juju_model="lxd"'),
+        (" juju_model = lxd , instance=~10[.]0[.].* ,", 'juju_model="lxd",instance=~"10[.]0[.].*"'),
+        ('a!="b, c",d!~x', 'a!="b, c",d!~"x"'),
+        (r'a="say \"b\"",c=~"\d"', r'a="say \"b\"",c=~"\\d"'),
+        (r"a=C:\b", r'a="C:\\b"'),
+        ("a=", 'a=""'),
+        ("a=b=c", 'a="b=c"'),
+    ],
+)
+def test_matchers_are_read_as_people_write_them(text: str, matchers: str) -> None:
+    assert read_matchers("--only", text) == matchers
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("lxd", "--only: lxd: expected LABEL=VALUE, or with != =~ !~, separated by commas"),
+        ("a=b c=d, e", "--only: a=b c=d, e: expected LABEL=VALUE"),
+        ('a="b"c', '--only: a="b"c: expected LABEL=VALUE'),
+        ("{a=b}", "--only: {a: expected the name of a label; LABEL=VALUE"),
+        ("__name__=up", "--only: __name__: expected the name of a label"),
+        ("a=~(", "--only: (: expected a regular expression (missing ), unterminated subpattern"),
+        ("a=" + "b" * 5000, "--only: 5002 characters: expected at most 4000"),
+    ],
+)
+def test_what_is_no_matcher_is_refused_in_a_line(text: str, line: str) -> None:
+    with pytest.raises(UserError) as refused:
+        read_matchers("--only", text)
+    assert str(refused.value).startswith(line)
+
+
+def test_applications_are_those_that_are_related() -> None:
+    related = [("12ab", "lxd"), ("12ab", "lxd.extra"), ("", "etcd")]
+    assert applications(iter(related)) == 'juju_model_uuid=~"12ab",juju_application=~"etcd|lxd|lxd\\\\.extra"'
+    assert applications([]) == ""
+
+
+def test_our_own_machines_are_none_of_the_targets() -> None:
+    matchers = all_but_generators(["load-claimer/1", "mine/0"])
+    assert 'job!="tippingpoint"' in matchers
+    (units,) = re.findall(r'juju_unit!~"([^"]*)"', matchers)
+    expression = re.compile(units.replace("\\\\", "\\"))
+    assert expression.fullmatch("mine/0")
+    assert expression.fullmatch("load-claimer/1")
+    assert not expression.fullmatch("lxd/0")
+    assert "juju_unit" not in all_but_generators([])
+
+
+@given(
+    text=st.text(max_size=60) | st.from_regex(r'[a-c_]{1,3}(=|=~|!=)[a-c."\\,=~( )]{0,20}', fullmatch=True)
+)
+def test_whatever_is_written_is_matchers_or_refused_in_a_line(text: str) -> None:
+    try:
+        matchers = read_matchers("only", text)
+    except UserError as refused:
+        assert "\n" not in str(refused)  # noqa: PT017
+    else:
+        # all of them are pairs of a label and a quoted value
+        assert re.sub(r'[a-zA-Z0-9_]+(=~|!~|!=|=)"(?:[^"\\\n]|\\.)*"(,|$)', "", matchers) == ""
+
+
+def test_prometheus_takes_them(tmp_path: Path) -> None:
+    # given all kinds of matchers at once
+    selector = both(
+        read_matchers("only", r'a=b, c!~"x\\d+|y, z", d="say \"e\"", f=C:\g'),
+        applications([("12ab", "lxd.extra-1")]),
+        all_but_generators(["load-claimer/0"]),
+    )
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(f"groups:\n- name: a\n  rules:\n  - record: b\n    expr: |\n      up{{{selector}}}\n")
+    # then its own tool finds nothing wrong with them
+    subprocess.run([find_promtool(), "check", "rules", rules], check=True, capture_output=True, timeout=60)

@@ -1,0 +1,156 @@
+"""Packs on recorded series, read by Prometheus's own promtool: figures, leaders and alerts come out as they should."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.prometheus import find_promtool
+from tippingpoint.monitoring import rules
+from tippingpoint.monitoring.query_packs import Pack, shipped_packs
+
+RECORDED = Path(__file__).resolve().parents[2] / "recorded"
+PACKS = shipped_packs()
+WINDOW_S = 60.0
+
+
+@pytest.fixture(params=sorted(PACKS))
+def pack(request: pytest.FixtureRequest) -> Pack:
+    return PACKS[request.param]
+
+
+def test_every_figure_of_a_pack_comes_out_of_recorded_series_as_expected(pack: Pack, tmp_path: Path) -> None:
+    # Given series as they were scraped, 15 s apart
+    recorded = recorded_of(pack)
+    expected: dict[str, dict[str, float]] = recorded["expect"]
+
+    # When Prometheus's engine evaluates each figure over a minute, then each host has what was worked out by hand
+    assert list(expected) == [figure.name for figure in pack.figures]
+    asked = [(figure.query(WINDOW_S), figure.part, expected[figure.name]) for figure in pack.figures]
+    if pack.leader:
+        asked.append((pack.leader_query(), "", recorded["leader"]))
+    group = {
+        "interval": "15s",
+        "input_series": input_series(recorded["series"]),
+        "promql_expr_test": [
+            {"expr": f"round({query}, 0.0001)", "eval_time": "2m", "exp_samples": samples(values, part)}
+            for query, part, values in asked
+        ],
+    }
+    promtool(tmp_path, {"rule_files": [], "tests": [group]})
+
+
+def test_a_selector_narrows_every_series_that_a_pack_looks_at(pack: Pack, tmp_path: Path) -> None:
+    # Given the same series, of another model
+    recorded = recorded_of(pack)
+    selector = 'juju_model="mine",juju_charm!~"load-claimer|container-spawner"'
+    queries = [figure.query(WINDOW_S, selector) for figure in pack.figures]
+    queries += [pack.leader_query(selector)] if pack.leader else []
+
+    # When a selector names a model, then nothing is found, and every expression is still one
+    group = {
+        "interval": "15s",
+        "input_series": input_series(recorded["series"]),
+        "promql_expr_test": [{"expr": query, "eval_time": "2m", "exp_samples": []} for query in queries],
+    }
+    promtool(tmp_path, {"rule_files": [], "tests": [group]})
+
+
+def test_alerts_fire_after_their_time_and_not_before(pack: Pack, tmp_path: Path) -> None:
+    # Given series that go wrong after three minutes
+    alerting = {figure.name: figure for figure in pack.figures if figure.alert is not None}
+    cases: dict[str, Any] = recorded_of(pack).get("alerts", {})
+    assert sorted(cases) == sorted(alerting)
+    if not cases:
+        return
+
+    # When the rules look at them, then the alert is not there at first, and fires in time for whom it is about
+    tests = []
+    for name, case in cases.items():
+        figure = alerting[name]
+        alone = rules.alert_rules([pack.model_copy(update={"figures": (figure,)})])
+        told = alone["groups"][0]["rules"][0]
+        fires = [
+            {"exp_labels": {"severity": told["labels"]["severity"], **labels_of(key, figure.part)}}
+            for key in case["fires"]
+        ]
+        for alert in fires:
+            alert["exp_annotations"] = annotations_of(told, alert["exp_labels"], case["fires"])
+        tests.append(
+            {
+                "interval": "15s",
+                "input_series": input_series(case["series"]),
+                "alert_rule_test": [
+                    {"eval_time": "2m45s", "alertname": rules.alert_name(figure), "exp_alerts": []},
+                    {"eval_time": "8m", "alertname": rules.alert_name(figure), "exp_alerts": fires},
+                ],
+                "promql_expr_test": [
+                    {
+                        "expr": f"round({figure.query(rules.WINDOW_S)} {figure.alert.condition}, 0.0001)",
+                        "eval_time": "8m",
+                        "exp_samples": samples(case["fires"], figure.part),
+                    }
+                ],
+            }
+        )
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules.alert_rules([pack])))
+    promtool(tmp_path, {"rule_files": ["rules.yaml"], "tests": tests})
+
+
+def recorded_of(pack: Pack) -> dict[str, Any]:
+    return yaml.safe_load((RECORDED / f"{pack.name}.yaml").read_text())
+
+
+def input_series(series: dict[str, str]) -> list[dict[str, str]]:
+    return [{"series": name, "values": str(values)} for name, values in series.items()]
+
+
+def labels_of(key: str, part: str) -> dict[str, str]:
+    """The labels of `HOST` or `HOST|PART`."""
+    host, _, of = key.partition("|")
+    return {"host": host, **({part: of} if part else {})}
+
+
+def samples(values: dict[str, float], part: str) -> list[dict[str, Any]]:
+    return [{"labels": written(labels_of(key, part)), "value": value} for key, value in values.items()]
+
+
+def written(labels: dict[str, str]) -> str:
+    return "{" + ",".join(f"{name}={json.dumps(value)}" for name, value in labels.items()) + "}"
+
+
+def annotations_of(rule: dict[str, Any], labels: dict[str, str], fires: dict[str, float]) -> dict[str, str]:
+    """What a rule's annotations become for these labels."""
+    (value,) = fires.values()
+
+    def filled(text: str) -> str:
+        for name, label in labels.items():
+            text = text.replace(f"{{{{ $labels.{name} }}}}", label)
+        return text.replace('{{ $value | printf "%.3g" }}', f"{value:.3g}")
+
+    return {name: filled(text) for name, text in rule["annotations"].items()}
+
+
+def promtool(directory: Path, test: dict[str, Any]) -> None:
+    """Have promtool do a test; what it says against it is what fails."""
+    for name in test["rule_files"]:
+        run(directory, "check", "rules", name)
+    (directory / "test.yaml").write_text(yaml.safe_dump({**test, "evaluation_interval": "15s"}))
+    run(directory, "test", "rules", "test.yaml")
+
+
+def run(directory: Path, *command: str) -> None:
+    ran = subprocess.run(
+        [find_promtool(), *command],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -1,0 +1,213 @@
+"""What is gathered from a Prometheus that does what a real one does not on demand: fall silent, answer rubbish."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lab.ports import free_ports
+from tippingpoint.monitoring import gather as gathering
+from tippingpoint.monitoring.gather import gather_resources
+from tippingpoint.monitoring.prometheus import Prometheus
+from tippingpoint.monitoring.query_packs import Pack, load_pack
+from tippingpoint.rundir.resources import Resources
+
+STARTED = 1_790_000_000.0
+PACK = """
+name: made
+title: Made
+meaning: Made up for a test
+targets: []
+leader: leads{$selector}
+figures:
+  - {name: memory, title: Memory, unit: bytes, meaning: RSS, source: the test, expr: "memory{$selector}"}
+  - {name: load, title: Load, unit: count, meaning: Load, source: the test, expr: "load{$selector}"}
+"""
+Answer = Callable[[web.Request, str], Awaitable[web.StreamResponse]]
+"""What a request is answered; the query is empty for what is none."""
+
+
+def gathered(answer: Answer, pack: Pack | None = None) -> Resources:
+    """What is gathered of ten minutes from a server that answers so."""
+
+    async def gather() -> Resources:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            form = await request.post() if request.method == "POST" else {}
+            return await answer(request, str(form.get("query", "")))
+
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", handle)
+        runner = web.AppRunner(application, shutdown_timeout=0.1)
+        await runner.setup()
+        (port,) = free_ports(1)
+        await web.TCPSite(runner, "127.0.0.1", port).start()
+        try:
+            async with Prometheus(f"http://127.0.0.1:{port}") as prometheus:
+                packs = [pack or load_pack(PACK, "made")]
+                return await gather_resources(prometheus, packs, STARTED - 60, STARTED + 540, STARTED)
+        finally:
+            await runner.cleanup()
+
+    return asyncio.run(gather())
+
+
+def matrix(*series: tuple[dict[str, str], list[tuple[float, str]]]) -> web.Response:
+    result = [{"metric": labels, "values": values} for labels, values in series]
+    return web.json_response({"status": "success", "data": {"resultType": "matrix", "result": result}})
+
+
+async def sound(request: web.Request, query: str) -> web.StreamResponse:
+    """One host with a value each 15 s."""
+    if request.path.endswith("buildinfo"):
+        return web.json_response({"status": "success", "data": {"version": "2.42.0"}})
+    if request.path.endswith("/query"):
+        now = time.time()
+        return web.json_response(
+            {"status": "success", "data": {"resultType": "scalar", "result": [now, f"{now}"]}}
+        )
+    form = await request.post()
+    start, end, step = (float(str(form[name])) for name in ("start", "end", "step"))
+    moments = [start + place * step for place in range(int((end - start) / step) + 1)]
+    if "timestamp(up" in query:
+        return matrix(({"host": "a", "job": "j"}, [(t, f"{t // 15 * 15}") for t in moments]))
+    if "up{" in query:
+        return matrix(({"host": "a", "job": "j"}, [(t, "1") for t in moments]))
+    return matrix(({"host": "a"}, [(t, "1") for t in moments]))
+
+
+def test_what_is_sound_is_there() -> None:
+    told = gathered(sound)
+    assert (told.source, told.step, len(told.t)) == ("Prometheus 2.42.0", 15.0, 41)
+    assert [figure.name for figure in told.figures] == ["memory", "load", "scrape-duration"]
+    assert told.leader == [(-60.0, "a")]
+    assert told.missing == []
+
+
+def test_a_figure_that_fails_is_missing_and_the_others_are_there() -> None:
+    # given a Prometheus that cannot answer one of the queries
+    async def answer(request: web.Request, query: str) -> web.StreamResponse:
+        if "memory{" in query:
+            return web.json_response(
+                {"status": "error", "error": "query processing would load too many samples"}
+            )
+        return await sound(request, query)
+
+    # when it is asked
+    told = gathered(answer)
+    # then that one is missing, with its words
+    assert [figure.name for figure in told.figures] == ["load", "scrape-duration"]
+    ((what, why),) = told.missing
+    assert what == "Made: Memory"
+    assert why.endswith("query processing would load too many samples")
+
+
+def test_one_that_is_restarting_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    # given a Prometheus that is not there for the first question of what it scraped
+    monkeypatch.setattr(gathering, "AGAIN_AFTER", 0.01)
+    asked: list[str] = []
+
+    async def answer(request: web.Request, query: str) -> web.StreamResponse:
+        asked.append(query)
+        if "timestamp(up" in query and sum("timestamp(up" in earlier for earlier in asked) == 1:
+            return web.Response(status=503, text="Service Unavailable")
+        return await sound(request, query)
+
+    # then nothing is missing
+    assert gathered(answer).missing == []
+
+
+def test_one_that_answers_rubbish_from_the_first_is_asked_no_more() -> None:
+    # given something that is no Prometheus
+    asked: list[str] = []
+
+    async def answer(request: web.Request, query: str) -> web.StreamResponse:
+        asked.append(request.path)
+        return web.Response(text="<html>It works!</html>")
+
+    # when it is asked
+    told = gathered(answer)
+    # then all is missing, and two questions were enough to know
+    assert told.figures == []
+    assert {what for what, _ in told.missing} >= {"Made: Memory", "Made: Load"}
+    assert all("garbage" in why for _, why in told.missing)
+    assert len(asked) == 2
+
+
+def test_one_that_falls_silent_takes_no_longer_than_all_figures_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    # given a Prometheus that never answers what it is asked of figures
+    monkeypatch.setattr(gathering, "GATHER_WITHIN", 1.0)
+
+    async def answer(request: web.Request, query: str) -> web.StreamResponse:
+        if "memory{" in query or "load{" in query:
+            await asyncio.Event().wait()
+        return await sound(request, query)
+
+    # when they are gathered, then they are missing, and say why
+    told = gathered(answer)
+    assert told.figures == []
+    assert tuple(what for what, _ in told.missing[:2]) == ("Made: Memory", "Made: Load")
+    assert all("within 1 s" in why for _, why in told.missing[:2])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    data=st.recursive(
+        st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=8)),
+        lambda inner: st.one_of(
+            st.lists(inner, max_size=4),
+            st.dictionaries(
+                st.sampled_from(["resultType", "result", "metric", "values", "host", "matrix", "version"]),
+                inner,
+            ),
+        ),
+        max_leaves=20,
+    )
+)
+def test_whatever_is_answered_there_are_resources(data: Any) -> None:
+    async def answer(request: web.Request, query: str) -> web.StreamResponse:
+        return web.Response(text=json.dumps({"status": "success", "data": data}))
+
+    told = gathered(answer)
+    assert told.figures == []
+    assert told.missing
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    series=st.lists(
+        st.tuples(
+            st.dictionaries(st.sampled_from(["host", "job", "vhost"]), st.text(max_size=4)),
+            st.lists(
+                st.tuples(
+                    st.floats(-1e6, 1e6),
+                    st.one_of(
+                        st.sampled_from(["NaN", "+Inf", "-Inf", "0", "1", "1e308"]),
+                        st.floats(-1e9, 1e12).map(str),
+                    ),
+                ),
+                max_size=8,
+            ),
+        ),
+        max_size=6,
+    )
+)
+def test_whatever_was_sampled_there_are_resources(
+    series: list[tuple[dict[str, str], list[tuple[float, str]]]],
+) -> None:
+    # given series as no exporter gives them: any hosts, twice the same, moments beyond what was asked, no numbers
+    async def answer(request: web.Request, query: str) -> web.StreamResponse:
+        if "query_range" not in request.path:
+            return await sound(request, query)
+        return matrix(*((labels, [(STARTED + t, value) for t, value in values]) for labels, values in series))
+
+    # then what comes of them is whole
+    told = gathered(answer)
+    assert Resources.model_validate_json(told.model_dump_json()) == told

@@ -1,0 +1,180 @@
+"""A plan's faults reach a lab through its control socket; a refusal is one line that says what would do."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.control import ControlServer, LabError, Member
+from tippingpoint.errors import UserError
+from tippingpoint.run.faults import LabControl, LabMember
+
+
+class TwoMembers:
+    """The smallest lab there is: two members that live and die on paper."""
+
+    def __init__(self) -> None:
+        self.state = {"a": "running", "b": "running"}
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.state)
+
+    def members(self) -> list[Member]:
+        return [
+            Member(
+                name=name,
+                pid=None if state == "dead" else 100,
+                running=state == "running",
+                leader=name == "a",
+            )
+            for name, state in self.state.items()
+        ]
+
+    def kill(self, name: str) -> None:
+        self.state[name] = "dead"
+
+    def stop(self, name: str) -> None:
+        self.state[name] = "stopped"
+
+    def resume(self, name: str) -> None:
+        self.state[name] = "running"
+
+    def start(self, name: str) -> None:
+        if self.state[name] != "dead":
+            raise LabError(f"{name}: is running", "a member that is dead")
+        self.state[name] = "running"
+
+
+@pytest.fixture
+def lab() -> TwoMembers:
+    return TwoMembers()
+
+
+@pytest.fixture
+def control(lab: TwoMembers, tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "lab.sock"
+    with ControlServer(lab, path):
+        yield path
+
+
+def test_each_action_has_happened_when_it_returns(lab: TwoMembers, control: Path) -> None:
+    async def scenario() -> list[str]:
+        seen: list[str] = []
+        for do in ("kill", "start", "stop", "continue"):
+            await LabControl(control).act(do, "b")
+            seen.append(lab.state["b"])
+        return seen
+
+    assert asyncio.run(scenario()) == ["dead", "running", "stopped", "running"]
+
+
+def test_members_are_told_apart_by_what_they_are_doing(lab: TwoMembers, control: Path) -> None:
+    lab.kill("b")
+
+    members = asyncio.run(LabControl(control).members())
+
+    assert members == [LabMember("a", 100, True, True), LabMember("b", None, False, False)]
+
+
+def test_an_unknown_member_is_refused_with_the_names_there_are(lab: TwoMembers, control: Path) -> None:
+    with pytest.raises(UserError) as refusal:
+        asyncio.run(LabControl(control).act("kill", "c"))
+
+    assert str(refusal.value) == "lab: member: 'c': expected one of a, b"
+    assert lab.state == {"a": "running", "b": "running"}
+
+
+def test_what_a_lab_refuses_is_its_own_reason(control: Path) -> None:
+    with pytest.raises(UserError) as refusal:
+        asyncio.run(LabControl(control).act("start", "a"))
+
+    assert str(refusal.value) == "lab: a: is running: expected a member that is dead"
+
+
+def test_no_socket_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError) as refusal:
+        asyncio.run(LabControl(tmp_path / "gone").act("kill", "a"))
+
+    assert refusal.value.field == "lab"
+    assert refusal.value.accepted == "the control socket of a running lab (No such file or directory)"
+
+
+def test_a_socket_nobody_listens_on_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "dead"
+    with socket.socket(socket.AF_UNIX) as abandoned:
+        abandoned.bind(str(path))
+
+    with pytest.raises(UserError, match=r"lab: .*/dead: expected the control socket of a running lab"):
+        asyncio.run(LabControl(path).members())
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (b"", "it gave no answer"),
+        (b"hello\n", "its answer is not a JSON object"),
+        (b"[1]\n", "its answer is not a JSON object"),
+        (b'{"members": 3}\n', 'it answered {"members": 3}'),
+        (b'{"members": [{"name": "a"}]}\n', 'it answered {"members": [{"name": "a"}]}'),
+    ],
+)
+def test_something_that_is_not_a_lab_is_one_line(tmp_path: Path, reply: bytes, reason: str) -> None:
+    path = tmp_path / "other.sock"
+
+    async def stranger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(reply)
+        writer.close()
+
+    async def scenario() -> None:
+        async with await asyncio.start_unix_server(stranger, str(path)):
+            await LabControl(path).members()
+
+    with pytest.raises(UserError) as refusal:
+        asyncio.run(scenario())
+    assert refusal.value.accepted == f"the control socket of a running lab ({reason})"
+
+
+def test_only_the_owner_may_open_the_socket(control: Path) -> None:
+    assert stat.S_IMODE(control.stat().st_mode) == 0o600
+
+
+def test_the_socket_goes_with_its_server(lab: TwoMembers, tmp_path: Path) -> None:
+    with ControlServer(lab, tmp_path / "s"):
+        pass
+
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_path_too_long_for_a_socket_is_refused(lab: TwoMembers, tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="expected a path for a unix socket, under 108 bytes"):
+        ControlServer(lab, tmp_path / ("x" * 120)).__enter__()
+
+
+@pytest.fixture(scope="module")
+def long_lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    path = tmp_path_factory.mktemp("lab") / "lab.sock"
+    with ControlServer(TwoMembers(), path):
+        yield path
+
+
+@given(garbage=st.binary(max_size=200).filter(lambda line: b"\n" not in line and b'"members"' not in line))
+def test_garbage_is_answered_by_one_line_and_the_lab_goes_on(long_lived: Path, garbage: bytes) -> None:
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(5)
+        client.connect(str(long_lived))
+        conversation = client.makefile("rwb")
+        conversation.write(garbage + b'\n{"do": "members"}\n')
+        conversation.flush()
+        first, second = conversation.readline(), conversation.readline()
+
+    assert first.startswith(b'{"error": ')
+    assert second.startswith(b'{"members": [{"name": "a"')

@@ -1,0 +1,96 @@
+"""Going on with a run that was cut: which stage a new run begins with, and what cannot be gone on with."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tippingpoint.errors import UserError
+from tippingpoint.plan.plan import LxdTarget, load_plan
+from tippingpoint.run.resume import take_up
+from tippingpoint.rundir.journal import Journal
+from tippingpoint.rundir.ledger import LxdEntry, remember
+from tippingpoint.rundir.manifest import Manifest, TargetEntry
+from tippingpoint.rundir.ownership import name_prefix
+
+STAGES = 3
+HOLD = 12.0
+"""Seconds that the first stages of the plan lxd-cluster-small are held."""
+
+
+def cut_run(directory: Path, *, marks: list[tuple[float, int, str]], first_stage: int = 1) -> LxdEntry:
+    """A run of lxd-cluster-small whose process is gone, with these stage marks (moment, stage, phase)."""
+    plan = load_plan("lxd-cluster-small")
+    manifest = Manifest(
+        id="cut",
+        title=plan.name,
+        workload="spawn",
+        target=TargetEntry(kind="lxd"),
+        plan=plan.model_dump(mode="json", exclude_none=True),
+        first_stage=first_stage,
+        started=time.time(),
+        pid=None,
+    )
+    manifest.save(directory)
+    entry = LxdEntry(
+        run="cut",
+        prefix=name_prefix("cut"),
+        image="",
+        target=LxdTarget(kind="lxd"),
+        store=None,
+        identity=None,
+    )
+    remember(directory, entry)
+    journal = Journal(directory, "0", manifest.started)
+    for moment, stage, phase in marks:
+        journal.interval(max(0.0, moment - 1.0), moment, {})
+        journal.events.write(moment, "stage", stage=stage, size=15, kind="ramp", phase=phase)
+    journal.close(directory / "rescue")
+    return entry
+
+
+@pytest.mark.parametrize(
+    ("marks", "stage"),
+    [
+        ([], 1),
+        ([(1.0, 1, "begin")], 1),
+        ([(1.0, 1, "begin"), (9.0, 1, "hold")], 1),
+        ([(1.0, 1, "begin"), (9.0, 1, "hold"), (11.0, 1, "end")], 1),  # the load ended when its runner was gone
+        ([(1.0, 1, "begin"), (9.0, 1, "hold"), (9.0 + HOLD, 1, "end"), (9.0 + HOLD, 2, "begin")], 2),
+    ],
+)  # fmt: skip
+def test_a_run_goes_on_with_the_stage_it_was_cut_in(
+    tmp_path: Path, marks: list[tuple[float, int, str]], stage: int
+) -> None:
+    entry = cut_run(tmp_path, marks=marks)
+    plan, taken_up = take_up(tmp_path)
+    assert plan == load_plan("lxd-cluster-small")
+    assert (taken_up.entry, taken_up.stage) == (entry, stage)
+
+
+def test_a_run_that_had_gone_on_with_another_keeps_its_stage_when_it_is_cut_before_it(tmp_path: Path) -> None:
+    cut_run(tmp_path, marks=[], first_stage=3)
+    assert take_up(tmp_path)[1].stage == STAGES
+
+
+def test_only_a_spawn_run_on_lxd_can_be_gone_on_with(tmp_path: Path) -> None:
+    plan = load_plan("etcd-leases-small")
+    Manifest(
+        id="x",
+        title="x",
+        target=TargetEntry(kind="etcd"),
+        plan=plan.model_dump(mode="json"),
+        status="complete",
+        started=time.time(),
+    ).save(tmp_path)
+    with pytest.raises(UserError, match="expected a spawn run on LXD"):
+        take_up(tmp_path)
+
+
+def test_a_run_that_made_nothing_yet_is_refused(tmp_path: Path) -> None:
+    cut_run(tmp_path, marks=[])
+    (tmp_path / "ledger.jsonl").unlink()
+    with pytest.raises(UserError, match="as far as to its ledger"):
+        take_up(tmp_path)

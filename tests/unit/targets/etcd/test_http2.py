@@ -1,0 +1,521 @@
+"""HTTP/2 frames and gRPC messages, as a server may send them and as they leave."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import hpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tippingpoint.targets.etcd import grpc as rpc
+from tippingpoint.targets.etcd import http2
+from tippingpoint.targets.etcd.http2 import Connection, Headers, Stream, StreamError, frame
+
+OK_HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
+OK_TRAILERS = [("grpc-status", "0"), ("grpc-message", "")]
+
+
+class Wire(asyncio.Transport):
+    """The far end of the socket: remembers what was written, and can be shut."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[bytes] = []
+        self.protocol: Connection
+        self.shut = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writes.append(bytes(data))
+
+    def is_closing(self) -> bool:
+        return self.shut
+
+    def close(self) -> None:
+        if not self.shut:
+            self.shut = True
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+
+    abort = close
+
+    def frames(self) -> list[tuple[int, int, int, bytes]]:
+        """Everything written so far, past the preface: type, flags, stream, payload."""
+        data = b"".join(self.writes).removeprefix(http2.PREFACE)
+        found: list[tuple[int, int, int, bytes]] = []
+        while data:
+            length = int.from_bytes(data[:3], "big")
+            found.append((data[3], data[4], int.from_bytes(data[5:9], "big"), data[9 : 9 + length]))
+            data = data[9 + length :]
+        return found
+
+    def sent(self, kind: int, stream: int | None = None) -> list[bytes]:
+        return [payload for k, _, number, payload in self.frames() if k == kind and stream in (None, number)]
+
+
+@dataclass
+class Server:
+    """A connection, its wire, and a server's HPACK state."""
+
+    wire: Wire = field(default_factory=Wire)
+    downs: list[str] = field(default_factory=list)
+    encoder: hpack.Encoder = field(default_factory=hpack.Encoder)
+
+    def __post_init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.connection = Connection(loop, lambda reason, _cause: self.downs.append(reason))
+        self.wire.protocol = self.connection
+        self.connection.connection_made(self.wire)
+
+    def says(self, *frames: bytes) -> None:
+        self.connection.data_received(b"".join(frames))
+
+    def settings(self, **values: int) -> bytes:
+        names = {"max_streams": 3, "initial_window": 4, "max_frame": 5}
+        pairs = (names[name].to_bytes(2, "big") + value.to_bytes(4, "big") for name, value in values.items())
+        return frame(http2.SETTINGS, 0, 0, b"".join(pairs))
+
+    def headers(self, stream: int, headers: Headers, end: bool = False) -> bytes:
+        flags = http2.END_HEADERS | (http2.END_STREAM if end else 0)
+        return frame(http2.HEADERS, flags, stream, self.encoder.encode(headers))
+
+
+class Told(Stream):
+    """A stream that writes down what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[Any] = []
+
+    def on_headers(self, headers: Headers) -> None:
+        self.events.append(list(headers))
+
+    def on_data(self, data: bytes) -> None:
+        if self.events and isinstance(self.events[-1], bytes):
+            self.events[-1] += data
+        else:
+            self.events.append(data)
+
+    def on_end(self, failure: StreamError | None) -> None:
+        self.events.append("end" if failure is None else f"failed: {failure}")
+
+
+class Answers(rpc.Call):
+    """A call that writes down its messages and its end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[bytes] = []
+        self.ends: list[tuple[int, str]] = []
+
+    def on_message(self, message: bytes) -> None:
+        self.messages.append(message)
+
+    def on_close(self, error: rpc.RpcError | None) -> None:
+        self.ends.append((0, "") if error is None else (error.code, error.message))
+
+
+def run(body: Callable[[Server], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        server = Server()
+        await body(server)
+        server.connection.abort("the test is over")
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+
+
+async def turn() -> None:
+    """Let the loop do what is due."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def opened(server: Server, kind: type[Any] = Told, **how: Any) -> Any:
+    stream = kind()
+    server.connection.open(stream, b"\x83", **how)
+    return stream
+
+
+# --- what arrives
+
+
+def conversation(server: Server) -> bytes:
+    """A server that uses everything it may: streams 1 and 3, with 1 answered in three messages."""
+    block = server.encoder.encode([*OK_HEADERS, ("x-long", "v" * 300)])
+    first, second, third = (rpc.framed(bytes([n]) * n) for n in (5, 200, 60))
+    body = first + second + third
+    padded = bytes([7]) + body[30:90] + bytes(7)
+    return b"".join(
+        [
+            server.settings(max_streams=100, initial_window=1 << 20),
+            frame(http2.SETTINGS, http2.ACK, 0),
+            frame(http2.HEADERS, 0, 1, block[:100]),
+            frame(http2.CONTINUATION, 0, 1, block[100:101]),
+            frame(http2.CONTINUATION, http2.END_HEADERS, 1, block[101:]),
+            frame(http2.PING, 0, 0, b"12345678"),
+            frame(http2.DATA, 0, 1, body[:30]),
+            frame(http2.WINDOW_UPDATE, 0, 0, (1000).to_bytes(4, "big")),
+            frame(http2.DATA, http2.PADDED, 1, padded),
+            server.headers(3, OK_HEADERS),
+            frame(0xBE, 0xFF, 1, b"an extension nobody knows"),
+            frame(http2.DATA, 0, 3, rpc.framed(b"") + rpc.framed(b"x")),
+            frame(http2.DATA, 0, 1, body[90:]),
+            frame(http2.DATA, 0, 1),
+            server.headers(1, OK_TRAILERS, end=True),
+            server.headers(3, [("grpc-status", "9"), ("grpc-message", "no%20%C3%BC")], end=True),
+        ]
+    )
+
+
+@given(st.lists(st.integers(0, 1200), max_size=40))
+@settings(max_examples=60, deadline=None)
+def test_bytes_mean_the_same_however_they_are_chopped(cuts: list[int]) -> None:
+    async def body(server: Server) -> None:
+        one, three = opened(server, Answers), opened(server, Answers)
+        data = conversation(server)
+        places = [0, *sorted(cuts), len(data)]
+        for start, end in itertools.pairwise(places):
+            if data[start:end]:
+                server.connection.data_received(data[start:end])
+        await turn()
+        assert one.messages == [b"\5" * 5, bytes([200]) * 200, b"\x3c" * 60]
+        assert one.ends == [(0, "")]
+        assert three.messages == [b"", b"x"]
+        assert three.ends == [(9, "no ü")]
+        assert server.wire.sent(http2.PING) == [b"12345678"]
+        assert not server.downs
+
+    run(body)
+
+
+def test_one_byte_at_a_time_means_the_same_too() -> None:
+    async def body(server: Server) -> None:
+        one, three = opened(server, Answers), opened(server, Answers)
+        for byte in conversation(server):
+            server.connection.data_received(bytes([byte]))
+        assert (len(one.messages), one.ends, three.ends) == (3, [(0, "")], [(9, "no ü")])
+
+    run(body)
+
+
+@given(st.binary(max_size=200), st.integers(0, 9), st.integers(0, 255), st.integers(0, 5))
+@settings(max_examples=200, deadline=None)
+def test_nonsense_ends_the_connection_or_nothing(junk: bytes, kind: int, flags: int, number: int) -> None:
+    async def body(server: Server) -> None:
+        stream = opened(server)
+        server.says(server.settings(), frame(kind, flags, number, junk), junk)
+        await turn()
+        assert len(server.downs) <= 1
+        server.connection.abort("the test is over")
+        assert len(server.downs) == 1
+        assert [isinstance(event, str) for event in stream.events[-1:]] == [True]
+        assert sum(isinstance(event, str) for event in stream.events) == 1
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (b"\x00\x40\x01\x00\x00\x00\x00\x00\x01", "frame of 16385 bytes"),
+        (frame(http2.DATA, 0, 9, b"x"), "stream 9, which was not opened"),
+        (frame(http2.DATA, 0, 0, b"x"), "stream 0, which was not opened"),
+        (frame(http2.HEADERS, http2.END_HEADERS, 2, b"\x88"), "stream 2, which was not opened"),
+        (frame(http2.DATA, http2.PADDED, 1, b"\x05abc"), "padding"),
+        (frame(http2.HEADERS, 0, 1, b"\x88") + frame(http2.DATA, 0, 1, b"x"), "header block interrupted"),
+        (frame(http2.CONTINUATION, 0, 1, b"\x88"), "CONTINUATION out of place"),
+        (frame(http2.HEADERS, http2.END_HEADERS, 1, b"\xff\xff\xff\xff\xff\xff"), "bad header block"),
+        (frame(http2.SETTINGS, 0, 0, b"12345"), "malformed SETTINGS"),
+        (frame(http2.WINDOW_UPDATE, 0, 0, bytes(4)), "bad connection window"),
+        (frame(http2.WINDOW_UPDATE, 0, 0, b"\x7f\xff\xff\xff"), "bad connection window"),
+        (frame(http2.PUSH_PROMISE, 0, 1, bytes(4)), "PUSH_PROMISE"),
+        (frame(http2.GOAWAY, 0, 0, b"short"), "malformed GOAWAY"),
+        (b"HTTP/1.0 400 Bad Request\r\n\r\n", "answers HTTP/1"),
+    ],
+)
+def test_a_server_that_breaks_the_rules_is_left(bad: bytes, why: str) -> None:
+    async def body(server: Server) -> None:
+        stream = opened(server)
+        server.says(bad)
+        await turn()
+        assert why in server.downs[0]
+        assert stream.events == [f"failed: {server.downs[0]}"]
+        assert len(server.wire.sent(http2.GOAWAY)) == 1
+        assert server.wire.shut
+        later = opened(server)
+        await turn()
+        assert later.events == [f"failed: {server.downs[0]}"]
+
+    run(body)
+
+
+def test_headers_that_repeat_mean_the_same_after_the_table_changed() -> None:
+    async def body(server: Server) -> None:
+        decoded: list[Headers] = []
+        for number, value in enumerate(["a", "a", "b", "a", "b", "b", "a"]):
+            stream = opened(server)
+            headers = [(":status", "200"), ("x-value", value), ("x-other", value * 2)]
+            server.says(server.headers(2 * number + 1, headers, end=True))
+            decoded.append(stream.events[0])
+        assert [dict(headers)["x-value"] for headers in decoded] == ["a", "a", "b", "a", "b", "b", "a"]
+        assert [dict(headers)["x-other"] for headers in decoded] == ["aa", "aa", "bb", "aa", "bb", "bb", "aa"]
+
+    run(body)
+
+
+def test_what_was_received_is_credited_to_the_stream_and_the_connection() -> None:
+    async def body(server: Server) -> None:
+        opened(server)
+        server.says(server.headers(1, OK_HEADERS))
+        total = 3 << 20
+        for _ in range(total // 16384):
+            server.says(frame(http2.DATA, 0, 1, bytes(16384)))
+        await turn()
+
+        def credit(stream: int) -> int:
+            return sum(
+                int.from_bytes(update, "big") for update in server.wire.sent(http2.WINDOW_UPDATE, stream)
+            )
+
+        extra = http2.CONNECTION_WINDOW - http2.DEFAULT_WINDOW  # given when the connection was made
+        assert total - http2.CONNECTION_WINDOW / 2 <= credit(0) - extra <= total
+        assert total - http2.STREAM_WINDOW / 2 <= credit(1) <= total
+
+    run(body)
+
+
+# --- what leaves
+
+
+@given(st.lists(st.tuples(st.sampled_from(["te", "token", ":path"]), st.text("az/.-_ 0~", max_size=400))))
+def test_a_header_block_is_hpack(headers: Headers) -> None:
+    decoded = hpack.Decoder().decode(http2.header_block(headers))
+    assert [(str(name), str(value)) for name, value in decoded] == headers
+
+
+def test_what_is_sent_in_one_turn_leaves_in_one_write_and_one_frame() -> None:
+    async def body(server: Server) -> None:
+        stream = opened(server)
+        await turn()
+        before = len(server.wire.writes)
+        for number in range(100):
+            stream.send(b"message %02d" % number)
+        await turn()
+        assert len(server.wire.writes) == before + 1
+        assert server.wire.sent(http2.DATA) == [b"".join(b"message %02d" % number for number in range(100))]
+
+    run(body)
+
+
+def test_a_body_waits_for_both_windows() -> None:
+    async def body(server: Server) -> None:
+        data = bytes(range(256)) * 800
+        stream = opened(server, body=data, end=True)
+
+        async def arrived(*frames: bytes) -> int:
+            server.says(*frames)
+            await turn()
+            return len(b"".join(server.wire.sent(http2.DATA)))
+
+        def more(number: int, size: int) -> bytes:
+            return frame(http2.WINDOW_UPDATE, 0, number, size.to_bytes(4, "big"))
+
+        assert await arrived() == http2.DEFAULT_WINDOW
+        assert await arrived(more(1, 50_000)) == http2.DEFAULT_WINDOW
+        assert await arrived(more(0, 1_000)) == http2.DEFAULT_WINDOW + 1_000
+        assert await arrived(more(0, 1 << 20)) == http2.DEFAULT_WINDOW + 50_000
+        smaller = server.settings(initial_window=1_000)  # takes what is left of the stream's window and more
+        assert await arrived(smaller, more(1, 60_000)) == http2.DEFAULT_WINDOW + 50_000
+        assert await arrived(more(1, 5_535)) == http2.DEFAULT_WINDOW + 51_000
+        assert await arrived(more(1, 1 << 20)) == len(data)
+        assert b"".join(server.wire.sent(http2.DATA)) == data
+        flags = [flags for kind, flags, _, _ in server.wire.frames() if kind == http2.DATA]
+        assert [bool(flag & http2.END_STREAM) for flag in flags] == [False] * (len(flags) - 1) + [True]
+        assert max(map(len, server.wire.sent(http2.DATA))) <= http2.MAX_FRAME
+        assert stream.active
+
+    run(body)
+
+
+def test_streams_beyond_the_servers_limit_wait_their_turn() -> None:
+    async def body(server: Server) -> None:
+        server.says(server.settings(max_streams=2))
+        streams = [opened(server, body=b"%d" % number, end=True) for number in range(4)]
+        urgent = opened(server, body=b"urgent", end=True, first=True)
+        unwanted = opened(server, body=b"unwanted", end=True)
+        unwanted.cancel()
+        await turn()
+        assert server.wire.sent(http2.DATA) == [b"0", b"1"]
+        server.says(server.headers(1, OK_TRAILERS, end=True))
+        await turn()
+        assert server.wire.sent(http2.DATA) == [b"0", b"1", b"urgent"]
+        server.says(server.settings(max_streams=10))
+        await turn()
+        assert server.wire.sent(http2.DATA) == [b"0", b"1", b"urgent", b"2", b"3"]
+        assert streams[0].events[-1] == "end"
+        assert urgent.active
+
+    run(body)
+
+
+def test_nothing_is_written_while_the_socket_is_full() -> None:
+    async def body(server: Server) -> None:
+        stream = opened(server)
+        await turn()
+        server.connection.pause_writing()
+        stream.send(b"later")
+        await turn()
+        assert server.wire.sent(http2.DATA) == []
+        server.connection.resume_writing()
+        await turn()
+        assert server.wire.sent(http2.DATA) == [b"later"]
+
+    run(body)
+
+
+def test_a_cancelled_stream_is_reset_and_what_still_comes_for_it_ignored() -> None:
+    async def body(server: Server) -> None:
+        stream = opened(server)
+        stream.cancel()
+        stream.cancel()
+        stream.send(b"too late")
+        server.says(server.headers(1, OK_HEADERS), frame(http2.DATA, 0, 1, b"late"))
+        server.says(frame(http2.RST_STREAM, 0, 1, bytes(4)))
+        await turn()
+        assert server.wire.sent(http2.RST_STREAM) == [http2.CANCEL.to_bytes(4, "big")]
+        assert server.wire.sent(http2.DATA) == []
+        assert stream.events == []
+        assert not server.downs
+
+    run(body)
+
+
+# --- how it ends
+
+
+def test_a_server_that_goes_away_finishes_what_it_has_seen() -> None:
+    async def body(server: Server) -> None:
+        server.says(server.settings(max_streams=2))
+        seen, unseen, queued = opened(server), opened(server), opened(server)
+        server.says(frame(http2.GOAWAY, 0, 0, (1).to_bytes(4, "big") + bytes(4)))
+        assert server.downs == ["the server goes away"]
+        assert unseen.events == queued.events == ["failed: the server goes away"]
+        server.says(server.headers(1, OK_HEADERS), frame(http2.DATA, http2.END_STREAM, 1, b"answer"))
+        assert seen.events == [OK_HEADERS, b"answer", "end"]
+        await turn()
+        assert server.wire.shut
+        assert len(server.downs) == 1
+
+    run(body)
+
+
+def test_a_server_gone_inside_a_frame_fails_what_was_under_way() -> None:
+    async def body(server: Server) -> None:
+        stream = opened(server)
+        server.says(server.headers(1, OK_HEADERS), frame(http2.DATA, 0, 1, b"half of this")[:-4])
+        server.connection.connection_lost(ConnectionResetError(104, "reset"))
+        assert stream.events == [OK_HEADERS, "failed: connection closed by the server"]
+        assert server.downs == ["connection closed by the server"]
+
+    run(body)
+
+
+def test_ready_means_that_the_servers_settings_have_come() -> None:
+    async def body(server: Server) -> None:
+        await turn()
+        assert not server.connection.ready.done()
+        server.says(server.settings(max_streams=1))
+        assert server.connection.ready.done()
+        await turn()
+        assert (http2.SETTINGS, http2.ACK, 0, b"") in server.wire.frames()
+
+    run(body)
+
+
+# --- gRPC
+
+
+def ended(*answer: Callable[[Server], bytes]) -> list[tuple[int, str]]:
+    """How a call ends that gets this answer."""
+    ends: list[tuple[int, str]] = []
+
+    async def body(server: Server) -> None:
+        call = opened(server, Answers)
+        for part in answer:
+            server.says(part(server))
+        ends.extend(call.ends)
+
+    run(body)
+    return ends
+
+
+def trailers_only(*headers: tuple[str, str]) -> Callable[[Server], bytes]:
+    return lambda server: server.headers(1, [(":status", "200"), *headers], end=True)
+
+
+def test_a_status_comes_with_the_headers_or_after_the_messages() -> None:
+    assert ended(trailers_only(("grpc-status", "0"))) == [(rpc.OK, "")]
+    denied = ("grpc-status", "7"), ("grpc-message", "etcdserver: permission%20denied%0A%25")
+    assert ended(trailers_only(*denied)) == [(rpc.PERMISSION_DENIED, "etcdserver: permission denied %")]
+    assert ended(trailers_only(("grpc-status", "14"))) == [(rpc.UNAVAILABLE, "gRPC status 14")]
+    assert ended(trailers_only(("grpc-status", "x"), ("grpc-message", "m"))) == [(rpc.UNKNOWN, "m")]
+    assert ended(lambda server: server.headers(1, OK_HEADERS), trailers_only(("grpc-status", "0"))) == [
+        (0, "")
+    ]
+
+
+def test_an_end_without_a_status_is_an_error() -> None:
+    assert ended(trailers_only()) == [(rpc.UNKNOWN, "the server ended the call without a status")]
+    for status, code in (("503", rpc.UNAVAILABLE), ("401", rpc.UNAUTHENTICATED), ("418", rpc.UNKNOWN)):
+        answer = ended(lambda server, status=status: server.headers(1, [(":status", status)], end=True))
+        assert answer == [(code, f"HTTP status {status}")]
+
+
+@pytest.mark.parametrize(
+    ("reset", "code"),
+    [(7, rpc.UNAVAILABLE), (8, rpc.CANCELLED), (11, rpc.RESOURCE_EXHAUSTED), (2, rpc.INTERNAL)],
+)
+def test_a_reset_has_the_code_that_grpc_gives_it(reset: int, code: int) -> None:
+    ends = ended(lambda _: frame(http2.RST_STREAM, 0, 1, reset.to_bytes(4, "big")))
+    assert ends == [(code, f"stream reset by the server (HTTP/2 error {reset})")]
+
+
+def test_a_message_that_cannot_be_read_ends_the_call() -> None:
+    def says(data: bytes) -> list[tuple[int, str]]:
+        return ended(
+            lambda server: server.headers(1, OK_HEADERS),
+            lambda _: frame(http2.DATA, 0, 1, data),
+            lambda server: server.headers(1, OK_TRAILERS, end=True),
+        )
+
+    assert says(rpc.framed(b"whole")) == [(0, "")]
+    assert says(rpc.framed(b"whole")[:-1]) == [(rpc.INTERNAL, "the server ended the call inside a message")]
+    assert says(b"\1" + rpc.framed(b"x")[1:])[0][0] == rpc.INTERNAL
+    assert says(b"\0\xff\xff\xff\xff")[0][0] == rpc.INTERNAL
+
+
+def test_a_unary_call_is_one_message_there_and_one_back() -> None:
+    async def body(server: Server) -> None:
+        answers: list[tuple[bytes, int]] = []
+
+        def done(answer: bytes, error: rpc.RpcError | None) -> None:
+            answers.append((answer, error.code if error else 0))
+
+        headers = rpc.request_headers("http", "host:1", "/etcdserverpb.KV/Range", [("token", "t")])
+        for _ in range(3):
+            rpc.UnaryCall(done).start(server.connection, headers, b"question")
+        await turn()
+        assert server.wire.sent(http2.DATA) == [rpc.framed(b"question")] * 3
+        sent = dict(hpack.Decoder().decode(server.wire.sent(http2.HEADERS)[0]))
+        assert (sent[":path"], sent["token"], sent["te"]) == ("/etcdserverpb.KV/Range", "t", "trailers")
+        server.says(server.headers(1, OK_HEADERS), frame(http2.DATA, 0, 1, rpc.framed(b"answer")))
+        server.says(server.headers(1, OK_TRAILERS, end=True), server.headers(3, OK_TRAILERS, end=True))
+        server.connection.abort("closed")
+        assert answers == [(b"answer", 0), (b"", rpc.INTERNAL), (b"", rpc.UNAVAILABLE)]
+
+    run(body)

@@ -1,0 +1,412 @@
+"""Many units, one run: whom a leader waits for, what it names, and what becomes of a unit that is gone."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tippingpoint.errors import UserError
+from tippingpoint.plan.plan import Plan, parse_plan
+from tippingpoint.units.shared_run import Phase as StagePhase
+from tippingpoint.units.shared_run import (
+    Progress,
+    SharedRun,
+    UnitWord,
+    ask_storm,
+    begin_run,
+    conduct,
+    lead,
+    read_shared,
+    read_word,
+    silent_after,
+    stop,
+    summary,
+    word_every,
+)
+
+Phase = Literal["making", "ready", "up", "over", "failed"]
+
+PLAN = """
+name: leases
+stages:
+  - {leases: 1000, over: 1s, hold: 30s}
+  - {leases: 2000, over: 1s, hold: 40s}
+"""
+STORMY = (
+    PLAN + "faults:\n  - {do: drop-claims, stage: 1, at: 10s}\n  - {do: drop-claims, stage: 1, at: 25s}\n"
+)
+
+
+def plan(text: str = PLAN) -> Plan:
+    return parse_plan(text)
+
+
+class Troupe:
+    """Units that do as they are told at once, on a clock that the test moves."""
+
+    def __init__(self, units: int, text: str = PLAN) -> None:
+        self.now = 1_000_000.0
+        self.names = [f"load-claimer/{number}" for number in range(units)]
+        self.run = begin_run(plan(text), self.names, self.now)
+        self.words: dict[str, UnitWord | None] = dict.fromkeys(self.names)
+
+    def say(self, unit: int, phase: Phase, turn: int = 0, problem: str = "", **fields: Any) -> None:
+        self.words[f"load-claimer/{unit}"] = UnitWord(
+            run=self.run.id, phase=phase, turn=turn, problem=problem, t=self.now, **fields
+        )
+
+    def all_say(self, phase: Phase, turn: int = 0, without: tuple[int, ...] = ()) -> None:
+        for number in range(len(self.words)):
+            if number not in without:
+                self.say(number, phase, turn)
+
+    def conduct(self) -> SharedRun:
+        self.run = conduct(self.run, self.words, self.now)
+        return self.run
+
+    def held(self, turn: int) -> SharedRun:
+        """All units have this turn up, and its hold has been named and begun."""
+        if not self.run.turns:
+            self.all_say("ready")
+            self.conduct()
+        self.now = self.run.turns[-1].begin
+        self.all_say("up", turn)
+        self.conduct()
+        hold = next(named.hold for named in self.run.turns if named.number == turn)
+        assert hold is not None
+        self.now = hold
+        return self.run
+
+
+def test_first_turn_waits_for_every_unit() -> None:
+    """Given three units of which two are ready, then nothing begins; when the third is, one moment is named."""
+    troupe = Troupe(3)
+    troupe.say(0, "ready")
+    troupe.say(1, "ready")
+    troupe.say(2, "making")
+    assert troupe.conduct().turns == []
+    troupe.say(2, "ready")
+    (turn,) = troupe.conduct().turns
+    assert (turn.number, turn.stage, turn.of, turn.hold) == (1, 1, 3, None)
+    assert turn.begin == troupe.now + lead(3) == troupe.run.started
+
+
+def test_hold_and_next_turn_are_named_when_the_last_unit_is_up() -> None:
+    """Given two units, when the second is up too, then the hold begins for both, and the next turn right after it."""
+    troupe = Troupe(2)
+    troupe.all_say("ready")
+    troupe.conduct()
+    troupe.say(0, "up", 1)
+    assert troupe.conduct().turns[-1].hold is None
+    troupe.say(1, "up", 1)
+    first, second = troupe.conduct().turns
+    assert first.hold == troupe.now + lead(2)
+    assert (second.number, second.stage, second.begin, second.lasts) == (2, 2, first.hold + 30.0, 40.0)
+
+
+def test_what_is_known_is_not_named_again() -> None:
+    """Given a turn that was named, when nothing new is said, then the leader's word is the same, not moved on."""
+    troupe = Troupe(2)
+    troupe.all_say("ready")
+    named = troupe.conduct()
+    troupe.now += 5
+    assert troupe.conduct() is named
+
+
+def test_run_is_over_when_all_have_ended() -> None:
+    """Given the last turn, when every unit says over, then the run is."""
+    troupe = Troupe(2)
+    troupe.held(1)
+    troupe.held(2)
+    troupe.now += 40.0
+    troupe.say(0, "over", 2)
+    assert not troupe.conduct().over
+    troupe.say(1, "over", 2)
+    run = troupe.conduct()
+    assert run.over
+    assert run.missing == {}
+
+
+def test_new_unit_joins_at_the_next_turn_that_is_named() -> None:
+    """Given a run of one unit, when two more are ready in mid-stage, then the next turn is of three."""
+    troupe = Troupe(1)
+    troupe.all_say("ready")
+    troupe.conduct()
+    troupe.say(1, "ready")
+    troupe.say(2, "ready")
+    assert troupe.conduct().units == ["load-claimer/0"]
+    troupe.say(0, "up", 1)
+    run = troupe.conduct()
+    assert run.units == [f"load-claimer/{number}" for number in range(3)]
+    assert [turn.of for turn in run.turns] == [1, 3]
+
+
+def test_joiner_of_the_last_turn_has_no_part() -> None:
+    """Given the last turn is held, when a unit becomes ready, then it is not taken in: it would have nothing to do."""
+    troupe = Troupe(1)
+    troupe.held(1)
+    troupe.say(1, "ready")
+    troupe.now = troupe.run.turns[-1].begin
+    troupe.say(0, "up", 2)
+    assert troupe.conduct().units == ["load-claimer/0"]
+
+
+def test_unit_that_cannot_share_the_plan_has_no_part() -> None:
+    """Given a model's growth with two machines, when a third unit is ready, then it is not taken in; two units are."""
+    growth = (
+        "name: growth\ntarget: {kind: juju}\nworkload: {kind: spawn}\n"
+        "stages:\n  - {machines: 2, applications: 2, units: 4}\n  - {machines: 2, applications: 2, units: 8}\n"
+    )
+    troupe = Troupe(1, growth)
+    troupe.all_say("ready")
+    troupe.conduct()
+    troupe.say(1, "ready")
+    troupe.say(2, "ready")
+    troupe.say(0, "up", 1)
+    assert troupe.conduct().units == ["load-claimer/0", "load-claimer/1"]
+    with pytest.raises(UserError, match="machines"):
+        begin_run(plan(growth), [f"load-claimer/{number}" for number in range(3)], 0.0)
+
+
+@pytest.mark.parametrize(
+    ("gone", "why"),
+    [
+        (lambda troupe: troupe.words.pop("load-claimer/1"), "the unit was removed"),
+        (lambda troupe: troupe.say(1, "failed", 1, problem="etcd: gone: expected an etcd"), "etcd: gone"),
+        (
+            lambda troupe: troupe.say(1, "over", 1, problem="its model was gone"),
+            "ended early: its model was gone",
+        ),
+    ],
+)
+def test_unit_that_is_gone_is_missing_and_not_waited_for(gone: Any, why: str) -> None:
+    """Given a turn of two units, when one is gone, then it is missing with the reason, and the other's hold begins."""
+    troupe = Troupe(2)
+    troupe.all_say("ready")
+    troupe.conduct()
+    troupe.say(0, "up", 1)
+    gone(troupe)
+    run = troupe.conduct()
+    assert run.missing["load-claimer/1"].startswith(why)
+    assert run.turns[0].hold is not None
+    assert run.turns[1].of == 2, "its share is missing, and nobody else's"
+
+
+def test_silent_unit_is_missing_after_a_while() -> None:
+    """Given a unit that says nothing more, when it is silent for long, then it is missing; one that speaks is not."""
+    troupe = Troupe(2)
+    troupe.all_say("ready")
+    troupe.conduct()
+    troupe.now += silent_after(2) - 1
+    troupe.say(0, "up", 1)
+    assert troupe.conduct().missing == {}
+    troupe.now += 2
+    troupe.say(0, "up", 1)
+    assert troupe.conduct().missing == {"load-claimer/1": "silent for more than 3m"}
+
+
+def test_clock_that_is_behind_is_no_silence() -> None:
+    """Given a unit whose clock is an hour behind, which it says, then it is not taken for silent."""
+    troupe = Troupe(2)
+    troupe.say(0, "making")
+    troupe.words["load-claimer/1"] = UnitWord(
+        run=troupe.run.id, phase="making", t=troupe.now - 3600, offset=-3600.0, offset_error=0.001
+    )
+    assert troupe.conduct().missing == {}
+
+
+def test_all_units_fail_to_begin() -> None:
+    """Given no unit can begin, then the run is over, with every unit's reason."""
+    troupe = Troupe(2)
+    troupe.say(0, "failed", problem="no etcd")
+    troupe.say(1, "failed", problem="no etcd either")
+    run = troupe.conduct()
+    assert run.over
+    assert run.missing == {"load-claimer/0": "no etcd", "load-claimer/1": "no etcd either"}
+
+
+def test_plan_storms_are_turns() -> None:
+    """Given a plan with two storms in a stage, then they are turns, each held until the next, the last in full."""
+    troupe = Troupe(1, STORMY)
+    troupe.held(1)
+    assert [(turn.kind, turn.stage) for turn in troupe.run.turns] == [("ramp", 1), ("storm", 1)]
+    assert troupe.run.turns[1].begin == troupe.now + 10.0
+    troupe.held(2)
+    assert troupe.run.turns[-1].begin == troupe.now + 15.0
+    troupe.held(3)
+    assert (troupe.run.turns[-1].stage, troupe.run.turns[-1].begin) == (2, troupe.now + 30.0)
+
+
+def test_storm_on_request_replaces_the_turn_that_was_named() -> None:
+    """Given a stage is held, when a storm is asked for, then it comes next, and the next stage after its full hold."""
+    troupe = Troupe(2)
+    troupe.held(1)
+    troupe.run = ask_storm(troupe.run, troupe.now + 1)
+    storm = troupe.run.turns[-1]
+    assert (storm.number, storm.kind, storm.stage, storm.lasts) == (2, "storm", 1, 30.0)
+    troupe.held(2)
+    following = troupe.run.turns[-1]
+    assert (following.number, following.kind, following.stage) == (3, "ramp", 2)
+    assert following.begin == troupe.now + 30.0
+
+
+@pytest.mark.parametrize("moment", ["brought up", "ends soon", "stopped"])
+def test_storm_is_refused_where_it_cannot_be(moment: str) -> None:
+    """Given a load that is not up, or not for long enough, then a storm is refused in one line."""
+    troupe = Troupe(2)
+    if moment == "brought up":
+        troupe.all_say("ready")
+        troupe.conduct()
+    else:
+        troupe.held(1)
+    if moment == "ends soon":
+        troupe.now += 25.0
+    if moment == "stopped":
+        troupe.run = stop(troupe.run, "as asked")
+    with pytest.raises(UserError, match=r"^storm: ") as refused:
+        ask_storm(troupe.run, troupe.now)
+    assert "\n" not in str(refused.value)
+
+
+def test_stopped_run_names_no_further_turn() -> None:
+    """Given a run that was stopped, then no turn is named, and it is over when all units have ended."""
+    troupe = Troupe(2)
+    troupe.all_say("ready")
+    troupe.run = stop(troupe.run, "as asked")
+    assert troupe.conduct().turns == []
+    assert stop(troupe.run, "again").stopped == "as asked"
+    troupe.all_say("over")
+    run = troupe.conduct()
+    assert run.over
+    assert run.missing == {}
+
+
+def test_plans_that_units_cannot_run_are_refused() -> None:
+    """Given a search and two units, or faults on a lab's members, then the run is refused in one line."""
+    search = plan(
+        "name: search\nfind: {start: 10}\nthresholds: [{operation: claim, p99: 1s}]\nworkload: {renew_time: 5s}\n"
+    )
+    with pytest.raises(UserError, match="find: search: expected one unit"):
+        begin_run(search, ["load-claimer/0", "load-claimer/1"], 0.0)
+    assert begin_run(search, ["load-claimer/0"], 0.0).searches
+    faulty = plan(PLAN + "lab: /run/lab\nfaults: [{do: kill, member: m1}]\n")
+    with pytest.raises(UserError, match="faults"):
+        begin_run(faulty, ["load-claimer/0"], 0.0)
+
+
+def test_status_says_where_the_run_is() -> None:
+    """Given units on their way, then one line has the stage, the load of all, and the worst p99."""
+    troupe = Troupe(2)
+    troupe.say(0, "ready")
+    troupe.say(1, "making", progress=Progress(stage=0, size=0, held=0, preparing="applications: 3 of 9"))
+    assert summary(troupe.run, troupe.words) == "making ready: 1 of 2 units, applications: 3 of 9"
+    troupe.held(1)
+    for unit, p99 in ((0, 12.0), (1, 31.25)):
+        troupe.say(
+            unit, "up", 1, progress=Progress(stage=1, stages=2, size=500, held=500, p99_ms=p99, lost=unit)
+        )
+    assert summary(troupe.run, troupe.words) == "stage 1/2, 1000 leases, p99 31.2 ms, 1 lost"
+    troupe.words.pop("load-claimer/1")
+    troupe.conduct()
+    assert summary(troupe.run, troupe.words) == "stage 1/2, 500 leases, p99 12 ms; 1 of 2 units missing"
+    troupe.say(1, "failed", 1, progress=Progress(stage=1, stages=2, size=500, held=500, p99_ms=99.0))
+    assert summary(troupe.run, troupe.words) == "stage 1/2, 500 leases, p99 12 ms; 1 of 2 units missing"
+    assert summary(stop(troupe.run, "as asked"), troupe.words).startswith("stopping: as asked")
+
+
+def test_the_line_says_hold_once_all_units_hold() -> None:
+    troupe = Troupe(2)
+    troupe.held(1)
+    said: list[tuple[StagePhase | None, StagePhase | None, str]] = [
+        (None, None, "stage 1/2, 1000 leases"),
+        ("ramp", "ramp", "stage 1/2 ramp, 1000 leases"),
+        ("hold", "ramp", "stage 1/2 ramp, 1000 leases"),
+        ("hold", None, "stage 1/2 hold, 1000 leases"),  # an older agent does not say so
+        ("storm hold", "storm hold", "stage 1/2 storm hold, 1000 leases"),
+        ("drain", "drain", "stage 1/2 drain, 1000 leases"),
+    ]
+    for first, second, told in said:
+        for unit, phase in enumerate((first, second)):
+            troupe.say(unit, "up", 1, progress=Progress(stage=1, stages=2, size=500, held=500, phase=phase))
+        assert summary(troupe.run, troupe.words) == told
+
+
+def test_a_unit_without_a_share_yet_is_told_where_the_run_is() -> None:
+    """Given a run in its third stage, and a unit that joined late, then it does not say that an early stage begins."""
+    troupe = Troupe(1, PLAN + "  - {leases: 3000, hold: 30s}\n  - {leases: 4000, hold: 30s}\n")
+    for turn in (1, 2, 3):
+        troupe.held(turn)
+
+    def told_alone() -> str:
+        alone = troupe.run.model_copy(update={"units": ["load-claimer/7"]})
+        return summary(alone, {"load-claimer/7": troupe.words["load-claimer/7"]})
+
+    for phase, progress, told in (
+        ("ready", None, "stage 3, no share of it yet"),
+        ("making", None, "stage 3, making ready for a later one"),
+        (
+            "making",
+            Progress(stage=0, size=0, held=0, preparing="units: 3 of 9"),
+            "stage 3, making ready for a later one: units: 3 of 9",
+        ),
+    ):
+        troupe.say(7, phase, progress=progress)
+        assert told_alone() == told
+    del troupe.words["load-claimer/7"]
+    troupe.held(4)
+    troupe.say(7, "ready")
+    assert told_alone() == "stage 4, no share of it yet"
+
+
+def test_a_hundred_units_fit_a_databag() -> None:
+    """Given 100 units and 50 stages, then what the leader says stays far below 64 KiB at every turn."""
+    stages = "\n".join(f"  - {{leases: {1000 + 10 * n}, hold: 30s}}" for n in range(50))
+    troupe = Troupe(100, f"name: many\nstages:\n{stages}\n")
+    for turn in range(1, 51):
+        troupe.held(turn)
+        assert len(troupe.run.model_dump_json()) < 32 * 1024
+    assert troupe.run.turns[-1].number == 50
+    assert word_every(100) > word_every(3)
+
+
+@given(st.text() | st.binary().map(lambda b: b.decode("latin-1")) | st.recursive(
+    st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
+).map(lambda value: __import__("json").dumps(value)))  # fmt: skip
+def test_databags_with_anything_in_them_say_nothing(text: str) -> None:
+    """Given anything at all in a databag, then it is read as nothing, and never an exception."""
+    assert read_shared(text) is None
+    assert read_word(text) is None
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3),
+            st.sampled_from(["making", "ready", "up", "over", "failed", "gone"]),
+            st.integers(0, 4),
+        ),
+        max_size=60,
+    )
+)
+def test_whatever_units_say_turns_follow_one_another(said: list[tuple[int, Any, int]]) -> None:
+    """Given any order of any words, then turns count up, no hold is before its turn, and nobody missing comes back."""
+    troupe = Troupe(3)
+    seen: list[int] = []
+    missing: set[str] = set()
+    for unit, phase, turn in said:
+        troupe.now += 7.0
+        if phase == "gone":
+            troupe.words.pop(f"load-claimer/{unit}", None)
+        else:
+            troupe.say(unit, phase, turn)
+        run = troupe.conduct()
+        seen += [named.number for named in run.turns if named.number not in seen]
+        assert missing <= run.missing.keys()
+        missing = set(run.missing)
+        for named in run.turns:
+            assert named.hold is None or named.hold >= named.begin
+        assert read_shared(run.model_dump_json()) == run
+    assert seen == sorted(seen) == list(range(1, len(seen) + 1))

@@ -1,0 +1,49 @@
+"""Small files that a user names are read, whatever kind of file they are, and none is waited for without end."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from tippingpoint.errors import UserError
+from tippingpoint.util import secret_files
+from tippingpoint.util.secret_files import read_text
+
+
+def test_a_pipe_that_a_shell_gives_is_read() -> None:
+    """Given what `--password-file <(pass show x)` is, whose writer takes its time, then all of it is read."""
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        with open(writing, "wb") as file:
+            file.write(b"hu")
+            file.flush()
+            file.write(b"sh" * 40_000)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        text = read_text("password file", Path(f"/dev/fd/{reading}"), "a password", private=True)
+        assert len(text) == 2 + 80_000
+    finally:
+        writer.join(10)
+        os.close(reading)
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_that_nobody_writes_into_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secret_files, "WRITTEN_WITHIN", 0.1)
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    with pytest.raises(UserError, match="a pipe that nobody writes into"):
+        read_text("target.key", tmp_path / "pipe", "a PEM file", private=True)
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/etc"])
+def test_what_is_no_small_file_is_refused(path: str) -> None:
+    with pytest.raises(UserError, match=r"at most 1 MiB|Is a directory"):
+        read_text("target.ca", Path(path), "a PEM file")

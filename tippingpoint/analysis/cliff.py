@@ -1,0 +1,295 @@
+"""The cliff: the load from which a target breaks: leases are lost, operations fail, or throughput falls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import lgamma
+from typing import Any, Literal
+
+import numpy as np
+
+from tippingpoint.analysis.generator_health import own_losses
+from tippingpoint.analysis.held_loads import (
+    MOST,
+    behind,
+    cut_short,
+    gave_way,
+    late_by_us,
+    load_missing,
+    loads_held,
+)
+from tippingpoint.plan.plan import UNDONE_BY
+from tippingpoint.rundir.histogram import Histogram
+from tippingpoint.rundir.results import RunData, StageResult, tag
+from tippingpoint.util.text import show_calls, show_size
+
+SIGNIFICANT = 0.01
+"""How unlikely failures must be, given the smaller loads, to count as breaking."""
+FLOOR = (0.5, 500.0)
+"""What is assumed of a healthy target before anything is measured: failures as a Beta(0.5, 500) share.
+
+Its mean is one in a thousand, with half a failure's weight (Jeffreys), so data soon outweigh it.
+With no history one lease lost in ten attempts counts, one in a thousand does not.
+"""
+FALL = 0.8
+"""Throughput below this share of what a smaller load reached has fallen; beneath it lies the noise of pacing."""
+_EXPECTED_AGAIN = 3.0
+"""A larger load contradicts a break when that many failures were to be expected there: exp(-3) is 5 %."""
+
+Breakage = Literal["lost", "error", "throughput"]
+
+
+@dataclass(frozen=True)
+class Cliff:
+    """The load from which the target breaks and does not recover at any higher load."""
+
+    last_held: int | None
+    """The largest load below the cliff that was held; None without any."""
+    first_broken: int
+    """The size of the stage that broke."""
+    by: Breakage
+    """What broke: leases were lost, operations failed (errors and timeouts), or throughput fell, or fell behind what
+    was due."""
+    evidence: str
+    """What was seen, in a few words: "2 of 11 extends lost"."""
+    stage: int
+    """The number of the stage that broke."""
+    confidence: float
+    """1 minus the probability of seeing this by chance if nothing had changed since the smaller stages."""
+    operation: str = ""
+    """What was lost or failed; empty where that is the workload as a whole."""
+    during_fault: bool = False
+    """A fault was injected on purpose while the stage ran, so this says little about the load."""
+    doubt: str = ""
+    """Why the generator itself may have caused it, so that this says little about the target."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """All stages of one size together."""
+
+    size: int
+    stages: list[StageResult]
+    faulted: bool
+    load_missing: bool
+    """A worker was cut before the end of a stage."""
+    was_held: bool
+    """See holding.loads_held."""
+    own_load: tuple[str, ...]
+    """The operations whose throughput counts: those of the workload's own load."""
+    doubt: str
+    """Why the generator itself may have lost the leases that were lost; empty when it cannot have."""
+    gave_way: tuple[Breakage, str] | None
+    """By what, and with what evidence, the target did not hold most stages; None when it did (see holding.py)."""
+    late_by_us: str
+    """See holding.late_by_us."""
+
+    def failed(self, operation: str, by: Breakage) -> int:
+        """How often an operation was lost, or ended in an error or timeout."""
+        outcomes = ("lost",) if by == "lost" else ("error", "timeout")
+        return sum(stage.count(operation, outcome) for stage in self.stages for outcome in outcomes)
+
+    def attempts(self, operation: str) -> int:
+        """How often an operation ended, whatever the outcome."""
+        return sum(stage.attempts(operation) for stage in self.stages)
+
+    def held(self) -> tuple[int, float]:
+        """Successes of the load's own operations while the stages were held, and for how many seconds that was."""
+        seconds = 0.0
+        successes = 0
+        for stage in self.stages:
+            if stage.hold_begin is not None and stage.end is not None:
+                seconds += stage.end - stage.hold_begin
+                successes += sum(stage.held.get(tag(op), Histogram()).total for op in self.own_load)
+        return successes, seconds
+
+
+def loads_of(run: RunData) -> list[Load]:
+    """The loads of a run in ascending order, storms and removals left out.
+
+    Where a size was tried with and without a fault, only what happened without one is kept.
+    """
+    faults = fault_times(run.events)
+    found: dict[int, dict[bool, list[StageResult]]] = {}
+    for stage in run.stages:
+        if stage.is_step:
+            end = stage.end if stage.end is not None else np.inf
+            faulted = any(begin < end and until > stage.begin for begin, until, _ in faults)
+            found.setdefault(stage.size, {}).setdefault(faulted, []).append(stage)
+    held = set(loads_held(run))
+    loads: list[Load] = []
+    for size in sorted(found):
+        faulted = False not in found[size]
+        stages = found[size][faulted]
+        missing = any(load_missing(run, stage) for stage in stages)
+        doubt = next((own.why for stage in stages if (own := own_losses(run, stage))), "")
+        whole = [stage for stage in stages if not cut_short(run, stage)]
+        gave = [(stage, why) for stage in whole if (why := gave_way(run, stage))]
+        how: tuple[Breakage, str] | None = None
+        by_us = ""
+        if len(gave) >= MOST * len(whole) and gave:
+            stage, why = gave[0]
+            late = behind(run, stage)
+            how = ("throughput", late) if late else ("error", why)
+            by_us = late_by_us(run, stage)
+        loads.append(
+            Load(
+                size,
+                stages,
+                faulted,
+                missing,
+                size in held,
+                run.own_load,
+                doubt,
+                how,
+                by_us,
+            )
+        )
+    return loads
+
+
+def find_cliff(
+    loads: Sequence[Load], operations: Sequence[str], *, rates_known: bool
+) -> tuple[Cliff | None, list[str]]:
+    """The cliff, and one line for each failure that was seen and does not count as one.
+
+    A load breaks when its failures are improbable (SIGNIFICANT) given those of all smaller loads without a
+    fault; it is the cliff unless a larger load shows that the target recovered. `rates_known` is False
+    when throughput says nothing of the target: there is no clock, or the plan alone decides how much is asked for.
+    """
+    notes: list[str] = []
+    cliffs: list[Cliff] = []
+    for operation in operations:
+        for by in ("lost", "error"):
+            cliffs += _by_failures(loads, operation, by, notes)
+    cliffs += _by_giving_way(loads, notes)
+    if rates_known:
+        cliffs += _by_throughput(loads, notes)
+    order: dict[Breakage, int] = {"lost": 0, "error": 1, "throughput": 2}
+    # A break without a fault says more than one with: it is preferred whatever its load.
+    cliffs.sort(key=lambda cliff: (cliff.during_fault, cliff.first_broken, order[cliff.by]))
+    return (cliffs[0] if cliffs else None), notes
+
+
+def improbability(failed: int, attempts: int, failed_before: int, attempts_before: int) -> float:
+    """How likely at least so many failures are, given earlier ones and FLOOR (beta-binomial tail)."""
+    if failed <= 0:
+        return 1.0
+    a = FLOOR[0] + failed_before
+    b = FLOOR[1] + attempts_before - failed_before
+    below = np.arange(failed, dtype=np.float64)
+    # P(k + 1) / P(k) of the beta-binomial distribution, from P(0) = B(a, b + n) / B(a, b).
+    ratios = (attempts - below[:-1]) * (a + below[:-1]) / ((below[:-1] + 1) * (b + attempts - below[:-1] - 1))
+    log_zero = _log_beta_ratio(a, b, attempts)
+    logs = log_zero + np.concatenate(([0.0], np.cumsum(np.log(np.maximum(ratios, 1e-300)))))
+    return float(max(0.0, 1.0 - np.exp(logs).sum()))
+
+
+def _log_beta_ratio(a: float, b: float, n: int) -> float:
+    """log of B(a, b + n) / B(a, b)."""
+    return lgamma(b + n) - lgamma(a + b + n) - lgamma(b) + lgamma(a + b)
+
+
+def _by_failures(loads: Sequence[Load], operation: str, by: Breakage, notes: list[str]) -> list[Cliff]:
+    failed_before = attempts_before = 0
+    cliff: Cliff | None = None
+    word = "lost" if by == "lost" else "failed"
+    for position, load in enumerate(loads):
+        failed, attempts = load.failed(operation, by), load.attempts(operation)
+        chance = improbability(failed, attempts, failed_before, attempts_before)
+        evidence = f"{show_size(failed)} of {show_size(attempts)} {show_calls(operation)} {word}"
+        where = f"{evidence} at {show_size(load.size)}"
+        if failed and chance >= SIGNIFICANT:
+            notes.append(f"{where}: no more than chance explains")
+        elif failed and _recovered(loads[position + 1 :], operation, by, failed / attempts):
+            notes.append(f"{where}{_fault_words(load)}: larger loads did not repeat it")
+        elif failed:
+            cliff = _cliff(loads, position, by, evidence, chance, operation)
+            if not load.faulted:
+                return [cliff]
+            continue  # a fault explains it; a larger load may break without one
+        if not load.faulted:
+            failed_before += failed
+            attempts_before += attempts
+    return [cliff] if cliff is not None else []
+
+
+def _recovered(larger: Sequence[Load], operation: str, by: Breakage, share: float) -> bool:
+    """Whether a larger load without a fault shows far fewer failures than that share."""
+    for load in larger:
+        expected = share * load.attempts(operation)
+        if not load.faulted and expected >= _EXPECTED_AGAIN and load.failed(operation, by) < 0.2 * expected:
+            return True
+    return False
+
+
+def _by_throughput(loads: Sequence[Load], notes: list[str]) -> list[Cliff]:
+    best: tuple[float, float] | None = None
+    for position, load in enumerate(loads):
+        successes, seconds = load.held()
+        if seconds <= 0 or load.load_missing:
+            continue
+        rate, spread = successes / seconds, np.sqrt(successes + 1) / seconds
+        if best is not None and rate + 3 * spread < FALL * (best[0] - 3 * best[1]):
+            evidence = f"throughput fell from {best[0]:.3g}/s to {rate:.3g}/s"
+            later = [other.held() for other in loads[position + 1 :] if not other.faulted]
+            if any(n / s >= FALL * best[0] for n, s in later if s > 0):
+                notes.append(
+                    f"{evidence} at {show_size(load.size)}{_fault_words(load)}: larger loads did not repeat it"
+                )
+                continue
+            return [_cliff(loads, position, "throughput", evidence, 0.0)]
+        if not load.faulted and (best is None or rate > best[0]):
+            best = rate, float(spread)
+    return []
+
+
+def _by_giving_way(loads: Sequence[Load], notes: list[str]) -> list[Cliff]:
+    """The first load that the target did not hold, unless it held a larger one."""
+    for position, load in enumerate(loads):
+        if load.gave_way is None:
+            continue
+        by, evidence = load.gave_way
+        if any(larger.was_held for larger in loads[position + 1 :]):
+            where = f"{evidence} at {show_size(load.size)}{_fault_words(load)}"
+            notes.append(f"{where}: larger loads did not repeat it")
+            continue
+        return [_cliff(loads, position, by, evidence, 0.0)]
+    return []
+
+
+def _cliff(
+    loads: Sequence[Load], position: int, by: Breakage, evidence: str, chance: float, operation: str = ""
+) -> Cliff:
+    load = loads[position]
+    return Cliff(
+        last_held=max((smaller.size for smaller in loads[:position] if smaller.was_held), default=None),
+        first_broken=load.size,
+        by=by,
+        evidence=evidence,
+        stage=load.stages[0].number,
+        confidence=1.0 - chance,
+        operation=operation,
+        during_fault=load.faulted,
+        doubt=load.doubt if by == "lost" else load.late_by_us if by == "throughput" else "",
+    )
+
+
+def _fault_words(load: Load) -> str:
+    return " during a fault made on purpose" if load.faulted else ""
+
+
+def fault_times(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, float, str]]:
+    """From when to when which member was killed, stopped or cut off on purpose; a storm is a stage of its own."""
+    began: dict[str, float] = {}
+    times: list[tuple[float, float, str]] = []
+    for event in events:
+        if event["event"] != "fault":
+            continue
+        member, t = str(event.get("member")), float(event["t"])
+        if event.get("do") in UNDONE_BY:
+            began.setdefault(member, t)
+        elif event.get("do") in UNDONE_BY.values() and member in began:
+            times.append((began.pop(member), t, member))
+    return times + [(t, float("inf"), member) for member, t in began.items()]

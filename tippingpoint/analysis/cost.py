@@ -1,0 +1,384 @@
+"""What a target takes as it is, and what each further unit of load, or each operation, adds to that."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from tippingpoint.analysis.cliff import loads_of
+from tippingpoint.analysis.held_loads import why_not_held
+from tippingpoint.analysis.tipping import cliff_of
+from tippingpoint.rundir.resources import FigureData, Resources
+from tippingpoint.rundir.results import BRINGING_UP, RunData, StageResult
+from tippingpoint.util.text import show_size
+
+Role = Literal["leader", "follower", "all"]
+Trend = Literal["", "grows", "falls"]
+
+BASE_SECONDS = 120.0
+"""How long before stage 1 is looked at for what was there without load."""
+LEAST_BASE = 2
+LEAST_HELD = 3
+"""Samples below which nothing is said of a time."""
+LEAST_POINTS = 4
+"""Points below which ranks bound no slope: three are in order by chance alone in two of six cases."""
+LEVEL = 0.95
+LEAST_LEVEL = 0.90
+"""The confidence of a slope's interval: what ranks give at LEVEL or above, of four points 92 %."""
+MATERIAL = 0.01
+"""What all of the load adds is a cost from this share on of what there is at the largest load."""
+SAME = 0.10
+"""What a further unit adds is the same throughout when it differs by less than this share of itself, as runs that
+differ by less are equal (see compare.py)."""
+_UNITS = {
+    "bytes": ("MB", 1e-6),
+    "bytes/s": ("MB/s", 1e-6),
+    "bits/s": ("Mbit/s", 1e-6),
+    "cores": ("cores", 1.0),
+    "seconds": ("s", 1.0),
+    "count": ("", 1.0),
+    "count/s": ("/s", 1.0),
+}
+_PER_OPERATION = {
+    "bytes/s": ("kB", 1e-3),
+    "bits/s": ("kbit", 1e-3),
+    "cores": ("CPU-ms", 1e3),
+    "count/s": ("", 1.0),
+}
+"""What a rate is called, and its factor, once it is divided by operations a second."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One load of a run, or what there was before stage 1."""
+
+    size: int
+    """The stages' size; 0 before stage 1."""
+    amount: float
+    """What was held, in `per`, or how many operations succeeded in a second."""
+    level: float
+    """The figure then, in `base_unit`: the mean of a rate, the median of a level."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one figure takes by itself and with each further unit of load, in one role: a line through the loads."""
+
+    figure: str
+    title: str
+    part: str
+    """Which of the hosts' (a process, a vhost); empty where the figure tells none apart."""
+    role: Role
+    """Of the host that led, of the median follower, or of all hosts together."""
+    unit: str
+    """Of `slope`, `low` and `high`; empty for what is only counted."""
+    per: str
+    """1000 leases, container, operation ..."""
+    base: float | None
+    """Where the line begins, without any load, in `base_unit`; None with fewer than two points."""
+    base_unit: str
+    points: list[Point]
+    """By load, ascending; of a load that was held more than once the medians."""
+    left_out: list[tuple[int, str]]
+    """Stages, by number, that no point rests on, and why."""
+    slope: float | None
+    """What a further one adds; None with fewer than two points."""
+    low: float | None
+    high: float | None
+    level: float | None
+    """The interval of the slope and its confidence in 0..1; None with fewer than LEAST_POINTS points."""
+    marginal: list[tuple[int, int, float]]
+    """From one load to the next what a further one added between them, in `unit`."""
+    trend: Trend
+    """Whether a further one adds more, or less, the more there are; empty where neither is for certain."""
+    is_told: bool
+    """Whether what the load adds is for certain more than nothing, and enough to matter."""
+    withheld: str
+    """Why there is no interval; empty when there is one."""
+    load_unit: str
+    """What loads are counted in."""
+
+    @property
+    def words(self) -> str:
+        """54 MB, and 11 MB more for each 1000 leases (95 %: 9 to 13); empty without a slope."""
+        said = self.line_words
+        return f"{said} for each {self.per}{self.interval and f' ({self.interval})'}" if said else ""
+
+    @property
+    def line_words(self) -> str:
+        """54 MB, and 11 MB more; empty without a slope."""
+        if self.slope is None:
+            return ""
+        more = " ".join(word for word in (three(self.slope), self.unit) if word)
+        return f"{self.base_words}, and {more} more" if self.base_words else more
+
+    @property
+    def base_words(self) -> str:
+        """54 MB, 5/s; empty for a line that begins at nothing or below, which no target takes."""
+        if self.base is None or self.base <= 0:
+            return ""
+        return three(self.base) + ("" if self.base_unit[:1] in ("", "/") else " ") + self.base_unit
+
+    @property
+    def interval(self) -> str:
+        """The slope's interval with its confidence, 95 %: 9 to 13; empty where there is none."""
+        if self.level is None:
+            return ""
+        # Ranks go in steps. An interval that is right more often than LEVEL is one of that level, too.
+        percent = 100 * min(self.level, LEVEL)
+        return f"{percent:.0f} %: {three(self.low or 0.0)} to {three(self.high or 0.0)}"
+
+    @property
+    def sentence(self) -> str:
+        """What there is to say of it, for people."""
+        who = {"leader": " of the leader", "follower": " of a follower", "all": ""}[self.role]
+        what = f"{self.title}{f' of {self.part}' if self.part else ''}{who}"
+        if not self.is_told:
+            return f"{what}: withheld, as {self.withheld or 'what the load adds is no more than noise'}."
+        said = f"{what}: {self.words}"
+        if self.trend:
+            (first, until, early), (since, last, late) = self.marginal[0], self.marginal[-1]
+            said += (
+                f"; each adds {'more' if self.trend == 'grows' else 'less'} the more there are: {three(early)} from "
+                f"{show_size(first)} to {show_size(until)} {self.load_unit}, {three(late)} from {show_size(since)} to "
+                f"{show_size(last)}"
+            )
+        return f"{said}."
+
+
+def three(value: float) -> str:
+    """Three significant digits: 0.0123, 1,290."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:g}"
+
+
+def costs_of(run: RunData) -> list[Cost]:
+    """What a run's target took per unit of load, for each figure that is told so and each role that is known.
+
+    A line goes through the loads that were held without a fault, below the cliff: the figure over each hold against
+    what was held. Per operation it is the figure against the operations that succeeded in a second (of what is made
+    while a stage is brought up, both in that time), and what there was before stage 1 is a point of it. Of what is held
+    that is none: a target's first load makes it take what it never gives back. Empty when nothing was gathered.
+    """
+    resources = run.resources
+    if resources is None:
+        return []
+    left_out = _left_out(run)
+    return [
+        _cost(run, resources, figure, part, role, values, left_out)
+        for figure in resources.figures
+        if figure.cost
+        for part in figure.parts
+        for role, values in _roles(resources, figure, part).items()
+    ]
+
+
+def samples_between(
+    resources: Resources, values: Sequence[float | None], window: float, begin: float, end: float
+) -> tuple[list[float], int]:
+    """What a figure was from begin to end (seconds since the run's start), and how many moments there are in it.
+
+    `window` is the figure's: a rate that reaches back before `begin` tells of another time.
+    """
+    inside = [place for place, t in enumerate(resources.t) if begin + window <= t <= end]
+    return [value for place in inside if (value := values[place]) is not None], len(inside)
+
+
+def _roles(resources: Resources, figure: FigureData, part: str) -> dict[Role, Sequence[float | None]]:
+    roles = resources.roles(figure, part)
+    found: dict[Role, Sequence[float | None]] = {}
+    if any(value is not None for value in roles.leader) and any(value is not None for value in roles.middle):
+        # While nobody led, all were followers: that is not what a follower costs.
+        led = [
+            None if led is None else middle for led, middle in zip(roles.leader, roles.middle, strict=True)
+        ]
+        found = {"leader": roles.leader, "follower": led}
+    return {**found, "all": roles.total}
+
+
+def _left_out(run: RunData) -> dict[int, str]:
+    """Stages, by number, at which something else than the load decided what the target took, and why."""
+    loads = loads_of(run)
+    cliff, _ = cliff_of(run, loads)
+    broken = cliff.first_broken if cliff is not None and not cliff.during_fault else None
+    kept = {stage.number for load in loads if not load.faulted for stage in load.stages}
+    found: dict[int, str] = {}
+    for stage in filter(lambda stage: stage.is_step, run.stages):
+        if why := why_not_held(run, stage):
+            found[stage.number] = why
+        elif stage.number not in kept:
+            found[stage.number] = "a fault was injected in it"
+        elif broken is not None and stage.size >= broken:
+            found[stage.number] = f"the target breaks at {show_size(broken)} {run.manifest.load_unit}"
+    return found
+
+
+def _cost(
+    run: RunData,
+    resources: Resources,
+    figure: FigureData,
+    part: str,
+    role: Role,
+    values: Sequence[float | None],
+    out: Mapping[int, str],
+) -> Cost:
+    base_unit, scale = _UNITS.get(figure.unit, (figure.unit, 1.0))
+    unit, factor, per, amount_of = _units(run, figure)
+    left_out: list[tuple[int, str]] = []
+    found: dict[int, list[Point]] = {}
+    if figure.cost == "operations":
+        begun = min((stage.begin for stage in run.stages), default=0.0)
+        before, _ = samples_between(resources, values, 0.0, begun - BASE_SECONDS, begun)
+        if len(before) >= LEAST_BASE:
+            found[0] = [Point(0, 0.0, figure.typical(before) * scale)]
+    for stage in filter(lambda stage: stage.is_step, run.stages):
+        there, why = _there(run, resources, figure, values, stage)
+        if why := out.get(stage.number) or why:
+            left_out.append((stage.number, why))
+        else:
+            amount = _load(run, figure, stage) / amount_of
+            found.setdefault(stage.size, []).append(Point(stage.size, amount, there * scale))
+    points = [
+        Point(size, median(point.amount for point in same), median(point.level for point in same))
+        for size, same in sorted(found.items())
+    ]
+    line = [(point.amount, point.level * factor / scale) for point in points]
+    slope, low, high, level = theil_sen(line)
+    withheld = ""
+    if level is None:
+        loads = sum(point.size > 0 for point in points)
+        idle = " and what there was before stage 1" if loads < len(points) else ""
+        withheld = (
+            f"an interval needs {LEAST_POINTS} points, and there {'is' if len(points) == 1 else 'are'} "
+            f"{loads} load{'s' * (loads != 1)} with samples{idle}"
+        )
+    marginal = [
+        (before.size, after.size, (later - earlier) / (right - left))
+        for (before, (left, earlier)), (after, (right, later)) in itertools.pairwise(
+            zip(points, line, strict=True)
+        )
+        if right > left
+    ]
+    added = (slope or 0.0) * (line[-1][0] - line[0][0]) if line else 0.0
+    told = low is not None and low > 0 and added >= MATERIAL * abs(line[-1][1])
+    base = None
+    if slope is not None:
+        base = median(taken - slope * amount for amount, taken in line) * scale / factor
+    return Cost(
+        figure.name, figure.title, part, role, unit, per, base, base_unit,
+        points, left_out, slope, low, high, level, marginal, _trend([cost for *_, cost in marginal]), told, withheld,
+        run.manifest.load_unit,
+    )  # fmt: skip
+
+
+def _units(run: RunData, figure: FigureData) -> tuple[str, float, str, float]:
+    """The unit of a slope and the factor into it, what it is told per, and how many that are."""
+    if figure.cost == "operations":
+        unit, factor = _PER_OPERATION.get(figure.unit, (figure.unit, 1.0))
+        per = _counted(run)[1]
+        return unit, factor, per if figure.unit in _PER_OPERATION else f"{per}/s", 1.0
+    unit, factor = _UNITS.get(figure.unit, (figure.unit, 1.0))
+    if run.manifest.load_unit == "leases":
+        return unit, factor, "1000 leases", 1000.0
+    return unit, factor, run.manifest.load_unit.removesuffix("s"), 1.0
+
+
+def _counted(run: RunData) -> tuple[Sequence[str], str]:
+    """The operations that a cost is told per, and what it is then told per.
+
+    A server's boot is one, though its steps are timed one by one, and a whole iteration where it is deleted again.
+    """
+    if "boot_server" not in run.operations:
+        return run.own_load, "operation"
+    return ("boot_server",), "boot and delete" if run.manifest.load_unit == "iterations" else "boot"
+
+
+def _there(
+    run: RunData, resources: Resources, figure: FigureData, values: Sequence[float | None], stage: StageResult
+) -> tuple[float, str]:
+    """What a figure was over the part of a stage that its load was there in; else why there is nothing."""
+    if stage.hold_begin is None or stage.end is None:
+        return 0.0, "nobody knows when it was held"  # of one that was not, _left_out says why
+    begin, end = stage.hold_begin, stage.end
+    if figure.cost == "operations" and _brought_up(run):
+        begin, end = stage.begin, stage.hold_begin
+    found, moments = samples_between(resources, values, figure.window, begin, end)
+    if moments < LEAST_HELD:
+        rate = f" that a rate over {figure.window:.0f} s tells of" if figure.window else ""
+        return 0.0, f"its {end - begin:.0f} s have {moments} moment{'s' * (moments != 1)}{rate}"
+    if len(found) < LEAST_HELD or 2 * len(found) < moments:
+        return 0.0, f"{moments - len(found)} of {moments} samples are missing"
+    if not _load(run, figure, stage):
+        return 0.0, "nothing was held" if figure.cost == "load" else "no operation succeeded"
+    return figure.typical(found), ""
+
+
+def _brought_up(run: RunData) -> bool:
+    """Whether the workload's operations are those that bring a stage up, and end when it is held."""
+    return all(operation in BRINGING_UP for operation in run.own_load)
+
+
+def _load(run: RunData, figure: FigureData, stage: StageResult) -> float:
+    """What was held, or how many of the workload's operations succeeded in a second."""
+    if figure.cost == "operations":
+        return sum(stage.throughput(operation) or 0.0 for operation in _counted(run)[0])
+    if run.manifest.load_unit in ("leases", "containers", "servers"):
+        return stage.gauges.get("held") or float(stage.size)
+    return float(stage.size)  # of a model what is held is machines and units together; members are not held
+
+
+def theil_sen(
+    points: Sequence[tuple[float, float]],
+) -> tuple[float | None, float | None, float | None, float | None]:
+    """The Theil-Sen slope through points, its interval and that one's level.
+
+    All are None for points of one x, and the last three for fewer than LEAST_POINTS or for any two of the same x.
+    The slope is the median of those of all pairs; the interval is bounded by slopes whose ranks follow from Kendall's
+    distribution, whatever that of the noise, and though this grows with the load (Sen, Journal of the American
+    Statistical Association 63 (1968) 1379; Hollander and Wolfe, Nonparametric Statistical Methods, 1999, section 9.3).
+    """
+    slopes = sorted(
+        (later - earlier) / (right - left)
+        for (left, earlier), (right, later) in itertools.combinations(sorted(points), 2)
+        if right > left
+    )
+    if not slopes:
+        return None, None, None, None
+    count = len(points)
+    if len(slopes) < count * (count - 1) // 2:
+        return median(slopes), None, None, None  # Kendall's distribution is that of points without ties
+    tails = list(itertools.accumulate(_inversions(count)))
+    for level in (LEVEL, LEAST_LEVEL):
+        if rank := sum(tail <= (1 - level) / 2 for tail in tails):
+            return median(slopes), slopes[rank - 1], slopes[-rank], 1 - 2 * tails[rank - 1]
+    return median(slopes), None, None, None
+
+
+def _inversions(count: int) -> list[float]:
+    """The shares of the orders of so many things that have 0, 1, 2 ... pairs in the wrong order (Kendall)."""
+    shares = [1.0]
+    for size in range(2, count + 1):
+        longer = [0.0] * (len(shares) + size - 1)
+        for pairs, share in enumerate(shares):
+            for more in range(size):
+                longer[pairs + more] += share / size
+        shares = longer
+    return shares
+
+
+def _trend(marginal: Sequence[float]) -> Trend:
+    """Whether what a further one adds rises or falls from load to load, in an order that chance hardly makes.
+
+    Mann's test (Econometrica 13 (1945) 245). Neighbours share a load's noise, which makes such an order rarer yet.
+    """
+    if not marginal or abs(marginal[-1] - marginal[0]) <= SAME * abs(median(marginal)):
+        return ""
+    pairs = [later - earlier for earlier, later in itertools.combinations(marginal, 2)]
+    tails = list(itertools.accumulate(_inversions(len(marginal))))
+    chance = (1 - LEAST_LEVEL) / 2
+    if tails[sum(pair <= 0 for pair in pairs)] <= chance:
+        return "grows"
+    return "falls" if tails[sum(pair >= 0 for pair in pairs)] <= chance else ""

@@ -1,0 +1,68 @@
+"""What an operation cost in a stage, failures included, and how sure its percentiles are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from tippingpoint.rundir.histogram import FloatArray, Histogram, highest_values, rank_of
+from tippingpoint.rundir.results import StageResult, waited_outcomes
+from tippingpoint.rundir.tags import DELAYED, FREED, tag
+
+
+def costs(stage: StageResult, operation: str) -> Histogram:
+    """Response times of everything that was waited for in a stage, in microseconds: see cost_of.
+
+    RunData.costs is the same over time.
+    """
+    return cost_of(stage.histograms, operation)
+
+
+def cost_of(histograms: Mapping[str, Histogram], operation: str) -> Histogram:
+    """Of histograms by tag, response times of everything that was waited for of an operation, in microseconds.
+
+    Successes, timeouts and lost leases count at what they cost, and so do errors that were waited for (see
+    results.waited_outcomes), so an operation that was given up never makes a percentile look better.
+    """
+    return Histogram.merged(
+        histograms[name]
+        for outcome in waited_outcomes(histograms, operation)
+        if (name := tag(operation, outcome)) in histograms
+    )
+
+
+def freed_costs(stage: StageResult, operation: str) -> Histogram:
+    """What `costs` would have been, had the generator never been late itself: all that is known to be its own delay
+    taken out of each of them."""
+    found = costs(stage, operation)
+    delayed, freed = (
+        Histogram.merged(stage.response(operation, outcome + kind) for outcome in stage.waited(operation))
+        for kind in (DELAYED, FREED)
+    )
+    # Where digits were given up to fit into a digest, what was delayed may stand a slot beside where it was counted:
+    # so not slot by slot, but up to each.
+    others = np.cumsum(found.counts) - np.cumsum(delayed.counts)
+    others = np.clip(np.maximum.accumulate(others), 0, max(0, found.total - delayed.total))
+    return Histogram(np.diff(others, prepend=0) + freed.counts)
+
+
+def resampled(
+    histogram: Histogram, percentiles: list[float], replicates: int, random: np.random.Generator
+) -> FloatArray:
+    """Percentiles of bootstrap resamples of a histogram, in microseconds; shape (replicates, percentiles).
+
+    Exact without drawing the samples: the order statistics of n uniform draws are sums of Gamma spacings
+    (L. Devroye, Non-Uniform Random Variate Generation, 1986, V.2.1), looked up in the histogram's
+    distribution. `percentiles` ascend, in 0..100; the histogram must hold something.
+    """
+    slots, counts = histogram.filled()
+    cumulative = np.cumsum(counts)
+    total = int(cumulative[-1])
+    ranks = np.asarray([rank_of(p, total) for p in percentiles])
+    shapes = np.diff(np.concatenate(([0], ranks, [total + 1])))
+    spacings = random.standard_gamma(shapes.astype(np.float64), size=(replicates, shapes.size))
+    sums = np.cumsum(spacings, axis=1)
+    shares = sums[:, :-1] / sums[:, -1:]
+    places = np.searchsorted(cumulative, shares * total, side="left")
+    return highest_values(slots[np.minimum(places, slots.size - 1)]).astype(np.float64)

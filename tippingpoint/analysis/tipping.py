@@ -1,0 +1,328 @@
+"""Where a run tipped: the knee of each operation, the cliff, storms and the forecast, as one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+from tippingpoint.analysis.cliff import (
+    SIGNIFICANT,
+    Cliff,
+    Load,
+    fault_times,
+    find_cliff,
+    improbability,
+    loads_of,
+)
+from tippingpoint.analysis.fill_rate import fill_words, fills_of
+from tippingpoint.analysis.held_loads import loads_held, why_not_held
+from tippingpoint.analysis.knee import Knee, NoKnee, find_knee
+from tippingpoint.analysis.latency import costs
+from tippingpoint.analysis.usl import Forecast, forecast
+from tippingpoint.analysis.verdict import Check, checks_of, first_misses, miss_words
+from tippingpoint.rundir.cluster_events import Cluster, read_cluster
+from tippingpoint.rundir.results import OWN_CALLS, REMOVING, RunData
+from tippingpoint.util.durations import show_us
+from tippingpoint.util.text import show_amount, show_calls, show_list, show_size
+
+__all__ = ["Cliff", "Forecast", "Knee", "StormOutcome", "Tipping", "TippingPoint", "find_tipping"]
+
+Sign = Literal["cliff", "threshold", "knee"]
+_WEIGHT: dict[Sign, int] = {"cliff": 0, "threshold": 1, "knee": 2}
+"""Which of several at the same load is named first."""
+
+
+@dataclass(frozen=True)
+class TippingPoint:
+    """Where a target tips: between two loads, at the first of knee, cliff and missed threshold."""
+
+    last_held: int | None
+    """The largest load before it that was held; None when there is none."""
+    first_beyond: int
+    """The load from which it is beyond: latency off its plateau, something lost or failed, or a threshold missed."""
+    by: Sign
+    operation: str
+    """The operation that shows it; empty where that is the workload as a whole."""
+    evidence: str
+    """What was seen, in a few words: "extend leaves its plateau (1.2 ms to 23 s)"."""
+    doubt: str = ""
+    """Why this says little about the target: a fault on purpose, or the generator itself; empty when it says much."""
+
+
+@dataclass(frozen=True)
+class StormOutcome:
+    """What happened when everything was claimed at once: one stage of kind storm, one operation."""
+
+    stage: int
+    size: int
+    operation: str
+    attempts: int
+    failed: int
+    """Lost, timed out or ended in an error."""
+    p99_us: int
+    """Of successes and failures, at what they cost; microseconds."""
+    broke: bool
+    """Whether the failures are more than those of the loads before the storm explain."""
+
+
+@dataclass(frozen=True)
+class Tipping:
+    """The tipping point of a run, as far as its stages show one."""
+
+    point: TippingPoint | None
+    """Where it tips first; None when nothing did within the loads that were tried."""
+    knees: dict[str, Knee]
+    """By operation, where latency leaves its plateau."""
+    no_knee: dict[str, str]
+    """By operation, why no knee was found."""
+    cliff: Cliff | None
+    storms: list[StormOutcome]
+    forecast: Forecast | None
+    no_forecast: str
+    """Why there is no forecast; empty when there is one."""
+    notes: list[str]
+    """What the finder saw and did not count: a blip that larger loads did not repeat, a fault on purpose."""
+    sentence: str
+
+
+def find_tipping(run: RunData) -> Tipping:
+    """The tipping point of a run; the same run gives the same answer every time.
+
+    Knees and forecast leave out storms, removals and, like the cliff's idea of normal, loads with a fault on purpose.
+    How much is made per second is the plan's decision: only leases, which are renewed for as long as they are
+    held, have a throughput that tells of the target. Containers are made as fast as it goes unless a plan has a
+    rate: the sentence says whether that fell as there were more of them.
+    """
+    judged = [operation for operation in run.operations if operation not in OWN_CALLS]
+    cluster = read_cluster(run.events)
+    loads = loads_of(run)
+    claims = run.manifest.workload == "claim"
+    clock_known = run.manifest.timeline == "seconds"
+    undisturbed = [stage for load in loads if not load.faulted for stage in load.stages]
+    bends = {op: find_knee(undisturbed, op) for op in judged if op not in REMOVING}
+    cliff, notes = cliff_of(run, loads)
+    predicted = forecast(loads, clock_known=clock_known) if claims else _NO_THROUGHPUT[run.instances]
+    storms = _storms(run, loads, cliff)
+    checks = checks_of(run)
+    signs = _signs(run, bends, cliff, checks)
+    point = signs[0] if signs else None
+    fills = fills_of(run, cluster)
+    return Tipping(
+        point=point,
+        knees={operation: bend for operation, bend in bends.items() if isinstance(bend, Knee)},
+        no_knee={operation: bend.reason for operation, bend in bends.items() if isinstance(bend, NoKnee)},
+        cliff=cliff,
+        storms=storms,
+        forecast=predicted if isinstance(predicted, Forecast) else None,
+        no_forecast=predicted if isinstance(predicted, str) else "",
+        notes=notes,
+        sentence=" ".join(
+            [
+                _sentence(run, loads, bends, signs, checks, storms),
+                *_gone_meanwhile(run, cluster, cliff),
+                *(fill_words(fill, len(fills) == 1, run.things) for fill in fills if fill.slower),
+            ]
+        ),
+    )
+
+
+def cliff_of(run: RunData, loads: Sequence[Load]) -> tuple[Cliff | None, list[str]]:
+    """The cliff of a run's loads, and what was seen that does not count as one; see find_cliff."""
+    judged = [operation for operation in run.operations if operation not in OWN_CALLS]
+    rates_known = run.manifest.timeline == "seconds" and run.manifest.workload == "claim"
+    return find_cliff(loads, judged, rates_known=rates_known)
+
+
+_NAMED_SINGLY = 2
+_NO_THROUGHPUT = {
+    False: "the plan decides how much is made per second, so throughput says nothing of the target",
+    True: "there is no throughput while a stage is held, as all is made before it is",
+}
+
+
+def _gone_meanwhile(run: RunData, cluster: Cluster, cliff: Cliff | None) -> list[str]:
+    """What a reader should know of a cliff at which members were away, though by nobody's plan."""
+    if cliff is None or cliff.during_fault:
+        return []
+    stage = run.stage(cliff.stage)
+    gone = cluster.gone(stage.begin, stage.end if stage.end is not None else float("inf"))
+    if not gone:
+        return []
+    who = show_list(gone) if len(gone) <= _NAMED_SINGLY else f"{len(gone)} members"
+    return [f"{who} {'was' if len(gone) == 1 else 'were'} away then, so that may be no matter of the load."]
+
+
+def _storms(run: RunData, loads: Sequence[Load], cliff: Cliff | None) -> list[StormOutcome]:
+    held = [load for load in loads if not load.faulted and (cliff is None or load.size < cliff.first_broken)]
+    outcomes: list[StormOutcome] = []
+    for stage in run.stages:
+        if stage.kind != "storm":
+            continue
+        for operation in run.operations:
+            attempts, failed = stage.attempts(operation), stage.failures(operation)
+            if not attempts:
+                continue
+            chance = improbability(
+                failed,
+                attempts,
+                sum(s.failures(operation) for load in held for s in load.stages),
+                sum(load.attempts(operation) for load in held),
+            )
+            p99 = costs(stage, operation).percentile(99)
+            outcomes.append(
+                StormOutcome(stage.number, stage.size, operation, attempts, failed, p99, chance < SIGNIFICANT)
+            )
+    return outcomes
+
+
+def _signs(
+    run: RunData, bends: Mapping[str, Knee | NoKnee], cliff: Cliff | None, checks: Sequence[Check]
+) -> list[TippingPoint]:
+    """Every sign that the target is beyond its best, the first one first; those that say little come last.
+
+    A knee that lies before the smallest load is told, and is none: no load was seen on the plateau.
+    """
+    held = loads_held(run)
+    signs: list[TippingPoint] = []
+    for knee in bends.values():
+        if isinstance(knee, Knee) and knee.after_size is not None:
+            last = max((size for size in held if size <= knee.after_size), default=None)
+            evidence = f"{knee.operation} leaves its plateau ({_growth(knee)})"
+            signs.append(TippingPoint(last, knee.before_size, "knee", knee.operation, evidence))
+    if cliff is not None:
+        doubt = _ON_PURPOSE if cliff.during_fault else cliff.doubt
+        signs.append(
+            TippingPoint(cliff.last_held, cliff.first_broken, "cliff", cliff.operation, cliff.evidence, doubt)
+        )
+    times = fault_times(run.events)
+    faulted = {
+        stage.number
+        for stage in run.stages
+        if any(begin < (stage.end or inf) and until > stage.begin for begin, until, _ in times)
+    }
+    undisturbed = first_misses(run, [check for check in checks if check.stage not in faulted])
+    misses = undisturbed or first_misses(run, checks)
+    if misses:
+        first = misses[0].size or 0
+        last = max((size for size in held if size < first), default=None)
+        evidence = miss_words(run, misses[0])
+        doubt = "" if undisturbed else _ON_PURPOSE
+        signs.append(TippingPoint(last, first, "threshold", misses[0].operation, evidence, doubt))
+    return sorted(signs, key=lambda sign: (bool(sign.doubt), sign.first_beyond, _WEIGHT[sign.by]))
+
+
+_ON_PURPOSE = "a fault was injected there on purpose"
+
+
+def _sentence(
+    run: RunData,
+    loads: Sequence[Load],
+    bends: Mapping[str, Knee | NoKnee],
+    signs: Sequence[TippingPoint],
+    checks: Sequence[Check],
+    storms: Sequence[StormOutcome],
+) -> str:
+    unit = run.manifest.load_unit
+    sentences: list[str] = []
+    if loads:
+        first = signs[0] if signs else None
+        parts = [_point_words(unit, loads, first) if first is not None else _stood(run, loads, checks)]
+        parts += [_further(first, sign) for sign in signs[1:] if first is not None and sign.by != "knee"]
+        if first is not None and all(sign.by == "knee" for sign in signs):
+            parts.append(_no_cliff(run, loads))
+        told = _bends(unit, bends, first.operation if first is not None and first.by == "knee" else "")
+        sentences.append("; ".join([*parts, *([told] if told else [])]) + ".")
+    for doubt in dict.fromkeys(sign.doubt for sign in signs if sign.doubt):
+        if doubt == _ON_PURPOSE:
+            sentences.append("A fault was injected there on purpose, so this says little about the load.")
+        else:
+            sentences.append(f"This says little about the target: {doubt}.")
+    sentences += [
+        _storm_words(unit, [storm for storm in storms if storm.stage == stage])
+        for stage in sorted({storm.stage for storm in storms})
+    ]
+    return " ".join(sentences) or "Nothing was measured."
+
+
+def _point_words(unit: str, loads: Sequence[Load], point: TippingPoint) -> str:
+    beyond = show_size(point.first_beyond)
+    smallest = point.first_beyond <= loads[0].size
+    if point.last_held is None:
+        verb = "Tips" if point.by == "knee" else "Breaks" if point.by == "cliff" else "Misses a threshold"
+        where = (
+            f"at {beyond} {unit}, the smallest load tried" if smallest else f"at {beyond} {unit} or before"
+        )
+        return f"{verb} {where}: {point.evidence}"
+    verb = "Tips" if not point.doubt else "Breaks" if point.by == "cliff" else "Misses a threshold"
+    at = f" at {beyond}" if point.by != "knee" else ""
+    return f"{verb} between {show_size(point.last_held)} and {beyond} {unit}: {point.evidence}{at}"
+
+
+def _further(first: TippingPoint, sign: TippingPoint) -> str:
+    """What else there is, at the same load or beyond it."""
+    at = show_size(sign.first_beyond)
+    if sign.by == "threshold":
+        return f"{sign.evidence} at {at}"
+    between = f"between {show_size(sign.last_held)} and {at}" if sign.last_held is not None else f"at {at}"
+    where = f"at {at}" if sign.first_beyond == first.first_beyond else between
+    return f"breaks {where}: {sign.evidence}"
+
+
+def _stood(run: RunData, loads: Sequence[Load], checks: Sequence[Check]) -> str:
+    """What is said of a target that did not tip; of stages that are no steps a threshold may still be missed."""
+    unit = run.manifest.load_unit
+    held = loads_held(run)
+    if not held:
+        largest = loads[-1]
+        why = next((why for stage in largest.stages if (why := why_not_held(run, stage))), "")
+        return f"No load was held, so nothing is known of {show_amount(largest.size, unit)}: {why}"
+    missed = any(check.met is False for check in checks)
+    words = "Stands" if missed else "No cliff"
+    tried = "the largest tried" if len(loads) > 1 else "the only load tried"
+    if held[-1] != loads[-1].size:
+        tried = "the largest that was held"
+    return f"{words} through {show_amount(held[-1], unit)} ({tried}){_not_below(run, loads)}"
+
+
+def _no_cliff(run: RunData, loads: Sequence[Load]) -> str:
+    """What is said besides a knee where nothing breaks and no threshold is missed."""
+    held = loads_held(run)
+    return f"no cliff through {show_size(held[-1])}{_not_below(run, loads)}" if held else "no load was held"
+
+
+def _not_below(run: RunData, loads: Sequence[Load]) -> str:
+    """Which loads were not held, though a larger one was."""
+    held = loads_held(run)
+    below = [show_size(load.size) for load in loads if load.size < held[-1] and load.size not in held]
+    return f", though not {show_list(below)}" if below else ""
+
+
+def _growth(knee: Knee) -> str:
+    return f"{show_us(knee.plateau_us)} to {show_us(knee.beyond_us)}"
+
+
+def _bends(unit: str, bends: Mapping[str, Knee | NoKnee], told: str) -> str:
+    """Where operations leave their plateaus, and which do not, but for the one that has been told of."""
+    words: list[str] = []
+    flat = [operation for operation, bend in bends.items() if isinstance(bend, NoKnee) and bend.on_plateau]
+    for operation, bend in bends.items():
+        if isinstance(bend, Knee) and operation != told:
+            if bend.after_size is None:
+                where = f"already before {show_amount(bend.before_size, unit)}"
+            else:
+                where = f"between {show_size(bend.after_size)} and {show_size(bend.before_size)} {unit}"
+            words.append(f"{operation} bends {where} ({_growth(bend)})")
+        elif operation in flat and len(flat) <= _NAMED_SINGLY:
+            words.append(f"{operation} stays on its plateau")
+    if len(flat) > _NAMED_SINGLY:
+        words.append(f"{show_list(flat)} stay on their plateaus")
+    return ", ".join(words)
+
+
+def _storm_words(unit: str, storms: Sequence[StormOutcome]) -> str:
+    failures = [f"{s.failed} of {s.attempts} {show_calls(s.operation)} failed" for s in storms if s.failed]
+    stood = [f"all {s.attempts} {show_calls(s.operation)} succeeded" for s in storms if not s.failed]
+    happened = show_list(failures + stood)
+    return f"In the restart storm of {show_amount(storms[0].size, unit)} {happened}."

@@ -1,0 +1,140 @@
+"""The Universal Scalability Law fitted to throughput: a forecast of the largest throughput and where it lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from tippingpoint.analysis.cliff import Load
+from tippingpoint.rundir.histogram import FloatArray
+
+LEAST_LOADS = 4
+LINEAR = 0.9
+"""Throughput per load that is still above this share of its first value shows no saturation to fit."""
+
+_REPLICATES = 500
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """X(N) = rate * N / (1 + sigma * (N - 1) + kappa * N * (N - 1)), N = load / unit. A forecast, not a measurement.
+
+    The law is N. J. Gunther's, Guerrilla Capacity Planning (Springer 2007), chapter 4: `sigma` is
+    contention (what must be done one after the other), `kappa` coherency (what each has to agree with each).
+    """
+
+    unit: float
+    """The load that counts as N = 1: the smallest stage's size."""
+    rate: float
+    """Throughput at N = 1, successes per second over all operations of the load."""
+    sigma: float
+    kappa: float
+    peak_load: float | None
+    """The load of largest throughput; None when kappa cannot be told from 0 (throughput only levels off)."""
+    peak_low: float | None
+    peak_high: float | None
+    """95 % bootstrap interval of `peak_load`; `peak_high` may be infinite."""
+    peak_throughput: float
+    """The largest throughput forecast, per second: at `peak_load`, or rate / sigma where it levels off."""
+    throughput_low: float
+    throughput_high: float
+    """95 % bootstrap interval of `peak_throughput`."""
+    largest_measured: int
+    """The largest load the fit rests on; what lies beyond is extrapolated."""
+
+
+def forecast(loads: Sequence[Load], *, clock_known: bool) -> Forecast | str:
+    """The law fitted to the throughput of the loads while they were held, or why there is no forecast.
+
+    Loads with a fault or a lost worker are left out. Deterministic.
+    """
+    if not clock_known:
+        return "the source gives no common clock, so throughput is unknown"
+    measured = [(load.size, *load.held()) for load in loads if not load.faulted and not load.load_missing]
+    measured = [(size, n, seconds) for size, n, seconds in measured if seconds > 0 and n > 0]
+    if len(measured) < LEAST_LOADS:
+        return f"too few loads with throughput: {len(measured)}, {LEAST_LOADS} are needed"
+    sizes = np.asarray([size for size, _, _ in measured], dtype=np.float64)
+    successes = np.asarray([n for _, n, _ in measured], dtype=np.float64)
+    throughput = successes / np.asarray([seconds for _, _, seconds in measured])
+    n = sizes / sizes[0]
+    rate, sigma, kappa = _fit(n, throughput)
+    fitted = _law(n, *_arrays(rate, sigma, kappa))
+    if float(n[-1] * rate / fitted[-1]) * LINEAR <= 1:
+        return (
+            f"no saturation seen: throughput grows with the load up to {measured[-1][0]} and gives no limit"
+        )
+    noise = np.sqrt(np.mean((throughput / fitted - 1) ** 2) * n.size / max(1, n.size - 3) + 1 / successes)
+    random = np.random.default_rng(2007)
+    draws = fitted * np.maximum(1 + random.normal(0, 1, (_REPLICATES, n.size)) * noise, 0.05)
+    fits = np.asarray([_fit(n, row) for row in draws])
+    peaked = bool((fits[:, 2] > 0).mean() >= 0.975 and kappa > 0)
+    if not peaked:
+        rate, sigma, kappa = _fit(n, throughput, coherency=False)
+        fits = np.asarray([_fit(n, row, coherency=False) for row in draws])
+    saturating = n[-1] * fits[:, 0] / _law(n[-1:], *fits.T) * LINEAR > 1
+    if saturating.mean() < 0.95:
+        return "no saturation seen: what throughput lacks at the largest load is within its noise"
+    peaks = _peak(fits[:, 1], fits[:, 2])
+    low, high = np.quantile(peaks, [0.025, 0.975], method="closest_observation") * sizes[0]
+    largest = _largest(*fits.T)
+    largest_low, largest_high = np.quantile(largest, [0.025, 0.975], method="closest_observation")
+    return Forecast(
+        unit=float(sizes[0]),
+        rate=rate,
+        sigma=sigma,
+        kappa=kappa,
+        peak_load=float(_peak(*_arrays(sigma, kappa)) * sizes[0]) if peaked else None,
+        peak_low=float(low) if peaked else None,
+        peak_high=float(high) if peaked else None,
+        peak_throughput=float(_largest(*_arrays(rate, sigma, kappa))),
+        throughput_low=float(largest_low),
+        throughput_high=float(largest_high),
+        largest_measured=measured[-1][0],
+    )
+
+
+def _arrays(*numbers: float) -> list[FloatArray]:
+    return [np.asarray(number, dtype=np.float64) for number in numbers]
+
+
+def _law(n: FloatArray, rate: FloatArray, sigma: FloatArray, kappa: FloatArray) -> FloatArray:
+    return rate * n / (1 + sigma * (n - 1) + kappa * n * (n - 1))
+
+
+def _fit(n: FloatArray, throughput: FloatArray, coherency: bool = True) -> tuple[float, float, float]:
+    """Rate, sigma and kappa, none negative, by least squares of relative errors.
+
+    N / X is linear in 1 / rate, sigma / rate and kappa / rate; of the fits with some of the last two
+    held at zero, the best that is nowhere negative is the constrained optimum.
+    """
+    relative = throughput / n
+    columns = np.stack([np.ones_like(n), n - 1, n * (n - 1)], axis=1) * relative[:, np.newaxis]
+    best, best_misfit = np.asarray([1 / relative.mean(), 0.0, 0.0]), np.inf
+    for with_sigma, with_kappa in product((False, True), (False, coherency)):
+        used = [0, *([1] if with_sigma else []), *([2] if with_kappa else [])]
+        found, *_ = np.linalg.lstsq(columns[:, used], np.ones_like(n), rcond=None)
+        misfit = float(((columns[:, used] @ found - 1) ** 2).sum())
+        if found[0] > 0 and (found >= 0).all() and misfit < best_misfit:
+            best, best_misfit = np.zeros(3), misfit
+            best[used] = found
+    return 1 / float(best[0]), float(best[1] / best[0]), float(best[2] / best[0])
+
+
+def _peak(sigma: FloatArray, kappa: FloatArray) -> FloatArray:
+    """N of largest throughput: sqrt((1 - sigma) / kappa), at least 1, infinite without coherency."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        peak = np.sqrt(np.maximum(1 - sigma, 0.0) / kappa)
+    return np.where(kappa > 0, np.maximum(peak, 1.0), np.inf)
+
+
+def _largest(rate: FloatArray, sigma: FloatArray, kappa: FloatArray) -> FloatArray:
+    peak = _peak(sigma, kappa)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        levelled = np.where(sigma > 0, rate / sigma, np.inf)
+        return np.where(
+            np.isfinite(peak), _law(np.where(np.isfinite(peak), peak, 1.0), rate, sigma, kappa), levelled
+        )

@@ -1,0 +1,608 @@
+"""The verdict: each threshold of the plan held against each stage, and one sentence for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from pydantic import ValidationError
+
+from tippingpoint.analysis.cliff import fault_times
+from tippingpoint.analysis.generator_health import (
+    OwnLosses,
+    explained,
+    has_free_core,
+    longest_stall,
+    own_losses,
+    show_stall,
+    stage_saturated,
+    stalls_in,
+)
+from tippingpoint.analysis.held_loads import (
+    cut_short,
+    damage_in,
+    gave_way,
+    late_by_us,
+    load_missing,
+    loads_held,
+    not_made,
+)
+from tippingpoint.analysis.latency import costs
+from tippingpoint.errors import UserError
+from tippingpoint.plan.plan import ClaimPlan, Plan, Threshold, validate_plan
+from tippingpoint.rundir.results import BRINGING_UP, CONNECT, RunData, StageResult, UnitStatus
+from tippingpoint.units.takeovers import takeovers
+from tippingpoint.util.durations import show_us
+from tippingpoint.util.text import (
+    choose,
+    show_amount,
+    show_calls,
+    show_list,
+    show_load,
+    show_names,
+    show_share,
+    show_size,
+)
+
+__all__ = [
+    "Check",
+    "Outcome",
+    "Verdict",
+    "checks_of",
+    "first_misses",
+    "held_through",
+    "judge",
+    "miss_words",
+    "stage_checks",
+    "stage_saturated",
+]
+
+Outcome = Literal["met", "missed", "withheld", "failed"]
+
+_EXIT_CODES: dict[Outcome, int] = {"met": 0, "missed": 1, "failed": 3, "withheld": 4}
+_PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
+_RATES = ("error_rate", "lost_rate")
+_NAMED = 3
+"""Units of one sentence that are called by their names."""
+_LIMITS = (*_PERCENTILES, *_RATES, "throughput")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One limit held against one stage."""
+
+    operation: str
+    limit: str
+    """The threshold's field: p50 p90 p95 p99 p999 max error_rate lost_rate throughput."""
+    allowed: float
+    """What the plan allows: microseconds for latencies, a share in 0..1 for rates, operations per second."""
+    observed: float | None
+    """What was measured, in the unit of `allowed`; None when there was nothing to measure."""
+    stage: int | None
+    """The stage's number; None when no stage was run at all."""
+    size: int | None
+    """The stage's size, in the manifest's load unit."""
+    met: bool | None
+    """None when nothing was measured, or when what was measured says nothing about the target (see `why`)."""
+    why: str = ""
+    """Why `met` is None, in a few words."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a run amounts to: `checks` in the order of stages, `reasons` what a reader should know besides."""
+
+    outcome: Outcome
+    sentence: str
+    checks: list[Check] = field(default_factory=list[Check])
+    reasons: list[str] = field(default_factory=list[str])
+
+    @property
+    def exit_code(self) -> int:
+        """0 met, 1 missed, 3 failed, 4 withheld."""
+        return _EXIT_CODES[self.outcome]
+
+
+def stage_checks(
+    stage: StageResult, thresholds: Sequence[Threshold], *, clock_known: bool = True
+) -> list[Check]:
+    """Every limit of every threshold against one stage.
+
+    Latency limits use the response times of `latency.costs`; error rate is errors and timeouts over attempts,
+    lost rate leases lost over attempts to extend, throughput successes per second (see StageResult.throughput).
+    `clock_known` is False when the run's times are only an order, so that there are no rates.
+    """
+    checks: list[Check] = []
+    for threshold in thresholds:
+        for limit in _LIMITS:
+            value = getattr(threshold, limit)
+            if value is None:
+                continue
+            allowed = value * 1e6 if limit in _PERCENTILES else float(value)
+            observed = _observed(stage, threshold.operation, limit, clock_known)
+            met = None
+            if observed is not None:
+                met = observed >= allowed if limit == "throughput" else observed <= allowed
+            checks.append(
+                Check(
+                    operation=threshold.operation,
+                    limit=limit,
+                    allowed=allowed,
+                    observed=observed,
+                    stage=stage.number,
+                    size=stage.size,
+                    met=met,
+                    why="" if met is not None else "not measured",
+                )
+            )
+    return checks
+
+
+def checks_of(run: RunData) -> list[Check]:
+    """Every threshold of a run's plan held against every stage that it is about, in the order of stages.
+
+    None of a run that failed, or has no thresholds; UserError when its manifest holds a plan that is none.
+    """
+    plan = _plan_of(run)
+    if run.manifest.status == "failed" or plan is None:
+        return []
+    if not run.stages:
+        return [replace(check, stage=None, size=None) for check in stage_checks(_NO_STAGE, plan.thresholds)]
+    own = _own_losses(run)
+    clock_known = run.manifest.timeline == "seconds"
+    return _asked_for(
+        run,
+        [
+            _known(run, stage, _blamed(run, stage, check, own.get(stage.number)))
+            for stage in run.stages
+            for check in stage_checks(stage, plan.thresholds, clock_known=clock_known)
+        ],
+    )
+
+
+def judge(run: RunData) -> Verdict:
+    """The verdict on a run, as far as it went; UserError when its manifest holds a plan that is none."""
+    manifest = run.manifest
+    if manifest.status == "failed":
+        return Verdict("failed", f"Failed: {manifest.reason or 'the target failed'}.")
+    plan = _plan_of(run)
+    own = _own_losses(run)
+    checks = checks_of(run)
+    nothing_succeeded = _nothing_succeeded(run)
+    if nothing_succeeded:
+        return Verdict("failed", nothing_succeeded, checks)
+    unit = manifest.load_unit
+    damage = list(dict.fromkeys(found.sentence for found in run.damage))
+    lost_by_us = [_own_words(run, run.stage(number), lost) for number, lost in own.items()]
+    if not run.stages:
+        return Verdict("withheld", "Withheld: no stage was run.", checks, _ended_early(run) + damage)
+    reasons = (
+        _ended_early(run)
+        + damage
+        + _bottlenecks(run.stages, unit)
+        + lost_by_us
+        + _not_held(run)
+        + _gaps(checks, run.stages, unit)
+    )
+    if isinstance(plan, ClaimPlan) and plan.find is not None:
+        outcome, sentence = _judge_find(run, checks, own)
+    else:
+        outcome, sentence = _judge_stages(run, checks, own)
+    if outcome == "met" and damage:
+        outcome, sentence = "withheld", f"Withheld: {damage[0]}{_held_through(run, checks)}."
+    return Verdict(outcome, sentence, checks, reasons)
+
+
+def _plan_of(run: RunData) -> Plan | None:
+    try:
+        return validate_plan(run.manifest.plan) if run.manifest.plan is not None else None
+    except ValidationError:
+        raise UserError("run", str(run.directory), "a manifest with a plan that this version reads") from None
+
+
+def _own_losses(run: RunData) -> dict[int, OwnLosses]:
+    return {stage.number: lost for stage in run.stages if (lost := own_losses(run, stage))}
+
+
+_NO_STAGE = StageResult(number=0, size=0, kind="ramp", begin=0.0)
+
+
+def _observed(stage: StageResult, operation: str, limit: str, clock_known: bool) -> float | None:
+    if limit == "throughput":
+        return stage.throughput(operation) if clock_known else None
+    if limit in _RATES:
+        attempts = stage.attempts(operation)
+        if not attempts:
+            return None
+        outcomes = ("lost",) if limit == "lost_rate" else ("error", "timeout")
+        return sum(stage.count(operation, outcome) for outcome in outcomes) / attempts
+    latencies = costs(stage, operation)
+    return float(latencies.percentile(_PERCENTILES[limit])) if latencies.total else None
+
+
+def _asked_for(run: RunData, checks: Sequence[Check]) -> list[Check]:
+    """The checks without those of what a stage did not ask for (which is no gap), unless no stage did."""
+    measured = {(check.operation, check.limit) for check in checks if check.observed is not None}
+    tried = {stage.number: {op for op in BRINGING_UP if stage.attempts(op)} for stage in run.stages}
+    return [
+        check
+        for check in checks
+        if check.observed is not None
+        or check.operation not in BRINGING_UP
+        or check.operation in tried[check.stage or 0]
+        or (check.operation, check.limit) not in measured
+    ]
+
+
+def _blamed(run: RunData, stage: StageResult, check: Check, own: OwnLosses | None) -> Check:
+    """The check, its miss taken back where the generator may have caused it.
+
+    Too few operations are its own where a share of the load is missing.
+
+    A latency that is beyond the limit without the generator's own delay too (lateness.explained) is the target's.
+    So is an error, which is an answer, unless the machine was suspended, and so are leases lost beyond those that
+    the generator may have lost (lateness.own_losses). Of a worker without a free core nothing is known.
+    """
+    if check.met is not False or check.observed is None:
+        return check
+    if check.limit == "throughput" and load_missing(run, stage):
+        return replace(check, met=None, why="a share of the load is missing")
+    slept = next((stall for stall in stalls_in(run, stage) if stall.cause == "suspend"), None)
+    if slept is not None and check.limit in _RATES:
+        return replace(check, met=None, why=f"the generator itself was {show_stall(slept)}")
+    if check.limit == "lost_rate":
+        attempts = stage.attempts(check.operation)
+        if own is None or check.observed - own.count / attempts > check.allowed:
+            return check
+        return replace(check, met=None, why=own.why)
+    reason = stage_saturated(stage)
+    if has_free_core(stage) and check.limit == "error_rate":
+        return check
+    if has_free_core(stage) and check.limit in _PERCENTILES:
+        reason = explained(run, stage, check.operation, _PERCENTILES[check.limit], check.allowed)
+    elif check.limit == "throughput":
+        reason = reason or _throughput_lost(run, stage, check.observed, check.allowed)
+    return replace(check, met=None, why=reason) if reason else check
+
+
+def _known(run: RunData, stage: StageResult, check: Check) -> Check:
+    """The check, not met where the journals are not whole: what is missing may have missed it."""
+    if check.met is not True or not (damage := damage_in(run, stage)):
+        return check
+    return replace(check, met=None, why=damage[0].sentence)
+
+
+def _throughput_lost(run: RunData, stage: StageResult, observed: float, allowed: float) -> str | None:
+    """Why a throughput is too low only because workers stood still, in a few words; None when it is not."""
+    longest = longest_stall(run, stage)
+    if longest is None or stage.end is None:
+        return None
+    seconds = stage.end - (stage.begin if stage.hold_begin is None else stage.hold_begin)
+    still = sum(stall.seconds for stall in stalls_in(run, stage) if stall.worker == longest.worker)
+    if still < seconds and observed * seconds / (seconds - still) < allowed:
+        return None
+    return f"the generator itself was {show_stall(longest)}"
+
+
+def _own_words(run: RunData, stage: StageResult, own: OwnLosses) -> str:
+    return (
+        f"{show_size(own.count)} of {show_size(own.of)} leases lost {_where(run, stage)} may be the generator's "
+        f"own loss: {own.why}"
+    )
+
+
+def _nothing_succeeded(run: RunData) -> str | None:
+    """The sentence of a target that did not do a single thing it was asked for, or let nobody in to ask."""
+    for operations in (run.own_load, (CONNECT,)):
+        tried = {op: sum(stage.attempts(op) for stage in run.stages) for op in operations}
+        if any(tried.values()):
+            if any(stage.count(op) for op in operations for stage in run.stages):
+                return None
+            return f"Failed: none of {show_list([f'{n} {show_calls(op)}' for op, n in tried.items() if n])} succeeded."
+    return None
+
+
+def _ended_early(run: RunData) -> list[str]:
+    reasons: list[str] = []
+    if run.manifest.status in ("interrupted", "cut", "running"):
+        words = {"interrupted": "was interrupted", "cut": "was cut", "running": "is still running"}
+        because = f": {run.manifest.reason}" if run.manifest.reason else ""
+        reasons.append(f"the run {words[run.manifest.status]}{because}")
+    of_units = {unit.name for unit in run.units}
+    cut = [w.name for w in run.manifest.workers if w.status == "cut" and w.name not in of_units]
+    if cut:
+        were, theirs = choose(len(cut), "was", "were"), choose(len(cut), "its share", "their shares")
+        missing = f"{theirs} of the load {choose(len(cut), 'is', 'are')} missing from then on"
+        reasons.append(f"{show_names(cut, 'worker')} {were} cut: {missing}")
+    return reasons + _missing_units(run) + _taken_up(run)
+
+
+def _taken_up(run: RunData) -> list[str]:
+    """One line for each part that was cut, and of which a stage is not told as a whole."""
+    return [taken.words for taken in takeovers(run.events) if taken.again]
+
+
+def _missing_units(run: RunData) -> list[str]:
+    """One line for each reason why units' shares are not there, or not to the end."""
+    groups: dict[tuple[UnitStatus, str], list[str]] = {}
+    for unit in run.units:
+        if unit.status in ("cut", "missing"):
+            groups.setdefault((unit.status, unit.why), []).append(unit.name)
+    reasons: list[str] = []
+    for (status, why), names in groups.items():
+        several = len(names) > 1
+        who = show_list(
+            names if len(names) <= _NAMED else [*names[:_NAMED], f"{len(names) - _NAMED} more units"]
+        )
+        share = f"{'their shares' if several else 'its share'} of the load {'were' if several else 'was'}"
+        if status == "missing":
+            reasons.append(f"{who} {'are' if several else 'is'} missing: {why}, {share} not measured")
+        else:
+            reasons.append(f"{who} {'were' if several else 'was'} cut: {why}, {share} missing from then on")
+    return reasons
+
+
+def _bottlenecks(stages: Iterable[StageResult], unit: str) -> list[str]:
+    return [
+        f"stage {stage.number} ({show_amount(stage.size, unit)}): the generator itself was strained: {why}"
+        for stage in stages
+        if (why := stage_saturated(stage))
+    ]
+
+
+def _gaps(checks: Iterable[Check], stages: Sequence[StageResult], unit: str) -> list[str]:
+    """One line per limit that had stages without anything to measure."""
+    missing: dict[tuple[str, str], list[str]] = {}
+    for check in checks:
+        if check.observed is None and check.size is not None:
+            missing.setdefault((check.operation, check.limit), []).append(show_size(check.size))
+    return [
+        f"{operation} {limit} was never measured"
+        if len(sizes) == len(stages)
+        else f"{operation} {limit} was not measured at {show_list(sizes)} {unit}"
+        for (operation, limit), sizes in missing.items()
+    ]
+
+
+def _judge_stages(run: RunData, checks: list[Check], own: Mapping[int, OwnLosses]) -> tuple[Outcome, str]:
+    unit = run.manifest.load_unit
+    missed = [check for check in checks if check.met is False]
+    if missed:
+        return "missed", f"Missed: {_first_miss(run, missed)}{_held_through(run, checks)}."
+    doubted = [check for check in checks if check.met is None and check.observed is not None]
+    held = _held_through(run, checks)
+    if doubted:
+        worst = _first_of(run, doubted)
+        return "withheld", f"Withheld: {_saw(run, worst)}, but {worst.why}{held}."
+    unmeasured = _unmeasured_at_the_top(run, checks)
+    if unmeasured is not None:
+        where = "" if unmeasured.stage is None else f" at {show_amount(unmeasured.size or 0, unit)}"
+        return (
+            "withheld",
+            f"Withheld: {unmeasured.operation} {unmeasured.limit} was not measured{where}{held}.",
+        )
+    for stage in run.stages:
+        whole = stage.is_step and stage.number not in own and not cut_short(run, stage)
+        if whole and (why := gave_way(run, stage)):
+            by_us = late_by_us(run, stage)
+            outcome, ours = ("withheld", f", but {by_us}") if by_us else ("missed", "")
+            return outcome, f"{outcome.capitalize()}: {_were_not_held(run, stage, why)}{ours}{held}."
+    cut = [stage for stage in run.stages if load_missing(run, stage)]
+    if cut:
+        where = f"from {show_size(min(stage.size for stage in cut))} {unit} on"
+        why = next(iter(_missing_units(run)), f"a worker was cut, so load is missing {where}")
+        return "withheld", f"Withheld: {why}{held}."
+    if run.manifest.status in ("interrupted", "cut", "running"):
+        return "withheld", f"Withheld: {_ended_early(run)[0]}{held}."
+    for why in _taken_up(run):
+        return "withheld", f"Withheld: {why}{held}."
+    for number, lost in own.items():
+        return "withheld", f"Withheld: {_own_words(run, run.stage(number), lost)}{held}."
+    for stage in run.stages:
+        if why := not_made(run, stage):
+            return "withheld", f"Withheld: {why}{held}."
+        if stage.is_step and (why := cut_short(run, stage)):
+            return "withheld", f"Withheld: {_were_not_held(run, stage, why)}{held}."
+    if not checks:
+        return "met", "No thresholds were set, so there is nothing to miss."
+    largest = max(stage.size for stage in run.stages)
+    limits = len({(check.operation, check.limit) for check in checks})
+    every = "the threshold" if limits == 1 else f"all {limits} thresholds"
+    return "met", f"Met: {every} held through {show_amount(largest, unit)}."
+
+
+def _judge_find(run: RunData, checks: list[Check], own: Mapping[int, OwnLosses]) -> tuple[Outcome, str]:
+    """What the search came to. A load beyond the answer that misses a threshold is how the answer is found."""
+    unit = run.manifest.load_unit
+    found = next((event for event in reversed(run.events) if event["event"] == "found"), None)
+    if found is None:
+        why = (_ended_early(run) or ["the search has no answer"])[0]
+        return "withheld", f"Withheld: {why}{_held_through(run, checks)}."
+    held: int | None = found.get("held")
+    broken: int | None = found.get("broken")
+    at_broken = [check for check in checks if check.size == broken and check.met is not True]
+    missed = [check for check in at_broken if check.met is False]
+    gave = [
+        (stage, why)
+        for stage in run.stages
+        if stage.size == broken and not cut_short(run, stage) and (why := gave_way(run, stage))
+    ]
+    beyond = ""
+    if gave and not missed:
+        beyond = f"; {_were_not_held(run, *gave[0])}"
+    elif broken is not None and at_broken:
+        worst = _first_of(run, missed or at_broken)
+        beyond = f"; {_saw(run, worst)}" + (
+            f", but {worst.why}" if worst.met is None and worst.observed else ""
+        )
+    if held is None:
+        if not (missed or gave):
+            return "withheld", f"Withheld: no load was shown to hold{beyond}."
+        return "missed", f"Missed: not even {show_amount(broken or 0, unit)} held{beyond}."
+    if not found.get("confirmed"):
+        return (
+            "withheld",
+            f"Withheld: {show_amount(held, unit)} held once, but repeats did not confirm it{beyond}.",
+        )
+    repeats = f"confirmed by {found['agreeing']} of {found['repeats']} repeats"
+    if broken is not None and not (missed or gave):
+        return (
+            "withheld",
+            f"Withheld: the thresholds held up to {show_amount(held, unit)} ({repeats}){beyond}.",
+        )
+    if any(load_missing(run, stage) for stage in run.stages):
+        return "withheld", f"Withheld: a worker was cut, so load is missing; {show_amount(held, unit)} held."
+    for stage in run.stages:
+        if stage.number in own and stage.size <= held:
+            return "withheld", f"Withheld: {_own_words(run, stage, own[stage.number])}{beyond}."
+    limit = "; the search's limit" if broken is None else ""
+    return "met", f"Met: the thresholds hold up to {show_amount(held, unit)} ({repeats}{limit}){beyond}."
+
+
+def _unmeasured_at_the_top(run: RunData, checks: list[Check]) -> Check | None:
+    """A limit without anything to measure at the largest load: then nobody knows whether that load holds."""
+    loads = {stage.number: stage.size for stage in run.stages if stage.is_step} or {
+        stage.number: stage.size for stage in run.stages
+    }
+    largest = max(loads.values())
+    measured = {
+        (check.operation, check.limit)
+        for check in checks
+        if check.observed is not None
+        and (check.operation in BRINGING_UP or (check.stage in loads and check.size == largest))
+    }
+    return next(
+        (
+            check
+            for check in checks
+            if check.size == largest
+            and check.stage in loads
+            and (check.operation, check.limit) not in measured
+        ),
+        None,
+    )
+
+
+def _held_through(run: RunData, checks: list[Check]) -> str:
+    """Up to which load every load was held with every check met."""
+    held = held_through(run, checks)
+    return f"; held through {show_amount(held, run.manifest.load_unit)}" if held is not None else ""
+
+
+def held_through(run: RunData, checks: Iterable[Check]) -> int | None:
+    """The largest load that was held with all checks met, as was every smaller one; None without any."""
+    stood = set(loads_held(run))
+    steps = {stage.number: stage.size for stage in run.stages if stage.is_step}
+    unmet = {check.size for check in checks if check.stage in steps and check.met is not True}
+    held: int | None = None
+    for size in sorted(set(steps.values())):
+        if size not in stood or size in unmet:
+            break
+        held = size
+    return held
+
+
+def _not_held(run: RunData) -> list[str]:
+    """One line for each stage whose load was not whole, or which the target did not hold."""
+    lines: list[str] = []
+    for stage in run.stages:
+        why = not_made(run, stage)
+        if not why and stage.is_step and not cut_short(run, stage) and (gave := gave_way(run, stage)):
+            why = _were_not_held(run, stage, gave)
+        lines += [why] if why else []
+    return lines
+
+
+def _were_not_held(run: RunData, stage: StageResult, why: str) -> str:
+    return f"{show_amount(stage.size, run.manifest.load_unit)} {choose(stage.size, 'was', 'were')} not held: {why}"
+
+
+def _first_miss(run: RunData, missed: list[Check]) -> str:
+    first = _first_of(run, missed)
+    more = len({(check.operation, check.limit) for check in missed}) - 1
+    others = f" and {more} other threshold{'s' if more > 1 else ''}" if more else ""
+    return _saw(run, first) + others
+
+
+def _first_of(run: RunData, checks: list[Check]) -> Check:
+    """The check to name: at the smallest load, storms and removals last, there the furthest beyond its limit."""
+
+    def rank(check: Check) -> tuple[bool, int, float]:
+        no_step = check.stage is not None and not run.stage(check.stage).is_step
+        return no_step, check.size or 0, -_excess(check)
+
+    return min(checks, key=rank)
+
+
+def _excess(check: Check) -> float:
+    if check.observed is None:
+        return 0.0
+    small = 1e-9
+    if check.limit == "throughput":
+        return check.allowed / max(check.observed, small)
+    return check.observed / max(check.allowed, small)
+
+
+def first_misses(run: RunData, checks: Sequence[Check]) -> list[Check]:
+    """The missed checks at the smallest load that misses any, the furthest beyond its limit first.
+
+    Storms and removals are left out, and of a search the loads up to its answer, of which a repeat may have failed.
+    """
+    found = next((event for event in reversed(run.events) if event["event"] == "found"), None)
+    answer: int = found.get("held") or 0 if found is not None else 0
+    steps = {stage.number for stage in run.stages if stage.is_step}
+    missed = [
+        check
+        for check in checks
+        if check.met is False and check.stage in steps and (check.size or 0) > answer
+    ]
+    first = min((check.size or 0 for check in missed), default=0)
+    return sorted((check for check in missed if check.size == first), key=_excess, reverse=True)
+
+
+def miss_words(run: RunData, check: Check) -> str:
+    """What was measured against which limit: extend p99 was 1.32 s (limit 100 ms)."""
+    allowed = f"(limit {_show(check.limit, check.allowed)}{_on_purpose(run, check)})"
+    return f"{check.operation} {_name(check)} was {_show(check.limit, check.observed or 0.0)} {allowed}"
+
+
+def _name(check: Check) -> str:
+    return "p99.9" if check.limit == "p999" else check.limit.replace("_", " ")
+
+
+def _saw(run: RunData, check: Check) -> str:
+    name = _name(check)
+    where = (
+        f"at {show_amount(check.size or 0, run.manifest.load_unit)}"
+        if check.stage is None
+        else _where(run, run.stage(check.stage))
+    )
+    if check.observed is None:
+        return f"{check.operation} {name} was not measured {where}"
+    return (
+        f"{check.operation} {name} was {_show(check.limit, check.observed)} {where} "
+        f"(limit {_show(check.limit, check.allowed)}{_on_purpose(run, check)})"
+    )
+
+
+def _where(run: RunData, stage: StageResult) -> str:
+    return show_load(stage.size, run.manifest.load_unit, stage.kind)
+
+
+def _on_purpose(run: RunData, check: Check) -> str:
+    """Which members a fault had taken away while that was measured."""
+    if check.stage is None:
+        return ""
+    stage = run.stage(check.stage)
+    end = stage.end if stage.end is not None else float("inf")
+    gone = sorted(
+        {member for begin, until, member in fault_times(run.events) if begin < end and until > stage.begin}
+    )
+    return f"; {show_list(gone)} {'was' if len(gone) == 1 else 'were'} down on purpose" if gone else ""
+
+
+def _show(limit: str, value: float) -> str:
+    if limit in _PERCENTILES:
+        return show_us(value)
+    return show_share(value) if limit in _RATES else f"{value:.4g}/s"

@@ -1,0 +1,166 @@
+"""How a run goes on, over time: what units told of their progress, kept as it arrived, and what that comes to.
+
+A run's directory has it in `course.jsonl`, a line for each word. It is for those who watch: what a run came to is made
+of digests, which are exact.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, ValidationError
+
+from tippingpoint.rundir.tags import StageKind
+from tippingpoint.units.shared_run import Figure, Line, Number, SharedRun, Unit, UnitWord, silent_after
+
+FILE = "course.jsonl"
+LARGEST = 4 << 20
+"""Bytes of the file, some 20,000 words; of each unit every second one goes when it is larger."""
+MOST_POINTS = 600
+"""Of a chart over time."""
+_EARLY, _LONGEST = 3600.0, 30 * 86400.0
+"""Seconds before and after a run was asked for that a word of it may be of: else it is its unit's clock that is off."""
+
+
+class Point(BaseModel):
+    """What one unit told at one moment."""
+
+    unit: Unit
+    t: Annotated[float, Field(allow_inf_nan=False)]
+    """On the reference's clock, as SharedRun.started."""
+    stage: Number = 0
+    kind: StageKind = "ramp"
+    size: Number = 0
+    """The load of its share; 0 once its part has ended."""
+    held: Number = 0
+    rate: Figure = 0.0
+    p50_ms: Figure | None = None
+    p99_ms: Figure | None = None
+    errors: Number = 0
+    lost: Number = 0
+    what: Line = ""
+    ended: bool = False
+
+
+def note(directory: Path, unit: str, word: UnitWord) -> None:
+    """Keep how far a unit is, when it says so. OSError where there is no room."""
+    ended = word.phase in ("over", "failed")
+    told = word.progress
+    if not ended and (told is None or not told.stage):
+        return
+    point = Point(
+        unit=unit,
+        t=word.t - (word.offset or 0.0),
+        ended=ended,
+        **({} if told is None else told.model_dump(include=_TOLD)),
+    )
+    path = directory / FILE
+    with path.open("a", encoding="utf-8") as file:
+        file.write(f"{point.model_dump_json(exclude_defaults=True)}\n")
+        size = file.tell()
+    if size > LARGEST:
+        _thin(path)
+
+
+_TOLD = {*Point.model_fields} - {"unit", "t", "ended"}
+
+
+def read_points(directory: Path) -> list[Point]:
+    """What was told, in order of time; lines that are none are left out, such as the last one of a full disk."""
+    try:
+        text = (directory / FILE).read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(_points(text.splitlines()), key=lambda point: point.t)
+
+
+def _points(lines: Iterable[str]) -> Iterable[Point]:
+    for line in lines:
+        try:
+            yield Point.model_validate_json(line)
+        except ValidationError:
+            continue
+
+
+def _thin(path: Path) -> None:
+    """Leave out every second word of each unit, but for its last."""
+    kept: list[Point] = []
+    by_unit: defaultdict[str, list[Point]] = defaultdict(list)
+    for point in read_points(path.parent):
+        by_unit[point.unit].append(point)
+    for points in by_unit.values():
+        kept += points[:-1][::2] + points[-1:]
+    fresh = path.with_name(f".{path.name}.new")
+    with fresh.open("w", encoding="utf-8") as file:
+        file.writelines(f"{point.model_dump_json(exclude_defaults=True)}\n" for point in kept)
+    os.replace(fresh, path)
+
+
+def build_course(run: SharedRun, points: list[Point]) -> dict[str, Any]:
+    """What the page draws: over seconds since the run's start what all units hold, do in a second, and wait.
+
+    A unit counts with what it told last, until its part has ended or it is silent for too long. Of latencies the
+    highest that any unit tells is taken: they cannot be added.
+    """
+    points = [point for point in points if -_EARLY < point.t - run.made < _LONGEST]
+    if all(point.ended for point in points):
+        points = []  # of units that never began
+    begin = run.started if run.started is not None else min((point.t for point in points), default=0.0)
+    silent = silent_after(len(run.units))
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("t", "held", "size", "rate", "p50", "p99", "errors", "lost")
+    }
+    stages: list[dict[str, Any]] = []
+    last: dict[str, Point] = {}
+    moments = _moments(points)
+    for moment, said in moments:
+        for point in said:
+            last[point.unit] = point
+        there = [each for each in last.values() if not each.ended and moment - each.t <= silent]
+        figures = {
+            "t": round(moment - begin, 3),
+            "held": sum(each.held for each in there),
+            "size": sum(each.size for each in there),
+            "rate": sum(each.rate for each in there),
+            "p50": max((each.p50_ms for each in there if each.p50_ms is not None), default=None),
+            "p99": max((each.p99_ms for each in there if each.p99_ms is not None), default=None),
+            "errors": sum(each.errors for each in last.values()),
+            "lost": sum(each.lost for each in last.values()),
+        }
+        for name, value in figures.items():
+            columns[name].append(value)
+        _follow_stages(stages, there, figures)
+    if stages and columns["t"]:
+        stages[-1]["to"] = columns["t"][-1]
+    what = next((point.what for point in reversed(points) if point.what), "")
+    return {**columns, "stages": stages, "what": what, "units": len(last)}
+
+
+def _moments(points: list[Point]) -> list[tuple[float, list[Point]]]:
+    """The points by the moments that a chart has, at most MOST_POINTS: each at the end of its share of the time."""
+    if not points:
+        return []
+    first, span = points[0].t, points[-1].t - points[0].t
+    width = span / MOST_POINTS
+    found: dict[float, list[Point]] = {}
+    for point in points:
+        number = int((point.t - first) / width) if width > 0 else 0
+        found.setdefault(number, []).append(point)
+    return [(said[-1].t, said) for _, said in sorted(found.items())]
+
+
+def _follow_stages(stages: list[dict[str, Any]], there: list[Point], figures: dict[str, Any]) -> None:
+    """Begin the next stage where a unit is in one."""
+    if not there:
+        return
+    furthest = max(there, key=lambda point: point.stage)
+    known = stages[-1] if stages else None
+    if known is None or (known["number"], known["kind"]) != (furthest.stage, furthest.kind):
+        if known is not None:
+            known["to"] = figures["t"]
+        stages.append({"number": furthest.stage, "kind": furthest.kind, "from": figures["t"], "size": 0})
+    stages[-1]["size"] = max(stages[-1]["size"], figures["size"])

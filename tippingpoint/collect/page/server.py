@@ -1,0 +1,197 @@
+"""The page of collected runs as a server: `python -m tippingpoint.collect.page.server`.
+
+It speaks TLS only, lets in who has the token, and changes nothing: what it reads is there for everybody on the machine,
+what it makes of it is made by confined.py. It needs no privilege and is to have none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+from aiohttp import web
+
+from tippingpoint.collect.page.access import Access, read_token
+from tippingpoint.collect.page.reports import Reports
+from tippingpoint.collect.page.tls import Pair, find_or_make, fingerprint, server_context
+from tippingpoint.collect.page.views import Pages, set_headers
+from tippingpoint.collect.runs import Runs
+from tippingpoint.errors import UserError
+from tippingpoint.util.systemd_notify import notify, watchdog_every
+
+MOST_CONNECTIONS = 400
+"""Before the one that has been silent longest is ended. Each takes 0.28 MB of memory, the most of it asyncio's buffer
+for TLS, as tests/functional/test_page.py measured."""
+FIRST_WITHIN = 20.0
+"""Seconds within which a connection has to ask for something; then it may be silent as long, again and again."""
+_BAD_INPUT = 2
+"""The exit code, as tippingpoint.cli has it, which is not worth importing."""
+_SILENT = logging.getLogger("tippingpoint.collect.page.server")
+_SILENT.addHandler(logging.NullHandler())
+_SILENT.propagate = False
+
+
+def main() -> None:
+    """Serve until a signal says to end; 2 for what is refused."""
+    asked = _arguments().parse_args()
+    os.umask(0o077)
+    try:
+        asyncio.run(_serve(asked))
+    except UserError as refused:
+        print(f"tippingpoint: {refused}", file=sys.stderr)
+        sys.exit(_BAD_INPUT)
+
+
+def _arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tippingpoint.collect.page.server", description=__doc__)
+    parser.add_argument("--runs", type=Path, required=True, help="the directory of the collected runs")
+    parser.add_argument(
+        "--token", type=Path, required=True, help="a file, mode 0600, with what readers have to know"
+    )
+    parser.add_argument(
+        "--state", type=Path, required=True, help="a directory of its own: certificate and reports"
+    )
+    parser.add_argument(
+        "--certificate", type=Path, help="a file with the certificate, PEM; one is made without"
+    )
+    parser.add_argument("--key", type=Path, help="a file, mode 0600, with its key, PEM")
+    parser.add_argument(
+        "--name", action="append", default=[], help="a name or address of this server, for that one"
+    )
+    parser.add_argument(
+        "--listen", default="0.0.0.0:9480", metavar="ADDRESS:PORT", help="where it is (0.0.0.0:9480)"
+    )
+    return parser
+
+
+async def _serve(asked: argparse.Namespace) -> None:
+    access = Access(read_token("--token", asked.token))
+    pair = _pair(asked)
+    context = server_context(pair)
+    place = _listen(asked.listen)
+    pages = Pages(Runs(asked.runs), access, Reports(asked.state / "reports"))
+    ending = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, ending.set)
+    async with serving(pages, place, context):
+        address, port = place.getsockname()[:2]
+        shown = f"[{address}]" if ":" in address else address
+        print(f"https://{shown}:{port} {fingerprint('--certificate', pair.certificate)}", flush=True)
+        notify("READY=1")
+        every = watchdog_every()
+        while not ending.is_set():
+            notify("WATCHDOG=1")
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(every):
+                    await ending.wait()
+        notify("STOPPING=1")
+
+
+def _pair(asked: argparse.Namespace) -> Pair:
+    if (asked.certificate is None) != (asked.key is None):
+        given = "--certificate" if asked.key is None else "--key"
+        raise UserError(given, "alone", "--certificate and --key, or neither")
+    if asked.certificate is not None:
+        return Pair(asked.certificate, asked.key)
+    try:
+        return find_or_make(asked.state, asked.name)
+    except OSError as problem:
+        accepted = f"a directory that can be written ({problem.strerror})"
+        raise UserError("--state", str(asked.state), accepted) from None
+    except ValueError:
+        raise UserError("--name", ", ".join(asked.name), "names and addresses of this server") from None
+
+
+def _listen(text: str) -> socket.socket:
+    """A socket on ADDRESS:PORT; UserError where that is none, or something else is there."""
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]")
+    if not host or not (port.isascii() and port.isdigit() and int(port) < 65536):
+        raise UserError("--listen", text, "ADDRESS:PORT, such as 0.0.0.0:9480")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    place = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        place.bind((host, int(port)))
+    except OSError as problem:
+        place.close()
+        raise UserError(
+            "--listen", text, f"an address and a port that are free ({problem.strerror})"
+        ) from None
+    return place
+
+
+class _Connection(web.RequestHandler):
+    """One connection. What is no request never comes to the pages: aiohttp answers it by itself."""
+
+    __slots__ = ()
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """Its answer, with what all of ours say."""
+        answer = super().handle_error(request, status, exc, message)
+        set_headers(answer)
+        return answer
+
+
+@contextlib.asynccontextmanager
+async def serving(pages: Pages, place: socket.socket, context: ssl.SSLContext) -> AsyncGenerator[None]:
+    """The page at a socket, for as long as this lasts."""
+    loop = asyncio.get_running_loop()
+    runner = web.AppRunner(
+        pages.application(),
+        shutdown_timeout=2.0,
+    )
+    await runner.setup()
+    http = runner.server
+    assert http is not None
+
+    def hang_up_on_silence(connection: web.RequestHandler) -> None:
+        if connection.transport not in pages.asked:
+            connection.force_close()
+
+    def connection() -> web.RequestHandler:
+        others = http.connections
+        if len(others) >= MOST_CONNECTIONS:
+            silent = (other for other in others if other.transport not in pages.asked)
+            oldest = next(silent, others[0]).transport
+            if oldest is not None:
+                oldest.abort()  # a farewell would keep it for as long as the other side likes
+        fresh = _Connection(
+            http, loop=loop, access_log=_SILENT, logger=_SILENT, keepalive_timeout=FIRST_WITHIN
+        )
+        loop.call_later(FIRST_WITHIN, hang_up_on_silence, fresh)
+        return fresh
+
+    server = await loop.create_server(
+        connection,
+        sock=place,
+        ssl=context,
+        backlog=1024,
+        ssl_handshake_timeout=FIRST_WITHIN,
+        ssl_shutdown_timeout=1.0,
+    )
+    try:
+        yield
+    finally:
+        server.close()
+        await runner.cleanup()
+
+
+if __name__ == "__main__":
+    main()

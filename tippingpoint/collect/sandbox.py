@@ -1,0 +1,159 @@
+"""Asks the engine for reports, in a process without privileges: what units sent is no input to trust, and the
+engine's numerics have no place in a hook or in a server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tippingpoint.collect import WORSE
+from tippingpoint.collect.runs import StoredRun
+from tippingpoint.errors import UserError
+
+SECONDS = 45.0
+"""How long an action waits for the engine: `juju run` itself gives up after 60 s."""
+UNPRIVILEGED = "nobody"
+"""Whom root has the engine run as; nobody else may choose."""
+_REFUSED = 2
+"""The exit code for bad input (tippingpoint.cli)."""
+
+
+def question(do: str, runs: Sequence[StoredRun], **asked: Any) -> bytes:
+    """What the engine is asked: see reports.Asked."""
+    return json.dumps({"do": do, "runs": [run.as_text() for run in runs], **asked}).encode()
+
+
+def write(path: Path, asked: bytes, *, within: float | None = None) -> bool:
+    """Have the engine's answer to a question in a file; True when a comparison found something worse.
+
+    It is waited for `within` seconds, SECONDS unless given. UserError with the engine's own line where it refuses, or
+    one that says that it took too long.
+    """
+    patience = SECONDS if within is None else within
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        with fresh.open("wb") as answer, as_user_with_a_place() as confined:
+            ended = subprocess.run(
+                _COMMAND,
+                input=asked,
+                stdout=answer,
+                stderr=subprocess.PIPE,
+                timeout=patience,
+                check=False,
+                **confined,
+            )
+        if ended.returncode not in (0, WORSE):
+            said = ended.stderr.decode(errors="replace").strip().splitlines()
+            line = said[-1].removeprefix("tippingpoint: ") if said else how_it_ended(ended.returncode)
+            raise _Refused(line if ended.returncode == _REFUSED else f"the engine failed: {line[:300]}")
+        fresh.replace(path)
+    except subprocess.TimeoutExpired:
+        accepted = f"one that is read in {patience:.0f} s; try again, or export the runs"
+        raise UserError("report", path.name, accepted) from None
+    finally:
+        fresh.unlink(missing_ok=True)
+    return ended.returncode == WORSE
+
+
+def judge(run: StoredRun, user: str | None = None) -> None:
+    """Have the engine write what the run came to into its verdict_file, some seconds after this returned.
+
+    `user` is as in as_user.
+    """
+    with tempfile.TemporaryFile() as asked, run.verdict_file.open("wb") as answer:
+        asked.write(question("judge", [run]))
+        asked.seek(0)
+        subprocess.Popen(
+            _COMMAND,
+            stdin=asked,
+            stdout=answer,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            **as_user(user),
+        )
+
+
+def conclude(run: StoredRun, prometheus: Mapping[str, str]) -> None:
+    """Have what the target felt gathered from a Prometheus (gathering.Asked), and then the run judged.
+
+    That goes on, for some minutes at most, after this returned. What is in `prometheus` is on no disk.
+    """
+    run.verdict_file.touch()  # somebody has begun
+    with open(os.memfd_create("tippingpoint"), "w+b") as asked:
+        asked.write(json.dumps({"run": run.as_text(), **prometheus}).encode())
+        asked.seek(0)
+        subprocess.Popen(
+            [sys.executable, "-m", "tippingpoint.collect.gather_resources", str(run.directory), UNPRIVILEGED],
+            stdin=asked,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+            env=_environment(),
+        )
+
+
+def give_way() -> None:
+    """Have this process be the one that goes when the machine's memory is used up: what it does is done again, and
+    what is stored, scraped or served meanwhile is not."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def how_it_ended(code: int) -> str:
+    """Why a process that said nothing has failed, as far as its exit code tells."""
+    if code == -signal.SIGKILL:
+        return "it was killed: the machine has too little memory for it"
+    return f"exit code {code}"
+
+
+class _Refused(UserError):
+    """A line that the engine made already."""
+
+    def __init__(self, line: str) -> None:
+        Exception.__init__(self, line)
+
+
+_COMMAND = [sys.executable, "-m", "tippingpoint.collect"]
+
+
+def as_user(user: str | None = None) -> dict[str, Any]:
+    """How a process of the engine runs: as nobody in particular, with nothing of ours but the modules.
+
+    `user` is whom root has it run as: UNPRIVILEGED unless given, root itself where it is empty, as tests want it.
+    """
+    user = UNPRIVILEGED if user is None else user
+    confined: dict[str, Any] = {"cwd": "/", "env": _environment()}
+    if os.geteuid() == 0 and user:
+        confined |= {"user": user, "group": "nogroup", "extra_groups": []}
+    return confined
+
+
+@contextlib.contextmanager
+def as_user_with_a_place(user: str | None = None) -> Generator[dict[str, Any]]:
+    """The same, with a directory for what it lays down meanwhile: it goes, however the process has ended."""
+    confined = as_user(user)
+    with tempfile.TemporaryDirectory(prefix="tippingpoint-") as place:
+        if "user" in confined:
+            shutil.chown(place, confined["user"])
+        yield confined | {"env": confined["env"] | {"TMPDIR": place}}
+
+
+def _environment() -> dict[str, str]:
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "LANG": "C.UTF-8",
+        "OPENBLAS_NUM_THREADS": "1",
+    }

@@ -1,0 +1,161 @@
+"""The published results that the suite ships, each figure with the sentence it is from.
+
+A baseline is a YAML file here. Where its source printed the log of the test's own tool, the log stands
+beside it line by line and `Baseline.run` imports it like any other: what it shows is found, not written down.
+"""
+
+from __future__ import annotations
+
+import atexit
+import difflib
+import tempfile
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from tippingpoint.errors import UserError
+from tippingpoint.importers.juju_log import CLOSED_LOOP, SIDECAR_SUFFIX, import_log
+from tippingpoint.rundir.manifest import Manifest
+from tippingpoint.rundir.results import RunData, load_run
+
+PREFIX = "seed:"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Source(_Part):
+    """Where a baseline was published; `author` as far as the source names one."""
+
+    title: str
+    author: str = ""
+    where: str
+
+
+class BaselineTarget(_Part):
+    """What was tested, in the words of a plan."""
+
+    kind: Literal["juju", "lxd", "openstack", "maas", "etcd", "pacemaker"]
+    version: str = ""
+
+
+class RallyRow(_Part):
+    """One row of a table of OpenStack Rally: seconds, percent of successes, and how often it was done."""
+
+    operation: str
+    min: float
+    avg: float
+    max: float
+    p90: float
+    p95: float
+    success: Annotated[float, Field(ge=0, le=100)]
+    count: Annotated[int, Field(ge=1)]
+
+
+class RallyTable(_Part):
+    """A published table, under the load in `at`; `quote` is the sentence it stands after."""
+
+    title: str
+    at: dict[str, int] = {}
+    quote: str
+    rows: Annotated[list[RallyRow], Field(min_length=1)]
+
+
+class Figure(_Part):
+    """One published number. `value` alone, or the range from `value` to `to`, in `unit`."""
+
+    what: str
+    value: float
+    to: float | None = None
+    unit: str
+    qualifier: str = ""
+    """What the source puts before the number: about, almost, up to."""
+    at: dict[str, int] = {}
+    """The load it was seen under, such as `{"members": 50, "containers": 5000}`."""
+    role: str = ""
+    """Whose it is, where that matters: the database leader, each controller."""
+    derived: str = ""
+    """The arithmetic, when the number is not in the source but follows from numbers in `quote`."""
+    resource: Literal["", "CPU", "memory", "heap", "disk IOPS", "network"] = ""
+    """What of the target it is, where two baselines are held against each other by it (compare_published.py)."""
+    against: str = ""
+    """The baseline that it is relative to: `value` is then how many `times less`, or how much less."""
+    quote: str
+    """The sentence it is from, word for word."""
+
+
+class Baseline(_Part):
+    """A published result. Names are used as `seed:NAME` where a run is asked for."""
+
+    name: str
+    title: str
+    source: Source
+    target: BaselineTarget
+    workload: Literal["claim", "spawn", "other"]
+    """`other` is load that the suite has no workload for, such as a cluster's own tests."""
+    summary: str
+    """What was done, on what."""
+    tables: list[RallyTable] = []
+    figures: list[Figure] = []
+    excerpt: str = ""
+    """Lines of a log that figures are derived from, as published."""
+    transcript: str | None = None
+    """File name of the log of the test's own tool, as published."""
+
+    def run(self) -> RunData | None:
+        """The run that the published log makes; None for a baseline without one. Read once per process."""
+        return _run(self.name) if self.transcript else None
+
+
+def list_baselines() -> list[Baseline]:
+    """All baselines, by name."""
+    return list(_all().values())
+
+
+def load_baseline(name: str) -> Baseline:
+    """The baseline called NAME or `seed:NAME`; UserError names the nearest and all there are."""
+    found = _all().get(name.removeprefix(PREFIX))
+    if found is not None:
+        return found
+    names = list(_all())
+    near = difflib.get_close_matches(name.removeprefix(PREFIX), names, n=1, cutoff=0.5)
+    nearest = f" (nearest: {near[0]})" if near else ""
+    raise UserError("baseline", name, f"one of {', '.join(names)}{nearest}")
+
+
+@cache
+def _all() -> dict[str, Baseline]:
+    entries = sorted(resources.files(__name__).iterdir(), key=lambda entry: entry.name)
+    texts = {
+        entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8")
+        for entry in entries
+        if entry.name.endswith(".yaml") and not entry.name.endswith(SIDECAR_SUFFIX)
+    }
+    return {
+        name: Baseline.model_validate({"name": name, **yaml.safe_load(text)}) for name, text in texts.items()
+    }
+
+
+@cache
+def _run(name: str) -> RunData:
+    baseline = _all()[name]
+    kept = tempfile.TemporaryDirectory(prefix="tippingpoint-baseline-")
+    atexit.register(kept.cleanup)  # what reads the run may still read its directory
+    folder, log = resources.files(__name__), str(baseline.transcript)
+    with (
+        resources.as_file(folder / log) as path,
+        resources.as_file(folder / (log + SIDECAR_SUFFIX)) as sidecar,
+    ):
+        directory = import_log(path, Path(kept.name), sidecar=sidecar, title=baseline.title)
+    manifest = Manifest.load(directory)
+    manifest.id = PREFIX + name
+    manifest.source = "baseline"
+    author = f", by {baseline.source.author}" if baseline.source.author else ""
+    manifest.origin = f"“{baseline.source.title}”{author} ({baseline.source.where}); {CLOSED_LOOP}"
+    manifest.save(directory)
+    return load_run(directory)

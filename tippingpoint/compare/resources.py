@@ -1,0 +1,172 @@
+"""What the targets of several runs felt at each load, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from statistics import fmean
+
+import numpy as np
+
+from tippingpoint.analysis.cost import samples_between
+from tippingpoint.rundir.resources import FigureData, titles_of
+from tippingpoint.rundir.results import RunData
+
+_KINDS = (
+    ("cpu",),
+    ("memory",),
+    ("disk", "fsyncs", "written"),
+    ("network", "peer", "client"),
+    ("published", "delivered"),
+)
+"""What figures are called that the seeds tell of, in their order: they come first."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """A figure while one load was held, in the figure's unit."""
+
+    typical: float
+    """What was typical of the hosts' mean over the hold: of a rate the mean, of any other figure the median."""
+    low: float
+    high: float
+    """What the hosts' mean was between for eight tenths of the hold (its 10th and 90th percentiles, or `typical` where
+    bursts put that beyond)."""
+    leader: float | None
+    """The same of the host that led; None where none is known to."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A run's figure to the base's at the same load."""
+
+    ratio: float
+    low: float
+    high: float
+    """Of the one's low to the other's high, and the other way round: what was seen, no confidence interval."""
+
+
+@dataclass(frozen=True)
+class ResourceComparison:
+    """One figure (of one part, such as a process) of every run, against load."""
+
+    name: str
+    title: str
+    part: str
+    unit: str
+    meaning: str
+    sizes: list[int]
+    levels: list[list[Level | None]]
+    """For each run, and in it for each of `sizes`; None where nothing was gathered."""
+    ratios: list[list[Ratio | None]]
+    """For each run after the first, and in it for each of `sizes`; None where the two do not both have it."""
+
+    @property
+    def kind(self) -> int | None:
+        """Whether it is of CPU (0), memory (1), disk (2), network (3) or a broker's messages (4); None for what no seed
+        tells of."""
+        return next((n for n, words in enumerate(_KINDS) if any(word in self.name for word in words)), None)
+
+    @property
+    def shared(self) -> list[int]:
+        """The loads that the first run and another one have it of, ascending."""
+        return [
+            size
+            for place, size in enumerate(self.sizes)
+            if any(of_run[place] is not None for of_run in self.ratios)
+        ]
+
+
+def compare_resources(runs: Sequence[RunData]) -> list[ResourceComparison]:
+    """Every figure that two runs have (or the only run): CPU, memory, disk, network and messages before all others.
+
+    Only steps of the ladder that were held count, and of a figure only what it was then (cost.samples_between), or
+    until then where nothing stays that could be held; and only figures that are charted. Parts that differ in name from
+    run to run, as devices do, are taken together.
+    """
+    charted = [
+        figure
+        for run in runs
+        if run.resources is not None
+        for figure in run.resources.figures
+        if figure.chart
+    ]
+    found: list[ResourceComparison] = []
+    for name, title in titles_of(charted).items():
+        figures = [run.resources.figure(name) if run.resources is not None else None for run in runs]
+        there = [figure for figure in figures if figure is not None and figure.series]
+        if len(there) < min(2, len(runs)):
+            continue
+        for part, parts in _parts(there):
+            compared = _compared(runs, there[0], title, figures, part, parts)
+            if compared.sizes:
+                found.append(compared)
+    return sorted(found, key=lambda compared: len(_KINDS) if compared.kind is None else compared.kind)
+
+
+def _parts(figures: Sequence[FigureData]) -> list[tuple[str, frozenset[str] | None]]:
+    """What is compared by itself: the parts that several runs have, or else all of them as one (None)."""
+    shared = [part for part in figures[0].parts if all(part in other.parts for other in figures[1:])]
+    return [(part, frozenset([part])) for part in shared] or [("", None)]
+
+
+def _compared(
+    runs: Sequence[RunData],
+    first: FigureData,
+    title: str,
+    figures: Sequence[FigureData | None],
+    part: str,
+    parts: frozenset[str] | None,
+) -> ResourceComparison:
+    by_size = [
+        _levels(run, figure, parts) if figure is not None else {}
+        for run, figure in zip(runs, figures, strict=True)
+    ]
+    sizes = sorted({size for levels in by_size for size in levels})
+    levels = [[of_run.get(size) for size in sizes] for of_run in by_size]
+    ratios = [
+        [_ratio(base, other) for base, other in zip(levels[0], of_run, strict=True)] for of_run in levels[1:]
+    ]
+    return ResourceComparison(first.name, title, part, first.unit, first.meaning, sizes, levels, ratios)
+
+
+def _levels(run: RunData, figure: FigureData, parts: frozenset[str] | None) -> dict[int, Level]:
+    resources = run.resources
+    if resources is None:
+        return {}
+    hosts = [_hosts(figure, place, parts) for place in range(len(resources.t))]
+    means = [fmean(values.values()) if values else None for values in hosts]
+    leaders = [values.get(resources.leading(t)) for t, values in zip(resources.t, hosts, strict=True)]
+    held: dict[int, tuple[list[float], list[float]]] = {}
+    for stage in run.stages:
+        if stage.is_step and stage.hold_begin is not None and stage.end is not None:
+            cycle = run.manifest.load_unit == "iterations"
+            held_from, held_to = (stage.begin, stage.hold_begin) if cycle else (stage.hold_begin, stage.end)
+            of_size = held.setdefault(stage.size, ([], []))
+            for found, values in zip(of_size, (means, leaders), strict=True):
+                found += samples_between(resources, values, figure.window, held_from, held_to)[0]
+    levels: dict[int, Level] = {}
+    for size, (of_hosts, of_leader) in held.items():
+        if of_hosts:
+            low, high = (float(end) for end in np.percentile(of_hosts, (10, 90)))
+            typical = figure.typical(of_hosts)
+            led = figure.typical(of_leader) if of_leader else None
+            levels[size] = Level(typical, min(low, typical), max(high, typical), led)
+    return levels
+
+
+def _hosts(figure: FigureData, place: int, parts: frozenset[str] | None) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for series in figure.series:
+        value = series.values[place]
+        if value is not None and (parts is None or series.part in parts):
+            sums[series.host] = sums.get(series.host, 0.0) + value
+    return sums
+
+
+def _ratio(base: Level | None, other: Level | None) -> Ratio | None:
+    if base is None or other is None or min(base.typical, base.low) <= 0:
+        return None
+    ends = [of / to for of, to in product((other.low, other.high), (base.low, base.high))]
+    return Ratio(other.typical / base.typical, min(ends), max(ends))

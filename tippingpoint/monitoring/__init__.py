@@ -1,0 +1,1 @@
+"""What Prometheus has of a target: the query packs, scrape jobs, rules and dashboards."""

@@ -1,0 +1,496 @@
+"""Gathers what a run's target felt from a Prometheus: the figures of packs over the run's time, on one grid of moments.
+
+A figure that fails or has no samples is told as missing; a Prometheus that is gone makes all of them that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tippingpoint.errors import OperationFailed, TargetError, UserError
+from tippingpoint.monitoring.naming import INSTANCES, NODES, known_as, member_names, renamed
+from tippingpoint.monitoring.prometheus import Prometheus, Sampled
+from tippingpoint.monitoring.query_packs import Figure, Pack, by_host, packs_for
+from tippingpoint.monitoring.selecting import all_but_generators, both
+from tippingpoint.rundir.cluster_events import Member, read_cluster
+from tippingpoint.rundir.resources import MOST_POINTS, MOST_SERIES, FigureData, Resources, Series
+from tippingpoint.rundir.results import RunData
+
+LEAD = 120.0
+"""Seconds before the run that are gathered too: what there was without load."""
+TAIL = 60.0
+"""Seconds after it, in which the target comes to rest."""
+GATHER_WITHIN = 120.0
+"""Seconds that all figures have together: one that is not there by then is missing."""
+AGAIN_AFTER = 3.0
+"""Seconds after which a Prometheus that cannot be reached is tried once more: it may be restarting."""
+USUAL_INTERVAL = 15.0
+"""Seconds between scrapes where nothing tells them: what the charm asks for."""
+_LOOKBACK = 300.0
+"""Seconds for which Prometheus goes on with a last sample (its lookback delta)."""
+_FINE_POINTS = 2000
+"""Moments that scrapes are looked for at: each scrape of four hours at 15 s is met."""
+_NAMING_POINTS = 40
+"""Moments that hosts' names are looked for at; a host that was there for less of a run shows by its targets."""
+_LATE = 1.5
+"""Intervals after which a scrape is missing that should have come."""
+_STALE = 2.5
+"""Intervals after which the last sample tells nothing any more: one scrape may fail."""
+_EXTENDED = 1.1
+"""Intervals that a rate is extended by beyond its first and last sample, as Prometheus has it."""
+_RATE_INTERVALS = 4
+"""Intervals that a rate is taken over, so that one failed scrape leaves two samples (as Grafana's $__rate_interval)."""
+_BEYOND = 1e100
+"""More than any resource is; sums of such values are still numbers."""
+_DIGITS = 6
+"""Significant ones that are kept of a value."""
+
+Asked = Callable[[int, int], None]
+"""Told after each figure that was asked for: how many there are by now, and of how many."""
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """The moments (Unix seconds) that everything is asked for."""
+
+    start: float
+    step: float
+    points: int
+
+    @property
+    def end(self) -> float:
+        return self.start + (self.points - 1) * self.step
+
+    @property
+    def moments(self) -> FloatArray:
+        return self.start + self.step * np.arange(self.points, dtype=np.float64)
+
+    def column(self, sampled: Sampled) -> FloatArray:
+        """A series' value at each moment; NaN where it has none, or none that is any resource's."""
+        column = np.full(self.points, np.nan)
+        places = np.rint((sampled.times - self.start) / self.step).astype(np.int64)
+        inside = (places >= 0) & (places < self.points)
+        column[places[inside]] = sampled.values[inside]
+        column[~(np.abs(column) < _BEYOND)] = np.nan
+        return column
+
+
+def _grid(start: float, end: float, interval: float) -> _Grid:
+    """A moment for each scrape, or as many as there may be."""
+    coarse = (end - start) / (MOST_POINTS - 1)
+    step = round(interval, 1) if interval >= coarse else math.ceil(coarse * 10) / 10
+    return _Grid(start, step, max(1, int((end - start) / step + 1e-9) + 1))
+
+
+@dataclass(frozen=True)
+class _Scraped:
+    """When a host was scraped, by one job or all that know it. All times are Unix seconds."""
+
+    host: str
+    job: str
+    interval: float
+    """Seconds between scrapes; of several jobs that of the slowest."""
+    late: float
+    """Seconds between two scrapes that succeeded after which there is a gap between them."""
+    made: FloatArray
+    good: FloatArray
+    """Those that succeeded."""
+
+    def gaps(self, since: float, until: float) -> list[tuple[float, float]]:
+        """From one that succeeded to the next, or to the ends of a time."""
+        edges = np.concatenate(([since], self.good[(self.good > since) & (self.good < until)], [until]))
+        return [
+            (float(edges[place]), float(edges[place + 1]))
+            for place in np.flatnonzero(np.diff(edges) > self.late).tolist()
+        ]
+
+    def told(self, grid: _Grid, window: float) -> NDArray[np.bool_]:
+        """At which moments a sample, or a rate over a window, tells what was then.
+
+        While Prometheus itself is not there it goes on with a last sample for five minutes (its lookback delta). A
+        rate whose window reaches into a gap is too low: it is extended by half an interval and no further
+        (extrapolatedRate in Prometheus' promql/functions.go).
+        """
+        edges = np.concatenate(([-np.inf], self.good, [np.inf]))
+        age = grid.moments - edges[np.searchsorted(self.good, grid.moments, side="right")]
+        told = age <= max(_STALE * self.interval, grid.step)
+        if window:
+            for place in np.flatnonzero(np.diff(edges) > _STALE * self.interval).tolist():
+                begin, end = edges[place] + _EXTENDED * self.interval, edges[place + 1] + window
+                told &= ~((grid.moments > begin) & (grid.moments < end))
+        return told
+
+
+_DURATION = Figure(
+    name="scrape-duration",
+    title="Scrape duration",
+    unit="seconds",
+    meaning="How long the slowest scrape of a host took: an overloaded host answers late, then not at all.",
+    source="Prometheus itself",
+    expr="scrape_duration_seconds{$selector}",
+    over="max",
+    chart=False,
+)
+_SCRAPED_AT = "timestamp(up{$selector})"
+_UP = "up{$selector}"
+_TARGET = ("host", "job")
+_CLOCK = "node_time_seconds{$selector} - timestamp(node_time_seconds{$selector})"
+
+
+async def gather_run(
+    run: RunData, prometheus: Prometheus, *, selector: str = "", asked: Asked | None = None
+) -> Resources:
+    """What a run's target felt, with the packs of its kind, from two minutes before it to one after it.
+
+    `selector` are label matchers, without braces, that say what of that Prometheus is the target's; our generators are
+    not in any case.
+    UserError for a run whose times are no clock's: a published log that has none.
+    """
+    if run.manifest.timeline != "seconds" or run.manifest.source != "run":
+        raise UserError("run", str(run.directory), "one that was made here, whose times a Prometheus knows")
+    started = run.manifest.started
+    last = max((float(event["t"]) for event in run.events), default=0.0)
+    last = max([last, *(stage.end or stage.begin for stage in run.stages), *run.gauges.t[-1:].tolist()])
+    ended = run.manifest.ended or started + last
+    end = max(min(ended + TAIL, time.time()), started)
+    packs = packs_for(run.manifest.target.kind)
+    return await gather_resources(
+        prometheus,
+        packs,
+        started - LEAD,
+        end,
+        started,
+        members=read_cluster(run.events).members,
+        selector=both(selector, all_but_generators(unit.name for unit in run.units)),
+        asked=asked,
+    )
+
+
+async def gather_resources(
+    prometheus: Prometheus,
+    packs: Sequence[Pack],
+    start: float,
+    end: float,
+    started: float,
+    *,
+    members: Sequence[Member] = (),
+    selector: str = "",
+    asked: Asked | None = None,
+) -> Resources:
+    """What Prometheus has of packs' figures from `start` to `end`, as seconds since `started` (all Unix seconds).
+
+    Hosts that are `members` of the target go by these members' names (collect/naming.py). `selector` are label
+    matchers for everything that is asked, without braces. Moments are as far apart as scrapes are, or so far that there
+    are MOST_POINTS of them.
+    """
+    return await _Gathering(prometheus, packs, started, members, selector, asked).of(start, end)
+
+
+class _Gathering:
+    def __init__(
+        self,
+        prometheus: Prometheus,
+        packs: Sequence[Pack],
+        started: float,
+        members: Sequence[Member],
+        selector: str,
+        asked: Asked | None,
+    ) -> None:
+        self._prometheus = prometheus
+        self._started = started
+        self._members = members
+        self._names: dict[str, str] = {}
+        """What hosts are called, where it is not as Prometheus names them."""
+        self._selector = selector
+        self._asked = asked
+        self._figures = [
+            (pack, figure) for pack in packs for figure in pack.figures if figure.chart or figure.cost
+        ]
+        self._packs = packs
+        self._missing: list[tuple[str, str]] = []
+        self._answers = False
+        self._gone = ""
+        """Why Prometheus is asked nothing any more."""
+        self._done = 0
+        self._until = asyncio.get_running_loop().time() + GATHER_WITHIN
+
+    async def of(self, start: float, end: float) -> Resources:
+        source, clock = await self._source()
+        self._names = await self._member_names(start, end) if self._members and self._answers else {}
+        scraped = await self._scrapes(start, end)
+        intervals = [one.interval for one in scraped] or [USUAL_INTERVAL]
+        grid = _grid(start, end, min(intervals))
+        window = max(_RATE_INTERVALS * max(intervals), grid.step + max(intervals))
+        hosts = {one.host: one for one in _of_hosts(scraped)}
+        answered = await asyncio.gather(
+            *(self._figure(pack, figure, grid, window, hosts) for pack, figure in self._figures)
+        )
+        figures = [data for data, _ in answered if data is not None]
+        self._missing += [
+            (f"{pack.title}: {figure.title}", why)
+            for (pack, figure), (_, why) in zip(self._figures, answered, strict=True)
+            if why
+        ]
+        leader = await self._leader(grid)
+        clock |= await self._clocks(grid)
+        duration = await self._ask(_DURATION.query(window, self._selector), grid, _DURATION.title)
+        if duration:  # of scrapes that failed, too
+            made = {host: replace(one, good=one.made) for host, one in hosts.items()}
+            figures.append(self._data("scrape", _DURATION, 0.0, duration, grid, made))
+        self._missing += [
+            (host, "no scrape of it succeeded") for host, one in hosts.items() if not one.good.size
+        ]
+        return Resources(
+            source=source,
+            step=grid.step,
+            t=_rounded(grid.moments - self._started, 3),
+            leader=leader,
+            figures=figures,
+            missing=self._missing,
+            gaps=_gaps(scraped, hosts, grid, self._started),
+            clock=clock,
+        )
+
+    async def _source(self) -> tuple[str, dict[str, float]]:
+        """What is asked, and how far its clock is ahead of ours, as exactly as an answer takes."""
+        try:
+            version = await self._prometheus.version()
+            before = time.time()
+            told = await self._prometheus.query("time()")
+            between = (before + time.time()) / 2
+        except (OperationFailed, TargetError):  # what is asked next tells why
+            return "Prometheus", {}
+        self._answers = True
+        ahead = round(float(told[0].values[-1]) - between, 3) if told else math.nan
+        clock = {"Prometheus": ahead + 0.0} if math.isfinite(ahead) else {}
+        return f"Prometheus {version}", clock
+
+    async def _member_names(self, start: float, end: float) -> dict[str, str]:
+        """Which hosts are members of the target, by all that Prometheus knows of where they are."""
+        step = max(1.0, (end - start) / _NAMING_POINTS)
+        nodes, _ = await self._range(by_host(*NODES, selector=self._selector), start, end, step)
+        instances, _ = await self._range(by_host(*INSTANCES, selector=self._selector), start, end, step)
+        try:
+            async with asyncio.timeout_at(self._until):
+                targets = await self._prometheus.targets()
+        except (
+            TimeoutError,
+            OperationFailed,
+            TargetError,
+        ):  # others than Prometheus itself need not have any
+            targets = []
+        return member_names(self._members, known_as(targets, instances, nodes))
+
+    async def _range(self, query: str, start: float, end: float, step: float) -> tuple[list[Sampled], str]:
+        """The series of a query, and why there are none where it failed."""
+        if self._gone:
+            return [], self._gone
+        try:
+            async with asyncio.timeout_at(self._until):
+                try:
+                    found = await self._prometheus.query_range(query, start, end, step)
+                except TargetError:
+                    await asyncio.sleep(AGAIN_AFTER)
+                    found = await self._prometheus.query_range(query, start, end, step)
+                return renamed(found, self._names), ""
+        except TimeoutError:
+            return [], f"{self._prometheus.where}: has not answered everything within {GATHER_WITHIN:g} s"
+        except OperationFailed as problem:
+            return [], str(problem)
+        except TargetError as problem:
+            self._gone = str(problem)
+            return [], self._gone
+
+    async def _ask(self, query: str, grid: _Grid, title: str) -> list[Sampled]:
+        """What there is of it; tells when it failed."""
+        found, why = await self._range(query, grid.start, grid.end, grid.step)
+        if why:
+            self._missing.append((title, why))
+        return found
+
+    async def _scrapes(self, start: float, end: float) -> list[_Scraped]:
+        """When each target was scraped."""
+        step = max(1.0, math.ceil((end - start) / _FINE_POINTS))
+        found: list[list[Sampled]] = []
+        for query in (
+            by_host(_SCRAPED_AT, "max", _TARGET, self._selector),
+            by_host(_UP, "min", _TARGET, self._selector),
+        ):
+            answered, why = await self._range(query, start, end, step)
+            if why:
+                self._gone = self._gone or ("" if self._answers else why)
+                self._missing.append(("gaps between scrapes", why))
+                return []
+            found.append(answered)
+        success = {_target_of(up): up for up in found[1]}
+        scraped: list[_Scraped] = []
+        for at in found[0]:
+            up = success.get(_target_of(at))
+            if up is None or len(up.values) != len(at.values):
+                continue
+            sane = (at.values > start - _LOOKBACK) & (at.values <= at.times + step)
+            made = np.unique(at.values[sane])
+            if not made.size:
+                continue
+            interval = max(1.0, float(np.median(np.diff(made)))) if made.size > 1 else USUAL_INTERVAL
+            # Looked for more rarely than it is scraped, a scrape that is not met need not be missing.
+            late = _LATE * interval + (step if step > interval else 0.0)
+            good = np.unique(at.values[sane & (up.values == 1)])
+            scraped.append(_Scraped(*_target_of(at), interval, late, made, good))
+        return scraped
+
+    async def _figure(
+        self, pack: Pack, figure: Figure, grid: _Grid, window: float, hosts: Mapping[str, _Scraped]
+    ) -> tuple[FigureData | None, str]:
+        """What there is of a figure, and what is missing of it."""
+        query = figure.query(window, self._selector)
+        found, why = await self._range(query, grid.start, grid.end, grid.step)
+        self._done += 1
+        if self._asked is not None:
+            self._asked(self._done, len(self._figures))
+        if not found:
+            nothing = "" if figure.optional else f"nothing was sampled: it comes from {figure.source}"
+            return None, why or nothing
+        data = self._data(pack.name, figure, window if "$window" in figure.expr else 0.0, found, grid, hosts)
+        if not data.series:
+            return None, "no sample is a number"
+        return data, f"the smallest of {len(found)} series" if len(found) > MOST_SERIES else ""
+
+    def _data(
+        self,
+        pack: str,
+        figure: Figure,
+        window: float,
+        found: Sequence[Sampled],
+        grid: _Grid,
+        hosts: Mapping[str, _Scraped],
+    ) -> FigureData:
+        told = {host: one.told(grid, window) for host, one in hosts.items()}
+        columns: list[tuple[float, str, str, FloatArray]] = []
+        for series in found:
+            host = series.labels.get("host", "")
+            column = np.where(told.get(host, True), grid.column(series), np.nan)
+            finite = column[np.isfinite(column)]
+            if finite.size:
+                part = series.labels.get(figure.part, "") if figure.part else ""
+                columns.append((float(np.max(np.abs(finite))), host, part, column))
+        largest = sorted(columns, key=lambda entry: -entry[0])[:MOST_SERIES]
+        return FigureData(
+            name=figure.name,
+            title=figure.title,
+            unit=figure.unit,
+            meaning=figure.meaning,
+            pack=pack,
+            cost=figure.cost,
+            chart=figure.chart,
+            window=window,
+            series=sorted(
+                (Series(host=host, part=part, values=_kept(column)) for _, host, part, column in largest),
+                key=lambda series: (series.host, series.part),
+            ),
+        )
+
+    async def _leader(self, grid: _Grid) -> list[tuple[float, str]]:
+        """Who led, by the first pack that can tell."""
+        for pack in self._packs:
+            query = pack.leader_query(self._selector)
+            found = await self._ask(query, grid, f"leader of {pack.title}") if query else []
+            leaders = _leaders(found, grid, self._started)
+            if leaders:
+                return leaders
+        return []
+
+    async def _clocks(self, grid: _Grid) -> dict[str, float]:
+        """The median over the run of each host's, where an exporter tells its time."""
+        found, _ = await self._range(
+            by_host(_CLOCK, "max", selector=self._selector), grid.start, grid.end, grid.step
+        )
+        offsets = {series.labels.get("host", ""): grid.column(series) for series in found}
+        return {
+            host: round(float(np.nanmedian(column)), 3)
+            for host, column in offsets.items()
+            if np.isfinite(column).any()
+        }
+
+
+def _leaders(found: Iterable[Sampled], grid: _Grid, started: float) -> list[tuple[float, str]]:
+    """Each change of the host whose series is 1. Of two that say so at once the one that says it anew leads."""
+    columns = {series.labels.get("host", ""): grid.column(series) for series in found}
+    changes: list[tuple[float, str]] = []
+    before: set[str] = set()
+    for place, moment in enumerate(grid.moments):
+        known = any(np.isfinite(column[place]) for column in columns.values())
+        now = {host for host, column in columns.items() if column[place] >= 1}
+        leading = changes[-1][1] if changes else ""
+        if known and leading not in (now - before or now):
+            leading = min(now - before or now, default="")
+        elif known and not now:
+            leading = ""
+        if known:
+            before = now
+            if (leading or changes) and (not changes or changes[-1][1] != leading):
+                changes.append((round(float(moment) - started, 3), leading))
+    return changes
+
+
+def _target_of(series: Sampled) -> tuple[str, str]:
+    return series.labels.get("host", ""), series.labels.get("job", "")
+
+
+def _of_hosts(scraped: Iterable[_Scraped]) -> list[_Scraped]:
+    """Each host's scrapes by all jobs as one."""
+    by_host: dict[str, list[_Scraped]] = {}
+    for one in scraped:
+        by_host.setdefault(one.host, []).append(one)
+    return [
+        _Scraped(
+            host,
+            "",
+            max(job.interval for job in jobs),
+            max(job.late for job in jobs),
+            np.unique(np.concatenate([job.made for job in jobs])),
+            np.unique(np.concatenate([job.good for job in jobs])),
+        )
+        for host, jobs in by_host.items()
+    ]
+
+
+def _gaps(
+    scraped: Sequence[_Scraped], hosts: Mapping[str, _Scraped], grid: _Grid, started: float
+) -> list[tuple[float, float, str]]:
+    """When hosts were not scraped; where only one of a host's jobs failed, with the job's name.
+
+    Before anything was scraped at all Prometheus itself was not there, which is a gap of all that it then knew.
+    """
+    first = min((float(one.made[0]) for one in scraped), default=0.0)
+    found: list[tuple[float, float, str]] = []
+    for one in [*hosts.values(), *scraped]:
+        name, known = one.host, []
+        if one.job:
+            known = [(begin, end) for begin, end, host in found if host == one.host]
+            name = f"{one.host} ({one.job})"
+        begun_with = one.made[0] < first + one.late
+        since = grid.start if begun_with else float(one.made[0])
+        found += [
+            (begin, end, name)
+            for begin, end in one.gaps(since, grid.end)
+            if not any(begin < until and end > since for since, until in known)
+        ]
+    told = [(round(begin - started, 3), round(end - started, 3), name) for begin, end, name in found]
+    return sorted(told)
+
+
+def _kept(column: FloatArray) -> list[float | None]:
+    return [float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None for value in column.tolist()]
+
+
+def _rounded(values: FloatArray, digits: int) -> list[float]:
+    return [round(value, digits) for value in values.tolist()]

@@ -1,0 +1,1 @@
+"""What Prometheus is to scrape, and from whom it learns of it."""

@@ -1,0 +1,78 @@
+"""Which of a Prometheus' series are the target's: label matchers for everything that is asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tippingpoint.errors import UserError
+from tippingpoint.monitoring.scrape.jobs import GENERATORS_JOB, is_label
+
+MOST_TEXT = 4000
+"""Characters of a list of matchers."""
+_ACCEPTED = "LABEL=VALUE, or with != =~ !~, separated by commas; a VALUE with a comma in double quotes"
+_MATCHER = re.compile(r'\s*([^\s=!~,"]+)\s*(=~|!~|!=|=)\s*(?:"((?:[^"\\]|\\.)*)"|([^,"\n]*?))\s*(,|\Z)')
+_CHARMS = "load-claimer|container-spawner|metrics-collector"
+
+
+def read_matchers(field: str, text: str) -> str:
+    """PromQL of a list of matchers as people write it: `juju_model=lxd, instance=~10\\.0\\..*`; empty for an empty one.
+
+    UserError, which names `field`, where it is none.
+    """
+    if not text.strip():
+        return ""
+    if len(text) > MOST_TEXT:
+        raise UserError(field, f"{len(text)} characters", f"at most {MOST_TEXT}")
+    found: list[str] = []
+    at = 0
+    while at < len(text):
+        read = _MATCHER.match(text, at)
+        if read is None:
+            raise UserError(field, text, _ACCEPTED)
+        label, operator, quoted, plain = read.group(1, 2, 3, 4)
+        value = plain if quoted is None else re.sub(r'\\(["\\])', r"\1", quoted)
+        if not is_label(label):
+            raise UserError(field, label, f"the name of a label; {_ACCEPTED}")
+        if operator.endswith("~"):
+            _check_expression(field, value)
+        found.append(f'{label}{operator}"{_escaped(value)}"')
+        at = read.end()
+    return ",".join(found)
+
+
+def applications(known: Iterable[tuple[str, str]]) -> str:
+    """Matchers for what is of these Juju applications, by the uuids of their models and their names; empty for none."""
+    known = list(known)
+    models, names = (sorted({pair[place] for pair in known} - {""}) for place in (0, 1))
+    matchers = (("juju_model_uuid", models), ("juju_application", names))
+    return ",".join(f'{label}=~"{_any_of(values)}"' for label, values in matchers if values)
+
+
+def all_but_generators(units: Iterable[str]) -> str:
+    """Matchers that leave out our own charms, and the units that made a run: their machines are not the target's."""
+    own = [f'job!="{GENERATORS_JOB}"', f'juju_charm!~"{_CHARMS}"']
+    named = sorted(set(units))
+    return ",".join([*own, f'juju_unit!~"{_any_of(named)}"'] if named else own)
+
+
+def both(*matchers: str) -> str:
+    """All of these matchers."""
+    return ",".join(each for each in matchers if each)
+
+
+def _check_expression(field: str, value: str) -> None:
+    """Prometheus' expressions (RE2) are nearly a part of Python's: what is none here is none there."""
+    try:
+        re.compile(value)
+    except (re.error, RecursionError, OverflowError) as problem:
+        raise UserError(field, value, f"a regular expression ({problem})") from None
+
+
+def _any_of(values: Iterable[str]) -> str:
+    return _escaped("|".join(map(re.escape, values)))
+
+
+def _escaped(value: str) -> str:
+    """As it stands between the double quotes of PromQL."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,162 @@
+"""One unit's part of a plan that many units run together: sizes and pace divided, and the sums are the plan's.
+
+Each unit makes things of its own (keys, projects, a model), so that parts never meet in the target. What is divided is
+the load: leases; the groups of a fill, or the things of each group where there are fewer groups than units in any
+stage; a model's applications (or likewise the units of each), machines and relations. A rate is divided evenly.
+
+A limit on what goes on at once (`concurrency`, `batch`) cannot be divided among more units than it counts: then only
+so many have a share, the first ones, and the others have no load. What users ask for (`observe_every`) is asked by
+the first unit alone, as often as the plan says.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from tippingpoint.errors import UserError
+from tippingpoint.plan.plan import ClaimPlan, ModelPlan, ModelStage, ModelWorkload, Plan, SpawnPlan
+from tippingpoint.plan.spawn import SpawnWorkload
+
+W = TypeVar("W", SpawnWorkload, ModelWorkload)
+
+
+def part_of(plan: Plan, index: int, of: int) -> Plan:
+    """The part of a plan that is played by the unit with this index of so many; of one, it is the plan itself.
+
+    UserError when so many units cannot share the plan, whichever of them asks. A part may have stages of no leases,
+    which a plan that somebody writes may not.
+    """
+    if not 0 <= index < of:
+        raise ValueError(f"share {index} of {of}")
+    if of == 1:
+        return plan
+    if isinstance(plan, ClaimPlan):
+        if plan.find is not None:
+            raise UserError("find", plan.name, f"one unit, or a plan that lists its stages ({of} units)")
+        stages = [
+            stage.model_copy(update={"leases": _share(stage.leases, index, of)}) for stage in plan.stages
+        ]
+        return plan.model_copy(update={"stages": stages})
+    if isinstance(plan, SpawnPlan):
+        return _fill_part(plan, index, of)
+    return _model_part(plan, index, of)
+
+
+def size_of(plan: Plan, part: Plan, stage: int) -> int:
+    """The load of a part of this plan in a listed stage (from 1), as the plan's `loads` count it: one that destroys
+    has the load that was there before."""
+    destroys = plan.loads[stage - 1][0] == "destroy"
+    place = stage - 2 if destroys else stage - 1
+    if isinstance(part, ClaimPlan):
+        return part.stages[place].leases
+    if isinstance(part, SpawnPlan):
+        return (
+            (part.stages[stage - 1].members or 0) if plan.load_unit == "members" else part.stages[place].size
+        )
+    assert isinstance(plan, ModelPlan)
+    return part.stages[place].amounts[plan.load_unit]
+
+
+def begins_after(plan: Plan, stage: int, index: int, of: int) -> float:
+    """Seconds after a stage's begin at which a unit begins, so that the claims of all units (or their turns, in an open
+    loop) are spread as evenly as those of one: else each would send at the same moments as all others."""
+    if isinstance(plan, ClaimPlan):
+        asked = plan.stages[stage - 1]
+        return asked.over * min(index, asked.leases) / asked.leases
+    if isinstance(plan, SpawnPlan) and plan.workload.rate is not None:
+        return index / plan.workload.rate
+    return 0.0
+
+
+def _share(count: int, index: int, of: int) -> int:
+    """How many of so many things are one unit's; the first ones have one more where they do not divide evenly."""
+    return len(range(index, count, of)) if index < of else 0
+
+
+def _fill_part(plan: SpawnPlan, index: int, of: int) -> SpawnPlan:
+    sharing = min(of, plan.workload.concurrency or plan.workload.batch or of)
+    by_group = all(stage.groups >= sharing for stage in plan.stages if stage.size)
+    changes = [
+        {"groups": _share(stage.groups, index, sharing)}
+        if by_group or index >= sharing
+        else {"instances": _share(stage.instances, index, sharing)}
+        for stage in plan.stages
+    ]
+    return plan.model_copy(
+        update={
+            "workload": _paced(plan.workload, index, sharing),
+            "stages": [
+                stage.model_copy(update=change) for stage, change in zip(plan.stages, changes, strict=True)
+            ],
+        }
+    )
+
+
+def _model_part(plan: ModelPlan, index: int, of: int) -> ModelPlan:
+    sharing = min(of, plan.workload.concurrency or of)
+    in_units = any(stage.size for stage in plan.stages)
+    by_application = not in_units or all(
+        stage.applications >= sharing for stage in plan.stages if stage.applications
+    )
+    most = max(
+        stage.units if in_units and not by_application else stage.amounts[plan.load_unit]
+        for stage in plan.stages
+    )
+    sharing = max(1, min(sharing, most))  # who never has any of what loads are counted in has nothing at all
+    for number, stage in enumerate(plan.stages):
+        _check_fit(number, stage, sharing, by_application)
+    stages = [_model_stage(stage, index, sharing, by_application) for stage in plan.stages]
+    return plan.model_copy(update={"workload": _paced(plan.workload, index, sharing), "stages": stages})
+
+
+def _model_stage(stage: ModelStage, index: int, of: int, by_application: bool) -> ModelStage:
+    applications, units = stage.applications, stage.units
+    if by_application or index >= of:
+        applications = _share(applications, index, of)
+    else:
+        units = _share(units, index, of)
+    return stage.model_copy(
+        update={
+            "machines": _share(stage.machines, index, of),
+            "applications": applications,
+            "units": units,
+            "relations": _share(stage.relations, index, of),
+        }
+    )
+
+
+def _check_fit(number: int, stage: ModelStage, of: int, by_application: bool) -> None:
+    """Refuse a stage some part of which would have units and no machine, or more relations than there are pairs."""
+    having = (of if by_application else min(of, stage.units)) if stage.size else 0
+    if stage.machines < having:
+        raise UserError(
+            f"stages.{number}.machines",
+            stage.machines,
+            f"at least {having}, one for each unit of the generator that has a share (each has a model of its own)",
+        )
+    # The parts with the most relations, and the first of those with the fewest applications.
+    for index in {0, stage.applications % of if by_application else 0}:
+        part = _model_stage(stage, index, of, by_application)
+        most = part.applications * (part.applications - 1) // 2
+        if part.relations > most:
+            raise UserError(
+                f"stages.{number}.relations",
+                stage.relations,
+                f"fewer, or fewer units of the generator: {of} have a model of their own each, with "
+                f"{part.applications} applications, which {most} relations are between at most",
+            )
+
+
+def _paced(workload: W, index: int, of: int) -> W:
+    """A workload at the pace of one of so many units; who has no share keeps a pace, and needs none."""
+    changes: dict[str, float] = {}
+    if workload.concurrency is not None:
+        changes["concurrency"] = max(1, _share(workload.concurrency, index, of))
+    if isinstance(workload, SpawnWorkload):  # a model's batch is how large a call is
+        if workload.batch is not None:
+            changes["batch"] = max(1, _share(workload.batch, index, of))
+        if workload.rate is not None:
+            changes["rate"] = workload.rate / of
+    if index:
+        changes["observe_every"] = 0.0
+    return workload.model_copy(update=changes)

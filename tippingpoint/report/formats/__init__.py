@@ -1,0 +1,1 @@
+"""A report's document as HTML, Markdown and JUnit."""

@@ -1,0 +1,243 @@
+"""A comparison as Markdown: the verdict and the tables, always short."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tippingpoint.report import figures
+from tippingpoint.report.formats.markup import MOST_LINES, bullets, joined, plain, section, table
+
+_OUTCOMES = {
+    "worse": "❌ got worse",
+    "better": "✅ got better",
+    "same": "✅ nothing got worse",
+    "unsure": "❔ too few samples to tell",
+    "apart": "❔ no load that both held",
+    "published": "beside what was published",
+}
+_MARKS = {"worse": "❌", "better": "✅", "same": "=", "unsure": "?"}
+_MOST_CAVEATS = 3
+_MOST_CELLS = 360
+"""Cells of a long table: what changed for certain is listed by itself, so it keeps only its beginning."""
+
+
+def render_comparison(document: dict[str, Any]) -> str:
+    """The Markdown of a comparison's document."""
+    runs = document["runs"]
+    blocks = [
+        f"# {plain(document['title'])}: {_OUTCOMES[document['outcome']] if runs else 'as published'}",
+        "**" + "; ".join(plain(part) for part in document["sentence"].split("; ")) + "**",
+        plain(document["changes"]),
+        bullets([_run(run) for run in runs]),
+        section("The plans differ", bullets(document["differs"])),
+        section("What was published, side by side", _side_by_side(document["published"])),
+        *(
+            section(name.capitalize(), bullets(document[name]))
+            for name in (("better", "worse") if document["outcome"] == "better" else ("worse", "better"))
+        ),
+        section("Not comparable", bullets(document["not_comparable"])),
+        section("Figures", _figures(document)),
+        section("What the targets felt", _resources(document)),
+        section("What the load costs the targets", _costs(document)),
+        *(_beside(baseline, runs) for baseline in document["beside"]),
+        *(
+            section(
+                f"Published: {plain(baseline['title'])}",
+                "\n\n".join([*_tables(baseline, document), bullets(_published(baseline))]),
+            )
+            for baseline in document["beside"]
+        ),
+    ]
+    return joined(blocks)
+
+
+def _run(run: dict[str, Any]) -> str:
+    title = f"{run['title']}, " if run["titled"] or run["name"] != run["label"] else ""
+    made = f", {run['started']}" if run["started"] else ""
+    caveats = "".join(
+        f" {line}{'' if line.endswith('.') else '.'}" for line in run["caveats"][:_MOST_CAVEATS]
+    )
+    return f"{run['label']}: {title}{run['version']}{made}: {run['tipping']['sentence']}{caveats}"
+
+
+def _figures(document: dict[str, Any]) -> str:
+    """A run's figure with its ratio to the first run's, the interval of that and the judgement in one cell."""
+    runs = document["runs"]
+    rows: list[list[str]] = []
+    for row in document["rows"]:
+        cells = [
+            row["operation"],
+            figures.number(row["size"])
+            + (" storm" if row["storm"] else " destroy" if row["destroy"] else ""),
+            figures.limit_name(row["measure"]),
+            figures.measured(row["values"][0], row["measure"]),
+        ]
+        for value, against in zip(row["values"][1:], row["against"], strict=True):
+            span = figures.interval(against["low"], against["high"], row["measure"])
+            changed = f", {figures.change(against['change'], row['measure'])}" + (
+                f" ({span})" if span != "–" else ""
+            )
+            cells.append(
+                f"{figures.measured(value, row['measure'])}{changed if against['change'] is not None else ''} "
+                f"{_mark(against) if value is not None else ''}".strip()
+            )
+        rows.append(cells)
+    header = ["operation", document["load_unit"], "figure", *(run["label"] for run in runs)]
+    if len(runs) > 1:
+        header[4:] = [f"{label}, to {header[3]} (95 % interval)" for label in header[4:]]
+    most = _MOST_CELLS // len(header)
+    return table(header, rows[:most], text=(0, 2), left_out=len(rows) - len(rows[:most]))
+
+
+def _mark(against: dict[str, Any]) -> str:
+    return _MARKS[against["judgement"]] if against["judgement"] else f"({against['beyond']})"
+
+
+def _resources(document: dict[str, Any]) -> str:
+    """Each figure at the largest load that runs share and held, or else the largest there is."""
+    rows: list[list[str]] = []
+    for figure in document["resources"]:
+        shared = [
+            place
+            for place in range(len(figure["sizes"]))
+            if any(of_run[place] for of_run in figure["ratios"])
+        ]
+        held = [
+            place for place in shared if all(_held(run, figure["sizes"][place]) for run in document["runs"])
+        ]
+        place = (held or shared or range(len(figure["sizes"])))[-1]
+        cells = [figure["what"], figures.number(figure["sizes"][place])]
+        for number, levels in enumerate(figure["levels"]):
+            ratio = figure["ratios"][number - 1][place] if number else None
+            span = f" ({figures.times(ratio['low'])} to {figures.times(ratio['high'])})" if ratio else ""
+            typical = levels[place]["typical"] if levels[place] else None
+            cells.append(
+                figures.quantity(typical, figure["unit"])
+                + (f", {figures.times(ratio['ratio'])}{span}" if ratio else "")
+                + ("" if _held(document["runs"][number], figure["sizes"][place]) else " (not held)")
+            )
+        rows.append(cells)
+    header = ["figure, mean of a host", document["load_unit"], *(run["label"] for run in document["runs"])]
+    without = document["without_resources"]
+    told = table(header, rows, text=(0,))
+    if rows and without:
+        told += f"\n\nNothing was gathered of {plain(', '.join(without))}."
+    return told
+
+
+def _held(run: dict[str, Any], size: int) -> bool:
+    return size in run["reach"]["loads"]
+
+
+def _costs(document: dict[str, Any]) -> str:
+    rows = [
+        [
+            cost["what"],
+            *(
+                words + (f", {figures.times(ratio)}" if ratio is not None else "")
+                for words, ratio in zip(cost["words"], [None, *cost["ratios"]], strict=True)
+            ),
+        ]
+        for cost in document["costs"]
+    ]
+    header = ["figure, of all hosts", *(run["label"] for run in document["runs"])]
+    shown = rows[:MOST_LINES]
+    return table(header, shown, text=range(len(header)), left_out=len(rows) - len(shown))
+
+
+def _side_by_side(published: dict[str, Any]) -> str:
+    rows: list[list[str]] = []
+    for row in published["rows"]:
+        what = f"{row['resource'] or row['what']}{' per ' + row['per'] if row['per'] else ''}"
+        cells = [what, row["role"] or "–"]
+        for place, told in enumerate(row["told"]):
+            said = [figures.published(told["figure"])] if told and told["figure"] else []
+            said += [f"({figures.load(told['figure']['at'])})"] if said and told["figure"]["at"] else []
+            said += [f"→ {told['words']}"] if told and place != row["base"] else []
+            cells.append(" ".join(said) or ("what it is told against" if told else "–"))
+        rows.append(cells)
+    return table(["what", "whose", *published["names"]], rows, text=range(len(published["names"]) + 2))
+
+
+def _beside(baseline: dict[str, Any], runs: Sequence[dict[str, Any]]) -> str:
+    timings = baseline["timings"]
+    if timings is None:
+        return ""
+    header = ["command", "published"]
+    for column in timings["columns"]:
+        members = f", {column['members']} members" if column["members"] else ""
+        where = f"{runs[column['run']]['label']}: {figures.number(column['containers'])} containers{members}"
+        header += [f"{where}, filling", "at idle"]
+    rows = [
+        [
+            row["command"],
+            figures.published(row["published"]),
+            *(
+                figures.latency(cell[when]["p50"] if cell else None)
+                for cell in row["stages"]
+                for when in ("filling", "idle")
+            ),
+        ]
+        for row in timings["rows"]
+    ]
+    rendered = table(header, rows, text=(0,))
+    if timings["made"]:
+        here = ", ".join(
+            f"{run['label']} {figures.rate(rate)}"
+            for run, rate in zip(runs, timings["made"]["runs"], strict=True)
+        )
+        rendered += (
+            f"\n\nContainers created: {figures.published(timings['made']['published'])} as published; {here}."
+        )
+    return section(f"The same commands here: {plain(baseline['title'])}", rendered)
+
+
+def _tables(baseline: dict[str, Any], document: dict[str, Any]) -> list[str]:
+    """Rally's tables as they were published, in seconds, with what the runs measured of each action below it."""
+    columns = ("min", "avg", "max", "p90", "p95")
+    rendered: list[str] = []
+    for published, same in zip(baseline["tables"], baseline["same"], strict=True):
+        rows: list[list[str]] = []
+        for row, here in zip(published["rows"], same, strict=True):
+            found = [(row["operation"], row)]
+            found += [
+                (
+                    f"{document['runs'][one['run']]['label']}, {figures.number(one['size'])} {document['load_unit']}",
+                    one,
+                )
+                for one in here
+            ]
+            rows += [
+                [
+                    what,
+                    *(f"{told[column]:g}" for column in columns),
+                    f"{told['success']:g} %",
+                    figures.number(told["count"]),
+                ]
+                for what, told in found
+            ]
+        under = f"; {figures.load(published['at'])}" if published["at"] else ""
+        header = [
+            f"{published['title']}, seconds{under}",
+            "min",
+            "avg",
+            "max",
+            "90 %",
+            "95 %",
+            "success",
+            "count",
+        ]
+        shown = rows[:MOST_LINES]
+        rendered.append(table(header, shown, text=(0,), left_out=len(rows) - len(shown)))
+    return rendered
+
+
+def _published(baseline: dict[str, Any]) -> list[str]:
+    source = baseline["source"]
+    lines = [
+        f"{figure['what']}: {figures.published(figure)}"
+        + (f" ({figures.load(figure['at'])})" if figure["at"] else "")
+        for figure in baseline["figures"]
+    ]
+    return [*lines, f"source: {source['title']}, {source['where']}"]

@@ -1,0 +1,133 @@
+"""The report as one HTML file that loads nothing: text and tables in the page, charts drawn from its own data."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import orjson
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from tippingpoint.report import figures
+from tippingpoint.report.sections.landing import host_name
+
+_KNOWN_OPERATIONS = {
+    **{"claim": 1, "extend": 2, "connect": 3},
+    **{"add-machine": 4, "deploy": 5, "add-unit": 1, "relate": 2, "status": 6, "full-status": 7},
+    **{"create": 1, "start": 2, "reachable": 3, "probe": 4, "launch": 5, "delete": 1, "evict": 6, "poll": 6},
+    **{"cluster-list": 1, "list-fast": 2, "list": 3, "operation-list": 4, "exec": 5},
+    **{"network-leases": 6, "network-list": 7},
+    **{"create_server": 1, "await_active": 2, "boot_server": 5, "delete_server": 4, "total": 3},
+    **{"server-list": 3, "flavor-list": 4, "image-list": 5, "service-list": 1, "agent-list": 2},
+    **{"remove-machine": 4, "remove-application": 5, "remove-unit": 1, "remove-relation": 2},
+}
+"""Colours; what removes something has that of what makes it."""
+_MOST_SIZES = 12
+_FILTERS = (
+    *("number", "two_digits", "latency", "milliseconds", "share", "confidence", "rate", "seconds", "clock"),
+    *("measured", "limit_name", "change", "interval", "published", "load"),
+    *("of", "offset", "quantity", "times", "three_digits", "seconds_of"),
+)
+
+
+def render_html(document: dict[str, Any]) -> str:
+    """The page of a run's or a comparison's document."""
+    comparison = document["kind"] == "comparison"
+    of_kind = "comparison" if comparison else "run"
+    style = _assets("uPlot.min.css", "report.css", f"{of_kind}.css")
+    script = page_script(_assets("tables.js", "charts.js", f"{of_kind}.js"))
+    operations: list[str] = document["operations"]
+    stages: list[dict[str, Any]] = [] if comparison else document["stages"]
+    sizes = [stage["size"] for stage in stages]
+
+    def op_class(name: str) -> str:
+        return _operation_class(name, operations)
+
+    return (
+        _environment()
+        .get_template(f"{of_kind}.html.j2")
+        .render(
+            doc=document,
+            data=embedded(document),
+            style=Markup(style),
+            script=Markup(script),
+            # Only these very texts may run or style: markup that slipped into the page could do nothing.
+            style_hash=_hash(style),
+            script_hash=_hash(script),
+            op_class=op_class,
+            sizes_text=_sizes(stages),
+            log_load=bool(sizes) and max(sizes) > 10 * min(sizes) > 0,
+        )
+    )
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("tippingpoint.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["host_name"] = host_name
+    for name in _FILTERS:
+        environment.filters[name] = _unbroken(getattr(figures, name))
+    return environment
+
+
+def _unbroken(shown: Callable[..., str]) -> Callable[..., str]:
+    """A figure and its unit stay on one line."""
+
+    def filtered(*values: Any) -> str:
+        return shown(*values).replace(" ", "\u00a0")
+
+    return filtered
+
+
+@cache
+def _assets(*names: str) -> str:
+    """These files of the page, one after the other."""
+    directory = resources.files("tippingpoint.report") / "assets"
+    return "\n".join((directory / name).read_text(encoding="utf-8") for name in names)
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def page_script(*ours: str) -> str:
+    """The script of a page with charts: what draws them, then the page's own texts as one strict function, so that what
+    they name is theirs alone."""
+    joined = "\n".join(ours)
+    return f'{_assets("uPlot.iife.min.js")}\n(function () {{\n"use strict";\n{joined}}})();\n'
+
+
+def embedded(document: dict[str, Any]) -> Markup:
+    """JSON that cannot end the script element it stands in, whatever its strings hold."""
+    text = orjson.dumps(document).decode()
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def _operation_class(name: str, operations: list[str]) -> str:
+    """The colour of an operation: the same in every report, and as charts.js chooses it."""
+    others = [operation for operation in operations if operation not in _KNOWN_OPERATIONS]
+    return f"op-{_KNOWN_OPERATIONS.get(name) or 3 + (others.index(name) if name in others else 0) % 4}"
+
+
+def _sizes(stages: list[dict[str, Any]]) -> str:
+    """The stages' sizes in order; the middle of a long list is left out."""
+    words = [
+        figures.number(stage["size"]) + (" (removed)" if stage["kind"] == "destroy" else "")
+        for stage in stages
+    ]
+    if len(words) > _MOST_SIZES:
+        words = [*words[: _MOST_SIZES - 3], "…", *words[-2:]]
+    return ", ".join(words)

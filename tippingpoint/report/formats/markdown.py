@@ -1,0 +1,438 @@
+"""The report as Markdown for an action's output or a pull request: the verdict and the tables, always short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from tippingpoint.report import figures
+from tippingpoint.report.formats.markup import MOST_LINES, bullets, joined, plain, section, table
+from tippingpoint.util.text import show_count
+
+_T = TypeVar("_T")
+
+_ALONE = "successes alone"
+_MOST_STAGES = 24
+_BADGES = {"met": "✅ met", "missed": "❌ missed", "withheld": "❔ withheld", "failed": "❗ failed"}
+_MARKS = {True: "✅ met", False: "❌ missed", None: "– not judged"}
+
+
+def render_run(document: dict[str, Any]) -> str:
+    """The Markdown of a run's document."""
+    run, verdict, unit = document["run"], document["verdict"], document["run"]["load_unit"]
+    target = " ".join(word for word in (run["target"]["kind"], run["target"]["version"]) if word)
+    members = f", {show_count(len(run['target']['members']), 'member')}" if run["target"]["members"] else ""
+    what = [f"{plain(target)}{members}"]
+    what += [f"plan {plain(run['plan'])}"] if run["plan"] else []
+    what += [run["started"]] if run["source"] == "run" else [plain(run["origin"])]
+    what += [run["status"] + (f": {plain(run['reason'])}" if run["reason"] else "")]
+    what += (
+        [f"{'at' if run['instances'] else 'controller'} {plain(run['controller'])}"]
+        if run["controller"]
+        else []
+    )
+    what += [f"identity {run['identity']}"] if run["identity"] else []
+    blocks = [
+        f"# {plain(run['title'])}: {_badge(document)}",
+        "**On a simulator, not on a real controller.**" if run["simulated"] else "",
+        f"**{plain(verdict['sentence'])}**",
+        plain(document["tipping"]["sentence"]),
+        plain(document["resources"]["sentence"]) if document["resources"] else "",
+        bullets(verdict["reasons"]),
+        _cautions(document["cautions"]),
+        " · ".join(part for part in what if part) + f" · run `{plain(run['id']).replace('`', '')}`",
+        _thresholds(document["thresholds"], unit),
+        section("What users wait for, p50 / p99", _timings(document["timings"], run["things"], _member(run))),
+        section("When it happened", _happened(document["happened"])),
+        section("The generator's own health", _generator(document["generator"], unit)),
+        section(*_members(document)),
+        section("Agents that went down", _agents(document)),
+        *_resources(document["resources"], unit),
+        *_operations(document, unit),
+        _growth(document, unit),
+        section("Tried again", _retries(document)),
+        _errors(document),
+        section("Units", _units(document["units"])),
+        section("Notes", bullets(document["notes"])),
+    ]
+    return joined(blocks)
+
+
+def _badge(document: dict[str, Any]) -> str:
+    outcome = document["verdict"]["outcome"]
+    return "no thresholds" if outcome == "met" and not document["thresholds"] else _BADGES[outcome]
+
+
+def _thresholds(entries: Sequence[dict[str, Any]], unit: str) -> str:
+    rows = [
+        [
+            entry["operation"],
+            figures.limit_name(entry["limit"]),
+            ("≥ " if entry["limit"] == "throughput" else "≤ ")
+            + figures.measured(entry["allowed"], entry["limit"]),
+            figures.measured(entry["worst"], entry["limit"]),
+            figures.number(entry["size"]),
+            _MARKS[entry["met"]],
+        ]
+        for entry in entries[:MOST_LINES]
+    ]
+    header = ["operation", "limit", "allowed", "worst", f"at {unit}", "result"]
+    return section("Thresholds", table(header, rows, text=(0, 1, 5), left_out=len(entries) - len(rows)))
+
+
+def _rally(document: dict[str, Any], unit: str) -> list[str]:
+    """Rally's table, of each stage."""
+    header = [
+        *("action", "min (sec)", "median", "90 %ile", "95 %ile", "99 %ile", "max", "avg", "success", "count"),
+        *(("service median", "service 99 %ile", "service max") if document["has_service_times"] else ()),
+    ]
+    columns = ("min", "p50", "p90", "p95", "p99", "max", "mean")
+    blocks: list[str] = []
+    for stage in _spread(document["stages"]):
+        rows: list[list[str]] = []
+        for row in document["rally"]:
+            measured = stage["operations"].get(row["operation"])
+            if measured is not None:
+                name = f"{'-> ' * row['depth']}{row['operation']}"
+                rows += _waited(
+                    name,
+                    f"{name}, {_ALONE}",
+                    measured,
+                    columns,
+                    figures.seconds_of,
+                    service=document["has_service_times"],
+                )
+        heading = f"Stage {stage['number']}, {figures.number(stage['size'])} {unit}, as Rally's table"
+        blocks.append(section(heading, table(header, rows, text=(0,))))
+    return blocks
+
+
+def _operations(document: dict[str, Any], unit: str) -> list[str]:
+    if document["rally"]:
+        return _rally(document, unit)
+    columns = ("min", "mean", "max", "p50", "p90", "p95", "p99", "p999")
+    blocks: list[str] = []
+    for name in document["operations"]:
+        stages = [stage for stage in document["stages"] if name in stage["operations"]]
+        service = any(stage["operations"][name]["service"] for stage in stages)
+        header = [unit, "min", "avg", "max", "50 %", "90 %", "95 %", "99 %", "99.9 %", "success", "count"]
+        header += ["service 50 %", "service 99 %", "service max"] if service else []
+        kept = _spread(stages)
+        rows: list[list[str]] = []
+        for stage in kept:
+            measured = stage["operations"][name]
+            rows += _waited(
+                _load(stage), f"{name}, {_ALONE}", measured, columns, figures.milliseconds, service=service
+            )
+        rendered = table(header, rows, left_out=len(stages) - len(kept))
+        blocks.append(section(f"{plain(name)}, response time in ms", rendered))
+    return blocks
+
+
+def _load(stage: dict[str, Any]) -> str:
+    return figures.number(stage["size"]) + ("" if stage["kind"] == "ramp" else f" {stage['kind']}")
+
+
+def _waited(
+    name: str,
+    alone: str,
+    measured: dict[str, Any],
+    columns: Sequence[str],
+    shown: Callable[[Any], str],
+    *,
+    service: bool,
+) -> list[list[str]]:
+    """A row with failures at what they cost; below it, where that differs, the successes alone.
+
+    Only successes have service times.
+    """
+    nothing: dict[str, Any] = dict.fromkeys(("p50", "p99", *columns))
+
+    def row(name: str, times: dict[str, Any] | None, counts: Sequence[str], served: Any) -> list[str]:
+        more = [shown((served or nothing)[column]) for column in ("p50", "p99", "max")] if service else []
+        return [name, *(shown((times or nothing)[column]) for column in columns), *counts, *more]
+
+    counts = (figures.share(measured["success"]), figures.number(measured["attempts"]))
+    if measured["cost"] == measured["response"]:
+        return [row(name, measured["cost"], counts, measured["service"])]
+    return [
+        row(name, measured["cost"], counts, None),
+        row(alone, measured["response"], ("–", figures.number(measured["ok"])), measured["service"]),
+    ]
+
+
+def _happened(entries: Sequence[dict[str, Any]]) -> str:
+    """Of more than there is room for, what happened most often."""
+    kept = sorted(entries, key=lambda entry: -entry["count"])[:MOST_LINES]
+    rows = [
+        [
+            entry["what"],
+            figures.number(entry["count"]),
+            *("–" if t is None else figures.clock(t) for t in (entry["first"], entry["last"])),
+            ", ".join(map(str, entry["stages"])) or "–",
+        ]
+        for entry in entries
+        if entry in kept
+    ]
+    header = ["what", "times", "first", "last", "in stage"]
+    return table(header, rows, text=(0, 4), left_out=len(entries) - len(rows))
+
+
+def _generator(health: dict[str, Any] | None, unit: str) -> str:
+    if health is None:
+        return ""
+    kept = _spread(health["stages"])
+    rows = [
+        [
+            str(stage["number"]),
+            _load(stage),
+            *(
+                figures.latency(stage[f"{lag}_lag_{of}"])
+                for lag in ("schedule", "loop")
+                for of in ("p99", "max")
+            ),
+            figures.share(stage["cpu"]),
+            figures.number(stage["rss_mib"]),
+        ]
+        for stage in kept
+    ]
+    header = [
+        *("stage", unit, "sent late, p99", "sent late, max", "event-loop lag, p99", "event-loop lag, max"),
+        *("CPU of busiest worker", "memory, MiB"),
+    ]
+    rendered = table(header, rows, left_out=len(health["stages"]) - len(kept))
+    stalls = bullets([f"{figures.clock(stall['t'])} {stall['text']}" for stall in health["stalls"]])
+    return "\n\n".join(part for part in (plain(health["sentence"]), rendered, stalls) if part)
+
+
+def _timings(timings: dict[str, Any] | None, things: str, member: str) -> str:
+    if timings is None:
+        return ""
+    stages: list[dict[str, Any]] = timings["stages"]
+    header = ["command"]
+    kept = _spread(list(range(len(stages))))
+    for stage in (stages[place] for place in kept):
+        members = f", {show_count(stage['members'], member)}" if stage["members"] else ""
+        where = f"{figures.number(stage['containers'])} {things}{members}"
+        header += [f"{where}: filling", "at idle"]
+    rows = [
+        [
+            row["command"],
+            *(
+                f"{figures.latency(times['p50'])} / {figures.latency(times['p99'])}"
+                for place in kept
+                for times in (row["stages"][place]["filling"], row["stages"][place]["idle"])
+            ),
+        ]
+        for row in timings["rows"]
+    ]
+    return table(header, rows, text=(0,))
+
+
+def _member(run: dict[str, Any]) -> str:
+    return "host" if run["target"]["kind"] == "openstack" else "member"
+
+
+def _members(document: dict[str, Any]) -> tuple[str, str]:
+    """The heading, and how things are spread over members; each of them, where they are few."""
+    run, spread = document["run"], document["spread"]
+    member = _member(run)
+    heading = "Where they land" if spread else f"{member.capitalize()}s"
+    repaired = document["repaired"]
+    again = f"{figures.number(repaired)} {run['things']} that were gone were made again." if repaired else ""
+    told = [plain(spread["sentence"]), _spread_table(spread, run["things"], member)] if spread else []
+    few = len(document["members"]) <= MOST_LINES and not document["rally"]
+    each = _each_member(document, member) if few or not spread else ""
+    return heading, "\n\n".join(part for part in (*told, each, again) if part)
+
+
+def _spread_table(spread: dict[str, Any], things: str, member: str) -> str:
+    rows = [
+        [
+            str(stage["stage"]),
+            *(
+                figures.number(stage[name])
+                for name in ("things", "hosts", "most", "median", "fewest", "none")
+            ),
+            figures.share(stage["cv"]),
+            figures.share(stage["chance"]),
+        ]
+        for stage in spread["stages"]
+    ]
+    header = ["stage", things, f"{member}s", "most", "median", "fewest", "with none", "spread", "by chance"]
+    return table(header, rows)
+
+
+def _agents(document: dict[str, Any]) -> str:
+    rows = [
+        [
+            agent["host"],
+            agent["agent"],
+            figures.number(agent["times"]),
+            figures.seconds(agent["seconds"]) + (", to the end" if agent["down"] else ""),
+            figures.clock(agent["first"]),
+            figures.number(agent["on_it"]),
+            figures.number(agent["in_all"]),
+        ]
+        for agent in document["agents"][:MOST_LINES]
+    ]
+    header = ["host", "agent", "times", "for", "first", f"{document['run']['things']} on it", "in all"]
+    return table(header, rows, text=(0, 1), left_out=len(document["agents"]) - len(rows))
+
+
+def _each_member(document: dict[str, Any], name: str) -> str:
+    ended = [stage for stage in document["stages"] if stage["end"] is not None]
+    kept = _spread(list(range(len(ended))))
+    members: list[dict[str, Any]] = document["members"]
+    rows = [
+        [
+            member["name"],
+            *(figures.number(member["at_end"][place]) for place in kept),
+            figures.number(member["lost"]),
+            ", ".join(figures.clock(t) for t in member["led"]) or "–",
+            ", ".join(f"{change['status']} {figures.clock(change['t'])}" for change in member["changes"]),
+        ]
+        for member in members[:MOST_LINES]
+    ]
+    stages = [f"stage {ended[place]['number']}" for place in kept]
+    header = [name, *stages, "lost", "led from", "what became of it"]
+    return table(header, rows, text=(0, len(header) - 1), left_out=len(members) - len(rows))
+
+
+def _retries(document: dict[str, Any]) -> str:
+    lines = [
+        f"{figures.number(retry['count'])} x {retry['operation']}: {retry['kind']}"
+        for retry in document["retries"]
+    ]
+    lines += [
+        f"given up: {figures.number(entry['count'])} x {entry['operation']}, {entry['kind']}: {entry['error']}"
+        for entry in document["gave_up"]
+    ]
+    return bullets(lines)
+
+
+def _growth(document: dict[str, Any], unit: str) -> str:
+    parts: list[dict[str, Any]] = document["growth"]
+    rows = [
+        [
+            _load(part),
+            figures.number(round(part["from"])),
+            figures.number(round(part["to"])),
+            figures.seconds(part["seconds"]),
+            figures.rate(part["per_second"]),
+        ]
+        for part in _spread(parts)
+    ]
+    things = "iterations" if document["rally"] else document["run"]["things"]
+    rendered = table(
+        [unit, f"{things} from", "to", "within", "per second"], rows, left_out=len(parts) - len(rows)
+    )
+    sentences = bullets([entry["sentence"] for entry in document["fill"]])
+    return section("Growth", "\n\n".join(part for part in (sentences, rendered) if part))
+
+
+def _cautions(cautions: Sequence[str]) -> str:
+    return "What is missing, or not exact:\n\n" + bullets(cautions) if cautions else ""
+
+
+def _highest(row: dict[str, Any]) -> str:
+    if not row["highest"]:
+        return "–"
+    host: str = row["highest"]["host"]
+    return host if row["hosts"] > 1 else f"{host} only"
+
+
+def _resources(felt: dict[str, Any] | None, unit: str) -> list[str]:
+    if felt is None:
+        return []
+    rows = [
+        (row["stands_out"], figure, row)
+        for figure in felt["figures"]
+        if (figure["chart"] and not figure["always_zero"]) or any(row["stands_out"] for row in figure["rows"])
+        for row in figure["rows"]
+    ]
+    rows.sort(key=lambda row: not row[0])
+    led = bool(felt["leader"])
+    header = [
+        "figure",
+        *(["leader"] if led else []),
+        "followers" if led else "hosts",
+        "most",
+        "ratio",
+        "highest host",
+    ]
+    shown = [_resource_row(figure, row, led) for _, figure, row in rows[:MOST_LINES]]
+    rendered = table(header, shown, text=(0, len(header) - 1), left_out=len(rows) - len(shown))
+    missing: dict[str, list[str]] = {}
+    for entry in felt["missing"]:
+        missing.setdefault(entry["why"], []).append(entry["what"])
+    # The reason first: a line that becomes too long is cut.
+    lines = [f"{why}: {', '.join(what)}" for why, what in missing.items()]
+    return [
+        section("What the target felt over the stages", rendered),
+        section("What the load costs", _costs(felt)),
+        section("Missing of the target", bullets(lines)),
+    ]
+
+
+def _resource_row(figure: dict[str, Any], row: dict[str, Any], led: bool) -> list[str]:
+    leader, others = row["leader"], row["others"]
+    most = [told["max"] for told in (leader, others) if told]
+    name = figure["title"] + (f" ({row['part']})" if row["part"] else "")
+    return [
+        name,
+        *([figures.quantity(leader and leader["typical"], figure["unit"])] if led else []),
+        figures.quantity(others and others["typical"], figure["unit"]),
+        figures.quantity(max(most, default=None), figure["unit"]),
+        figures.times(row["ratio"]),
+        _highest(row),
+    ]
+
+
+def _costs(felt: dict[str, Any]) -> str:
+    costs = felt["costs"]
+    lines = [cost["sentence"] for cost in costs[:MOST_LINES]]
+    lines += [f"and {len(costs) - MOST_LINES} more"] if len(costs) > MOST_LINES else []
+    return bullets(lines or [f"not told: {why}" for why in felt["no_costs"]])
+
+
+def _units(units: Sequence[dict[str, Any]]) -> str:
+    """The units, those first that lack something."""
+    ordered = sorted(units, key=lambda unit: unit["status"] == "complete")
+    rows = [
+        [
+            unit["name"],
+            figures.of(unit["share"], unit["of"], unit["status"]),
+            figures.number(unit["cores"]) if unit["cores"] else "–",
+            figures.offset(unit["clock_offset"], unit["clock_error"]),
+            unit["status"],
+            unit["why"],
+        ]
+        for unit in ordered[:MOST_LINES]
+    ]
+    header = ["unit", "share", "cores", "clock ahead by", "status", "why"]
+    return table(header, rows, text=(0, 4, 5), left_out=len(units) - len(rows))
+
+
+def _spread(stages: list[_T]) -> list[_T]:
+    """All stages, or the first, the last and an even choice of those between."""
+    if len(stages) <= _MOST_STAGES:
+        return stages
+    last = len(stages) - 1
+    return [stages[round(place * last / (_MOST_STAGES - 1))] for place in range(_MOST_STAGES)]
+
+
+def _errors(document: dict[str, Any]) -> str:
+    events = document["events"]
+    lines = [
+        f"{figures.number(error['count'])} x {error['operation']} {error['outcome']}: {error['message']}"
+        for error in [*events["errors"], *events["limited"]]
+    ]
+    if events["connections"]:
+        lost = events["connections"]
+        lines.append(
+            f"{figures.number(lost['lost'])} connections lost, {figures.number(lost['again'])} made again while held"
+        )
+    if events["lost"]["count"]:
+        lines.insert(0, f"{figures.number(events['lost']['count'])} {document['run']['things']} lost")
+    return section("What failed", bullets(lines))

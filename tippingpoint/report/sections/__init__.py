@@ -1,0 +1,1 @@
+"""The parts of a report's document, one module each."""

@@ -1,0 +1,111 @@
+"""What stands next to the verdict, whatever it is: where the run's own data are not whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tippingpoint.analysis.generator_health import show_stall, show_worker, stage_saturated
+from tippingpoint.report import figures
+from tippingpoint.report.sections.resources import joined_gaps
+from tippingpoint.rundir.resources import Resources
+from tippingpoint.rundir.results import RunData
+from tippingpoint.util.text import choose, show_count
+
+CLOCK_SECONDS = 1.0
+"""A clock that is off by less moves nothing that a chart shows: scrapes are seconds apart."""
+STALL_SECONDS = 1.0
+"""A worker that stood still for that long put no load on for as long."""
+_NAMED = 3
+
+
+def build_cautions(run: RunData, reasons: Sequence[str]) -> list[str]:
+    """Lines on damaged journals, a strained generator, missing units, clocks that are off, missing scrapes and figures.
+
+    The verdict's own `reasons` tell of generator and units when it depends on them: that is not said again.
+    """
+    return [
+        *_of_journals(run, reasons),
+        *_of_generator(run, reasons),
+        *_of_units(run, reasons),
+        *_of_clocks(run),
+        *_of_resources(run),
+    ]
+
+
+def _of_journals(run: RunData, reasons: Sequence[str]) -> list[str]:
+    return [line for line in dict.fromkeys(found.sentence for found in run.damage) if line not in reasons]
+
+
+def _of_generator(run: RunData, reasons: Sequence[str]) -> list[str]:
+    strained = [str(stage.number) for stage in run.stages if stage_saturated(stage)]
+    lines: list[str] = []
+    if strained and not any("the generator itself was strained" in reason for reason in reasons):
+        stages = f"stage{'s' if len(strained) > 1 else ''} {figures.listed(strained)}"
+        lines.append(f"the generator itself was strained in {stages}: see its own health")
+    longest = max(run.stalls, key=lambda stall: stall.seconds, default=None)
+    if longest is not None and longest.seconds >= STALL_SECONDS:
+        said = show_stall(longest)
+        if not any(said in reason for reason in reasons):
+            worker = show_worker(run, longest)
+            lines.append(f"the generator itself put no load on for a while: {worker} was {said}")
+    return lines
+
+
+def _of_units(run: RunData, reasons: Sequence[str]) -> list[str]:
+    lacking = [unit.name for unit in run.units if unit.status in ("cut", "missing")]
+    if not lacking or any(name in reason for name in lacking for reason in reasons):
+        return []
+    names = _names(lacking, "units")
+    of = show_count(len(run.units), "unit")
+    return [f"{len(lacking)} of {of} {choose(len(lacking), 'is', 'are')} missing, or cut: {names}"]
+
+
+def _of_clocks(run: RunData) -> list[str]:
+    lines = [
+        f"the clock of {unit.name} was {_off(unit.clock_offset)}: taken out of its times"
+        for unit in run.units
+        if unit.clock_offset is not None and abs(unit.clock_offset) > CLOCK_SECONDS
+    ]
+    if run.resources is not None:
+        lines += [
+            f"the clock of {host} was {_off(ahead)}: its figures may stand that much off"
+            for host, ahead in sorted(run.resources.clock.items())
+            if abs(ahead) > CLOCK_SECONDS
+        ]
+    return lines if len(lines) <= _NAMED else [*lines[:_NAMED], f"{len(lines) - _NAMED} more clocks are off"]
+
+
+def _off(ahead: float) -> str:
+    return f"{figures.seconds(abs(ahead))} {'ahead' if ahead > 0 else 'behind'}"
+
+
+def gap_lines(resources: Resources) -> list[str]:
+    """When hosts were not scraped during a run: the longest gaps by name, and how many there are besides."""
+    gaps = joined_gaps(resources)
+    lines = [
+        f"{_names(gap['hosts'], 'hosts')} "
+        f"{'was' if len(gap['hosts']) == 1 else 'were'} not scraped from {figures.clock(gap['from'])} "
+        f"to {figures.clock(gap['to'])}{'' if len(gap['hosts']) == 1 else ', or for a part of that'}"
+        for gap in sorted(gaps, key=lambda gap: gap["from"] - gap["to"])[:_NAMED]
+    ]
+    if len(gaps) > _NAMED:
+        lines.append(f"{len(gaps) - _NAMED} shorter gaps between scrapes")
+    return lines
+
+
+def _of_resources(run: RunData) -> list[str]:
+    if run.resources is None:
+        return []
+    lines = gap_lines(run.resources)
+    missing = [what for what, _ in run.resources.missing]
+    if len(missing) > _NAMED:
+        lines.append(f"{len(missing)} figures of the target are missing, listed where the others are told")
+    elif missing:
+        lines.append(f"of the target is missing: {figures.listed(missing)}")
+    return lines
+
+
+def _names(names: Sequence[str], what: str) -> str:
+    if len(names) <= _NAMED:
+        return figures.listed(names)
+    return f"{figures.listed([*names[:_NAMED], f'{len(names) - _NAMED} more {what}'])}"

@@ -1,0 +1,311 @@
+"""What a report says of a run that made containers or servers: fill, timings, members, retries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tippingpoint.analysis.fill_rate import fill_words, fills_of
+from tippingpoint.analysis.latency import costs
+from tippingpoint.compare.baselines import Baseline, Figure
+from tippingpoint.plan.spawn import OBSERVATIONS, SERVER_OBSERVATIONS
+from tippingpoint.report import figures
+from tippingpoint.report.sections.landing import host_name
+from tippingpoint.rundir.cluster_events import ONLINE, Cluster, read_cluster
+from tippingpoint.rundir.histogram import Histogram
+from tippingpoint.rundir.results import RunData, StageResult, count_of
+
+COMMANDS = {
+    "cluster-list": "lxc cluster list",
+    "list-fast": "lxc list --fast",
+    "list": "lxc list",
+    "operation-list": "lxc operation list",
+    "exec": "lxc exec",
+    "network-leases": "lxc network list-leases",
+    "network-list": "lxc network list",
+}
+"""What a user would type for an operation on LXD."""
+SERVER_COMMANDS = {
+    "server-list": "openstack server list",
+    "flavor-list": "openstack flavor list",
+    "image-list": "openstack image list",
+    "network-list": "openstack network list",
+    "service-list": "openstack compute service list",
+    "agent-list": "openstack network agent list",
+}
+"""The same on OpenStack."""
+_LINES = 7
+"""Members that a chart has a line for each; of more, the fullest, the median and the emptiest."""
+_TOGETHER = 5.0
+"""Seconds within which changes of one kind are one mark on the charts, at least; else a hundredth of the run."""
+_NAMED = 3
+_INSTANT = 0.001
+"""Seconds before a stage's end that are of the stage: what is told at its end may be of the next one."""
+
+
+def counted(run: RunData) -> str:
+    """What is counted up while a stage is brought up: things, or what is done where nothing stays."""
+    return "iterations" if run.manifest.load_unit.startswith("iterations") else run.things
+
+
+def build_fill(run: RunData, cluster: Cluster) -> list[dict[str, Any]]:
+    """How fast containers were made, for each number of members; `sentence` says whether that fell meanwhile."""
+    fills = fills_of(run, cluster)
+    return [
+        {
+            "members": fill.members,
+            "made": fill.made,
+            "seconds": fill.seconds,
+            "per_second": fill.rate,
+            "first_third": fill.first if fill.enough else None,
+            "last_third": fill.last if fill.enough else None,
+            "times_slower": fill.first / fill.last if fill.enough else None,
+            "low": fill.low if fill.enough else None,
+            "high": fill.high if fill.enough else None,
+            "sentence": fill_words(fill, len(fills) == 1, counted(run)),
+        }
+        for fill in fills
+    ]
+
+
+def build_timings(run: RunData, cluster: Cluster) -> dict[str, Any] | None:
+    """How long what users ask for took in each stage, while it was filled and at idle; None when nothing was asked.
+
+    Microseconds; what failed counts at what it cost. `members` is how many were there when a stage's hold began,
+    `members_end` at its end, `containers` how many of ours there were in the hold.
+    """
+    on_openstack = run.manifest.target.kind == "openstack"
+    commands = SERVER_COMMANDS if on_openstack else COMMANDS
+    observations = SERVER_OBSERVATIONS if on_openstack else OBSERVATIONS
+    asked = [name for name in run.operations if name in observations]
+    stages = [stage for stage in run.stages if stage.kind != "destroy"]
+    if not asked or not stages:
+        return None
+    return {
+        "stages": [_stage(stage, cluster) for stage in stages],
+        "rows": [
+            {
+                "operation": name,
+                "command": commands[name],
+                "stages": [
+                    {"filling": _times(_filling(stage), name), "idle": _times(_idle(stage), name)}
+                    for stage in stages
+                ],
+            }
+            for name in asked
+        ],
+    }
+
+
+def _stage(stage: StageResult, cluster: Cluster) -> dict[str, Any]:
+    begin = stage.hold_begin if stage.hold_begin is not None else stage.begin
+    end = max(begin, stage.end - _INSTANT) if stage.end is not None else begin
+    return {
+        "number": stage.number,
+        "containers": round(stage.gauges["held"]) if "held" in stage.gauges else None,
+        "members": len(cluster.online(begin)) or None,
+        "members_end": len(cluster.online(end)) or None,
+    }
+
+
+def _idle(stage: StageResult) -> StageResult:
+    return replace(stage, histograms=stage.held)
+
+
+def _filling(stage: StageResult) -> StageResult:
+    """The stage without its hold."""
+    before = {
+        name: Histogram(whole.counts - stage.held[name].counts) if name in stage.held else whole
+        for name, whole in stage.histograms.items()
+    }
+    return replace(stage, histograms=before)
+
+
+def _times(stage: StageResult, operation: str) -> dict[str, Any]:
+    found = costs(stage, operation)
+    p50, p99 = found.percentiles([50, 99]) if found.total else (None, None)
+    return {"p50": p50, "p99": p99, "count": found.total}
+
+
+def build_members(run: RunData, cluster: Cluster) -> list[dict[str, Any]]:
+    """Each member: how many things were on it at the end of each stage, what was lost with it, what became of it.
+
+    Nothing where only the leaders are known.
+    """
+    if not cluster.placed and not any(member.changes or member.lost for member in cluster.members):
+        return []
+    ends = [stage.end for stage in run.stages if stage.end is not None]
+    at_ends = [cluster.things(end - _INSTANT) for end in ends]
+    only = cluster.members[0].name if len(cluster.members) == 1 else None
+    return [
+        {
+            "name": host_name(member.name) or only or "(no member)",
+            "at_end": [things.get(member.name, 0) for things in at_ends],
+            "lost": member.lost,
+            "led": member.led,
+            "changes": [
+                {"t": change.t, "status": change.status, "things": change.things} for change in member.changes
+            ],
+        }
+        for member in cluster.members
+    ]
+
+
+def build_retries(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What was tried again, by operation and kind of failure; what was given up, and why; what was repaired."""
+    retries: dict[tuple[str, ...], dict[str, Any]] = {}
+    given_up: dict[tuple[str, ...], dict[str, Any]] = {}
+    repaired = 0
+    for event in events:
+        count = count_of(event)
+        key = (str(event.get("operation", "")), str(event.get("kind", "")))
+        if event["event"] == "retry":
+            _add(retries, ("operation", "kind"), key, count, event["t"])
+        elif event["event"] == "gave-up":
+            key = (*key, str(event.get("error", "")))
+            _add(given_up, ("operation", "kind", "error"), key, count, event["t"])
+        elif event["event"] == "repaired":
+            repaired += count
+    return {"retries": _most(retries), "gave_up": _most(given_up), "repaired": repaired}
+
+
+def _add(
+    into: dict[tuple[str, ...], dict[str, Any]],
+    names: Sequence[str],
+    key: tuple[str, ...],
+    count: int,
+    t: float,
+) -> None:
+    entry = into.setdefault(key, {**dict(zip(names, key, strict=True)), "count": 0, "first": t})
+    entry["count"] += count
+    entry["last"] = t
+
+
+def _most(entries: dict[tuple[str, ...], dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(entries.values(), key=lambda entry: (-entry["count"], entry["first"]))
+
+
+def cluster_marks(cluster: Cluster, seconds: float) -> list[dict[str, Any]]:
+    """What stands on the charts over time of a run that long: members that left or came, and changes of the leader."""
+    changes = sorted(
+        (
+            (change.t, change.status, host_name(member.name))
+            for member in cluster.members
+            for number, change in enumerate(member.changes)
+            if number or change.status != "online"
+        ),
+        key=lambda change: change[0],
+    )
+    near = max(_TOGETHER, seconds / 100)
+    groups: list[_Group] = []
+    for t, status, name in changes:
+        recent = [group for group in groups if t - group.t <= near]
+        same = next((group for group in recent if group.statuses == [status]), None)
+        further = next(
+            (g for g in recent if (g.names, g.statuses, status) == ([name], ["lost"], "evicted")), None
+        )
+        if same is not None:
+            same.names.append(name)
+        elif further is not None:
+            further.statuses.append(status)
+        else:
+            groups.append(_Group(t, [status], [name]))
+    marks = [
+        {
+            "t": group.t,
+            "kind": "member-back" if group.statuses[0] in ONLINE else "member-gone",
+            "text": f"{_names(group.names)} {', '.join(group.statuses)}",
+        }
+        for group in groups
+    ]
+    marks += [{"t": t, "kind": "leader", "text": f"{name} leads"} for t, name in cluster.leaders[1:]]
+    return marks
+
+
+@dataclass
+class _Group:
+    t: float
+    statuses: list[str]
+    names: list[str]
+
+
+def _names(names: Sequence[str]) -> str:
+    return figures.listed(names) if len(names) <= _NAMED else f"{len(names)} members"
+
+
+def members_over_time(cluster: Cluster, bins: int, width: float) -> dict[str, list[int | None]]:
+    """How many of our things were on each member, or on the fullest, the median and the emptiest of those there."""
+    if not cluster.placed:
+        return {}
+    names = [member.name for member in cluster.members]
+    moments = [(number + 1) * width for number in range(bins)]
+    counts = [cluster.things(t) for t in moments]
+    if len(names) <= _LINES:
+        return {host_name(name): [found.get(name, 0) for found in counts] for name in names}
+    there = [cluster.online(t) or list(found) for t, found in zip(moments, counts, strict=True)]
+    spread = [[found.get(name, 0) for name in online] for found, online in zip(counts, there, strict=True)]
+    return {
+        "the fullest member": [max(found) if found else None for found in spread],
+        "the median": [int(np.median(found)) if found else None for found in spread],
+        "the emptiest": [min(found) if found else None for found in spread],
+    }
+
+
+def command_of(figure: Figure) -> str | None:
+    """The operation that a published figure timed, which names the command as it was typed; None for any other."""
+    words = figure.what.split()
+    while "--project" in words:
+        place = words.index("--project")
+        del words[place : place + 2]
+    typed = " ".join(words)
+    if typed == COMMANDS["list"]:
+        return "list"
+    longest_first = sorted(COMMANDS, key=lambda name: -len(COMMANDS[name]))
+    return next(
+        (name for name in longest_first if name != "list" and (typed + " ").startswith(COMMANDS[name] + " ")),
+        None,
+    )
+
+
+def beside_runs(baseline: Baseline, runs: Sequence[RunData]) -> dict[str, Any] | None:
+    """A baseline's timings next to the runs' own of the same commands; None when they share none.
+
+    `columns` are the stages of the runs (`run` counts from 0); in `rows` the published figure, and for each column
+    what the command took while the stage was filled and at idle. `made` has the published rate of creation and
+    what each run came to (None where it made nothing).
+    """
+    clusters = [read_cluster(run.events) for run in runs]
+    timings = [build_timings(run, cluster) for run, cluster in zip(runs, clusters, strict=True)]
+    columns = [
+        {"run": number, **stage}
+        for number, told in enumerate(timings)
+        if told is not None
+        for stage in told["stages"]
+    ]
+    rows: list[dict[str, Any]] = []
+    for figure in baseline.figures:
+        operation = command_of(figure)
+        cells = [
+            cell
+            for told in timings
+            if told is not None
+            for cell in next(
+                (row["stages"] for row in told["rows"] if row["operation"] == operation),
+                [None] * len(told["stages"]),
+            )
+        ]
+        if operation is not None and any(cells):
+            rows.append({"command": COMMANDS[operation], "published": figure.model_dump(), "stages": cells})
+    published = next((figure for figure in baseline.figures if figure.unit == "containers/s"), None)
+    fills = [fills_of(run, cluster) for run, cluster in zip(runs, clusters, strict=True)]
+    made = published and {
+        "published": published.model_dump(),
+        "runs": [
+            sum(fill.made for fill in found) / sum(fill.seconds for fill in found) if found else None
+            for found in fills
+        ],
+    }
+    return {"columns": columns, "rows": rows, "made": made} if rows else None

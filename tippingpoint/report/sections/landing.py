@@ -1,0 +1,183 @@
+"""Where things land: how many are on each host at the end of each stage, how even that is, and agents that flap."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean, median, pstdev
+from typing import Any, cast
+
+from tippingpoint.report import figures
+from tippingpoint.rundir.cluster_events import Cluster
+from tippingpoint.rundir.results import RunData, StageResult
+
+_HASH = re.compile(r"[0-9a-f]{56}")
+"""What an OpenStack tells those who are no administrator of it for a host: SHA-224 of project and host."""
+_SHOWN_OF_HASH = 12
+_INSTANT = 0.001
+"""Seconds before a stage's end that are of the stage: what is told at its end may be of the next one."""
+_NAMED = 3
+"""Hosts that are named, of those that stand out."""
+_UNEVEN = 0.1
+"""A spread below which hosts are even enough, whatever chance would come to."""
+_MOST_STAGES = 12
+_TOGETHER = 5.0
+"""Seconds within which agents that go are one mark on the charts, at least; else a hundredth of the run."""
+
+
+def host_name(name: str) -> str:
+    """A host's name as it is shown: of a hash its beginning."""
+    return f"{name[:_SHOWN_OF_HASH]}…" if _HASH.fullmatch(name) else name
+
+
+def build_spread(run: RunData, cluster: Cluster) -> dict[str, Any] | None:
+    """How things are spread over the hosts that were there, stage by stage; None when nobody told, or for one host.
+
+    `counts` are the hosts', ascending: at the stage's end, or of all that landed there in the stage where things are
+    removed as soon as they are made (`landed`). `cv` is the coefficient of variation, `chance` the one that hosts
+    picked at random for each thing would come to (Poisson). `hidden` when the target tells hosts by a hash, and so none
+    that has nothing. Of more stages than fit, the last ones.
+    """
+    landed = run.manifest.load_unit.startswith("iterations")
+    stages: list[dict[str, Any]] = []
+    for stage in run.stages:
+        if stage.kind != "destroy" and stage.end is not None:
+            end = max(stage.begin, stage.end - _INSTANT)
+            things = _landed(run.events, stage) if landed else cluster.things(end)
+            if any(things.values()):
+                stages.append(_spread(stage.number, things, cluster.online(end)))
+    stages = stages[-_MOST_STAGES:]
+    if not stages or max(entry["hosts"] for entry in stages) < 2:
+        return None
+    hidden = any(_HASH.fullmatch(member.name) for member in cluster.members)
+    return {
+        "landed": landed,
+        "hidden": hidden,
+        "stages": stages,
+        "sentence": _sentence(stages[-1], run.things, landed=landed, hidden=hidden),
+    }
+
+
+def _spread(number: int, things: Mapping[str, int], online: Sequence[str]) -> dict[str, Any]:
+    hosts = dict.fromkeys([*online, *things])
+    named = sorted(hosts, key=lambda name: things.get(name, 0))
+    counts = [things.get(name, 0) for name in named]
+    mean = fmean(counts)
+    return {
+        "stage": number,
+        "things": sum(counts),
+        "hosts": len(counts),
+        "most": counts[-1],
+        "median": median(counts),
+        "fewest": counts[0],
+        "none": sum(not count for count in counts),
+        "cv": pstdev(counts) / mean,
+        "chance": mean**-0.5,
+        "fullest": [host_name(name) for name in reversed(named[-_NAMED:])],
+        "empty": [host_name(name) for name, count in zip(named, counts, strict=True) if not count][:_NAMED],
+        "counts": counts,
+    }
+
+
+def _landed(events: Iterable[Mapping[str, Any]], stage: StageResult) -> Counter[str]:
+    """How many things landed on each host in a stage: the last word of each worker, summed."""
+    last: dict[str, Mapping[str, Any]] = {}
+    for event in events:
+        counts: Any = event.get("counts")
+        inside = stage.begin <= event["t"] <= (stage.end or 0.0)
+        if event["event"] == "landed" and inside and isinstance(counts, dict):
+            last[str(event.get("worker", ""))] = cast(dict[str, Any], counts)
+    found: Counter[str] = Counter()
+    for counts in last.values():
+        found.update({name: count for name, count in counts.items() if isinstance(count, int) and count > 0})
+    return found
+
+
+def _sentence(last: Mapping[str, Any], things: str, *, landed: bool, hidden: bool) -> str:
+    """Where things are at the end of the last stage, in words."""
+    there = f"{figures.number(last['things'])} {things}"
+    on = f"on {figures.number(last['hosts'])} hosts"
+    said = (
+        f"In stage {last['stage']}, {there} landed {on}"
+        if landed
+        else f"At the end of stage {last['stage']}, {there} are {on}"
+    )
+    said += (
+        f": {figures.number(last['median'])} on the median host, {figures.number(last['most'])} at most "
+        f"({last['fullest'][0]}), {figures.number(last['fewest'])} at least"
+    )
+    if last["none"]:
+        names = ", ".join(last["empty"]) + (", …" if last["none"] > len(last["empty"]) else "")
+        said += (
+            f"; {figures.number(last['none'])} host{'s have' if last['none'] > 1 else ' has'} none ({names})"
+        )
+    if last["cv"] > max(_UNEVEN, 2 * last["chance"]):
+        said += ". That is less even than hosts picked at random would be"
+    unknown = "Hosts without any are not known here, as only an administrator is told of hosts."
+    return f"{said}. {unknown}" if hidden else f"{said}."
+
+
+def build_agents(run: RunData, cluster: Cluster) -> list[dict[str, Any]]:
+    """Neutron's agents that went down, those most often first.
+
+    With how often, for how many seconds in all (until the run's end, where it stayed so), the first and last time,
+    and how many things were on its host, and in all, when it first went.
+    """
+    end = max((stage.end for stage in run.stages if stage.end is not None), default=0.0)
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    since: dict[tuple[str, str], float] = {}
+    for event in run.events:
+        if event["event"] != "agent":
+            continue
+        t, key = float(event["t"]), (str(event.get("agent", "")), str(event.get("host", "")))
+        end = max(end, t)
+        if event.get("alive") is False:
+            there = cluster.things(t)
+            entry = found.setdefault(
+                key,
+                {
+                    "agent": key[0],
+                    "host": host_name(key[1]),
+                    "times": 0,
+                    "seconds": 0.0,
+                    "first": t,
+                    "on_it": there.get(key[1], 0),
+                    "in_all": sum(there.values()),
+                },
+            )
+            entry["last"] = t
+            if key not in since:
+                entry["times"] += 1
+                since[key] = t
+        elif key in since:
+            found[key]["seconds"] += t - since.pop(key)
+    for key, begin in since.items():
+        found[key]["seconds"] += end - begin
+    for key, entry in found.items():
+        entry["down"] = key in since
+    return sorted(found.values(), key=lambda entry: (-entry["times"], entry["first"]))
+
+
+def agent_marks(events: Iterable[Mapping[str, Any]], seconds: float) -> list[dict[str, Any]]:
+    """What stands on the charts of a run that long: agents that went, those of about the same time together."""
+    near = max(_TOGETHER, seconds / 100)
+    groups: list[tuple[float, list[str]]] = []
+    for event in events:
+        if event["event"] == "agent" and event.get("alive") is False:
+            t, name = (
+                float(event["t"]),
+                f"{event.get('agent', '')} of {host_name(str(event.get('host', '')))}",
+            )
+            if groups and t - groups[-1][0] <= near:
+                groups[-1][1].append(name)
+            else:
+                groups.append((t, [name]))
+    return [
+        {
+            "t": t,
+            "kind": "agent-down",
+            "text": f"{names[0] if len(names) == 1 else f'{len(names)} agents'} down",
+        }
+        for t, names in groups
+    ]

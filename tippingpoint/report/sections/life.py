@@ -1,0 +1,79 @@
+"""How long each step of making a thing takes, against how many things there are: what the seeds chart of a fill."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tippingpoint.rundir.histogram import FloatArray, IntArray
+from tippingpoint.rundir.results import MAKING, RunData
+
+_GROUPS = 60
+"""Points of a line."""
+_LEAST = 3
+"""Points below which there is no line."""
+
+
+def build_life(run: RunData, operations: Sequence[str]) -> dict[str, Any] | None:
+    """`things` that there were, in groups of equal width, and per operation what it took then; None without a fill.
+
+    Microseconds: `p50` is the median of the medians of `bin_seconds` each, weighted by how many they are of, `max` the
+    longest. Of the time in which stages are brought up; failures at what they cost.
+    """
+    if not run.instances or run.manifest.load_unit not in ("containers", "servers") or not run.gauges.t.size:
+        return None
+    most = float(run.gauges.held.max())
+    making = [name for name in operations if name in MAKING]
+    if most < _LEAST:
+        return None
+    width = most / min(_GROUPS, most)
+    latency: dict[str, dict[str, list[int | None]]] = {}
+    for name in making:
+        found = run.costs.get(name)
+        if found is None:
+            continue
+        growing = np.flatnonzero(_growing(run, found.t))
+        there = np.interp(found.t[growing], run.gauges.t, run.gauges.held)
+        groups = np.minimum(there // width, _GROUPS - 1).astype(np.int64)
+        latency[name] = _in_groups(groups, found.p50[growing], found.max[growing], found.count[growing])
+    used = [
+        group
+        for group in range(_GROUPS)
+        if any(column["p50"][group] is not None for column in latency.values())
+    ]
+    if len(used) < _LEAST:
+        return None
+    return {
+        "bin_seconds": run.bin_seconds,
+        "things": [round((group + 0.5) * width) for group in used],
+        "latency": {
+            name: {measure: [values[group] for group in used] for measure, values in columns.items()}
+            for name, columns in latency.items()
+        },
+    }
+
+
+def _growing(run: RunData, t: FloatArray) -> Any:
+    """Of each moment, whether a stage was brought up then."""
+    inside = np.zeros(t.shape, dtype=bool)
+    for stage in run.stages:
+        until = stage.hold_begin if stage.hold_begin is not None else stage.end
+        if stage.is_step:
+            inside |= (t + run.bin_seconds > stage.begin) & (t < (np.inf if until is None else until))
+    return inside
+
+
+def _in_groups(
+    groups: IntArray, p50: IntArray, most: IntArray, counts: IntArray
+) -> dict[str, list[int | None]]:
+    columns: dict[str, list[int | None]] = {"p50": [None] * _GROUPS, "max": [None] * _GROUPS}
+    for group in {int(found) for found in groups}:
+        inside = np.flatnonzero(groups == group)
+        order = inside[np.argsort(p50[inside])]
+        weights = np.cumsum(counts[order])
+        middle = int(np.argmax(weights >= weights[-1] / 2))
+        columns["p50"][group] = int(p50[order][middle])
+        columns["max"][group] = int(most[inside].max())
+    return columns

@@ -1,0 +1,433 @@
+"""What a report says of a run's target beside the load: its hosts' figures over time, who stands out, what is missing.
+
+A *row* is one part (a process, a vhost) of one figure, or the whole figure where it tells no parts apart. Values are in
+the figure's unit; what is typical is the mean of a rate, or the median of a level, from the first stage's begin to the
+last one's end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tippingpoint.analysis.cost import costs_of
+from tippingpoint.report import figures
+from tippingpoint.rundir.histogram import FloatArray
+from tippingpoint.rundir.resources import MOST_POINTS, FigureData, Resources, Roles
+from tippingpoint.rundir.results import RunData, StageResult
+
+LINES = 8
+"""Series that a chart has a line for each; of more, a line for the leader, and the others' range and median."""
+_PARTS = 6
+"""Parts that a chart of roles shows; the largest."""
+_COLUMNS = 24
+"""Figures in the table of hosts."""
+_APART = 1.5
+"""How many times the others' median a host must be at to stand out ..."""
+_LASTING = 2 / 3
+"""... and for which part of the time it must be above the highest of them: one of three is so for a third by chance."""
+_FEW = 5
+"""Points below which nobody is said to stand out."""
+_NAMED = 3
+_OF_SCRAPES = "scrape"
+"""The pack of figures about the scraping itself, which say nothing of the target."""
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """A host, or whoever led (an empty name), against the others; `ratio` is None where these have nothing."""
+
+    figure: FigureData
+    part: str
+    host: str
+    value: float
+    others: float
+    ratio: float | None
+
+
+def build_resources(run: RunData) -> dict[str, Any] | None:
+    """The document's part on the target's resources; None when nothing was gathered.
+
+    `sentence` says what stands out. Of each figure, `lines` are its series where there are few, else `roles` has the
+    leader's line and the others' `low`, `middle` and `high` by part, all on the grid `t` (seconds since the start);
+    `led` is the leader's line over `lines`. `rows` sum the figure up, `by_host` puts hosts side by side, `costs` are
+    those of cost.py that are more than noise, `no_costs` why others are not told, `gaps` are when hosts were not
+    scraped, `clock` how many seconds clocks were ahead.
+    """
+    found = run.resources
+    if found is None:
+        return None
+    thin = slice(None, None, max(1, -(-len(found.t) // MOST_POINTS)))
+    measured = _measured(run, found)
+    views = [_Figure(found, figure, measured) for figure in found.figures if figure.series]
+    apart = [entry for view in views if view.of_target for entry in view.apart]
+    return {
+        "source": found.source,
+        "step": found.step,
+        "t": found.t[thin],
+        "hosts": _hosts(found, views),
+        "leader": [{"t": t, "host": host} for t, host in found.leader],
+        "sentence": _sentence(run, found, views, apart),
+        "figures": [view.entry(thin) for view in views],
+        "by_host": _by_host(found, views, measured),
+        **_costs(run),
+        "missing": [{"what": what, "why": why} for what, why in found.missing],
+        "gaps": joined_gaps(found),
+        "clock": [{"host": host, "ahead": ahead} for host, ahead in sorted(found.clock.items())],
+    }
+
+
+def _costs(run: RunData) -> dict[str, Any]:
+    every = costs_of(run)
+    return {
+        "costs": [
+            {
+                **asdict(cost),
+                **{name: getattr(cost, name) for name in ("base_words", "interval", "sentence")},
+            }
+            for cost in every
+            if cost.is_told
+        ],
+        "no_costs": list(dict.fromkeys(cost.withheld for cost in every if cost.withheld)),
+    }
+
+
+def _hosts(found: Resources, views: Sequence[_Figure]) -> list[str]:
+    """The target's hosts: not those of which only the scraping was measured, such as Prometheus itself."""
+    there = {series.host for view in views if view.of_target for series in view.figure.series}
+    return [host for host in found.hosts if host in there]
+
+
+def _measured(run: RunData, found: Resources) -> NDArray[np.bool_]:
+    """Which moments are within the stages; all since the start when there was no stage, or none of them was met."""
+    t = np.asarray(found.t, dtype=np.float64)
+    if run.stages:
+        end = run.stages[-1].end
+        inside = (t >= run.stages[0].begin) & (t <= (end if end is not None else np.inf))
+        if inside.any():
+            return inside
+    return t >= 0
+
+
+class _Figure:
+    """One figure, with the roles that its hosts played in each of its parts."""
+
+    def __init__(self, found: Resources, figure: FigureData, measured: NDArray[np.bool_]) -> None:
+        self.figure, self.found, self.measured = figure, found, measured
+        self.of_target = figure.pack != _OF_SCRAPES
+        self.parts = figure.parts
+        self.roles = {part: found.roles(figure, part) for part in self.parts}
+        self.hosts = len({series.host for series in figure.series})
+        self.apart: list[_Apart] = []
+        self._rows = [self._row(part) for part in self.parts]
+
+    def entry(self, thin: slice) -> dict[str, Any]:
+        """The figure in the document; of its values, those that `thin` leaves."""
+        figure = self.figure
+        few = len(figure.series) <= LINES
+        largest = self.largest(len(self.parts) if few else _PARTS)
+        return {
+            "name": figure.name,
+            "title": figure.title,
+            "unit": figure.unit,
+            "meaning": figure.meaning,
+            "pack": figure.pack,
+            "window": figure.window,
+            "chart": figure.chart,
+            "always_zero": all(not value for series in figure.series for value in series.values),
+            "lines": [
+                {"host": series.host, "part": series.part, "values": _short(series.values[thin])}
+                for series in (figure.series if few else [])
+            ],
+            "led": [
+                {"part": part, "values": _short(self.roles[part].leader[thin])}
+                for part in (largest if few and self.hosts > 1 else [])
+                if any(value is not None for value in self.roles[part].leader)
+            ],
+            "roles": [] if few else [_role_lines(part, self.roles[part], thin) for part in largest],
+            "parts_left_out": len(self.parts) - len(largest),
+            "rows": self._rows,
+        }
+
+    def largest(self, most: int) -> list[str]:
+        """So many parts, those with the highest peaks, in the figure's order."""
+        if len(self.parts) <= most:
+            return self.parts
+        peaks = {part: _peak(self.roles[part]) for part in self.parts}
+        kept = sorted(self.parts, key=lambda part: -peaks[part])[:most]
+        return [part for part in self.parts if part in kept]
+
+    def _row(self, part: str) -> dict[str, Any]:
+        roles = self.roles[part]
+        leader, middle, high = (self._within(v) for v in (roles.leader, roles.middle, roles.high))
+        hosts = self._by_host(part)
+        highest = max(hosts, key=lambda host: hosts[host][0], default=None)
+        led = not np.isnan(leader).all() if leader.size else False
+        apart = None
+        if led:
+            apart = self._compared(part, "", leader, middle, high)
+        elif highest is not None and len(hosts) > 1:
+            others = np.asarray([values for host, (_, values) in hosts.items() if host != highest])
+            apart = self._compared(part, highest, hosts[highest][1], *_middle_and_high(others))
+        return {
+            "part": part,
+            "hosts": len(hosts),
+            "leader": self._told(leader) if led else None,
+            "others": self._told(middle, high),
+            "ratio": None if apart is None else apart.ratio,
+            "highest": None if highest is None else {"host": highest, "typical": hosts[highest][0]},
+            "stands_out": apart is not None and apart in self.apart,
+        }
+
+    def _compared(
+        self, part: str, host: str, one: FloatArray, middle: FloatArray, high: FloatArray
+    ) -> _Apart | None:
+        """One host against the others, where both are known; it joins `apart` when it stands out."""
+        both = ~(np.isnan(one) | np.isnan(high))
+        if not both.any():
+            return None
+        value, others = self._typical(one[both]), self._typical(middle[both])
+        ratio = _rounded(value / others) if others > 0 and value >= 0 else None
+        entry = _Apart(self.figure, part, host, value, others, ratio)
+        lasting = both.sum() >= _FEW and float(np.mean(one[both] > high[both])) >= _LASTING
+        if lasting and value > 0 and (others == 0 or (ratio is not None and ratio >= _APART)):
+            self.apart.append(entry)
+        return entry
+
+    def _by_host(self, part: str) -> dict[str, tuple[float, FloatArray]]:
+        """By host what is typical of it, and the values."""
+        values = {
+            series.host: self._within(series.values) for series in self.figure.series if series.part == part
+        }
+        return {host: (_rounded(self._typical(v)), v) for host, v in values.items() if not np.isnan(v).all()}
+
+    def by_host(self, part: str) -> dict[str, float]:
+        """What is typical of each host."""
+        return {host: typical for host, (typical, _) in self._by_host(part).items()}
+
+    def _typical(self, values: FloatArray) -> float:
+        return self.figure.typical(values[~np.isnan(values)].tolist())
+
+    def _told(self, values: FloatArray, highest: FloatArray | None = None) -> dict[str, float] | None:
+        """What is typical, and the most there ever was (of `highest`, where those are others' values)."""
+        if np.isnan(values).all():
+            return None
+        return {
+            "typical": _rounded(self._typical(values)),
+            "max": _rounded(float(np.nanmax(values if highest is None else highest))),
+        }
+
+    def _within(self, values: Sequence[float | None]) -> FloatArray:
+        return np.asarray(values, dtype=np.float64)[self.measured]
+
+
+def _role_lines(part: str, roles: Roles, thin: slice) -> dict[str, Any]:
+    known = any(value is not None for value in roles.leader)
+    return {
+        "part": part,
+        "leader": _short(roles.leader[thin]) if known else None,
+        "low": _short(roles.low[thin]),
+        "middle": _short(roles.middle[thin]),
+        "high": _short(roles.high[thin]),
+    }
+
+
+def _peak(roles: Roles) -> float:
+    return max((v for values in (roles.leader, roles.high) for v in values if v is not None), default=0.0)
+
+
+def _middle_and_high(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Median and maximum of each column, NaN where a column has nothing."""
+    known = ~np.isnan(rows).all(axis=0)
+    middle, high = np.full(rows.shape[1], np.nan), np.full(rows.shape[1], np.nan)
+    middle[known] = np.nanmedian(rows[:, known], axis=0)
+    high[known] = np.nanmax(rows[:, known], axis=0)
+    return middle, high
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _short(values: Iterable[float | None]) -> list[float | None]:
+    """Four significant digits are more than a chart shows, and keep the page small."""
+    return [None if value is None else _rounded(value) for value in values]
+
+
+# ---- what stands out ------------------------------------------------------------------------------
+
+
+def _sentence(run: RunData, found: Resources, views: Sequence[_Figure], apart: Sequence[_Apart]) -> str:
+    told = sum(len(view.parts) for view in views if view.of_target)
+    if not told:
+        return "Nothing of the target was measured."
+    if len(_hosts(found, views)) < 2:
+        return _growth_sentence(run, found, views)
+    if not apart:
+        return (
+            f"No host stands out: in none of {figures.number(told)} figures is the leader, or any one host, "
+            f"at {_APART:g} times the others' median or more for most of the time."
+        )
+    # What the load is told to cost, and the most apart, is what a reader wants to know first.
+    ordered = sorted(apart, key=lambda e: (not e.figure.cost, e.ratio is None, -(e.ratio or 0.0)))
+    shared = _shared_titles(views)
+    led = [entry for entry in ordered if not entry.host]
+    if led:
+        return f"The leader stands out: {_apart_words(led, shared, 'the followers')}{_who_led(found)}."
+    hosts = {entry.host: [e for e in ordered if e.host == entry.host] for entry in ordered}
+    first = ordered[0].host
+    rest = len(hosts) - 1
+    more = f"; {rest} other host{'s stand' if rest > 1 else ' stands'} out too" if rest else ""
+    return f"{first} stands out: {_apart_words(hosts[first], shared, 'the others')}{more}."
+
+
+def _shared_titles(views: Sequence[_Figure]) -> set[str]:
+    """Titles that figures of several packs have, as host and daemon both have a CPU."""
+    titles = Counter(view.figure.title for view in views)
+    return {title for title, count in titles.items() if count > 1}
+
+
+def _apart_words(entries: Sequence[_Apart], shared: set[str], others: str) -> str:
+    parts: list[str] = []
+    for entry in entries[:_NAMED]:
+        name = _name(entry.figure, entry.part, shared)
+        if entry.ratio is None:
+            parts.append(
+                f"{name} is {figures.quantity(entry.value, entry.figure.unit)} where {others} have none"
+            )
+        elif any("median" in part for part in parts):
+            parts.append(f"{name} {_times(entry.ratio)}")
+        else:
+            parts.append(f"{name} is {_times(entry.ratio)} {others}' median")
+    more = len(entries) - len(parts)
+    return figures.listed(parts) + (f", and {more} more figure{'s' if more > 1 else ''}" if more else "")
+
+
+def _times(ratio: float) -> str:
+    """So many times: 1.5x, 5.2x, 23x."""
+    return f"{ratio:.1f}x" if ratio < 9.95 else f"{ratio:,.0f}x"
+
+
+def _name(figure: FigureData, part: str, shared: set[str]) -> str:
+    """A figure in the middle of a sentence: resident memory of jujud, CPU (host)."""
+    title = figure.title
+    words = title[:1].lower() + title[1:] if title[1:2].islower() else title  # CPU stays as it is
+    if part:
+        return f"{words} of {part}"
+    return f"{words} ({figure.pack})" if title in shared else words
+
+
+def _who_led(found: Resources) -> str:
+    end = found.t[-1] if found.t else 0.0
+    names = {found.leading(0.0), *(host for t, host in found.leader if 0 <= t <= end)} - {""}
+    if len(names) == 1:
+        return f"; {names.pop()} led all the time"
+    return f"; {len(names)} hosts led in turn" if names else ""
+
+
+def _growth_sentence(run: RunData, found: Resources, views: Sequence[_Figure]) -> str:
+    """Of a target with one host: what grew with the load."""
+    held = [stage for stage in run.stages if stage.is_step and stage.hold_begin is not None]
+    if not held:
+        return "There is one host, and no stage that was held: nothing to compare."
+    first, last = min(held, key=lambda stage: stage.size), max(held, key=lambda stage: stage.size)
+    unit = run.manifest.load_unit
+    grown: list[tuple[bool, float, str]] = []
+    shared = _shared_titles(views)
+    for view in views:
+        for part in view.parts:
+            before, after = (
+                _in_hold(found, view.figure, view.roles[part].total, stage) for stage in (first, last)
+            )
+            if view.of_target and before is not None and after is not None and before > 0:
+                ratio = after / before
+                shown = " to ".join(figures.quantity(v, view.figure.unit) for v in (before, after))
+                words = f"{_name(view.figure, part, shared)} {_times(ratio)} ({shown})"
+                grown.append((bool(view.figure.cost), ratio, words))
+    between = f"between {figures.number(first.size)} and {figures.number(last.size)} {unit}"
+    most = [words for _, ratio, words in sorted(grown, reverse=True) if ratio >= _APART][:_NAMED]
+    if first.size == last.size:
+        return "There is one host and one load: nothing to compare."
+    return (
+        f"What grew most {between}: {figures.listed(most)}." if most else f"Nothing grew by half {between}."
+    )
+
+
+def _in_hold(
+    found: Resources, figure: FigureData, values: Sequence[float | None], stage: StageResult
+) -> float | None:
+    """What was typical while a stage was held; None when nothing is known of that."""
+    begin = stage.hold_begin if stage.hold_begin is not None else stage.begin
+    end = stage.end if stage.end is not None else float("inf")
+    inside = [v for t, v in zip(found.t, values, strict=True) if v is not None and begin <= t <= end]
+    return figure.typical(inside) if inside else None
+
+
+# ---- tables ---------------------------------------------------------------------------------------
+
+
+def _by_host(
+    found: Resources, views: Sequence[_Figure], measured: NDArray[np.bool_]
+) -> dict[str, Any] | None:
+    """What is typical of each host, a column for each row of figures that several hosts have; None with one host.
+
+    `led` is the share of the time for which a host led.
+    """
+    hosts = _hosts(found, views)
+    columns = [(view, part) for view in views if view.hosts > 1 for part in view.largest(_NAMED)][:_COLUMNS]
+    if len(hosts) < 2 or not columns:
+        return None
+    typical = [view.by_host(part) for view, part in columns]
+    leading = [found.leading(t) for t, inside in zip(found.t, measured, strict=True) if inside]
+    return {
+        "columns": [
+            {
+                "figure": view.figure.name,
+                "title": view.figure.title,
+                "pack": view.figure.pack,
+                "part": part,
+                "unit": view.figure.unit,
+            }
+            for view, part in columns
+        ],
+        "rows": [
+            {
+                "host": host,
+                "led": leading.count(host) / len(leading) if leading else 0.0,
+                "values": [found_of.get(host) for found_of in typical],
+            }
+            for host in hosts
+        ],
+    }
+
+
+def joined_gaps(found: Resources) -> list[dict[str, Any]]:
+    """When hosts were not scraped, overlaps joined; what ended before the run's start is left out."""
+    joined: list[dict[str, Any]] = []
+    for since, until, host in sorted(found.gaps):
+        if until <= 0:
+            continue
+        since = max(0.0, since)
+        if joined and since <= joined[-1]["to"]:
+            joined[-1]["to"] = max(joined[-1]["to"], until)
+            if host not in joined[-1]["hosts"]:
+                joined[-1]["hosts"].append(host)
+        else:
+            joined.append({"from": since, "to": until, "hosts": [host]})
+    return joined
+
+
+def leader_marks(run: RunData) -> list[dict[str, Any]]:
+    """What stands on the charts of changes of the leader, as far as the target's own figures tell of them."""
+    if run.resources is None:
+        return []
+    return [
+        {"t": t, "kind": "leader", "text": f"{host} leads" if host else "nobody leads"}
+        for number, (t, host) in enumerate(run.resources.leader)
+        if number and t >= 0
+    ]

@@ -1,0 +1,164 @@
+"""What matters most of a run that goes on, folded from its workers' ticks: how much is there, how fast, how slow."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+from tippingpoint.analysis.latency import cost_of
+from tippingpoint.run.runner import Progress, RunnerEvents
+from tippingpoint.rundir.histogram import Histogram
+from tippingpoint.rundir.manifest import Manifest
+from tippingpoint.rundir.results import FAILURES, OPERATIONS, OWN_LOAD, tag
+from tippingpoint.units import shared_run
+
+_CONTAINERS_OVER = 10
+"""Seconds that a rate of containers is taken over at least: they come one or two a second."""
+_LIVES = ("launch", "boot_server", "create", "create_server")
+"""Of a run that makes containers, what stands for all: the first of these that there is."""
+
+
+class Headline(RunnerEvents):
+    """Folds what it is told of one run. Rates and latencies are those of the last `seconds`."""
+
+    def __init__(self, seconds: int = 10) -> None:
+        self.workload = "claim"
+        self.containers = False
+        """Whether it makes containers, which take long."""
+        self.totals: dict[str, int] = dict.fromkeys(("errors", "lost", "limited", "retries"), 0)
+        """Since the run began: failures, leases or things lost, refusals by a rate limit, retries."""
+        self._seconds = seconds
+        self._unit = "leases"
+        self._begun = False
+        self._preparing = ""
+        self._progress: Progress | None = None
+        self._last: dict[str, dict[str, Any]] = {}
+        self._recent: dict[str, deque[tuple[float, dict[str, Histogram]]]] = {}
+        self._growth: dict[str, deque[tuple[float, float]]] = {}
+        self._lives: dict[str, Histogram] = {}
+
+    def began(self, manifest: Manifest, directory: Path) -> None:
+        """Take what kind of run it is."""
+        self.workload, self._unit = manifest.workload, manifest.load_unit
+        self.containers = manifest.load_unit in ("containers", "servers", "iterations", "members")
+        self._begun = True
+
+    def preparing(self, what: str, done: int, goal: int) -> None:
+        """Take what is being made before a stage."""
+        self._preparing = f"{what}: {done} of {goal}"
+
+    def removing(self, what: str, done: int, goal: int) -> None:
+        """Take what is being removed at the end."""
+        self._preparing = f"removing {what}: {done} of {goal}"
+
+    def progress(self, progress: Progress, worker: str, tick: dict[str, Any]) -> None:
+        """Take a worker's tick among the others' latest."""
+        if self._progress is None or progress.stage != self._progress.stage:
+            self._lives.clear()
+        self._progress = progress
+        self._preparing = ""
+        seconds = max(tick["seconds"], 0.001)
+        before = self._last.get(worker, tick)
+        most = max(self._seconds, _CONTAINERS_OVER) if self.containers else self._seconds
+        growth = self._growth.setdefault(worker, deque(maxlen=most))
+        growth.append((abs(int(tick["held"]) - int(before["held"])), seconds))
+        self._last[worker] = tick
+        found = _histograms(tick["lines"])
+        self._recent.setdefault(worker, deque(maxlen=self._seconds)).append((seconds, found))
+        self.totals["retries"] += int(tick.get("retries", 0))
+        self.totals["lost"] += int(tick.get("gone", 0))
+        for name, histogram in found.items():
+            if name.rpartition(".")[0] in _LIVES:
+                self._lives.setdefault(name, Histogram()).add(histogram)
+        for name, histogram in found.items():
+            operation, outcome, *_ = name.split(".")
+            if operation in OPERATIONS and outcome in FAILURES:
+                self.totals["lost" if outcome == "lost" else "errors"] += histogram.total
+            elif outcome == "limited":
+                self.totals["limited"] += histogram.total
+
+    def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
+        """Forget a worker that is gone: it holds nothing any more."""
+        if event == "worker-cut":
+            for kept in (self._last, self._recent, self._growth):
+                kept.pop(fields["worker"], None)
+
+    @property
+    def rate(self) -> float:
+        """Per second: things made or removed, or claims and extensions that succeeded."""
+        if self.workload == "spawn":
+            return sum(
+                sum(made for made, _ in ticks) / sum(seconds for _, seconds in ticks)
+                for ticks in self._growth.values()
+            )
+        seconds = max((sum(each for each, _ in ticks) for ticks in self._recent.values()), default=1.0)
+        return sum(self._merged(tag(operation)).total for operation in OWN_LOAD[self.workload]) / seconds
+
+    def reached(self) -> tuple[int, int, str]:
+        """How much of the stage's load is there, of how much, and what it is."""
+        held = sum(int(tick["held"]) for tick in self._last.values())
+        if self.workload == "claim":
+            return held, self._progress.size if self._progress is not None else 0, self._unit
+        waiting = sum(int(tick["waiting"]) for tick in self._last.values())
+        removing = self._progress is not None and self._progress.kind == "destroy"
+        if self.containers:
+            things = "containers" if self._unit == "members" else self._unit
+            return held, held + waiting, f"{things} left" if removing else things
+        return held, held + waiting, "things left" if removing else "things made"
+
+    def latencies(self) -> dict[str, Histogram]:
+        """By operation those of the last seconds; of containers, which take longer, those of the stage so far.
+
+        Failures count at what they cost (latency.cost_of).
+        """
+        if self.containers:
+            lives = {operation: cost_of(self._lives, operation) for operation in _LIVES}
+            shown = next((operation for operation in _LIVES if lives[operation].total), None)
+            return {shown: lives[shown]} if shown is not None else {}
+        names = {name for ticks in self._recent.values() for _, found in ticks for name in found}
+        latest = {name: self._merged(name) for name in names}
+        tried = {name.rpartition(".")[0] for name in names}
+        costs = {operation: cost_of(latest, operation) for operation in OPERATIONS if operation in tried}
+        return {operation: found for operation, found in costs.items() if found.total}
+
+    @property
+    def summary(self) -> shared_run.Progress | None:
+        """Where the run is, in one line; None before its workers are there."""
+        if not self._begun:
+            return None
+        progress = self._progress
+        latest = self.latencies()
+        # Of the run's own load what there is most of: it is what the target is being asked for.
+        own = [
+            latest[operation] for operation in (*OWN_LOAD[self.workload], "connect") if operation in latest
+        ]
+        p50, p99 = max(own, key=lambda found: found.total).percentiles([50, 99]) if own else (None, None)
+        return shared_run.Progress(
+            stage=(progress.listed or progress.stage) if progress is not None else 0,
+            stages=progress.stages if progress is not None else None,
+            kind=progress.kind if progress is not None else "ramp",
+            phase=progress.phase if progress is not None else None,
+            size=progress.size if progress is not None else 0,
+            held=self.reached()[0],
+            rate=self.rate,
+            p50_ms=None if p50 is None else p50 / 1000,
+            p99_ms=None if p99 is None else p99 / 1000,
+            errors=self.totals["errors"],
+            lost=self.totals["lost"],
+            what=self._unit,
+            preparing=self._preparing,
+        )
+
+    def _merged(self, name: str) -> Histogram:
+        return Histogram.merged(
+            found[name] for ticks in self._recent.values() for _, found in ticks if name in found
+        )
+
+
+def _histograms(lines: str) -> dict[str, Histogram]:
+    found: dict[str, Histogram] = {}
+    for line in lines.splitlines():
+        name, _, _, _, encoded = line.split(",")
+        found[name.removeprefix("Tag=")] = Histogram.decode(encoded)
+    return found

@@ -1,0 +1,156 @@
+"""What a person sees while a run goes on: one live line on a terminal, a plain line now and then elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import IO, Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from tippingpoint.run.headline import Headline
+from tippingpoint.run.runner import Progress, RunnerEvents
+from tippingpoint.rundir.manifest import Manifest
+from tippingpoint.util.durations import show_us
+from tippingpoint.util.text import show_count
+
+_PLAIN_EVERY = 5.0
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Fail like any other file: rich would end the program and close standard output."""
+        raise BrokenPipeError
+
+
+class ConsoleProgress(RunnerEvents):
+    """Shows a run on a text file, standard error by default: standard output stays for results.
+
+    A file that fails (whoever read it has gone) is written to no more; the run goes on.
+    """
+
+    def __init__(self, file: IO[str] | None = None) -> None:
+        self._console = console = _Console(file=file, stderr=file is None)
+        self._live = (
+            Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
+        )
+        self._headline = Headline(seconds=1)
+        self._prepared: set[tuple[str, int]] = set()
+        self._next_plain = 0.0
+        self._unwritten = False
+
+    def began(self, manifest: Manifest, directory: Path) -> None:
+        """Say what is run on what, and where it is written."""
+        self._headline.began(manifest, directory)
+        members = f", {show_count(len(manifest.target.members), 'member')}" if manifest.target.members else ""
+        self._say(
+            f"{manifest.title} on {manifest.target.kind} {manifest.target.version}{members}; "
+            f"{show_count(len(manifest.workers), 'worker')}; {directory}"
+        )
+        if self._live is not None:
+            with self._surviving():
+                self._live.start()
+
+    def preparing(self, what: str, done: int, goal: int) -> None:
+        """Show how far what has to be there before the first stage is: the hollow fleet, which takes a while."""
+        self._show_part(f"preparing {what}", done, goal)
+
+    def removing(self, what: str, done: int, goal: int) -> None:
+        """Show how far the removal is."""
+        self._show_part(f"removing {what}", done, goal)
+
+    def gathering(self, done: int, goal: int) -> None:
+        """Show how many of the target's resource figures Prometheus has been asked for."""
+        self._show_part("gathering figures", done, goal)
+
+    def _show_part(self, what: str, done: int, goal: int) -> None:
+        line = f"{what}: {done} of {goal}"
+        if self._live is not None:
+            table = Table.grid(padding=(0, 1))
+            table.add_row(ProgressBar(total=max(1, goal), completed=min(done, goal), width=24), Text(line))
+            with self._surviving():
+                self._live.start()
+                self._live.update(table)
+            return
+        # The goal grows with each worker that is heard of: what one has done alone is not the whole.
+        finished = done >= goal and (what, goal) not in self._prepared
+        if finished:
+            self._prepared.add((what, goal))
+        if finished or (done < goal and time.monotonic() >= self._next_plain):
+            self._next_plain = time.monotonic() + _PLAIN_EVERY
+            self._say(line)
+
+    def progress(self, progress: Progress, worker: str, tick: dict[str, Any]) -> None:
+        """Show a worker's tick among the others' latest."""
+        self._headline.progress(progress, worker, tick)
+        if tick["unwritten"] and not self._unwritten:
+            self._unwritten = True
+            self._say("the journal's disk is full: what is measured waits in memory")
+        if self._live is not None:
+            with self._surviving():
+                self._live.update(self._table(progress))
+        elif time.monotonic() >= self._next_plain:
+            self._next_plain = time.monotonic() + _PLAIN_EVERY
+            self._say(self._line(progress))
+
+    def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
+        """Print what happened above the live line; a worker that is gone holds nothing any more."""
+        self._headline.event(t, event, fields)
+        shown = " ".join(f"{key}={value}" for key, value in fields.items() if value not in (None, []))
+        self._say(f"{t:7.1f}s {event} {shown}")
+
+    def close(self) -> None:
+        """Take the live line away."""
+        if self._live is not None:
+            with self._surviving():
+                self._live.stop()
+
+    def _say(self, text: str) -> None:
+        with self._surviving():
+            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    @contextlib.contextmanager
+    def _surviving(self) -> Generator[None]:
+        try:
+            yield
+        except OSError:
+            # From here on all that is written to it goes nowhere, what is still in its buffer at exit too.
+            with contextlib.suppress(OSError, ValueError):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self._console.file.fileno())
+                os.close(nowhere)
+
+    def _line(self, progress: Progress) -> str:
+        headline = self._headline
+        done, goal, what = headline.reached()
+        of = f"/{progress.stages}" if progress.stages else ""
+        parts = [
+            f"{progress.elapsed:7.1f}s",
+            f"stage {progress.listed or progress.stage}{of} {progress.phase}",
+            f"{done}/{goal} {what}",
+            f"{headline.rate:.1f}/s" if headline.containers else f"{headline.rate:.0f}/s",
+        ]
+        for operation, latest in headline.latencies().items():
+            p50, p99 = latest.percentiles([50, 99])
+            parts.append(f"{operation} p50 {show_us(p50)} p99 {show_us(p99)}")
+        counted = ["errors", *(["lost"] if headline.workload == "claim" else [])]
+        counted += [name for name in ("limited", "retries") if headline.totals[name]]
+        parts.append(" ".join(f"{name} {headline.totals[name]}" for name in counted))
+        return "  ".join(parts)
+
+    def _table(self, progress: Progress) -> Table:
+        done, goal, _ = self._headline.reached()
+        bar = ProgressBar(total=max(1, goal), completed=min(done, goal), width=24)
+        left = "" if progress.remaining is None else f"{progress.remaining:.0f} s left"
+        table = Table.grid(padding=(0, 1))
+        totals = self._headline.totals
+        trouble = "red" if totals["errors"] or totals["lost"] else "dim"
+        table.add_row(bar, Text(self._line(progress), style=trouble if trouble == "red" else ""), Text(left))
+        return table

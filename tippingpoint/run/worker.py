@@ -1,0 +1,425 @@
+"""One worker: a process that puts its share of a stage on the target and journals what happens.
+
+Its parent, the runner, writes one JSON command a line to its standard input (`Job` first, then `prepare`,
+`share`, `stage`, `hold`, `pause`, `repair`, `evict`, `end`) and reads one JSON message a line from its standard output:
+`ready` or `refused`, `prepared`, `begun`, `paused` and `evicted` in answer to `prepare`, `stage`, `pause` and `evict`,
+`preparing` on the way, each second a `tick`, and `done`. When the parent is gone the worker gives back what it holds
+and ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orjson
+import uvloop
+from pydantic import BaseModel
+
+from tippingpoint.errors import OperationFailed, TargetError, UserError
+from tippingpoint.plan.plan import AnyPlan
+from tippingpoint.plan.share import part_of
+from tippingpoint.rundir.journal import Journal
+from tippingpoint.rundir.recorder import Recorder
+from tippingpoint.rundir.standstills import PULSE, TOLD, Cause, Witness
+from tippingpoint.rundir.tags import LOOP_LAG
+from tippingpoint.targets.registry import Grounds, make_load
+from tippingpoint.workloads.claim.workload import RELEASE_WITHIN
+from tippingpoint.workloads.load import OWED, PrepareOrder, ShareOrder, StageOrder, Upkeep
+from tippingpoint.workloads.schedule import Schedule
+
+INTERVAL = 1.0
+"""Seconds an interval of the journal covers: what a worker killed at any instant may lose."""
+_LOOK = 0.1
+"""Seconds between looks at what has timed out. A look costs 0.2 ms."""
+_LOST_SINGLY = 100
+_MOST_UNHEARD = 2**20
+_HEARD_WITHIN = 20.0
+
+
+class Job(BaseModel):
+    """What a worker is told first. Credentials are named in the plan by file and read by the worker itself."""
+
+    plan: AnyPlan
+    """The whole plan, of which `share` says whose part is played: a part is no plan that could be told."""
+    share: tuple[int, int] = (0, 1)
+    directory: Path
+    rescue: Path
+    name: str
+    grounds: Grounds
+    started_wall: float
+    """The run's start, seconds since the epoch."""
+    started: float
+    """The run's start on the machine's monotonic clock, which all its processes share."""
+
+
+class _Worker:
+    def __init__(self, job: Job, journal: Journal, voice: Voice) -> None:
+        self._job = job
+        self._voice = voice
+        self._journal = journal
+        self._recorder = Recorder()
+        self._loop_lag = self._recorder.appender(LOOP_LAG)
+        self._schedule = Schedule(asyncio.get_running_loop())
+        # Beats have a schedule of their own: the load's is cleared when a stage's load is dropped.
+        self._beats = Schedule(asyncio.get_running_loop())
+        plan = part_of(job.plan, *job.share)
+        self._load = make_load(plan, job.grounds, job.name, self._recorder, self._schedule)
+        self._asides: set[asyncio.Task[None]] = set()
+        self._opened = 0.0
+        self._worst_lag = 0.0
+        self._witness = Witness()
+        self._cpu = time.process_time()
+        self._stage: StageOrder | None = None
+
+    async def open(self) -> dict[str, Any]:
+        facts = await self._load.open()
+        self._opened = time.monotonic()
+        self._beat(self._opened)
+        self._look(self._opened)
+        self._next_interval(self._opened + INTERVAL)
+        return asdict(facts)
+
+    def _now(self) -> float:
+        return time.monotonic() - self._job.started
+
+    def _beat(self, intended: float) -> None:
+        now = time.monotonic()
+        lag = now - intended
+        self._worst_lag = max(self._worst_lag, lag)
+        self._loop_lag(max(1, int(lag * 1e6)))
+        pulse = self._recorder.pulse
+        if pulse.beat(intended, now) >= TOLD:
+            self._tell_stall(intended, lag, self._witness.cause(lag))
+        slept = self._witness.slept()
+        if slept >= TOLD:
+            self._tell_stall(now, slept, "suspend")
+        self._witness.look()
+        following = max(intended + PULSE, now)
+        pulse.expect(following)
+        self._beats.at(following, self._beat)
+
+    def _tell_stall(self, begin: float, seconds: float, cause: Cause) -> None:
+        t = begin - self._job.started
+        self._journal.events.write(t, "stall", seconds=round(seconds, 3), cause=cause)
+
+    def _look(self, intended: float) -> None:
+        self._load.expire_calls()
+        self._beats.at(max(intended + _LOOK, time.monotonic()), self._look)
+
+    def _next_interval(self, when: float) -> None:
+        self._beats.at(when, self._interval_over)
+
+    def _interval_over(self, intended: float) -> None:
+        self._next_interval(max(intended + INTERVAL, time.monotonic()))
+        self._close_interval()
+
+    def _close_interval(self) -> None:
+        """Write what was recorded since the last close, and say so to the runner."""
+        begin, end = self._opened, time.monotonic()
+        if end - begin < 0.001:
+            return
+        self._opened = end
+        since, until = begin - self._job.started, end - self._job.started
+        cpu = time.process_time()
+        load = self._load.gauge
+        tick = {
+            "held": load.held,
+            "waiting": load.waiting,
+            "in_flight": load.in_flight,
+            "up": load.up,
+            "cpu": round((cpu - self._cpu) / (end - begin), 3),
+            "loop_lag": round(self._worst_lag * 1000, 3),
+            "rss": round(_resident_mib(), 1),
+        }
+        self._cpu = cpu
+        self._worst_lag = 0.0
+        self._witness.settle()
+        lines = self._journal.interval(since, until, self._recorder.drain())
+        events = self._journal.events
+        self._journal.tick(until, **tick)
+        for (operation, outcome, message), count in self._load.errors.items():
+            events.write(until, "error", operation=operation, outcome=outcome, error=message, count=count)
+        self._load.errors.clear()
+        for moment, lease, unit, held_for in self._load.lost[:_LOST_SINGLY]:
+            events.write(
+                moment - self._job.started,
+                "lost",
+                lease=lease,
+                unit=unit,
+                held_for=round(held_for, 3),
+                count=1,
+            )
+        if len(self._load.lost) > _LOST_SINGLY:
+            events.write(until, "lost", count=len(self._load.lost) - _LOST_SINGLY)
+        self._load.lost.clear()
+        counted = dict.fromkeys(("retry", "lost"), 0)
+        for moment, event, fields in self._load.events:
+            events.write(moment - self._job.started, event, **fields)
+            if event in counted:
+                counted[event] += fields["count"]
+        self._load.events.clear()
+        self._voice.say(
+            "tick",
+            t=until,
+            seconds=end - begin,
+            lines=lines,
+            unwritten=self._journal.waiting,
+            retries=counted["retry"],
+            gone=counted["lost"],
+            **tick,
+        )
+
+    def _mark(self, phase: str) -> None:
+        """Close the interval, so that every interval belongs to one phase of one stage."""
+        self._close_interval()
+        assert self._stage is not None
+        stage = self._stage
+        self._journal.events.write(
+            self._opened - self._job.started,
+            "stage",
+            stage=stage.number,
+            size=stage.size,
+            kind=stage.kind,
+            phase=phase,
+        )
+
+    async def prepare(self, order: PrepareOrder) -> str:
+        """Have ready what the stages need; returns what went wrong, in one line, or nothing."""
+        begun = time.monotonic()
+        made: dict[str, int] = {}
+
+        def progress(what: str, done: int, goal: int) -> None:
+            made[what] = done
+            self._voice.say("preparing", what=what, done=done, goal=goal)
+
+        try:
+            await self._load.prepare(order, progress)
+        except (OperationFailed, TargetError, UserError) as problem:
+            return str(problem)
+        if made:
+            self._journal.events.write(
+                self._now(), "prepared", seconds=round(time.monotonic() - begun, 3), **made
+            )
+        return ""
+
+    def aside(self, command: dict[str, Any]) -> bool:
+        """Do what can be done beside everything else; False when that is not what is asked for."""
+        match command["do"]:
+            case "share":
+                order = ShareOrder.model_validate(command)
+                self._load.revise(part_of(self._job.plan, order.index, order.of))
+            case "repair":
+                if isinstance(self._load, Upkeep):
+                    self._load.repair()
+            case "evict":
+                evicting = asyncio.create_task(self._evict(command["member"]))
+                self._asides.add(evicting)
+                evicting.add_done_callback(self._asides.discard)
+            case _:
+                return False
+        return True
+
+    async def _evict(self, member: str) -> None:
+        problem = ""
+        try:
+            if isinstance(self._load, Upkeep):
+                await self._load.evict(member)
+        except OperationFailed as failed:
+            problem = str(failed)
+        self._voice.say("evicted", problem=problem)
+
+    async def begin_stage(self, stage: StageOrder) -> None:
+        if self._stage is not None:
+            self._mark("end")
+        self._stage = stage
+        self._mark("begin")
+        await self._load.begin_stage(stage)
+
+    def hold(self) -> None:
+        self._mark("hold")
+        # What was made while the load came up lives as long as it: a collection of it all would stop the loop.
+        gc.freeze()
+
+    async def stop_load(self, *, cut: bool = False) -> None:
+        """Send nothing further, and close the stage's figures with what is answered within some seconds, or at once.
+
+        What has no answer then counts as timed out: a target that hangs is not flattered by the end of a stage. What
+        was cut before it had these seconds counts for nothing.
+        """
+        self._load.stop()
+        if self._stage is None:
+            return
+        self._mark("drain")
+        try:
+            if cut:
+                self._load.cut()
+            else:
+                await self._load.drain(OWED)
+        finally:
+            self._mark("end")
+            self._stage = None
+
+    async def end(self, release: bool) -> None:
+        """Close the last stage and give everything back; cancelled, leases that are left will expire."""
+        await self.stop_load(cut=not release)
+        left = await self._load.give_back(RELEASE_WITHIN if release else 0.0)
+        if left:
+            self._journal.events.write(self._now(), "left-to-expire", leases=left)
+
+    async def close(self) -> None:
+        """Close the connections and the last interval."""
+        await self._load.close()
+        self._close_interval()
+        self._schedule.close()
+        self._beats.close()
+        self._witness.close()
+
+
+def _resident_mib() -> float:
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
+
+
+class Voice:
+    """Messages to the runner, which never wait for it: a runner that is stopped must not stop the load."""
+
+    def __init__(self, transport: asyncio.WriteTransport) -> None:
+        self._transport = transport
+
+    @classmethod
+    async def of_standard_output(cls) -> Voice:
+        """The voice of this process."""
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, sys.stdout)
+        return cls(transport)
+
+    def say(self, message: str, **fields: object) -> None:
+        """One message; ticks are dropped while the runner does not listen, as the journal has what they say."""
+        unheard = self._transport.get_write_buffer_size()
+        if not self._transport.is_closing() and (message != "tick" or unheard < _MOST_UNHEARD):
+            self._transport.write(orjson.dumps({"say": message, **fields}) + b"\n")
+
+    async def close(self) -> None:
+        """Wait until the runner has heard everything, or is gone, or does not listen."""
+        deadline = time.monotonic() + _HEARD_WITHIN
+        while self._transport.get_write_buffer_size() and not self._transport.is_closing():
+            if time.monotonic() > deadline:
+                break
+            await asyncio.sleep(0.01)
+        self._transport.close()
+
+
+async def _commands() -> asyncio.StreamReader:
+    reader = asyncio.StreamReader(limit=2**24)
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+    )
+    return reader
+
+
+async def _work() -> None:
+    commands = await _commands()
+    first = await commands.readline()
+    if not first:
+        return
+    voice = await Voice.of_standard_output()
+    job = Job.model_validate_json(first)
+    try:
+        journal = Journal(job.directory, job.name, job.started_wall)
+        worker = _Worker(job, journal, voice)
+        facts = await worker.open()
+    except (UserError, TargetError) as refusal:
+        voice.say("refused", exit_code=2 if isinstance(refusal, UserError) else 3, problem=str(refusal))
+        await voice.close()
+        return
+    voice.say("ready", **facts)
+    release = await _obey(worker, commands, voice)
+    await _end(worker, commands, release)
+    try:
+        voice.say("done", rescued=journal.close(job.rescue))
+    except OSError as problem:
+        voice.say("done", rescued=0, problem=f"{job.rescue}: {problem.strerror}")
+    await voice.close()
+
+
+async def _obey(worker: _Worker, commands: asyncio.StreamReader, voice: Voice) -> bool:
+    """Do as told until told to end, or the runner is gone; returns whether to give leases back."""
+    line = await commands.readline()
+    while line:
+        command: dict[str, Any] = orjson.loads(line)
+        following = None
+        match command["do"]:
+            case "prepare":
+                following = await _prepare(worker, PrepareOrder.model_validate(command), commands, voice)
+            case "stage":
+                await worker.begin_stage(StageOrder.model_validate(command))
+                voice.say("begun", stage=command["number"])
+            case "hold":
+                worker.hold()
+            case "pause":
+                await worker.stop_load()
+                voice.say("paused")
+            case _:
+                if not worker.aside(command):
+                    return bool(command["release"])
+        line = await commands.readline() if following is None else following
+    return True
+
+
+async def _prepare(
+    worker: _Worker, order: PrepareOrder, commands: asyncio.StreamReader, voice: Voice
+) -> bytes | None:
+    """Prepare, which may take minutes, unless a command comes that cannot be obeyed beside that: it is returned, and
+    what was made stays."""
+    preparing = asyncio.create_task(worker.prepare(order))
+    told = asyncio.create_task(commands.readline())
+    await asyncio.wait([preparing, told], return_when=asyncio.FIRST_COMPLETED)
+    while told.done() and (line := told.result()) and worker.aside(orjson.loads(line)):
+        told = asyncio.create_task(commands.readline())
+        await asyncio.wait([preparing, told], return_when=asyncio.FIRST_COMPLETED)
+    if preparing.done():
+        voice.say("prepared", problem=preparing.result())
+    else:
+        preparing.cancel()
+        await asyncio.wait([preparing])
+    if told.done():
+        return told.result()
+    told.cancel()
+    await asyncio.wait([told])
+    return None
+
+
+async def _end(worker: _Worker, commands: asyncio.StreamReader, release: bool) -> None:
+    """End in order, unless a second command says that there is no time to give leases back."""
+    ending = asyncio.create_task(worker.end(release))
+
+    async def hurry() -> None:
+        while line := await commands.readline():
+            if not orjson.loads(line).get("release", True):
+                ending.cancel()
+
+    hurrying = asyncio.create_task(hurry())
+    await asyncio.wait([ending])
+    hurrying.cancel()
+    if not ending.cancelled():
+        ending.result()
+    await worker.close()
+
+
+def main() -> None:
+    """Run one worker on standard input and output."""
+    # A Ctrl-C on the terminal is the runner's to handle: it ends its workers in order.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    uvloop.run(_work())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What a run leaves in its directory: manifest, ledger, journals, and how they are read."""

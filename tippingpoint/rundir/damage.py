@@ -1,0 +1,195 @@
+"""What is missing of a journal, found by what the journal itself says was written.
+
+Ticks say which line of the event log they are, and how many samples the histogram log had got until then; the last
+line of an event log says both again. Journals of before say neither: of these, seconds without an interval are found,
+and phases whose begin or end is not there.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any, cast
+
+import numpy as np
+
+from tippingpoint.rundir.histogram import Batch, IntArray
+from tippingpoint.rundir.journal import EventLog, IntervalLog, is_number
+from tippingpoint.util.durations import show_moment
+from tippingpoint.util.text import show_count
+
+DAMAGED = "damaged"
+"""The event of a part's digest that tells of damage: `what`, from its time `until` a moment or to the end."""
+_HALF_MS = 0.0005
+_HOLE = 3.0
+"""Seconds without any interval, of a journal that does not say how much was written."""
+_MOST = 10
+"""Places of one journal that are told one by one."""
+
+
+@dataclass(frozen=True)
+class Damage:
+    """That a journal is not whole: what was measured from `begin` to `end` (seconds of the run) may be wrong."""
+
+    worker: str
+    """Whose journal it is; empty of the runner's own events."""
+    begin: float
+    end: float
+    """Infinite where nobody knows how far it reaches."""
+    what: str
+    """What is missing, in a few words."""
+
+    @property
+    def sentence(self) -> str:
+        """Whose journal lacks what."""
+        name = self.worker if "/" in self.worker else f"worker {self.worker}"  # a unit's name says what it is
+        return f"the journal of {name if self.worker else 'the run itself'} is damaged: {self.what}"
+
+
+def find_damage(
+    worker: str,
+    said: EventLog,
+    log: IntervalLog,
+    batch: Batch,
+    *,
+    complete: bool,
+    counted: bool,
+) -> list[Damage]:
+    """What is missing of a worker's journal. `complete` says that it ended in order, and `counted` that it says how
+    much was written; what such a worker that was cut had not written yet is no damage."""
+    found = of_events(worker, said, complete=complete, counted=counted)
+    if log.damaged:
+        found.append(
+            Damage(worker, 0.0, inf, f"{show_count(log.damaged, 'line')} of its intervals cannot be read")
+        )
+    samples = np.bincount(batch.rows, weights=batch.counts, minlength=len(log.tags)).astype(np.int64)
+    begins = np.asarray(log.begins, dtype=np.float64)
+    notes = [event for event in said.events if event["event"] == "tick" and is_number(event.get("samples"))]
+    if said.closed is not None and is_number(said.closed.get("samples")):
+        notes.append({**said.closed, "t": inf})
+    if notes or counted:
+        return found + _of_samples(worker, notes, begins, samples)
+    marks = [event for event in said.events if event["event"] == "stage"]
+    ticks = [event for event in said.events if event["event"] == "tick"]
+    return found + _of_phases(worker, marks) + _holes(worker, ticks, begins, log)
+
+
+def of_events(worker: str, said: EventLog, *, complete: bool, counted: bool) -> list[Damage]:
+    """What is missing of an event log. It may be the begin of a stage, so that nothing of the run is certain."""
+    found: list[str] = []
+    for since, until, lines in said.gaps[:_MOST]:
+        were = f"{show_count(abs(lines), 'line')} of its events {'is' if abs(lines) == 1 else 'are'}"
+        found.append(f"{were} {'missing' if lines > 0 else 'too many'} {_between(since, until)}")
+    if len(said.gaps) > _MOST:
+        found.append(f"lines of its events are missing in {len(said.gaps) - _MOST} more places")
+    if said.damaged and (complete or said.damaged > said.cut_off):
+        found.append(f"{show_count(said.damaged, 'line')} of its events cannot be read")
+    if complete and said.closed is None and (counted or said.numbered):
+        found.append("the end of its events is missing")
+    return [Damage(worker, 0.0, inf, what) for what in found]
+
+
+def read_damage(event: Mapping[str, Any]) -> Damage:
+    """What an event of a part's digest says."""
+    until = event.get("until")
+    return Damage(
+        worker=str(event.get("worker", "")),
+        begin=float(event["t"]),
+        end=float(cast(float, until)) if is_number(until) else inf,
+        what=str(event.get("what", "")),
+    )
+
+
+def damage_event(damage: Damage) -> dict[str, Any]:
+    """The event that read_damage reads."""
+    return {
+        "t": damage.begin,
+        "event": DAMAGED,
+        "worker": damage.worker,
+        "until": None if damage.end == inf else damage.end,
+        "what": damage.what,
+    }
+
+
+def _of_samples(
+    worker: str, notes: Sequence[Mapping[str, Any]], begins: Any, samples: IntArray
+) -> list[Damage]:
+    """Where the histogram log has other samples than its worker noted."""
+    order = np.argsort(begins, kind="stable")
+    upto = np.concatenate(([0], np.cumsum(samples[order])))
+    moments = np.asarray([float(note["t"]) for note in notes], dtype=np.float64)
+    there = upto[np.searchsorted(begins[order], moments - _HALF_MS, side="left")]
+    lacking = np.asarray([int(note["samples"]) for note in notes], dtype=np.int64) - there
+    steps = np.diff(lacking, prepend=0)
+    places: list[tuple[float, float, int]] = []
+    for place in np.flatnonzero(steps).tolist():
+        since = float(moments[place - 1]) if place else 0.0
+        until = float(moments[place])
+        if places and since <= places[-1][1] + _HOLE and (steps[place] > 0) == (places[-1][2] > 0):
+            places[-1] = (places[-1][0], until, places[-1][2] + int(steps[place]))
+        else:
+            places.append((since, until, int(steps[place])))
+    found = [
+        Damage(
+            worker,
+            since,
+            until,
+            f"{show_count(abs(number), 'sample')} {'is' if abs(number) == 1 else 'are'} "
+            f"{'missing' if number > 0 else 'too many'} {_between(since, until)}",
+        )
+        for since, until, number in places[:_MOST]
+    ]
+    if len(places) > _MOST:
+        more = places[_MOST:]
+        found.append(
+            Damage(worker, more[0][0], more[-1][1], f"samples are missing in {len(more)} more places")
+        )
+    if not notes and samples.sum():
+        found.append(Damage(worker, 0.0, inf, "nothing is left that says how many samples there were"))
+    return found
+
+
+def _of_phases(worker: str, marks: Sequence[Mapping[str, Any]]) -> list[Damage]:
+    """Stages whose begin or end is missing although something of them, or a stage after them, is there."""
+    begun: set[Any] = set()
+    ended: set[Any] = set()
+    found: list[str] = []
+    before: Any = None
+    for mark in marks:
+        stage, phase = mark.get("stage"), mark.get("phase")
+        if phase == "begin":
+            if before is not None and before not in ended:
+                found.append(f"the end of stage {before} is missing")
+            begun.add(stage)
+            before = stage
+        elif stage not in begun:
+            found.append(f"the begin of stage {stage} is missing")
+            begun.add(stage)
+        if phase == "end":
+            ended.add(stage)
+    return [Damage(worker, 0.0, inf, what) for what in dict.fromkeys(found)]
+
+
+def _holes(worker: str, ticks: Iterable[Mapping[str, Any]], begins: Any, log: IntervalLog) -> list[Damage]:
+    """Seconds without an interval while ticks say that there was load."""
+    ends = begins + np.asarray(log.lengths, dtype=np.float64)
+    found: list[Damage] = []
+    for before, tick in itertools.pairwise(ticks):
+        since, until = float(before["t"]), float(tick["t"])
+        loaded = any(is_number(tick.get(name)) and tick[name] > 0 for name in ("held", "in_flight"))
+        if not loaded or until <= since or ((begins < until - _HALF_MS) & (ends > since + _HALF_MS)).any():
+            continue
+        if found and found[-1].end >= since:
+            since = found.pop().begin
+        found.append(Damage(worker, since, until, f"no interval is there {_between(since, until)}"))
+    return [damage for damage in found if damage.end - damage.begin >= _HOLE]
+
+
+def _between(since: float, until: float) -> str:
+    return (
+        f"after {show_moment(since)}"
+        if until == inf
+        else f"between {show_moment(since)} and {show_moment(until)}"
+    )

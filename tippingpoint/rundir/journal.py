@@ -1,0 +1,338 @@
+"""What a worker writes while it runs: a HdrHistogram interval log and an event log, append-only.
+
+Every line is written whole or not at all, so a worker killed at any instant loses at most the interval that
+was open. A full disk loses nothing either: lines wait in memory until they can be written, and go to a
+rescue directory when the run ends before that.
+
+All times are seconds since the run's start on the monotonic clock, so a step of the wall clock moves nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeGuard, cast
+
+import orjson
+
+from tippingpoint.errors import UserError
+from tippingpoint.rundir.files import open_file, read_file
+
+RESCUE_PREFIX = "tippingpoint-rescue-"
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+_LONGEST = 1e9
+"""Seconds that no run lasts (32 years): a time beyond is damaged."""
+
+
+CLOSED = "closed"
+"""The event that a log ends with when it was closed in order."""
+
+
+class AppendFile:
+    """A file that only grows by whole chunks. A chunk that cannot be written waits in memory, in order."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._fd = os.open(path, _APPEND, 0o644)
+        except OSError as problem:
+            raise UserError(
+                "--out", str(path), f"a directory that can be written ({problem.strerror})"
+            ) from None
+        self._size = os.fstat(self._fd).st_size
+        self._waiting: list[bytes] = []
+
+    @property
+    def waiting(self) -> int:
+        """How many chunks could not be written yet."""
+        return len(self._waiting)
+
+    def append(self, chunk: bytes) -> bool:
+        """Write a chunk after all that wait; False when it has to wait too."""
+        self._waiting.append(chunk)
+        return self._flush()
+
+    def _flush(self) -> bool:
+        try:
+            self._write_waiting()
+        except OSError:
+            return False
+        return True
+
+    def _write_waiting(self) -> None:
+        while self._waiting:
+            self._write(self._waiting[0])
+            self._waiting.pop(0)
+
+    def _write(self, chunk: bytes) -> None:
+        written = 0
+        try:
+            while written < len(chunk):
+                written += os.write(self._fd, chunk[written:])
+        except OSError:
+            try:
+                os.ftruncate(self._fd, self._size)  # no half line stays behind
+            except OSError:
+                # It stays: whatever is written next has to be the rest of it.
+                self._size += written
+                self._waiting[0] = chunk[written:]
+            raise
+        self._size += written
+
+    def close(self, rescue: Path) -> int:
+        """Close the file; chunks that could not be written go to a file of the same name in `rescue`.
+
+        Returns how many chunks had to go there. OSError when they cannot all be written there either: the
+        file is closed all the same, and `rescue` holds whole chunks only.
+        """
+        try:
+            if self._flush():
+                return 0
+        finally:
+            os.close(self._fd)
+        rescue.mkdir(parents=True, exist_ok=True)
+        rescued_to = rescue / self.path.name
+        self._fd = os.open(rescued_to, _APPEND, 0o644)
+        self._size = os.fstat(self._fd).st_size
+        rescued = len(self._waiting)
+        try:
+            self._write_waiting()
+        finally:
+            os.close(self._fd)
+            if not self._size:
+                rescued_to.unlink()
+        return rescued
+
+
+class Events:
+    """An event log: one JSON object a line, with `t` (seconds since the run's start) and `event`.
+
+    Some events say which line of the log they are, `closed` at its end among them: so it is seen when lines are gone.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = AppendFile(path)
+        self._lines = 0
+        self._last = 0.0
+
+    def write(self, t: float, event: str, **fields: object) -> bool:
+        """Append an event; False when it waits because it cannot be written."""
+        self._lines += 1
+        self._last = max(self._last, t)
+        return self._file.append(orjson.dumps({"t": round(t, 3), "event": event, **fields}) + b"\n")
+
+    def write_numbered(self, t: float, event: str, **fields: object) -> bool:
+        """Append an event that says which line it is."""
+        return self.write(t, event, **fields, line=self._lines + 1)
+
+    def close(self, rescue: Path, **totals: object) -> int:
+        """End the log with an event that says so, and what it is told to; see AppendFile.close."""
+        self.write_numbered(self._last, CLOSED, **totals)
+        return self._file.close(rescue)
+
+
+class Interval(Protocol):
+    """What was recorded under one tag in one interval."""
+
+    @property
+    def total(self) -> int:
+        """How many values were recorded."""
+        ...
+
+    @property
+    def max(self) -> int:
+        """The largest value in microseconds."""
+        ...
+
+    def encode(self) -> str:
+        """The V2 compressed encoding, base64."""
+        ...
+
+
+def interval_lines(begin: float, end: float, histograms: Mapping[str, Interval]) -> str:
+    """The log lines of one interval: start and length in seconds, maximum in milliseconds, V2 histogram."""
+    return "".join(
+        f"Tag={tag},{begin:.3f},{end - begin:.3f},{histogram.max / 1000:.3f},{histogram.encode()}\n"
+        for tag, histogram in histograms.items()
+    )
+
+
+class Journal:
+    """One worker's journal: `worker-NAME.hlog` and `worker-NAME.jsonl` in the run's directory."""
+
+    def __init__(self, directory: Path, worker: str, started: float) -> None:
+        """`started` is the run's start as seconds since the epoch: the anchor that log viewers show."""
+        self.events = Events(directory / f"worker-{worker}.jsonl")
+        self._samples = 0
+        self._log = AppendFile(directory / f"worker-{worker}.hlog")
+        date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(started))
+        self._log.append(
+            f"#[tippingpoint worker {worker}; values in microseconds, maxima in milliseconds]\n"
+            "#[Histogram log format version 1.3]\n"
+            f"#[StartTime: {started:.3f} (seconds since epoch), {date}]\n"
+            '"StartTimestamp","Interval_Length","Interval_Max","Interval_Compressed_Histogram"\n'.encode()
+        )
+
+    @property
+    def waiting(self) -> int:
+        """How many intervals wait in memory because the disk is full."""
+        return self._log.waiting
+
+    def interval(self, begin: float, end: float, histograms: Mapping[str, Interval]) -> str:
+        """Append one closed interval (seconds since the run's start); returns the lines as written."""
+        lines = interval_lines(begin, end, histograms)
+        if lines:
+            self._samples += sum(histogram.total for histogram in histograms.values())
+            self._log.append(lines.encode())
+        return lines
+
+    def tick(self, t: float, **gauges: object) -> None:
+        """Append what gauges were at the end of an interval, and how much was written until then."""
+        self.events.write_numbered(t, "tick", **gauges, samples=self._samples)
+
+    def close(self, rescue: Path) -> int:
+        """Close both logs, whatever happens; returns how many chunks went to `rescue`. See AppendFile.close."""
+        try:
+            rescued = self._log.close(rescue)
+        finally:
+            of_events = self.events.close(rescue, samples=self._samples)
+        return rescued + of_events
+
+
+@dataclass(frozen=True)
+class IntervalLog:
+    """The lines of an interval log as columns; damaged lines (a cut last one) are counted and left out.
+
+    Payloads are as they were read: one may still turn out to be no histogram.
+    """
+
+    tags: list[str]
+    begins: list[float]
+    lengths: list[float]
+    encoded: list[bytes]
+    damaged: int
+
+
+def read_interval_log(path: Path) -> IntervalLog:
+    """The columns of an interval log, in the order they were written."""
+    tags: list[str] = []
+    begins: list[float] = []
+    lengths: list[float] = []
+    encoded: list[bytes] = []
+    damaged = 0
+    names: dict[bytes, str] = {}
+    data = read_file(path)
+    lines = data.split(b"\n")
+    damaged += lines.pop() != b""
+    for line in lines:
+        if line.startswith((b"#", b'"')):
+            continue
+        try:
+            tag, begin, length, payload = _columns(line)
+        except ValueError:
+            damaged += 1
+            continue
+        name = names.get(tag)
+        if name is None:
+            name = names[tag] = tag[4:].decode(errors="replace")
+        tags.append(name)
+        begins.append(begin)
+        lengths.append(length)
+        encoded.append(payload)
+    return IntervalLog(tags, begins, lengths, encoded, damaged)
+
+
+def last_begin(path: Path) -> float:
+    """When the last interval of a log began; 0.0 when there is none among its last lines."""
+    with open_file(path) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 65536))
+        lines = file.read().split(b"\n")
+    for line in reversed(lines[:-1]):
+        try:
+            return _columns(line)[1]
+        except ValueError:
+            continue
+    return 0.0
+
+
+def _columns(line: bytes) -> tuple[bytes, float, float, bytes]:
+    """Tag, begin, length and payload of a line; ValueError when it is damaged."""
+    tag, begin, length, _, payload = line.split(b",")
+    since, seconds = float(begin), float(length)
+    if not (tag.startswith(b"Tag=") and 0 <= since < _LONGEST and 0 <= seconds < _LONGEST):
+        raise ValueError("no interval")
+    return tag, since, seconds, payload
+
+
+@dataclass(frozen=True)
+class EventLog:
+    """The events of a log in the order they were written; damaged lines are counted and left out.
+
+    Each has a time `t` (a number of seconds) and a kind `event` (a string); the rest is as it was read.
+    """
+
+    events: list[dict[str, Any]]
+    damaged: int
+    gaps: list[tuple[float, float, int]] = field(default_factory=list[tuple[float, float, int]])
+    """Between which times how many lines are missing, by the numbers that some of them have; too many are negative."""
+    closed: dict[str, Any] | None = None
+    """What it says at its end; None when it was cut, or is still written."""
+    numbered: bool = False
+    """Whether any of its lines has a number."""
+    cut_off: int = 0
+    """1 when its last line is damaged, as where its writer was killed."""
+
+
+def read_events(path: Path) -> EventLog:
+    """The events of a log; none when there is no such file."""
+    events: list[dict[str, Any]] = []
+    gaps: list[tuple[float, float, int]] = []
+    closed: dict[str, Any] | None = None
+    damaged = lines = missing = cut_off = 0
+    since = 0.0
+    numbered = False
+    for line in read_file(path).split(b"\n") if os.path.lexists(path) else ():
+        if not line:
+            continue
+        lines += 1
+        try:
+            event = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            event = None
+        cut_off = int(not _is_event(event))
+        damaged += cut_off
+        if not _is_event(event):
+            continue
+        number = event.get("line") if event["event"] in ("tick", CLOSED) else None
+        if isinstance(number, int) and not isinstance(number, bool):
+            numbered = True
+            if number - lines != missing:
+                gaps.append((since, float(event["t"]), number - lines - missing))
+                missing = number - lines
+            since = float(event["t"])
+        if event["event"] == CLOSED:
+            closed = event
+        else:
+            events.append(event)
+    return EventLog(events, damaged, gaps, closed, numbered, cut_off)
+
+
+def _is_event(value: object) -> TypeGuard[dict[str, Any]]:
+    if not isinstance(value, dict):
+        return False
+    fields = cast(dict[str, Any], value)
+    return is_seconds(fields.get("t")) and isinstance(fields.get("event"), str)
+
+
+def is_seconds(value: object) -> bool:
+    """Whether a value read from an event can be a time in a run."""
+    return is_number(value) and 0 <= cast(float, value) < _LONGEST
+
+
+def is_number(value: object) -> bool:
+    """Whether a value read from an event is a finite number."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,1 @@
+"""etcd: leases by its v2 and v3 APIs."""

@@ -1,0 +1,156 @@
+"""How etcd is reached: endpoints, TLS, who we are, and what a refusal means. Shared by both APIs."""
+
+from __future__ import annotations
+
+import random
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tippingpoint.errors import TargetError, UserError
+from tippingpoint.plan.plan import EtcdTarget
+from tippingpoint.rundir.ownership import WORKER_LEASE_IDS
+from tippingpoint.targets.etcd.http2 import CLOSED, told
+from tippingpoint.util.certificates import certificate_fault
+from tippingpoint.util.secret_files import read_text, read_yaml
+
+ANSWER_WITHIN = 5.0
+"""Seconds a server has for each step of open() and clean(), the handshake among them."""
+LEADER_WITHIN = 2.0
+"""Seconds that a member has to say who leads: another is asked after that."""
+FIRST_RETRY, LAST_RETRY = 0.1, 2.0
+"""Seconds between attempts to make a lost connection again: doubled from the first up to the last."""
+LEASE_IDS = WORKER_LEASE_IDS
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What one worker may make: keys below `prefix` (which ends in /), 2**31 v3 leases from `lease_ids`."""
+
+    prefix: str
+    lease_ids: int
+
+    def key(self, lease: int) -> str:
+        """The key of the lease with this number."""
+        return f"{self.prefix}{lease}"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A server's client URL; `name` is its host and port, which is how errors name it."""
+
+    url: str
+    host: str
+    port: int
+    tls: bool
+    name: str
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """A user of etcd."""
+
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Access:
+    """A plan's target, checked and read: nothing here has spoken to a server yet."""
+
+    target: EtcdTarget
+    endpoints: list[Endpoint]
+    tls: ssl.SSLContext | None
+    credentials: Credentials | None
+
+    @property
+    def names(self) -> str:
+        """All endpoints, for an error that concerns them all."""
+        return ", ".join(endpoint.name for endpoint in self.endpoints)
+
+
+def access(target: EtcdTarget, alpn: str | None = None) -> Access:
+    """Read the files a target names; UserError says which of them is unusable or open to others."""
+    endpoints = [_endpoint(url) for url in target.endpoints]
+    tls = _tls(target, alpn) if any(endpoint.tls for endpoint in endpoints) else None
+    return Access(target, endpoints, tls, _credentials(target.credentials))
+
+
+def backoff(attempt: int) -> float:
+    """Seconds before the attempt with this number (from 0), spread so that not all come at once."""
+    return min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(attempt, 10)) * random.uniform(0.75, 1.0)
+
+
+def refusal(access: Access, endpoint: Endpoint, error: BaseException) -> TargetError | None:
+    """The TargetError for an error that the plan can mend (TLS, the wrong protocol); None for any other."""
+    name, problem = endpoint.name, told(error)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        fault = certificate_fault(error)
+        field = "target.ca" if fault.kind == "authority" else "target.endpoints"
+        return TargetError(field, f"{name}: {fault.said}", fault.accepted, refused=True)
+    if isinstance(error, ssl.SSLError):
+        reason = (error.reason or str(error)).upper().replace(" ", "_")
+        if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER_FAILURE" in reason or "HTTP_REQUEST" in reason:
+            return TargetError("target.endpoints", f"{name}: does not speak TLS", f"http://{name}")
+        if "CERTIFICATE" in reason or "UNKNOWN_CA" in reason or "HANDSHAKE_FAILURE" in reason:
+            shown = access.target.cert is not None
+            return TargetError(
+                "target.cert/target.key" if shown else "target.cert",
+                f"{name}: {'the server refuses it' if shown else 'none given'} ({problem})",
+                "a client certificate from an authority that the server trusts",
+                refused=True,
+            )
+        return TargetError("target.endpoints", f"{name}: {problem}", "a server with a TLS we can speak")
+    if "answers HTTP/1" in problem and not endpoint.tls:
+        return TargetError("target.endpoints", f"{name}: is no etcd, or speaks TLS", f"https://{name}")
+    if problem == CLOSED:  # what etcd does when one side speaks TLS and the other does not
+        accepted = f"http{'' if endpoint.tls else 's'}://{name}"
+        return TargetError("target.endpoints", f"{name}: {problem}, unanswered", accepted)
+    return None
+
+
+def unreachable(access: Access, problems: dict[str, str]) -> TargetError:
+    """The TargetError for servers that do not answer, by name, and why."""
+    shown = "; ".join(f"{name}: {problem}" for name, problem in list(problems.items())[:5]) or access.names
+    return TargetError("target.endpoints", shown, "at least one etcd server that answers")
+
+
+def _endpoint(url: str) -> Endpoint:
+    parts = urlsplit(url)
+    host, port = parts.hostname, parts.port or 2379
+    assert host is not None  # the plan accepts no other
+    name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return Endpoint(f"{parts.scheme}://{name}", host, port, parts.scheme == "https", name)
+
+
+def _tls(target: EtcdTarget, alpn: str | None) -> ssl.SSLContext:
+    for name, path in (("ca", target.ca), ("cert", target.cert), ("key", target.key)):
+        if path is not None:
+            read_text(f"target.{name}", path, "a PEM file", private=name == "key")
+    try:
+        context = ssl.create_default_context(cafile=str(target.ca) if target.ca else None)
+    except ssl.SSLError:
+        raise UserError("target.ca", str(target.ca), "a PEM file with certificates") from None
+    if target.cert is not None and target.key is not None:
+        try:
+            # Without a password given, OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(target.cert, target.key, password=b"")
+        except ssl.SSLError as problem:
+            mismatch = "KEY_VALUES_MISMATCH" in (problem.reason or "")
+            accepted = "the key of target.cert" if mismatch else "PEM files, the key without a password"
+            raise UserError("target.cert/target.key", f"{target.cert}, {target.key}", accepted) from None
+    if alpn is not None:
+        context.set_alpn_protocols([alpn])
+    return context
+
+
+def _credentials(path: Path | None) -> Credentials | None:
+    if path is None:
+        return None
+    accepted = "a YAML file with `username` and `password`"
+    known = read_yaml("target.credentials", path, accepted, private=True)
+    username, password = known.get("username"), known.get("password")
+    if not isinstance(username, str) or not isinstance(password, str) or len(known) != 2 or not username:
+        raise UserError("target.credentials", str(path), f"{accepted}, both of them text, and nothing else")
+    return Credentials(username, password)

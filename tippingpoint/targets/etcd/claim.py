@@ -1,0 +1,35 @@
+"""The etcd target of the claim workload: leases on a real cluster, by either of its APIs."""
+
+from __future__ import annotations
+
+from tippingpoint.plan.plan import ClaimWorkload, EtcdTarget
+from tippingpoint.targets.etcd.access import LEASE_IDS, Scope
+from tippingpoint.targets.etcd.v2 import V2Target, clean_v2
+from tippingpoint.targets.etcd.v3 import V3Target, clean_v3
+from tippingpoint.workloads.claim.target import ClaimTarget
+
+__all__ = ["LEASE_IDS", "Scope", "clean", "connect"]
+
+
+def connect(target: EtcdTarget, workload: ClaimWorkload, scope: Scope) -> ClaimTarget:
+    """The cluster of a plan, for one worker, not yet opened. UserError when a file it names is unusable.
+
+    A lease with number N is the key `prefix + N` with the value "N/holder", and lives for the workload's
+    claim time, in whole seconds (etcd's own minimum is one and a half times its election timeout).
+    """
+    if target.api == "v2":
+        return V2Target(target, workload, scope)
+    return V3Target(target, workload, scope)
+
+
+async def clean(target: EtcdTarget, prefix: str, lease_ids: range, *, only_of_keys: bool = False) -> int:
+    """Remove what a run left behind: the keys below its prefix, and its v3 leases. Nothing else is touched.
+
+    A lease is the run's when its id is in `lease_ids`, and no key of others has it. With `only_of_keys`, where these
+    ids do not follow from the run's, a key below the prefix has to have it too: without one it runs out by itself.
+    Returns how many leases were revoked and how many keys were then left to delete. TargetError when no
+    server can be reached or the target refuses us.
+    """
+    if target.api == "v2":
+        return await clean_v2(target, prefix)
+    return await clean_v3(target, prefix, lease_ids, only_of_keys=only_of_keys)

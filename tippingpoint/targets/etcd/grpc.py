@@ -1,0 +1,172 @@
+"""gRPC (its PROTOCOL-HTTP2 document) over `http2`: messages in and out of streams, and how a call ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import unquote
+
+from tippingpoint.targets.etcd import http2
+from tippingpoint.targets.etcd.http2 import Connection, Headers, Stream, StreamError
+from tippingpoint.util.text import one_line
+
+(
+    OK,
+    CANCELLED,
+    UNKNOWN,
+    INVALID_ARGUMENT,
+    DEADLINE_EXCEEDED,
+    NOT_FOUND,
+    ALREADY_EXISTS,
+    PERMISSION_DENIED,
+    RESOURCE_EXHAUSTED,
+    FAILED_PRECONDITION,
+    ABORTED,
+    OUT_OF_RANGE,
+    UNIMPLEMENTED,
+    INTERNAL,
+    UNAVAILABLE,
+    DATA_LOSS,
+    UNAUTHENTICATED,
+) = range(17)
+
+MAX_MESSAGE = 64 << 20
+"""A longer message is refused; LeaseLeases of a million leases, the longest that is asked for, has 11 MB."""
+
+# gRPC's http-grpc-status-mapping document, for answers that come from something between us and the server.
+_OF_HTTP = {
+    "400": INTERNAL,
+    "401": UNAUTHENTICATED,
+    "403": PERMISSION_DENIED,
+    "404": UNIMPLEMENTED,
+    "429": UNAVAILABLE,
+    "502": UNAVAILABLE,
+    "503": UNAVAILABLE,
+    "504": UNAVAILABLE,
+}
+# "HTTP2 Transport Mapping" in gRPC's PROTOCOL-HTTP2 document.
+_OF_RESET = {
+    http2.REFUSED_STREAM: UNAVAILABLE,
+    http2.CANCEL: CANCELLED,
+    http2.ENHANCE_YOUR_CALM: RESOURCE_EXHAUSTED,
+    12: PERMISSION_DENIED,
+}
+
+
+class RpcError(Exception):
+    """A call that ended with another status than OK: gRPC's code and the message, in one line."""
+
+    def __init__(self, code: int, message: str) -> None:
+        self.code = code
+        self.message = one_line(message)
+        super().__init__(self.message)
+
+
+def request_headers(scheme: str, authority: str, path: str, metadata: Headers) -> bytes:
+    """The header block of a call, which may be used again for any number of calls."""
+    return http2.header_block(
+        [
+            (":method", "POST"),
+            (":scheme", scheme),
+            (":path", path),
+            (":authority", authority),
+            ("te", "trailers"),
+            ("content-type", "application/grpc"),
+            ("user-agent", "tippingpoint"),
+            *metadata,
+        ]
+    )
+
+
+def framed(message: bytes) -> bytes:
+    """A message with gRPC's prefix: not compressed, and its length."""
+    return b"\0" + len(message).to_bytes(4, "big") + message
+
+
+class Call(Stream):
+    """A call under way. Subclasses get each message whole, and then once the end."""
+
+    __slots__ = ("_detail", "_http", "_rest", "_status")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rest = b""
+        self._status = ""
+        self._detail = ""
+        self._http = ""
+
+    def on_message(self, message: bytes) -> None:
+        """A whole message arrived."""
+
+    def on_close(self, error: RpcError | None) -> None:
+        """The last call: None for status OK."""
+
+    def on_headers(self, headers: Headers) -> None:
+        for name, value in headers:
+            if name == "grpc-status":
+                self._status = value
+            elif name == "grpc-message":
+                self._detail = unquote(value)
+            elif name == ":status":
+                self._http = value
+
+    def on_data(self, data: bytes) -> None:
+        if self._rest:
+            data = self._rest + data
+            self._rest = b""
+        position, size = 0, len(data)
+        while size - position >= 5:
+            length = int.from_bytes(data[position + 1 : position + 5], "big")
+            if data[position] or length > MAX_MESSAGE:
+                self.cancel()
+                problem = "compressed, which was not offered" if data[position] else f"{length} bytes long"
+                self.on_close(RpcError(INTERNAL, f"the server sent a message {problem}"))
+                return
+            end = position + 5 + length
+            if end > size:
+                break
+            self.on_message(data[position + 5 : end])
+            if not self.active:
+                return
+            position = end
+        if position < size:
+            self._rest = data[position:]
+
+    def on_end(self, failure: StreamError | None) -> None:
+        if self._status:
+            code = int(self._status) if self._status.isdecimal() else UNKNOWN
+            if code == OK and self._rest:
+                self.on_close(RpcError(INTERNAL, "the server ended the call inside a message"))
+            elif code == OK:
+                self.on_close(None)
+            else:
+                self.on_close(RpcError(code, self._detail or f"gRPC status {code}"))
+        elif failure is not None:
+            code = UNAVAILABLE if failure.code is None else _OF_RESET.get(failure.code, INTERNAL)
+            self.on_close(RpcError(code, str(failure)))
+        elif self._http not in ("", "200"):
+            self.on_close(RpcError(_OF_HTTP.get(self._http, UNKNOWN), f"HTTP status {self._http}"))
+        else:
+            self.on_close(RpcError(UNKNOWN, "the server ended the call without a status"))
+
+
+class UnaryCall(Call):
+    """One message there, one back; `done` gets the answer, or b"" and the error."""
+
+    __slots__ = ("_answer", "_done")
+
+    def __init__(self, done: Callable[[bytes, RpcError | None], None]) -> None:
+        super().__init__()
+        self._answer: bytes | None = None
+        self._done = done
+
+    def start(self, connection: Connection, headers: bytes, message: bytes) -> None:
+        """Send the request."""
+        connection.open(self, headers, framed(message), end=True)
+
+    def on_message(self, message: bytes) -> None:
+        self._answer = message
+
+    def on_close(self, error: RpcError | None) -> None:
+        if error is None and self._answer is None:
+            error = RpcError(INTERNAL, "the server answered without a message")
+        self._done(b"" if error is not None or self._answer is None else self._answer, error)

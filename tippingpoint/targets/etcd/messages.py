@@ -1,0 +1,288 @@
+"""The dozen messages of etcd's v3 API that the claim workload needs, as bytes (protobuf wire format).
+
+Field numbers are those of etcd's rpc.proto, kv.proto and auth.proto (api/etcdserverpb, api/mvccpb), which
+etcd keeps for ever. Written by hand because a keepalive is made once per lease and its answer is compared,
+not parsed: generated classes cost several times as much, and their generator is one more dependency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tippingpoint.targets.etcd.http2 import ProtocolError
+
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+
+
+class WireError(ProtocolError):
+    """Bytes that are no protobuf message."""
+
+
+def varint(value: int) -> bytes:
+    """An integer from -2**63 to 2**64 - 1 in base 128, negative ones as two's complement of 64 bits."""
+    value &= (1 << 64) - 1
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def integer(number: int, value: int) -> bytes:
+    """An integer field."""
+    return varint(number << 3) + varint(value)
+
+
+def text(number: int, value: bytes) -> bytes:
+    """A string, bytes or message field."""
+    return varint(number << 3 | LENGTH) + varint(len(value)) + value
+
+
+def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Number and value of every field: an int (64 bits, signed) or bytes. WireError on anything malformed."""
+    position, end = 0, len(message)
+    while position < end:
+        key, position = _read_varint(message, position)
+        kind = key & 7
+        if kind == VARINT:
+            value, position = _read_varint(message, position)
+            yield key >> 3, value - (1 << 64) if value >> 63 else value
+            continue
+        if kind == LENGTH:
+            size, position = _read_varint(message, position)
+        elif kind in (FIXED64, FIXED32):
+            size = 8 if kind == FIXED64 else 4
+        else:
+            raise WireError(f"wire type {kind}")
+        if position + size > end:
+            raise WireError("field longer than its message")
+        yield key >> 3, message[position : position + size]
+        position += size
+
+
+def _read_varint(message: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while position < len(message) and shift < 64:
+        byte = message[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & (1 << 64) - 1, position
+        shift += 7
+    raise WireError("unfinished integer")
+
+
+def _first(message: bytes, wanted: int) -> int | bytes | None:
+    return next((value for number, value in fields(message) if number == wanted), None)
+
+
+def _int(message: bytes, wanted: int) -> int:
+    value = _first(message, wanted)
+    return value if isinstance(value, int) else 0
+
+
+def _bytes(message: bytes, wanted: int) -> bytes:
+    value = _first(message, wanted)
+    return value if isinstance(value, bytes) else b""
+
+
+def _all(message: bytes, wanted: int) -> list[bytes]:
+    return [value for number, value in fields(message) if number == wanted and isinstance(value, bytes)]
+
+
+def revision(answer: bytes) -> int:
+    """The store's revision in the header that every answer begins with."""
+    return _int(_bytes(answer, 1), 3)
+
+
+# --- leases
+
+
+def lease_grant(ttl: int, lease: int) -> bytes:
+    """LeaseGrantRequest: seconds, and the id that the lease shall have."""
+    return integer(1, ttl) + integer(2, lease)
+
+
+def lease_revoke(lease: int) -> bytes:
+    """LeaseRevokeRequest."""
+    return integer(1, lease)
+
+
+def lease_keep_alive(lease: int) -> bytes:
+    """LeaseKeepAliveRequest: b"\\x08" and the id, with which the answer's b"\\x10" and id is compared."""
+    return integer(1, lease)
+
+
+def keep_alive_ttl(answer: bytes, lease: bytes) -> int | None:
+    """The seconds a LeaseKeepAliveResponse gives this lease (its id as varint): 0 or less when it is gone.
+
+    None when the answer is about another lease.
+    """
+    position = 0
+    if answer[:1] == b"\x0a" and len(answer) > 1 and answer[1] < 0x80:  # skip the header
+        position = 2 + answer[1]
+    if answer[position : position + 1] != b"\x10":
+        return None
+    position += 1
+    if not answer.startswith(lease, position):
+        return None
+    position += len(lease)
+    if position == len(answer):
+        return 0  # protobuf leaves zeros out
+    if position + 2 == len(answer) and answer[position] == 0x18 and answer[position + 1] < 0x80:
+        return answer[position + 1]
+    return _int(answer[position:], 3)
+
+
+def keep_alive_lease(answer: bytes) -> int:
+    """Which lease a LeaseKeepAliveResponse is about."""
+    return _int(answer, 2)
+
+
+def lease_time_to_live(lease: int) -> bytes:
+    """LeaseTimeToLiveRequest that asks for the lease's keys, too."""
+    return integer(1, lease) + integer(2, 1)
+
+
+def lease_keys(answer: bytes) -> list[bytes]:
+    """The keys that have a lease, by a LeaseTimeToLiveResponse."""
+    return _all(answer, 5)
+
+
+def leases(answer: bytes) -> list[int]:
+    """The ids in a LeaseLeasesResponse."""
+    return [_int(status, 1) for status in _all(answer, 2)]
+
+
+# --- keys
+
+
+class KeyValue(NamedTuple):
+    """A key, its value, and the id of its lease (0 for none)."""
+
+    key: bytes
+    value: bytes
+    lease: int
+
+
+def claim(key: bytes, value: bytes, lease: int) -> bytes:
+    """TxnRequest: if the key does not exist, put it with this lease; else do nothing."""
+    absent = integer(2, 1) + text(3, key) + integer(4, 0)  # target CREATE, result EQUAL, create_revision 0
+    put = text(1, key) + text(2, value) + integer(3, lease)
+    return text(1, absent) + text(2, text(2, put))
+
+
+def claimed(answer: bytes) -> bool:
+    """Whether a TxnResponse says that the key was put."""
+    return _int(answer, 2) == 1
+
+
+def key_range(key: bytes, end: bytes = b"", serializable: bool = False, count_only: bool = False) -> bytes:
+    """RangeRequest for a key, or for all from it to before `end`; `serializable` asks no quorum."""
+    request = text(1, key)
+    if end:
+        request += text(2, end)
+    if serializable:
+        request += integer(7, 1)
+    if count_only:
+        request += integer(9, 1)
+    return request
+
+
+def count(answer: bytes) -> int:
+    """How many keys a RangeResponse says there are."""
+    return _int(answer, 4)
+
+
+def key_values(answer: bytes) -> list[KeyValue]:
+    """The keys in a RangeResponse."""
+    return [KeyValue(_bytes(kv, 1), _bytes(kv, 5), _int(kv, 6)) for kv in _all(answer, 2)]
+
+
+def delete_range(key: bytes, end: bytes) -> bytes:
+    """DeleteRangeRequest for all keys from `key` to before `end`."""
+    return text(1, key) + text(2, end)
+
+
+def deleted(answer: bytes) -> int:
+    """How many keys a DeleteRangeResponse says were deleted."""
+    return _int(answer, 2)
+
+
+def after_prefix(prefix: bytes) -> bytes:
+    """The first key after all those that begin with a prefix (which does not end in 0xff)."""
+    return prefix[:-1] + bytes([prefix[-1] + 1])
+
+
+# --- watches
+
+
+class WatchAnswer(NamedTuple):
+    """A WatchResponse: which watch, whether it was created or cancelled (why), whether something happened."""
+
+    watch: int
+    created: bool
+    canceled: bool
+    compacted: bool
+    reason: str
+    happened: bool
+
+
+def watch_deletion(watch: int, key: bytes, from_revision: int) -> bytes:
+    """WatchRequest: tell when the key is deleted, at or after a revision, on a watch with this id."""
+    create = text(1, key) + integer(3, from_revision) + text(5, b"\0") + integer(7, watch)  # filter NOPUT
+    return text(1, create)
+
+
+def watch_cancel(watch: int) -> bytes:
+    """WatchRequest: end the watch with this id."""
+    return text(2, integer(1, watch))
+
+
+def watch_answer(answer: bytes) -> WatchAnswer:
+    """A WatchResponse, read."""
+    found: dict[int, int | bytes] = dict(fields(answer))
+    watch = found.get(2, 0)
+    reason = found.get(6, b"")
+    return WatchAnswer(
+        watch if isinstance(watch, int) else 0,
+        found.get(3) == 1,
+        found.get(4) == 1,
+        found.get(5, 0) != 0,
+        reason.decode("utf-8", "replace") if isinstance(reason, bytes) else "",
+        11 in found,
+    )
+
+
+# --- the cluster
+
+
+def authenticate(name: str, password: str) -> bytes:
+    """AuthenticateRequest."""
+    return text(1, name.encode()) + text(2, password.encode())
+
+
+def token(answer: bytes) -> str:
+    """The token in an AuthenticateResponse."""
+    return _bytes(answer, 2).decode("ascii", "replace")
+
+
+def version(answer: bytes) -> str:
+    """The server's version in a StatusResponse."""
+    return _bytes(answer, 2).decode("utf-8", "replace")
+
+
+def leader(answer: bytes) -> tuple[int, int]:
+    """The leader's id (0 for none) in a StatusResponse, and the term in which it was elected."""
+    return _int(answer, 4), _int(answer, 6)
+
+
+def members(answer: bytes) -> dict[int, str]:
+    """The members' names in a MemberListResponse by their ids; the id in hexadecimal of one not started yet."""
+    return {
+        _int(member, 1): _bytes(member, 2).decode("utf-8", "replace")
+        or f"{_int(member, 1) & (1 << 64) - 1:x}"
+        for member in _all(answer, 2)
+    }

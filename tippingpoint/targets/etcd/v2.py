@@ -1,0 +1,526 @@
+"""Leases by etcd's v2 API: keys with a time to live, compared and refreshed over HTTP/1.1.
+
+HTTP/1.1 carries one request at a time, so each of the plan's connections is a group of sockets, opened as
+requests need them, and one more that streams every release below the prefix. An operation under way costs
+a task, a unit that waits or holds only entries in dictionaries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+from asyncio import Future, Task
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+from urllib.parse import quote
+
+import aiohttp
+import orjson
+
+from tippingpoint.errors import OperationFailed, TargetError
+from tippingpoint.plan.plan import ClaimWorkload, EtcdTarget
+from tippingpoint.targets.etcd.access import (
+    ANSWER_WITHIN,
+    LEADER_WITHIN,
+    Access,
+    Endpoint,
+    Scope,
+    access,
+    backoff,
+    refusal,
+    unreachable,
+)
+from tippingpoint.targets.etcd.http2 import CLOSED, told
+from tippingpoint.workloads.claim.target import Holding
+from tippingpoint.workloads.load import TargetFacts
+
+SOCKETS = 32
+"""Requests under way at once on each of the plan's connections; further ones wait their turn."""
+_EVENT_LIMIT = 1 << 20  # bytes of one event of the stream
+
+# etcd's error/error.go
+_KEY_NOT_FOUND, _TEST_FAILED, _NODE_EXISTS, _INDEX_CLEARED = 100, 101, 105, 401
+_LEADS = "StateLeader"  # raft/raft.go
+_RELEASES = frozenset(("delete", "expire", "compareAndDelete"))
+_FAILURES = (aiohttp.ClientError, OSError, TimeoutError, orjson.JSONDecodeError)
+
+_Result = TypeVar("_Result")
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What etcd answered: HTTP's status, its own error code (0 for none), the store's index, and the rest."""
+
+    status: int
+    code: int
+    index: int
+    body: dict[str, Any]
+
+    @property
+    def problem(self) -> str:
+        """An error in one line."""
+        said = self.body.get("message", "")
+        return f"etcd: {said} ({self.code})" if said else f"HTTP status {self.status}"
+
+
+class _Link:
+    """One of the plan's connections: a session of sockets to an endpoint, and whether its watch is up."""
+
+    def __init__(self, endpoint: Endpoint, read: Access) -> None:
+        self.endpoint = endpoint
+        self.problem = "not connected"
+        self.live = False
+        self.seen = 0
+        user = read.credentials
+        self._session = aiohttp.ClientSession(
+            headers={"Authorization": aiohttp.encode_basic_auth(user.username, user.password)}
+            if user
+            else None,
+            connector=aiohttp.TCPConnector(limit=SOCKETS + 1, ssl=read.tls or True),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=ANSWER_WITHIN),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,
+            read_bufsize=_EVENT_LIMIT,
+        )
+        # Sending a request again when a socket that was kept open turns out dead would hide a failure, and
+        # a claim that had arrived the first time would be denied by itself. There is no public switch.
+        self._session._retry_connection = False  # pyright: ignore[reportPrivateUsage]
+
+    def failed(self, problem: str) -> OperationFailed:
+        return OperationFailed(f"{self.endpoint.name}: {problem}")
+
+    async def ask(self, method: str, path: str, form: dict[str, str] | None = None) -> _Answer:
+        """One request; raises one of _FAILURES."""
+        async with self._session.request(
+            method, self.endpoint.url + path, data=form, allow_redirects=False
+        ) as response:
+            body = await response.read()
+            return _answer(response.status, _index(response), body)
+
+    def stream(self, path: str) -> Any:
+        """A request whose answer is read as it comes."""
+        return self._session.get(self.endpoint.url + path, allow_redirects=False)
+
+    async def close(self) -> None:
+        self.live = False
+        await self._session.close()
+
+
+class _Unit:
+    """A unit between asking for a lease and learning of its release.
+
+    It is known from before its claim is sent, because a release may be told by the stream before the claim's
+    denial arrives. `denied` is the index of that denial, `freed` that of the last release seen.
+    """
+
+    __slots__ = ("denied", "freed", "released")
+
+    def __init__(self) -> None:
+        self.denied = -1
+        self.freed = 0
+        self.released: Callable[[], None] | None = None
+
+
+class V2Target:
+    """A ClaimTarget by the v2 API; `drop` forgets who waits, as a restarted worker would."""
+
+    def __init__(self, target: EtcdTarget, workload: ClaimWorkload, scope: Scope) -> None:
+        self._access = access(target)
+        self._scope = scope
+        self._ttl = str(math.ceil(workload.claim_time))
+        self._links: list[_Link] = []
+        self._asides: list[_Link] = []
+        """Connections of their own for questions that are no part of the load, one to each endpoint."""
+        self._watching: list[Task[None]] = []
+        self._calls: dict[Future[Any], Task[Any]] = {}
+        self._units: dict[int, dict[int, _Unit]] = {}
+
+    async def open(self) -> TargetFacts:
+        """Connect; see ClaimTarget."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            self._make_links()
+            facts, index = await _greet(self._access, self._links, self._scope.prefix)
+            await self._watch_all(index)
+        except BaseException:
+            await self.close()
+            raise
+        return facts
+
+    def _make_links(self) -> None:
+        endpoints = self._access.endpoints
+        self._links = [
+            _Link(e, self._access) for _ in range(self._access.target.connections) for e in endpoints
+        ]
+
+    async def _watch_all(self, index: int) -> None:
+        ups: list[Future[None]] = []
+        for link in self._links:
+            link.seen = index
+            up = self._loop.create_future()
+            ups.append(up)
+            self._watching.append(self._loop.create_task(self._watch(link, up)))
+        await asyncio.wait(ups, timeout=ANSWER_WITHIN)
+
+    def _link(self, lease: int, holder: int) -> _Link:
+        """The connection a holder's operations use: its own, or while that is down the next that is up."""
+        first = hash((lease, holder)) % len(self._links)
+        for step in range(len(self._links)):
+            link = self._links[first - step]
+            if link.live:
+                return link
+        return self._links[first]
+
+    def _key(self, lease: int) -> str:
+        return _path(self._scope.key(lease))
+
+    # --- operations
+
+    def claim(self, lease: int, holder: int) -> Future[Holding | None]:
+        """Try to take a lease; see ClaimTarget."""
+        return self._start(lease, holder, self._claim(lease, holder))
+
+    async def _claim(self, lease: int, holder: int) -> Holding | None:
+        unit = _Unit()
+        self._units.setdefault(lease, {})[holder] = unit
+        link = self._link(lease, holder)
+        form = {"value": f"{lease}/{holder}", "ttl": self._ttl, "prevExist": "false"}
+        try:
+            answer = await self._ask(link, "PUT", self._key(lease), form)
+            if answer.code == _NODE_EXISTS:
+                unit.denied = answer.index
+                return None
+            self._check(link, answer)
+            return Holding(lease, holder)
+        finally:
+            if unit.denied < 0:
+                self._forget(lease, holder, unit)
+
+    def extend(self, holding: Holding) -> Future[bool]:
+        """Keep a lease; see ClaimTarget."""
+        return self._start(holding.lease, holding.holder, self._extend(holding))
+
+    async def _extend(self, holding: Holding) -> bool:
+        link = self._link(holding.lease, holding.holder)
+        # refresh keeps the value and tells no watcher (etcd's v2 API document, "Refreshing key TTL")
+        form = {"refresh": "true", "ttl": self._ttl, "prevValue": f"{holding.lease}/{holding.holder}"}
+        answer = await self._ask(link, "PUT", self._key(holding.lease), form)
+        if answer.code in (_KEY_NOT_FOUND, _TEST_FAILED):
+            return False
+        self._check(link, answer)
+        return True
+
+    def release(self, holding: Holding) -> Future[None]:
+        """Give a lease back; see ClaimTarget."""
+        return self._start(holding.lease, holding.holder, self._release(holding))
+
+    async def _release(self, holding: Holding) -> None:
+        link = self._link(holding.lease, holding.holder)
+        value = quote(f"{holding.lease}/{holding.holder}", safe="")
+        answer = await self._ask(link, "DELETE", f"{self._key(holding.lease)}?prevValue={value}")
+        if answer.code not in (_KEY_NOT_FOUND, _TEST_FAILED):  # those say that it was ours no longer
+            self._check(link, answer)
+
+    def _start(self, lease: int, holder: int, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
+        """Run an operation in a task; its future ends with OperationFailed also when we are closed."""
+        future: Future[_Result] = self._loop.create_future()
+        task = self._loop.create_task(work)
+        self._calls[future] = task
+
+        def cancelled(_: Future[_Result]) -> None:
+            if self._calls.pop(future, None) is not None:
+                task.cancel()
+
+        def finished(_: Task[_Result]) -> None:
+            self._calls.pop(future, None)
+            error = None if task.cancelled() else task.exception()
+            if future.done():
+                return
+            if task.cancelled():
+                future.set_exception(self._link(lease, holder).failed("closed"))
+            elif error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(task.result())
+
+        future.add_done_callback(cancelled)
+        task.add_done_callback(finished)
+        return future
+
+    async def _ask(self, link: _Link, method: str, path: str, form: dict[str, str] | None = None) -> _Answer:
+        try:
+            return await link.ask(method, path, form)
+        except _FAILURES as error:
+            raise link.failed(_why(error)) from None
+        except Exception as error:  # of a session that was closed meanwhile, for one
+            raise link.failed(told(error)) from None
+
+    def _check(self, link: _Link, answer: _Answer) -> None:
+        if answer.code or answer.status >= 300:
+            raise link.failed(answer.problem)
+
+    # --- waiting for a release
+
+    def watch_release(self, lease: int, holder: int, released: Callable[[], None]) -> None:
+        """Wait for a lease to be free; see ClaimTarget."""
+        unit = self._units.setdefault(lease, {}).setdefault(holder, _Unit())
+        unit.released = released
+        if unit.denied < 0:
+            self._start(lease, holder, self._look(lease, holder, unit))
+        elif unit.freed > unit.denied:
+            self._loop.call_soon(self._call, lease, holder, unit)
+
+    def unwatch(self, lease: int, holder: int) -> None:
+        """Stop waiting; see ClaimTarget."""
+        unit = self._units.get(lease, {}).get(holder)
+        if unit is not None and unit.released is not None:
+            self._forget(lease, holder, unit)
+
+    def _forget(self, lease: int, holder: int, unit: _Unit) -> None:
+        holders = self._units.get(lease)
+        if holders is not None and holders.get(holder) is unit:
+            del holders[holder]
+            if not holders:
+                del self._units[lease]
+
+    def _call(self, lease: int, holder: int, unit: _Unit) -> None:
+        if self._units.get(lease, {}).get(holder) is unit and unit.released is not None:
+            self._forget(lease, holder, unit)
+            unit.released()
+
+    async def _look(self, lease: int, holder: int, unit: _Unit) -> None:
+        """For a unit that was not denied here: released at once unless the key exists."""
+        for attempt in itertools.count():
+            if self._units.get(lease, {}).get(holder) is not unit:
+                return
+            try:
+                answer = await self._ask(self._link(lease, holder), "GET", self._key(lease) + "?quorum=true")
+            except OperationFailed:
+                await asyncio.sleep(backoff(attempt))
+                continue
+            unit.denied = answer.index
+            if answer.code == _KEY_NOT_FOUND or unit.freed > unit.denied:
+                self._call(lease, holder, unit)
+            return
+
+    def _freed(self, lease: int, index: int) -> None:
+        """A release was told: those who were denied before it are called."""
+        for holder, unit in list(self._units.get(lease, {}).items()):
+            unit.freed = max(unit.freed, index)
+            if 0 <= unit.denied < index:
+                self._call(lease, holder, unit)
+
+    def _missed(self) -> None:
+        """Releases may have gone unseen: each counts as one."""
+        for lease, holders in list(self._units.items()):
+            for holder, unit in list(holders.items()):
+                if unit.denied >= 0:
+                    self._call(lease, holder, unit)
+
+    async def _watch(self, link: _Link, up: Future[None]) -> None:
+        """Read a connection's events, and ask for them again whenever they end; it is live while they come.
+
+        Any connection's stream serves all units, so a release is missed only if all of them were down and
+        etcd, which keeps the last 1000 events, no longer knows it.
+        """
+        attempt = 0
+        while True:
+            try:
+                path = _path(self._scope.prefix.rstrip("/"))
+                query = f"?wait=true&recursive=true&stream=true&waitIndex={link.seen + 1}"
+                async with link.stream(path + query) as response:
+                    if response.status != 200:
+                        answer = _answer(response.status, 0, await response.read())
+                        if answer.code == _INDEX_CLEARED:
+                            link.seen = answer.index
+                            if not any(other.live for other in self._links):
+                                self._missed()
+                            continue
+                        link.problem = answer.problem
+                    else:
+                        link.live = True
+                        attempt = 0
+                        if not up.done():
+                            up.set_result(None)
+                        known = _index(response)
+                        async for line in response.content:
+                            if self._event(link, line) <= known:
+                                break
+                        else:
+                            link.problem = CLOSED
+                            raise ConnectionResetError
+                        # A stream that begins with an event of the past ends with it: etcd sends that one,
+                        # and never enters the watcher for what follows (store/watcher_hub.go).
+                        continue
+            except _FAILURES as error:
+                link.problem = _why(error)
+            except (ValueError, LookupError, TypeError) as error:  # no event, or one without an end
+                link.problem = told(error)
+            link.live = False
+            if not up.done():
+                up.set_result(None)
+            await asyncio.sleep(backoff(attempt))
+            attempt += 1
+
+    def _event(self, link: _Link, line: bytes) -> int:
+        """Take one event; returns its index."""
+        event: dict[str, Any] = orjson.loads(line)
+        node: dict[str, Any] = event["node"]
+        index = int(node["modifiedIndex"])
+        link.seen = max(link.seen, index)
+        if event["action"] in _RELEASES:
+            name = str(node["key"]).rpartition("/")[2]
+            if name.isdecimal():
+                self._freed(int(name), index)
+        return index
+
+    # --- the end
+
+    async def drop(self) -> None:
+        """Abandon everything and connect afresh; see ClaimTarget."""
+        index = max(link.seen for link in self._links)
+        await self._close_links()
+        self._make_links()
+        await self._watch_all(index)
+
+    async def leader(self) -> str | None:
+        """Who leads, by the members' own words; see Led."""
+        self._asides = self._asides or [_Link(endpoint, self._access) for endpoint in self._access.endpoints]
+        told = [answer for answer in await asyncio.gather(*map(_self, self._asides)) if answer is not None]
+        if told and all(answer.status in (401, 403, 404) for answer in told):
+            return None
+        leaders = {str(answer.body.get("name")) for answer in told if answer.body.get("state") == _LEADS}
+        # While two say so, one of them has not heard of the last election.
+        return leaders.pop() if len(leaders) == 1 else ""
+
+    async def close(self) -> None:
+        """Close every connection; see ClaimTarget."""
+        await self._close_links()
+        for link in self._asides:
+            await link.close()
+
+    async def _close_links(self) -> None:
+        self._units.clear()
+        calls = list(self._calls.values())
+        for task in [*self._watching, *calls]:
+            task.cancel()
+        if self._watching or calls:
+            await asyncio.wait([*self._watching, *calls])
+        await asyncio.sleep(0)  # the futures learn of it in their tasks' callbacks
+        self._watching.clear()
+        for link in self._links:
+            await link.close()
+
+
+async def clean_v2(target: EtcdTarget, prefix: str) -> int:
+    """Delete the directory of a prefix; see `etcd.clean`."""
+    read = access(target)
+    links = [_Link(endpoint, read) for endpoint in read.endpoints]
+    try:
+        await _greet(read, links, prefix)
+        problems: dict[str, str] = {}
+        for link in links:
+            path = _path(prefix.rstrip("/"))
+            try:
+                async with asyncio.timeout(60.0):
+                    found = await link.ask("GET", f"{path}?recursive=true&quorum=true")
+                    if found.code == _KEY_NOT_FOUND:
+                        return 0
+                    gone = await link.ask("DELETE", f"{path}?recursive=true&dir=true")
+            except _FAILURES as error:
+                problems[link.endpoint.name] = _why(error)
+                continue
+            if gone.status < 300 or gone.code == _KEY_NOT_FOUND:
+                return _keys(cast(dict[str, Any], found.body.get("node", {})))
+            problems[link.endpoint.name] = gone.problem
+        raise unreachable(read, problems)
+    finally:
+        for link in links:
+            await link.close()
+
+
+async def _greet(read: Access, links: list[_Link], prefix: str) -> tuple[TargetFacts, int]:
+    """What the first server that answers is, and its index. TargetError when none does, or it refuses us."""
+    problems: dict[str, str] = {}
+    refusals: list[TargetError] = []
+    for link in links[: len(read.endpoints)]:
+        name = link.endpoint.name
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN):
+                version = await link.ask("GET", "/version")
+                members = await link.ask("GET", "/v2/members")
+                keys = await link.ask("GET", _path(prefix.rstrip("/")))
+        except _FAILURES as error:
+            problems[name] = _why(error)
+            refused = refusal(read, link.endpoint, _root(error))
+            if refused is not None:
+                refusals.append(refused)
+            continue
+        if keys.status in (401, 403):
+            accepted = f"a user and password that may read and write below {prefix}"
+            raise TargetError("target.credentials", f"{name}: {keys.problem}", accepted, refused=True)
+        if keys.status == 404 and not keys.code:
+            if "etcdserver" not in version.body:
+                raise TargetError("target.endpoints", f"{name}: HTTP status 404", "etcd's client URL")
+            raise TargetError("target.api", f"{name}: has no v2 API", "start etcd with --enable-v2")
+        if keys.code not in (0, _KEY_NOT_FOUND) or (keys.status >= 300 and not keys.code):
+            problems[name] = keys.problem
+            continue
+        listed = cast(list[dict[str, Any]], members.body.get("members", []))
+        names = sorted(str(member.get("name") or member.get("id")) for member in listed)
+        return TargetFacts("etcd", f"{version.body.get('etcdserver')} (v2 API)", names), keys.index
+    if refusals:
+        raise refusals[0]
+    raise unreachable(read, problems)
+
+
+async def _self(link: _Link) -> _Answer | None:
+    """What a member says of itself; None when it does not answer."""
+    try:
+        async with asyncio.timeout(LEADER_WITHIN):
+            return await link.ask("GET", "/v2/stats/self")
+    except _FAILURES:
+        return None
+
+
+def _index(response: aiohttp.ClientResponse) -> int:
+    """The store's index when it answered."""
+    index = response.headers.get("X-Etcd-Index", "")
+    return int(index) if index.isdecimal() else 0
+
+
+def _answer(status: int, index: int, body: bytes) -> _Answer:
+    try:
+        content: Any = orjson.loads(body)
+    except orjson.JSONDecodeError:  # such as "404 page not found"
+        content = None
+    known = cast(dict[str, Any], content) if isinstance(content, dict) else {}
+    code = known.get("errorCode", 0)
+    return _Answer(status, code if isinstance(code, int) else 0, int(known.get("index", index)), known)
+
+
+def _path(key: str) -> str:
+    return "/v2/keys" + quote(key)
+
+
+def _keys(node: dict[str, Any]) -> int:
+    if not node.get("dir"):
+        return 1
+    return sum(_keys(child) for child in cast(list[dict[str, Any]], node.get("nodes", [])))
+
+
+def _root(error: BaseException) -> BaseException:
+    """The socket's or TLS's own error inside one of aiohttp's."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return error.certificate_error
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return error.os_error
+    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
+        return ConnectionResetError()
+    return error.__cause__ or error
+
+
+def _why(error: BaseException) -> str:
+    return told(_root(error))

@@ -1,0 +1,1 @@
+"""The Juju controller's API: connections, log-ins and facades."""

@@ -1,0 +1,187 @@
+"""One logged-in connection of the Juju API: calls, their answers, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections.abc import Callable
+from typing import Any, cast
+
+import orjson
+
+from tippingpoint.errors import OperationFailed
+from tippingpoint.targets.juju.api.errors import ApiError, ConnectionLost, api_error
+from tippingpoint.targets.juju.api.facades import Call, Terms
+from tippingpoint.targets.juju.api.stream import Stream
+from tippingpoint.util.text import one_line
+
+_PING = b',"type":"Pinger","version":1,"request":"Ping","params":{}}'
+Result = Callable[[Any], Any]
+"""Makes the value of a call's future of the response object."""
+_LOGIN_REQUESTS = 2
+"""Request numbers that the login used."""
+
+
+class Connection:
+    """A logged-in API connection. Idle, it is a socket and a few words of memory."""
+
+    __slots__ = (
+        "_closed",
+        "_last",
+        "_loop",
+        "_pending",
+        "_ping",
+        "_stream",
+        "_terms",
+        "_unused",
+        "server",
+        "tag",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        stream: Stream,
+        terms: Terms,
+        tag: str,
+        server: str,
+        closed: Callable[[str], None] | None,
+        unused: Callable[[Connection], None],
+    ) -> None:
+        self.tag = tag
+        """Who is logged in, such as "unit-app-0"."""
+        self.server = server
+        """Address of the server, "HOST:PORT"."""
+        self._loop = loop
+        self._terms = terms
+        self._closed = closed
+        self._unused = unused
+        self._stream: Stream | None = stream
+        self._pending: dict[int, tuple[Future[Any], Call, Result | None]] | None = None
+        self._last = _LOGIN_REQUESTS
+        self._ping = 0
+        stream.owner = self
+
+    @property
+    def server_version(self) -> str:
+        """The server's version, such as "4.0.15"."""
+        return self._terms.server_version
+
+    @property
+    def facades(self) -> dict[str, int]:
+        """Facade -> version that is spoken; one dict for all connections with the same terms, not to be changed."""
+        return self._terms.facades
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended, by our doing or without it."""
+        return self._stream is None
+
+    def call(
+        self, facade: str, request: str, params: object, entity: str = "", result: Result | None = None
+    ) -> Future[Any]:
+        """Call a method of a facade; the future ends with the response object, or with what `result` makes of it.
+
+        `params` is anything that orjson writes, None for no parameters; `entity` is the id of a watcher whose
+        method it is (`id` in Juju's rpc/message.go). The future ends with ApiError when the
+        controller answers with an error (errors inside a response are `result_errors`' business), also with
+        code "not implemented" for a facade none of whose versions we speak, and with none when `result` finds the
+        response to be of another shape; with the OperationFailed that `result` raises; with ConnectionLost when the
+        connection is lost or closed. A cancelled future is forgotten and its late answer dropped.
+        """
+        future: Future[Any] = self._loop.create_future()
+        if self._stream is None:
+            future.set_exception(ConnectionLost(self.server, "the connection is closed"))
+            return future
+        try:
+            call = self._terms.call(facade, request)
+        except ApiError as refusal:
+            future.set_exception(refusal)
+            return future
+        body = b"{}" if params is None else orjson.dumps(params)
+        if entity:
+            body += b',"id":' + orjson.dumps(entity)
+        self._last = number = self._last + 1
+        if self._pending is None:
+            self._pending = {}
+        self._pending[number] = future, call, result
+        self._stream.send(b'{"request-id":%d%b%b}' % (number, call.head, body))
+        return future
+
+    def close(self) -> None:
+        """Close in order: WebSocket, then socket. Futures under way end with ConnectionLost."""
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            self._closed = None
+            stream.close()
+            self._end("closed by us")
+
+    def ping(self) -> int | None:
+        """Send a ping and return its number; None when the connection is closed."""
+        if self._stream is None:
+            return None
+        self._last = self._ping = self._last + 1
+        self._stream.send(b'{"request-id":%d%b' % (self._ping, _PING))
+        return self._ping
+
+    def unanswered(self, ping: int) -> bool:
+        """Whether the connection is open and this ping has no answer yet."""
+        return self._stream is not None and self._ping == ping
+
+    def unreachable(self, seconds: float) -> None:
+        """No ping was answered within these seconds: the connection is lost."""
+        if self._stream is not None:
+            self._stream.fail(f"no answer to a ping within {seconds:g} s")
+
+    def message(self, payload: bytes) -> None:
+        """A message of the server: the answer to a call or a ping."""
+        try:
+            reply = orjson.loads(payload)
+            number = reply["request-id"]
+            if not isinstance(number, int):
+                raise TypeError
+        except (ValueError, TypeError, KeyError):
+            assert self._stream is not None
+            self._stream.fail("sent a message that is no reply")
+            return
+        if number == self._ping:
+            self._ping = 0
+            return
+        waiting = self._pending.pop(number, None) if self._pending else None
+        if waiting is None or waiting[0].done():
+            return
+        future, call, result = waiting
+        if error := reply.get("error"):
+            future.set_exception(reply_error(error, reply, call.facade, call.request))
+        elif result is None:
+            future.set_result(reply.get("response"))
+        else:
+            try:
+                future.set_result(result(reply.get("response")))
+            except OperationFailed as refusal:
+                future.set_exception(refusal)
+            except (KeyError, TypeError, ValueError, AttributeError):
+                shape = "an answer of another shape than expected"
+                future.set_exception(api_error(shape, "", call.facade, call.request))
+
+    def lost(self, reason: str) -> None:
+        """The stream is closed, not by us."""
+        self._stream = None
+        self._end(reason)
+
+    def _end(self, reason: str) -> None:
+        closed, self._closed = self._closed, None
+        pending, self._pending = self._pending, None
+        self._unused(self)
+        for future, _, _ in (pending or {}).values():
+            if not future.done():
+                future.set_exception(ConnectionLost(self.server, reason))
+        if closed is not None:
+            closed(f"{self.server}: {one_line(reason)}")
+
+
+def reply_error(error: object, reply: dict[str, Any], facade: str, request: str) -> ApiError:
+    """The error a reply carries beside its response."""
+    code = reply.get("error-code") or ""
+    info = cast("Any", reply.get("error-info"))
+    return api_error(str(error), str(code), facade, request, info)

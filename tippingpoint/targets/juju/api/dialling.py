@@ -1,0 +1,404 @@
+"""Opening WebSockets to a controller's servers: a bounded number at once, and bounded work in each loop turn."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import ipaddress
+import os
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from tippingpoint.errors import UserError
+from tippingpoint.targets.juju.api.errors import ConnectionLost
+from tippingpoint.targets.juju.api.readiness import READ, WRITE, Readiness
+from tippingpoint.targets.juju.api.stream import why
+from tippingpoint.targets.juju.api.websocket import Upgrade, WebSocketError
+
+SERVER_NAME = "juju-apiserver"
+"""The name every Juju controller's certificate is issued for (internal/pki/tls in Juju's source)."""
+
+_AT_ONCE = 256
+"""Dials under way. So many wait for servers that are slow; the loop is kept free by _BUDGET, not by this."""
+_BUDGET = 0.004
+"""Seconds of a loop turn that handshakes may take: one costs about 1 ms of CPU, and renewals share the loop."""
+_WITHIN = 10.0
+"""Seconds a server has for TCP, TLS and WebSocket together, before the next one is tried."""
+_AVOIDED = 10.0
+"""Seconds for which a server that failed is tried only after those that did not."""
+_UNACKNOWLEDGED = 30
+"""Seconds after which TCP gives up on a peer that acknowledges nothing; pings find the rest."""
+_IDLE = 60
+
+
+class Server:
+    """One address of a controller, and what is remembered about it."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.host, self.port = split_address(address)
+        self.session: ssl.SSLSession | None = None
+        self.failed = float("-inf")
+        """When it failed last, on the monotonic clock; minus infinity after a success."""
+        self.dialling = 0
+        self._named = False
+        try:
+            self.endpoint: str | None = str(ipaddress.ip_address(self.host))
+        except ValueError:
+            self.endpoint, self._named = None, True
+
+    async def resolve(self) -> str:
+        """The numeric address of a server that is given by name."""
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        self.endpoint = str(found[0][4][0])
+        return self.endpoint
+
+    def has_failed(self) -> None:
+        """Remember a failure; a name may lead elsewhere next time."""
+        self.failed = time.monotonic()
+        if self._named:
+            self.endpoint = None
+
+
+class Controller:
+    """The servers of one controller and the TLS they are verified with."""
+
+    def __init__(self, addresses: Sequence[str], ca: str) -> None:
+        if not addresses:
+            raise UserError("addresses", "none", '"HOST:PORT" of at least one server')
+        self.servers = [Server(address) for address in dict.fromkeys(addresses)]
+        self._spare: list[Server] = []
+        self._next = 0
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            self.context.load_verify_locations(cadata=ca)
+        except (ssl.SSLError, ValueError) as problem:
+            raise UserError("ca", "what was given", "CA certificates in PEM") from problem
+
+    def learn(self, addresses: Sequence[str]) -> None:
+        """Remember servers that the controller itself named; they are tried when no other answers."""
+        known = {server.address for server in (*self.servers, *self._spare)}
+        self._spare += [Server(address) for address in dict.fromkeys(addresses) if address not in known]
+
+    def pick(self, tried: Sequence[Server]) -> Server | None:
+        """The server to dial next, round robin over those that did not fail lately; None when all were tried."""
+        now = time.monotonic()
+        turn = self._next
+        order = self.servers[turn:] + self.servers[:turn]
+        for server in order:
+            if server not in tried and now - server.failed > _AVOIDED:
+                self._next = (self.servers.index(server) + 1) % len(self.servers)
+                return server
+        for server in (*order, *self._spare):
+            if server not in tried:
+                return server
+        return None
+
+    def most_at_once(self) -> int:
+        """Dials that one server may have under way, so that one which hangs does not take every place."""
+        return max(8, _AT_ONCE // len(self.servers))
+
+
+class Gate:
+    """Lets dials begin: at most _AT_ONCE are under way, and their work takes at most _BUDGET of a loop turn."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, readiness: Readiness) -> None:
+        self.loop = loop
+        self.readiness = readiness
+        self._waiting: deque[Dial] = deque()
+        self._under_way = 0
+        self._spent = 0.0
+        self._fresh = True
+        self._pumping = False
+
+    def enter(self, dial: Dial, again: bool = False) -> None:
+        """Begin a dial when it is its turn; one that tries its next server has waited already."""
+        if again:
+            self._waiting.appendleft(dial)
+        else:
+            self._waiting.append(dial)
+        self._pump_soon()
+
+    def leave(self) -> None:
+        """A dial that had begun is over."""
+        self._under_way -= 1
+        self._pump_soon()
+
+    def may_work(self) -> bool:
+        """Whether this loop turn has time left for handshakes."""
+        return self._spent < _BUDGET
+
+    def worked(self, since: float) -> None:
+        """A handshake took its time since a moment on the monotonic clock."""
+        self._spent += time.monotonic() - since
+        if self._fresh:
+            self._fresh = False
+            self.loop.call_soon(self._new_turn)
+
+    def _new_turn(self) -> None:
+        self._spent = 0.0
+        self._fresh = True
+
+    def _pump_soon(self) -> None:
+        if not self._pumping and self._waiting:
+            self._pumping = True
+            self.loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._pumping = False
+        put_back = 0
+        while self._waiting and self._under_way < _AT_ONCE and put_back < _AT_ONCE:
+            if not self.may_work():
+                self._pump_soon()
+                return
+            dial = self._waiting.popleft()
+            if dial.over:
+                continue
+            since = time.monotonic()
+            if dial.begin():
+                self._under_way += 1
+            elif not dial.over:  # its server has no place free
+                self._waiting.append(dial)
+                put_back += 1
+            self.worked(since)
+
+
+class Dial:
+    """One way to an open WebSocket: servers are tried one after the other until one answers.
+
+    `begun()` is called when the gate lets the first of them be dialled.
+    Ends with one call of `opened(socket, server, bytes after the handshake)`, the socket still watched in the
+    dial's name, or of `failed(error)`; with neither when it is given up.
+    """
+
+    __slots__ = (
+        "_begun",
+        "_controller",
+        "_failed",
+        "_fd",
+        "_gate",
+        "_inside",
+        "_last",
+        "_lookup",
+        "_opened",
+        "_path",
+        "_plain",
+        "_server",
+        "_timer",
+        "_tls",
+        "_tried",
+        "_upgrade",
+        "over",
+    )
+
+    def __init__(
+        self,
+        gate: Gate,
+        controller: Controller,
+        path: str,
+        opened: Callable[[ssl.SSLSocket, Server, bytes], None],
+        failed: Callable[[ConnectionLost], None],
+        begun: Callable[[], None] | None = None,
+    ) -> None:
+        self._begun = begun
+        self._gate = gate
+        self._controller = controller
+        self._path = path
+        self._opened = opened
+        self._failed = failed
+        self._tried: list[Server] = []
+        self._server: Server | None = None
+        self._plain: socket.socket | None = None
+        self._tls: ssl.SSLSocket | None = None
+        self._upgrade: Upgrade | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._lookup: asyncio.Task[str] | None = None
+        self._fd = -1
+        self._inside = False
+        self._last: ConnectionLost | None = None
+        self.over = False
+        gate.enter(self)
+
+    def begin(self) -> bool:
+        """Called by the gate: dial the next server; False when there is none, or none with a free place."""
+        server = self._controller.pick(self._tried)
+        if server is None:
+            self.over = True
+            assert self._last is not None
+            self._failed(self._last)
+            return False
+        if server.dialling >= self._controller.most_at_once():
+            return False
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun()
+        server.dialling += 1
+        self._inside = True
+        self._server = server
+        self._tried.append(server)
+        self._timer = self._gate.loop.call_later(_WITHIN, self._too_slow)
+        if server.endpoint is not None:
+            self._connect(server.endpoint)
+        else:
+            self._lookup = self._gate.loop.create_task(server.resolve())
+            self._lookup.add_done_callback(self._resolved)
+        return True
+
+    def give_up(self) -> None:
+        """Stop at once; nobody is told."""
+        self.over = True
+        self._leave()
+        self._shut()
+
+    def ready(self, events: int) -> None:
+        """The socket is ready: take the next step, unless this loop turn had enough of handshakes."""
+        if not self._gate.may_work():
+            return  # still ready in the next turn
+        since = time.monotonic()
+        try:
+            if self._tls is None:
+                self._connected()
+            elif self._upgrade is None:
+                self._shake_hands(self._tls)
+            else:
+                self._answered(self._tls, self._upgrade)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass
+        except OSError as problem:
+            self._next_server(why(problem))
+        except WebSocketError as problem:
+            self._next_server(str(problem))
+        finally:
+            self._gate.worked(since)
+
+    def _resolved(self, lookup: asyncio.Task[str]) -> None:
+        if self.over or lookup.cancelled() or self._lookup is not lookup:
+            return
+        self._lookup = None
+        problem = lookup.exception()
+        if problem is None:
+            self._connect(lookup.result())
+        else:
+            self._next_server(why(problem) if isinstance(problem, OSError) else str(problem))
+
+    def _connect(self, endpoint: str) -> None:
+        assert self._server is not None
+        try:
+            family = socket.AF_INET6 if ":" in endpoint else socket.AF_INET
+            self._plain = plain = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED * 1000)
+            # Pings keep a connection from being idle so long; this is for a login that gets no answer.
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _UNACKNOWLEDGED // 3)
+            refusal = plain.connect_ex((endpoint, self._server.port))
+            if refusal not in (0, errno.EINPROGRESS):
+                raise OSError(refusal, os.strerror(refusal))
+        except OSError as problem:
+            # No sockets left is our own fault, and no other server would change it.
+            self._next_server(why(problem), last=problem.errno in (errno.EMFILE, errno.ENFILE))
+            return
+        self._fd = plain.fileno()
+        self._gate.readiness.watch(self._fd, self, WRITE)
+
+    def _connected(self) -> None:
+        assert self._plain is not None
+        assert self._server is not None
+        refusal = self._plain.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if refusal:
+            raise OSError(refusal, os.strerror(refusal))
+        # Wrapping takes the file descriptor over, or closes it.
+        self._gate.readiness.forget(self._fd)
+        self._fd = -1
+        plain, self._plain = self._plain, None
+        self._tls = self._controller.context.wrap_socket(
+            plain,
+            do_handshake_on_connect=False,
+            server_hostname=SERVER_NAME,
+            session=self._server.session,
+        )
+        self._fd = self._tls.fileno()
+        self._gate.readiness.watch(self._fd, self, READ)
+        self._shake_hands(self._tls)
+
+    def _shake_hands(self, tls: ssl.SSLSocket) -> None:
+        assert self._server is not None
+        tls.do_handshake()
+        self._upgrade = Upgrade(self._server.address, self._path)
+        # A fresh socket's buffer takes these few bytes whole.
+        tls.send(self._upgrade.request)
+
+    def _answered(self, tls: ssl.SSLSocket, upgrade: Upgrade) -> None:
+        data = tls.recv(2**14)
+        if not data:
+            raise WebSocketError("closed by the server without a word")
+        rest = upgrade.feed(data)
+        if rest is None:
+            return
+        server = self._server
+        assert server is not None
+        server.failed = float("-inf")
+        if not tls.session_reused:
+            # The ticket of TLS 1.3 comes after the handshake, and before the first answer at the latest.
+            server.session = tls.session
+        self.over = True
+        self._leave()
+        self._tls = None
+        self._opened(tls, server, rest)
+
+    def _too_slow(self) -> None:
+        self._next_server(f"no answer within {_WITHIN:g} s")
+
+    def _next_server(self, reason: str, last: bool = False) -> None:
+        server = self._server
+        assert server is not None
+        self._last = ConnectionLost(server.address, reason)
+        if not last:
+            server.has_failed()
+        self._leave()
+        self._shut()
+        if last:
+            self.over = True
+            self._failed(self._last)
+        else:
+            self._gate.enter(self, again=True)
+
+    def _leave(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._lookup is not None:
+            self._lookup.cancel()
+            self._lookup = None
+        if self._inside:
+            self._inside = False
+            assert self._server is not None
+            self._server.dialling -= 1
+            self._gate.leave()
+
+    def _shut(self) -> None:
+        if self._fd >= 0:
+            self._gate.readiness.forget(self._fd)
+            self._fd = -1
+        for open_socket in (self._plain, self._tls):
+            if open_socket is not None:
+                open_socket.close()
+        self._plain = self._tls = self._upgrade = None
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Host and port of "HOST:PORT" or "[IPV6]:PORT"; UserError for anything else."""
+    host, colon, port = address.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        colon = ""
+    if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 2**16:
+        raise UserError("addresses", address, '"HOST:PORT" or "[IPV6]:PORT"')
+    return host, int(port)

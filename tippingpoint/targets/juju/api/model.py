@@ -1,0 +1,334 @@
+"""What an administrator does in one Juju model, one typed method per API call.
+
+Names, fields and versions are those of Juju's rpc/params and apiserver/facades/client of 2.9, 3.6 and 4.0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from tippingpoint.errors import OperationFailed
+from tippingpoint.targets.juju.api import charm
+from tippingpoint.targets.juju.api.access import Access
+from tippingpoint.targets.juju.api.client import ApiClient, Connection, Identity
+from tippingpoint.targets.juju.api.errors import ApiError, RateLimited, result_error
+
+ANSWER_WITHIN = 300.0
+"""Seconds for one answer; a Deploy of 100 applications into a large model takes some tens."""
+LOGGED_IN_WITHIN = 120.0
+"""Seconds for one login, the controller's rate limit among them."""
+ARCHITECTURE = "amd64"
+"""What the hollow machines claim to be: the one architecture whose agent binaries every controller can find."""
+GONE = ("not found", "model not found")
+"""Codes of an answer that says the thing, or its whole model, is not there."""
+
+_PASSWORD = re.compile(r"\boldpassword:\s*[\"'\\]*([A-Za-z0-9+/=_-]{20,})")
+
+
+@dataclass(frozen=True)
+class HollowMachineSpec:
+    """A machine that exists only in the controller: `instance` is its id there (manual:...), `address` an IP."""
+
+    instance: str
+    address: str
+
+    @property
+    def nonce(self) -> str:
+        """What the machine's agent shows beside its password; the same after a restart, and no secret."""
+        return f"{self.instance}:hollow"
+
+
+async def log_in(
+    client: ApiClient, identity: Identity, model: str | None, closed: Callable[[str], None] | None = None
+) -> Connection:
+    """Log in, waiting out the controller's rate limit; OperationFailed where it takes LOGGED_IN_WITHIN seconds."""
+    loop = asyncio.get_running_loop()
+    until, wait = loop.time() + LOGGED_IN_WITHIN, 0.25
+    while True:
+        try:
+            async with asyncio.timeout_at(until):
+                return await client.login(identity, model, closed)
+        except TimeoutError:
+            raise OperationFailed(f"{identity.tag}: not logged in within {LOGGED_IN_WITHIN:.0f} s") from None
+        except RateLimited:
+            if loop.time() + wait > until:
+                raise
+            await asyncio.sleep(wait * random.uniform(0.5, 1.0))
+            wait = min(4.0, wait * 2)
+
+
+async def ask(
+    connection: Connection, facade: str, request: str, params: object, within: float = ANSWER_WITHIN
+) -> dict[str, Any]:
+    """One call and its answer, an object; OperationFailed where none comes within so many seconds."""
+    try:
+        async with asyncio.timeout(within):
+            return fields(await connection.call(facade, request, params))
+    except TimeoutError:
+        name = f"{facade}.{request}"
+        raise OperationFailed(f"{connection.server}: no answer to {name} within {within:g} s") from None
+
+
+def fields(value: object) -> dict[str, Any]:
+    """A JSON object of an answer; empty where there is none."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def items(value: object) -> list[Any]:
+    """A JSON list of an answer; empty where there is none."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+class ModelAdmin:
+    """A user's connection to one model. Every method is one API call; refusals are ApiError (or OperationFailed
+    with the name of the thing that was refused), and a lost connection is ConnectionLost."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        access: Access,
+        model: str,
+        lost: asyncio.Event,
+        answer_within: float,
+        charm_url: str | None,
+    ) -> None:
+        self.model = model
+        self._connection = connection
+        self._access = access
+        self._lost = lost
+        self._answer_within = answer_within
+        self._charm_url = charm_url
+        self._uploading = asyncio.Lock()
+
+    @classmethod
+    async def open(
+        cls,
+        client: ApiClient,
+        access: Access,
+        model: str,
+        answer_within: float = ANSWER_WITHIN,
+        told: Callable[[str], None] | None = None,
+        charm_url: str | None = None,
+    ) -> ModelAdmin:
+        """Log in to the model with this UUID. Each call is given so many seconds for its answer; `told(reason)` is
+        called when the connection is lost. `charm_url` is what `hollow_charm` returned on an earlier connection."""
+        lost = asyncio.Event()  # perhaps before the login is noticed here
+
+        def closed(reason: str) -> None:
+            lost.set()
+            if told is not None:
+                told(reason)
+
+        connection = await log_in(client, access.user, model, closed)
+        return cls(connection, access, model, lost, answer_within, charm_url)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the connection is gone: open another."""
+        return self._lost.is_set()
+
+    @property
+    def server_version(self) -> str:
+        """The controller's version, as "4.0.15"."""
+        return self._connection.server_version
+
+    async def add_machines(self, machines: Sequence[HollowMachineSpec]) -> list[str]:
+        """Enter machines that are never started; their ids, in the order given."""
+        request = {
+            "params": [
+                {
+                    "base": self._base(),
+                    "constraints": {},
+                    "jobs": ["JobHostUnits"],
+                    "parent-id": "",
+                    "container-type": "",
+                    "instance-id": machine.instance,
+                    "nonce": machine.nonce,
+                    "hardware-characteristics": {
+                        "arch": ARCHITECTURE,
+                        "mem": 4096,
+                        "cpu-cores": 2,
+                        "root-disk": 16384,
+                    },
+                    "addresses": [{"value": machine.address, "type": "ipv4", "scope": "local-cloud"}],
+                }
+                for machine in machines
+            ]
+        }
+        answer = await self._ask("MachineManager", "AddMachines", request)
+        results = items(answer.get("machines"))
+        _refuse([machine.instance for machine in machines], results, "MachineManager", "AddMachines")
+        return [str(fields(result).get("machine")) for result in results]
+
+    async def machine_identity(self, machine: str, nonce: str) -> Identity:
+        """Who a machine's agent would log in as; the controller gives the machine a new password for it."""
+        request = {"machine-id": machine, "nonce": nonce, "data-dir": "", "disable-package-commands": True}
+        answer = await self._ask("MachineManager", "ProvisioningScript", request)
+        found = _PASSWORD.search(str(answer.get("script")))
+        if found is None:
+            raise OperationFailed(f"machine {machine}: the provisioning script has no password in it")
+        return Identity(f"machine-{machine}", found.group(1), nonce)
+
+    async def hollow_charm(self) -> str:
+        """The URL of the hollow charm in the model, uploaded at the first call."""
+        async with self._uploading:
+            if self._charm_url is None:
+                self._charm_url = await charm.upload(
+                    self._connection.server, self._access.ca, self._access.user, self.model
+                )
+            return self._charm_url
+
+    async def deploy(self, applications: Sequence[str], units: int, machine: str) -> None:
+        """Deploy the hollow charm once per name, each with this many units, all on one machine.
+
+        The charm is uploaded before, unless it was already. Juju answers for each application by itself: all are
+        tried, and the first that failed is the error. One that is there already is none.
+        """
+        url = await self.hollow_charm()
+        revision = int(url.rpartition("-")[2])
+        base = self._base()
+        series = {"series": "jammy"} if self._before_bases else {}
+        placement = [{"scope": "#", "directive": machine}] * units
+        request = {
+            "applications": [
+                {
+                    "application": application,
+                    "charm-url": url,
+                    "charm-origin": {
+                        "source": "local",
+                        "type": "",
+                        "id": "",
+                        "revision": revision,
+                        "architecture": ARCHITECTURE,
+                        "base": base,
+                        **series,
+                    },
+                    "channel": "",
+                    "num-units": units,
+                    "config-yaml": "",
+                    "config": {},
+                    "constraints": {},
+                    "placement": placement,
+                    **series,
+                }
+                for application in applications
+            ]
+        }
+        answer = await self._ask("Application", "Deploy", request)
+        _refuse(applications, answer.get("results"), "Application", "Deploy", passing=_is_there)
+
+    async def add_units(self, application: str, count: int, machines: Sequence[str]) -> list[str]:
+        """Add units, spread over these machines in turn; the units' names ("app/3")."""
+        request = {
+            "application": application,
+            "num-units": count,
+            "placement": [
+                {"scope": "#", "directive": machines[place % len(machines)]} for place in range(count)
+            ],
+        }
+        answer = await self._ask("Application", "AddUnits", request)
+        return [str(unit) for unit in items(answer.get("units"))]
+
+    async def relate(self, one: str, other: str) -> None:
+        """Relate two endpoints, each "application:endpoint" (`link` of the one, `link-from` of the other)."""
+        await self._ask("Application", "AddRelation", {"endpoints": [one, other]})
+
+    async def destroy_relation(self, one: str, other: str) -> None:
+        """Remove by force the relation of two endpoints, as `relate` names them."""
+        relation = {"endpoints": [one, other], "force": True, "max-wait": 0}
+        await self._ask("Application", "DestroyRelation", relation)
+
+    async def full_status(self, patterns: Sequence[str] = ()) -> dict[str, Any]:
+        """What `juju status` asks for: "machines" and "applications" by id and name, "relations", "model"."""
+        return await self._ask("Client", "FullStatus", {"patterns": list(patterns)})
+
+    async def destroy_units(self, units: Sequence[str]) -> None:
+        """Remove units by force, without waiting for agents; one that is not there is no error."""
+        request = {
+            "units": [
+                {"unit-tag": unit_tag(unit), "destroy-storage": True, "force": True, "max-wait": 0}
+                for unit in units
+            ]
+        }
+        await self._destroy("Application", "DestroyUnit", request, units)
+
+    async def destroy_applications(self, applications: Sequence[str]) -> None:
+        """Remove applications and their units by force; one that is not there is no error."""
+        request = {
+            "applications": [
+                {
+                    "application-tag": f"application-{application}",
+                    "destroy-storage": True,
+                    "force": True,
+                    "max-wait": 0,
+                }
+                for application in applications
+            ]
+        }
+        await self._destroy("Application", "DestroyApplication", request, applications)
+
+    async def destroy_machines(self, machines: Sequence[str]) -> None:
+        """Remove machines (ids) and what is on them by force; one that is not there is no error."""
+        request = {
+            "machine-tags": [f"machine-{machine}" for machine in machines],
+            "force": True,
+            "max-wait": 0,
+        }
+        await self._destroy("MachineManager", "DestroyMachineWithParams", request, machines)
+
+    def close(self) -> None:
+        """Log out."""
+        self._lost.set()
+        self._connection.close()
+
+    @property
+    def _before_bases(self) -> bool:
+        return self.server_version.split(".")[0] in ("2", "3")
+
+    def _base(self) -> dict[str, str]:
+        # 3.1 and most of 2.9 do not know 24.04; what comes after 4.0 may not know 22.04.
+        return {"name": "ubuntu", "channel": "22.04" if self._before_bases else "24.04"}
+
+    async def _destroy(self, facade: str, request: str, params: object, names: Sequence[str]) -> None:
+        answer = await self._ask(facade, request, params)
+        _refuse(names, answer.get("results"), facade, request, passing=_is_gone)
+
+    async def _ask(self, facade: str, request: str, params: object) -> dict[str, Any]:
+        return await ask(self._connection, facade, request, params, self._answer_within)
+
+
+def unit_tag(unit: str) -> str:
+    """The tag of a unit: "unit-app-3" of "app/3"."""
+    return "unit-" + unit.replace("/", "-")
+
+
+def _is_there(error: ApiError) -> bool:
+    return "application already exists" in error.message  # 4.0 gives it no code
+
+
+def _is_gone(error: ApiError) -> bool:
+    return error.code in GONE or error.message.endswith("not found")  # 4.0 gives a machine's no code
+
+
+def _refuse(
+    names: Sequence[str],
+    results: object,
+    facade: str,
+    request: str,
+    passing: Callable[[ApiError], bool] | None = None,
+) -> None:
+    """Raise the first error of a bulk answer, with the name it belongs to, unless `passing` lets it through."""
+    answers = items(results)
+    if len(answers) != len(names):
+        raise ApiError(f"{len(answers)} results for {len(names)} things asked for", "", facade, request)
+    for name, answer in zip(names, answers, strict=True):
+        error = result_error(answer, facade, request)
+        if error is None or (passing is not None and passing(error)):
+            continue
+        message = error.message if name in error.message else f"{name}: {error.message}"
+        raise ApiError(message, error.code, facade, request)

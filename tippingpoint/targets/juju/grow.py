@@ -1,0 +1,505 @@
+"""The spawn workload on Juju: one worker brings its share of a model to what each stage asks for.
+
+A stage is worked off in rounds. A round compares the goal with what is there, and spreads the calls that are missing
+over the stage's time; each is sent at its moment, or when what it needs has come to be there. When a round's calls
+have ended, one full status of the model says what came of them: what failed, was lost, or is still going is left to
+a further round, after a while that grows with every round that had failures. Nothing is asked for by itself.
+
+The first worker's observer asks for the status of one application and of the whole model beside all that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tippingpoint.errors import OperationFailed, TargetError
+from tippingpoint.plan.plan import MODEL_OPERATIONS, ModelPlan, ModelStage, ModelUnit, Plan
+from tippingpoint.rundir.recorder import Recorder
+from tippingpoint.targets.juju.api import charm
+from tippingpoint.targets.juju.api.access import Access
+from tippingpoint.targets.juju.api.client import ApiClient, Identity
+from tippingpoint.targets.juju.api.model import ANSWER_WITHIN, HollowMachineSpec, ModelAdmin
+from tippingpoint.targets.juju.grow_steps import (
+    Goal,
+    Share,
+    Step,
+    There,
+    is_done,
+    placement,
+    steps,
+    waits_for,
+)
+from tippingpoint.targets.juju.hollow import application_name, instance_id
+from tippingpoint.targets.juju.hollow_agents import Agents
+from tippingpoint.workloads.load import Event, Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
+from tippingpoint.workloads.operations import Ended, Operations, backoff
+from tippingpoint.workloads.schedule import Schedule, spread
+
+FIRST_LOOK = 0.5
+LONGEST_LOOK = 5.0
+"""Seconds before it is looked again whether what was removed is gone; doubled each time."""
+ASK_AGAIN = 60.0
+"""Seconds after which what was asked to go, and neither goes nor is gone, is asked to go again."""
+_AFTER_TIMEOUT = 10.0
+_ADDRESS = "192.0.2.1"  # TEST-NET-1 of RFC 5737: nobody's
+
+
+@dataclass(slots=True)
+class _Round:
+    """One comparison's calls: how many are not due yet, how many are under way, and whether any failed."""
+
+    undue: int = 0
+    under_way: int = 0
+    failed: bool = False
+
+
+@dataclass(slots=True)
+class _Due:
+    step: Step
+    intended: float
+    ready: float
+
+
+class JujuSpawn:
+    """One worker's share of a model's growth; it implements `tippingpoint.workloads.load.Load`."""
+
+    def __init__(
+        self,
+        plan: ModelPlan,
+        access: Access,
+        model: str,
+        prefix: str,
+        worker: str,
+        recorder: Recorder,
+        schedule: Schedule,
+    ) -> None:
+        self._stages: Sequence[ModelStage] = plan.stages
+        self._load_unit: ModelUnit = plan.load_unit
+        self._workload = plan.workload
+        self._access = access
+        self._model = model
+        self._prefix = prefix
+        self._worker = worker
+        self._schedule = schedule
+        self._client = ApiClient(access.addresses, access.ca)
+        self._admin: ModelAdmin | None = None
+        self._opening: asyncio.Task[ModelAdmin] | None = None
+        self._charm_url: str | None = None
+        self._operations = Operations(MODEL_OPERATIONS, recorder, self._workload.timeout)
+        self._agents = Agents(self._client, model, self._machine_identity, self._operations, schedule)
+        self._share = Share(0, 1)
+        self._goal = Goal(self._share)
+        self._there = There()
+        self._asked_to_go: dict[object, float] = {}
+        self._stage = 0
+        self._round = _Round()
+        self._first_round: Callable[[], None] | None = None
+        self._queue: deque[_Due] = deque()
+        self._blocked: dict[object, list[_Due]] = {}
+        self._slot_freed = 0.0
+        self._gap = 0.0
+        self._looks = 0
+        self._failed_rounds = 0
+        self._reached = False
+        self._stopped = True
+        self.errors = self._operations.errors
+        """(operation, outcome, message) of failures since the worker last took them."""
+        self.lost: list[tuple[float, int, int, float]] = []
+        """Nothing: what is lost from a model is made again, and a lost connection is among the errors."""
+        self.events: list[Event] = []
+        """Nothing."""
+
+    @property
+    def gauge(self) -> Gauge:
+        """What is there of what loads are counted in; calls to be sent and things still going; operations under way."""
+        waiting = self._round.undue + len(self._queue) + sum(map(len, self._blocked.values()))
+        up = self._reached and (not self._workload.agents or self._agents.up)
+        held = self._there.amounts[self._load_unit]
+        return Gauge(held, waiting + len(self._there.going), self._operations.under_way, up)
+
+    async def open(self) -> TargetFacts:
+        """Log in to the model; TargetError when no server can be reached or the controller refuses us."""
+        try:
+            admin = await self._administrator()
+        except OperationFailed as problem:
+            raise TargetError(
+                self._access.controller_name, str(problem), "a controller that answers and lets us in"
+            ) from None
+        return TargetFacts("juju", admin.server_version, list(self._access.addresses))
+
+    async def prepare(self, order: PrepareOrder, progress: Progress) -> None:
+        """Upload the charm, so that no stage's first deploy has that in its time."""
+        admin = await self._administrator()
+        progress("charm", 0, 1)
+        self._charm_url = await admin.hollow_charm()
+        progress("charm", 1, 1)
+
+    def revise(self, plan: Plan) -> None:
+        """Go by this plan from the next stage on."""
+        assert isinstance(plan, ModelPlan)
+        self._stages = plan.stages
+        self._workload = plan.workload
+
+    async def begin_stage(self, stage: StageOrder) -> None:
+        """Bring the model to the plan's stage of that number, and observe it until the next one begins."""
+        index, workers = stage.share
+        asked = self._stages[(stage.listed or 1) - 1]
+        share = Share.among(self._stages, index, workers)
+        dealt_anew = bool(self._stage) and share != self._share
+        self._share = share
+        self._goal = Goal.of(asked, share)
+        self._stage = stage.number
+        self._stopped = False
+        self._reached = False
+        self._failed_rounds = 0
+        self._looks = 0
+        begin = time.monotonic()
+        # What the stage before still has under way is part of what is there only when it has ended.
+        self._round = _Round(under_way=self._round.under_way)
+        self._queue.clear()
+        self._blocked.clear()
+        first_round = self._look_first if dealt_anew else self._begin_round
+        self._first_round = partial(first_round, begin, stage.over)
+        self._begin_first_round()
+        if index == 0 and self._workload.observe_every:
+            self._observe_at(begin + self._workload.observe_every, stage.number)
+
+    def expire_calls(self) -> None:
+        """Count operations older than the workload's timeout as timed out; to be called a few times a second."""
+        self._operations.expire()
+
+    def stop(self) -> None:
+        """Begin nothing further; what is under way may still end."""
+        self._stopped = True
+        self._schedule.clear()
+        self._queue.clear()
+        self._blocked.clear()
+        self._first_round = None
+        self._round.undue = 0
+        self._agents.stop()
+
+    async def drain(self, within: float) -> None:
+        """Wait for what is under way; what has no answer after `within` seconds counts as timed out."""
+        await self._operations.drain(within)
+        self._round.under_way = 0
+
+    def cut(self) -> None:
+        """Wait for nothing; see Load."""
+        self._operations.cut()
+        self._round.under_way = 0
+
+    async def give_back(self, within: float) -> int:
+        """Log the units out. What is in the model stays there for `clean`, which removes it as a whole: 0 are left."""
+        self._agents.close()
+        return 0
+
+    async def close(self) -> None:
+        """Close every connection."""
+        self._stopped = True
+        self._agents.close()
+        await self._client.close()
+
+    # -- rounds ----------------------------------------------------------------------------------
+
+    def _begin_first_round(self) -> None:
+        """Begin a stage's first round, unless calls of the stage before are still under way."""
+        if self._first_round is not None and not self._round.under_way and not self._stopped:
+            begin, self._first_round = self._first_round, None
+            begin()
+
+    def _look_first(self, begin: float, over: float) -> None:
+        """See what is there before a stage's first round: what was another worker's may be ours now."""
+        self._round.undue = 1  # or it would be taken for over
+        self._look_before(self._round, over, begin)
+
+    def _look_before(self, its_round: _Round, over: float, intended: float) -> None:
+        if its_round is not self._round or self._stopped:
+            return
+        seen = partial(self._looked_before, its_round, over)
+        self._operations.begin("full-status", self._task(self._full_status()), intended, intended, seen)
+
+    def _looked_before(self, its_round: _Round, over: float, ended: Ended) -> None:
+        if its_round is not self._round or self._stopped:
+            return
+        if ended.outcome == "ok":
+            self._see(ended.answer)
+            self._begin_round(ended.moment, over)
+            return
+        self._failed_rounds += 1
+        again = partial(self._look_before, its_round, over)
+        self._schedule.at(ended.moment + backoff(self._failed_rounds), again)
+
+    def _begin_round(self, begin: float, over: float | None) -> None:
+        """Send what is missing, spread over a time from `begin` on; a further round keeps the first one's pace."""
+        todo = steps(self._goal, self._there, self._workload.batch)
+        self._blocked.clear()
+        self._round = _Round(len(todo))
+        if over is None:
+            over = self._gap * len(todo)
+        else:
+            self._gap = over / max(1, len(todo))
+        for step, moment in zip(todo, spread(len(todo), begin, over), strict=True):
+            self._schedule.at(moment, partial(self._come_due, self._round, step))
+        if not todo:
+            self._look_if_over(self._round)
+
+    def _come_due(self, its_round: _Round, step: Step, intended: float) -> None:
+        if its_round is not self._round or self._stopped:
+            return
+        its_round.undue -= 1
+        self._queue.append(_Due(step, intended, intended))
+        self._send_due()
+        self._look_if_over(its_round)
+
+    def _send_due(self) -> None:
+        """Send what is due, as far as what it needs is there and the closed loop, if it is one, has room."""
+        while self._queue and not self._stopped:
+            limit = self._workload.concurrency
+            if limit is not None and self._round.under_way >= limit:
+                return
+            due = self._queue.popleft()
+            missing = waits_for(due.step, self._there)
+            if missing is None:
+                self._send(due)
+            else:
+                self._blocked.setdefault(missing, []).append(due)
+
+    def _send(self, due: _Due) -> None:
+        step = due.step
+        machines = placement(self._there, self._goal, step.count)
+        self._there.reserve(machines)
+        self._round.under_way += 1
+        ready = due.ready if self._workload.concurrency is None else max(due.ready, self._slot_freed)
+        ended = partial(self._ended, self._round, step, machines)
+        self._operations.begin(
+            step.operation, self._task(self._perform(step, machines)), due.intended, ready, ended
+        )
+
+    def _ended(self, its_round: _Round, step: Step, machines: Sequence[str], ended: Ended) -> None:
+        self._slot_freed = ended.moment
+        self._there.unreserve(machines)
+        if ended.outcome == "ok":
+            self._note_done(step, ended)
+        # A call of a stage that is over counts in the round that took its place.
+        current = self._round
+        current.under_way -= 1
+        if its_round is current and ended.outcome != "ok":
+            current.failed = True
+        self._begin_first_round()
+        self._send_due()
+        self._look_if_over(self._round)
+
+    def _look_if_over(self, its_round: _Round) -> None:
+        """When a round's calls have all ended: look what came of them, after a while if it had failures."""
+        if its_round is not self._round or self._stopped:
+            return
+        if its_round.undue or its_round.under_way or self._queue or self._first_round is not None:
+            return
+        now = time.monotonic()
+        if its_round.failed:
+            self._failed_rounds += 1
+            self._schedule.at(now + backoff(self._failed_rounds), partial(self._look, its_round))
+        else:
+            self._look(its_round, now)
+
+    def _look(self, its_round: _Round, intended: float) -> None:
+        if its_round is not self._round or self._stopped:
+            return
+        ended = partial(self._looked, its_round)
+        self._operations.begin("full-status", self._task(self._full_status()), intended, intended, ended)
+
+    def _looked(self, its_round: _Round, ended: Ended) -> None:
+        if its_round is not self._round or self._stopped:
+            return
+        if ended.outcome != "ok":
+            self._failed_rounds += 1
+            self._schedule.at(ended.moment + backoff(self._failed_rounds), partial(self._look, its_round))
+            return
+        self._see(ended.answer)
+        if is_done(self._goal, self._there):
+            self._reached = True
+            self._failed_rounds = 0
+            return
+        if not its_round.failed:
+            self._failed_rounds = 0
+        todo = steps(self._goal, self._there, self._workload.batch)
+        possible = any(waits_for(step, self._there) is None for step in todo)
+        # Looking costs a large model's controller more than it costs us to wait.
+        pause = max(
+            2 * (ended.moment - ended.intended), min(LONGEST_LOOK, FIRST_LOOK * 2.0 ** min(self._looks, 8))
+        )
+        self._looks += 1
+        again = partial(self._go_on, its_round) if possible else partial(self._look, its_round)
+        self._schedule.at(ended.moment + pause, again)
+
+    def _go_on(self, its_round: _Round, intended: float) -> None:
+        if its_round is self._round and not self._stopped:
+            self._begin_round(intended, None)
+
+    # -- what is there ---------------------------------------------------------------------------
+
+    def _see(self, status: dict[str, Any]) -> None:
+        """Take what is there from a full status."""
+        self._there = there = There.of(status, self._share, self._prefix, self._worker)
+        now = time.monotonic()
+        present: set[object] = {("machine", number) for number in there.machines}
+        present |= {("application", number) for number in there.units} | there.relations
+        present |= {unit for units in there.units.values() for unit in units}
+        self._asked_to_go = {
+            thing: moment
+            for thing, moment in self._asked_to_go.items()
+            if thing in present and now - moment < ASK_AGAIN
+        }
+        there.going.update(self._asked_to_go)
+        if self._agents_wanted:
+            self._agents.want(
+                {unit: on for units in there.units.values() for unit, on in units.items()}, there.going
+            )
+
+    def _note_done(self, step: Step, ended: Ended) -> None:
+        """Enter what a successful call did, before the next full status shows it."""
+        there = self._there
+        match step.operation:
+            case "add-machine":
+                there.machines[step.number] = ended.answer
+                self._unblock("machine", ended.moment)
+            case "deploy" | "add-unit":
+                there.add_units(step.number, ended.answer)
+                self._unblock(("application", step.number), ended.moment)
+                if self._agents_wanted:
+                    self._agents.add(ended.answer)
+            case "relate":
+                there.relations.add(step.pair)
+            case "remove-machine":
+                self._let_go([("machine", step.number)], ended.moment)
+            case "remove-application":
+                self._let_go([("application", step.number)], ended.moment)
+                self._agents.let_go(there.units.get(step.number, ()))
+            case "remove-unit":
+                self._let_go(step.units, ended.moment)
+                self._agents.let_go(step.units)
+            case _:
+                self._let_go([step.pair], ended.moment)
+
+    def _let_go(self, things: Sequence[object], moment: float) -> None:
+        self._there.going.update(things)
+        self._asked_to_go.update(dict.fromkeys(things, moment))
+
+    def _unblock(self, thing: object, moment: float) -> None:
+        """Send what waited for this: it could not be meant for an earlier moment, as what it waited for is timed
+        by itself."""
+        for due in self._blocked.pop(thing, []):
+            self._queue.append(_Due(due.step, max(due.intended, moment), moment))
+
+    @property
+    def _agents_wanted(self) -> bool:
+        return self._workload.agents and not self._stopped
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    async def _perform(self, step: Step, machines: Sequence[str]) -> Any:
+        """One call, to the controller's answer: the machine's id, the new units and where they are, or nothing."""
+        admin = await self._administrator()
+        name = application_name(self._prefix, step.number)
+        match step.operation:
+            case "add-machine":
+                return (await admin.add_machines([self._machine(step.number)]))[0]
+            case "deploy":
+                await admin.deploy([name], step.count, machines[0] if machines else "")
+                return {f"{name}/{number}": machine for number, machine in enumerate(machines)}
+            case "add-unit":
+                return dict(zip(await admin.add_units(name, step.count, machines), machines, strict=False))
+            case "relate":
+                return await admin.relate(*self._ends(step))
+            case "remove-relation":
+                return await admin.destroy_relation(*self._ends(step))
+            case "remove-unit":
+                return await admin.destroy_units(step.units)
+            case "remove-application":
+                return await admin.destroy_applications([name])
+            case _:
+                return await admin.destroy_machines([self._there.machines[step.number]])
+
+    def _ends(self, step: Step) -> tuple[str, str]:
+        one, other = (application_name(self._prefix, number) for number in step.pair)
+        return f"{one}:{charm.PROVIDES}", f"{other}:{charm.REQUIRES}"
+
+    def _machine(self, number: int) -> HollowMachineSpec:
+        return HollowMachineSpec(instance_id(self._prefix, self._worker, number), _ADDRESS)
+
+    async def _machine_identity(self, machine: str) -> Identity:
+        """Who the agent of one of our machines (by id) logs in as."""
+        number = next((n for n, name in self._there.machines.items() if name == machine), None)
+        if number is None:
+            raise OperationFailed(f"machine {machine}: not there any more")
+        return await (await self._administrator()).machine_identity(machine, self._machine(number).nonce)
+
+    async def _full_status(self) -> dict[str, Any]:
+        return await (await self._administrator()).full_status()
+
+    async def _status(self, application: str) -> dict[str, Any]:
+        return await (await self._administrator()).full_status([application])
+
+    async def _administrator(self) -> ModelAdmin:
+        """The user's connection to the model, opened again when it was lost: once for all who wait for it."""
+        if self._admin is not None and not self._admin.lost:
+            return self._admin
+        if self._opening is None:
+            self._opening = asyncio.get_running_loop().create_task(self._log_in())
+            self._opening.add_done_callback(self._opened)
+        return await asyncio.shield(self._opening)
+
+    async def _log_in(self) -> ModelAdmin:
+        # The workload's timeout ends what it times; that is to be its doing, not the call's own end.
+        within = max(ANSWER_WITHIN, self._workload.timeout) + _AFTER_TIMEOUT
+        self._admin = await ModelAdmin.open(
+            self._client, self._access, self._model, within, self._admin_lost, self._charm_url
+        )
+        return self._admin
+
+    def _opened(self, opening: asyncio.Task[ModelAdmin]) -> None:
+        self._opening = None
+        if not opening.cancelled():
+            opening.exception()  # those who wait for it have it
+
+    def _admin_lost(self, reason: str) -> None:
+        self._operations.errors.note("connection", "lost", reason)
+
+    # -- the observer ----------------------------------------------------------------------------
+
+    def _observe_at(self, moment: float, stage: int) -> None:
+        self._schedule.at(moment, partial(self._observe, stage))
+
+    def _observe(self, stage: int, intended: float) -> None:
+        if self._stopped or stage != self._stage:
+            return
+        self._observe_at(intended + self._workload.observe_every, stage)
+        begin = self._operations.begin
+        # What was asked for while the model still changed says nothing of what it has lost since.
+        seen = partial(self._observed, self._round) if self._reached else _nothing
+        begin("full-status", self._task(self._full_status()), intended, intended, seen)
+        if self._there.units:
+            name = application_name(self._prefix, min(self._there.units))
+            begin("status", self._task(self._status(name)), intended, intended, _nothing)
+
+    def _observed(self, its_round: _Round, ended: Ended) -> None:
+        """Repair what the model has lost while nothing was asked of it."""
+        idle = its_round is self._round and self._reached and not self._stopped
+        if idle and ended.outcome == "ok":
+            self._see(ended.answer)
+            if not is_done(self._goal, self._there):
+                self._reached = False
+                self._begin_round(ended.moment, None)
+
+    def _task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        return asyncio.get_running_loop().create_task(work)
+
+
+def _nothing(ended: Ended) -> None:
+    """An answer that only its time is wanted of."""

@@ -1,0 +1,342 @@
+"""Hollow units: a model for them, and a fleet of them.
+
+A hollow unit exists in the controller and logs in, and no agent is behind it. An administrator enters a machine that
+is never started and deploys applications to it; as that machine's agent every unit on it is given a password. No patch
+of the controller is needed, as each unit claims only its own application's lease.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import hmac
+import ipaddress
+import itertools
+import secrets
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tippingpoint.errors import OperationFailed, TargetError, UserError
+from tippingpoint.targets.juju.api.access import Access
+from tippingpoint.targets.juju.api.client import ApiClient, Connection, Identity
+from tippingpoint.targets.juju.api.errors import UNAUTHORIZED, ApiError, result_errors
+from tippingpoint.targets.juju.api.model import (
+    HollowMachineSpec,
+    ModelAdmin,
+    ask,
+    fields,
+    items,
+    log_in,
+    unit_tag,
+)
+
+UNITS_PER_MACHINE = 1000
+APPLICATIONS_PER_CALL = 100
+PASSWORDS_PER_CALL = 300
+
+_ADDRESSES = ipaddress.ip_network("192.0.2.0/24")  # TEST-NET-1 of RFC 5737: nobody's
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being made ("machines", "applications", "passwords"), how many are done, and of how many."""
+
+
+def application_name(prefix: str, lease: int) -> str:
+    """The application of the lease with this number; each part of an application's name has a letter in it."""
+    return f"{prefix}-l{lease}"
+
+
+def instance_id(prefix: str, worker: str, number: int) -> str:
+    """The instance id of a worker's machine with this number, which is how `remove_fleet` knows it as ours."""
+    return f"manual:{prefix}-{worker}-{number}"
+
+
+async def make_model(access: Access, name: str) -> str:
+    """Make a model on the controller's cloud and return its UUID.
+
+    Cloud and credential are chosen as `juju add-model NAME` does (cmd/juju/controller/addmodel.go): the one cloud
+    the user may use, else the controller's own, and the user's one credential for it, else the controller's choice.
+    Clouds of Kubernetes are passed over, as they have no machines. TargetError where the user may not add models or
+    no cloud has machines; OperationFailed for any other refusal.
+    """
+    async with _controller(access) as connection:
+        user = access.user.tag
+        request: dict[str, Any] = {"name": name, "config": {}}
+        # Named owner-tag up to Juju 3, and qualifier (a user's name) from 4.0: each ignores the other.
+        request |= {"owner-tag": user, "qualifier": access.user_name}
+        try:
+            request |= await _cloud(connection, access)
+            model = await ask(connection, "ModelManager", "CreateModel", request)
+        except ApiError as refused:
+            # 4.0 gives the second no code.
+            if refused.code == UNAUTHORIZED or "access not found" in refused.message:
+                raise TargetError(
+                    "target.model",
+                    f"{access.user_name} may not add a model on {access.controller_name}",
+                    "the name of a model that is there, or a user with add-model access (juju grant-cloud)",
+                ) from None
+            raise
+        uuid = model.get("uuid")
+        if not isinstance(uuid, str):
+            raise ApiError(f"model {name}: made without a UUID", "", "ModelManager", "CreateModel")
+        return uuid
+
+
+async def find_model(access: Access, name: str) -> str:
+    """The UUID of the model with this name ("loads", "admin/loads") or UUID; UserError where there is none."""
+    async with _controller(access) as connection:
+        models = await list_models(connection, access)
+    found = matching_model(models, name, access)
+    if found is None:
+        shown = ", ".join(sorted({model.name for model in models})[:10])
+        accepted = f"one of {shown}" if shown else f"a model that {access.user_name} may use (there is none)"
+        raise UserError("target.model", name, accepted)
+    return found.uuid
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model as the controller lists it; `owner` is a user's name."""
+
+    uuid: str
+    name: str
+    owner: str
+
+
+async def list_models(connection: Connection, access: Access) -> list[Model]:
+    """The models that the user may use, on a connection to the controller."""
+    answer = await ask(connection, "ModelManager", "ListModels", {"tag": access.user.tag})
+    models = [fields(fields(entry).get("model")) for entry in items(answer.get("user-models"))]
+    return [
+        Model(
+            uuid=str(model.get("uuid")),
+            name=str(model.get("name")),
+            owner=str(model.get("qualifier") or model.get("owner-tag") or "").removeprefix("user-"),
+        )
+        for model in models
+    ]
+
+
+def matching_model(models: Sequence[Model], name: str, access: Access) -> Model | None:
+    """The model of this UUID, owner/name, or name: the user's own before another's of the same name."""
+    owner, slash, short = name.rpartition("/")
+    named = [model for model in models if model.name == short and (not slash or model.owner == owner)]
+    own = [model for model in named if model.owner == access.user_name]
+    exact = [model for model in models if model.uuid == name]
+    return next(iter(exact + own + (named if slash or len(named) == 1 else [])), None)
+
+
+def batches(names: Sequence[str], size: int) -> list[Sequence[str]]:
+    """The names in their order, so many at once."""
+    return [names[start : start + size] for start in range(0, len(names), size)]
+
+
+class HollowFleet:
+    """One worker's machines, applications and units in a model, which grow and stay until `remove_fleet`.
+
+    Every unit's password is derived from a secret that is made with the fleet and kept in memory only. A fleet
+    opened again for the same worker finds what it made before and gives the units new passwords when asked for them.
+    """
+
+    def __init__(self, client: ApiClient, access: Access, model: str, prefix: str, worker: str) -> None:
+        self._client = client
+        self._access = access
+        self._model = model
+        self._prefix = prefix
+        self._worker = worker
+        self._secret = secrets.token_bytes(32)
+        self._admin: ModelAdmin | None = None
+        self._machines: list[_Machine] = []
+        self._machine_of: dict[str, _Machine] = {}
+        self._ready: set[str] = set()
+
+    async def open(self) -> None:
+        """Log in as the administrator and see what is there already."""
+        await self._administrator()
+
+    async def grow(self, applications: Sequence[str], units: int, progress: Progress) -> None:
+        """Have these applications with this many units each, all of which can log in afterwards.
+
+        What is there stays, so that a call that failed may be repeated. OperationFailed (ApiError with the
+        application's name where one was refused, ConnectionLost) where the controller does not go along.
+        """
+        admin = await self._administrator()
+        try:
+            await self._deploy(admin, applications, units, progress)
+            wanted = [f"{name}/{number}" for name in applications for number in range(units)]
+            await self._set_passwords(admin, wanted, progress)
+        except BaseException:
+            # Part of it may have been made: look again the next time.
+            self._forget()
+            raise
+
+    def identity(self, unit: str) -> Identity:
+        """Who a unit ("tp1a2b3c4d-l17/0") logs in as."""
+        digest = hmac.digest(self._secret, unit.encode(), hashlib.sha256)
+        return Identity(unit_tag(unit), base64.urlsafe_b64encode(digest).decode().rstrip("="))
+
+    async def close(self) -> None:
+        """Log out; the fleet stays."""
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._admin is not None:
+            self._admin.close()
+        self._admin = None
+
+    async def _administrator(self) -> ModelAdmin:
+        if self._admin is None or self._admin.lost:
+            admin = await ModelAdmin.open(self._client, self._access, self._model)
+            try:
+                self._see(await admin.full_status())
+            except BaseException:
+                admin.close()
+                raise
+            self._admin = admin
+        return self._admin
+
+    def _see(self, status: Mapping[str, Any]) -> None:
+        identities = {machine.spec.instance: machine.identity for machine in self._machines}
+        self._machines, self._machine_of = [], {}
+        by_instance = {
+            str(fields(machine).get("instance-id")): number
+            for number, machine in fields(status.get("machines")).items()
+        }
+        for number in itertools.count():
+            spec = self._spec(number)
+            if spec.instance not in by_instance:
+                break
+            self._machines.append(_Machine(spec, by_instance[spec.instance], identities.get(spec.instance)))
+        ours = {machine.number: machine for machine in self._machines}
+        for application in fields(status.get("applications")).values():
+            for unit, details in fields(fields(application).get("units")).items():
+                machine = ours.get(str(fields(details).get("machine")))
+                if machine is not None:
+                    machine.units += 1
+                    self._machine_of[unit] = machine
+
+    def _spec(self, number: int) -> HollowMachineSpec:
+        address = _ADDRESSES[1 + number % (_ADDRESSES.num_addresses - 2)]
+        return HollowMachineSpec(instance_id(self._prefix, self._worker, number), str(address))
+
+    async def _deploy(
+        self, admin: ModelAdmin, applications: Sequence[str], units: int, progress: Progress
+    ) -> None:
+        have = {name: sum(f"{name}/{n}" in self._machine_of for n in range(units)) for name in applications}
+        missing = [name for name in applications if have[name] < units]
+        done = len(applications) - len(missing)
+        progress("applications", done, len(applications))
+        while missing:
+            machine = await self._machine_with_room(admin, units, len(missing), progress)
+            fitting = max(1, (UNITS_PER_MACHINE - machine.units) // units)
+            batch = missing[: min(fitting, APPLICATIONS_PER_CALL)]
+            missing = missing[len(batch) :]
+            await admin.deploy([name for name in batch if not have[name]], units, machine.number)
+            for name in batch:
+                if have[name]:
+                    await admin.add_units(name, units - have[name], [machine.number])
+                for number in range(units):
+                    if f"{name}/{number}" not in self._machine_of:
+                        self._machine_of[f"{name}/{number}"] = machine
+                        machine.units += 1
+            done += len(batch)
+            progress("applications", done, len(applications))
+
+    async def _machine_with_room(
+        self, admin: ModelAdmin, units: int, applications: int, progress: Progress
+    ) -> _Machine:
+        for machine in self._machines:
+            if machine.units == 0 or machine.units + units <= UNITS_PER_MACHINE:
+                return machine
+        each = max(1, UNITS_PER_MACHINE // units)
+        wanted = -(-applications // each)
+        progress("machines", 0, wanted)
+        specs = [self._spec(len(self._machines) + number) for number in range(wanted)]
+        numbers = await admin.add_machines(specs)
+        made = [_Machine(spec, number) for spec, number in zip(specs, numbers, strict=True)]
+        self._machines += made
+        progress("machines", wanted, wanted)
+        return made[0]
+
+    async def _set_passwords(self, admin: ModelAdmin, units: Sequence[str], progress: Progress) -> None:
+        waiting = [unit for unit in units if unit not in self._ready]
+        done = len(units) - len(waiting)
+        progress("passwords", done, len(units))
+        by_machine: dict[str, list[str]] = {}
+        for unit in waiting:
+            by_machine.setdefault(self._machine_of[unit].spec.instance, []).append(unit)
+        for machine in self._machines:
+            there = by_machine.get(machine.spec.instance)
+            if not there:
+                continue
+            if machine.identity is None:
+                machine.identity = await admin.machine_identity(machine.number, machine.spec.nonce)
+            connection = await log_in(self._client, machine.identity, self._model)
+            try:
+                for batch in batches(there, PASSWORDS_PER_CALL):
+                    await self._change(connection, batch)
+                    self._ready.update(batch)
+                    done += len(batch)
+                    progress("passwords", done, len(units))
+            finally:
+                connection.close()
+
+    async def _change(self, connection: Connection, units: Sequence[str]) -> None:
+        identities = [self.identity(unit) for unit in units]
+        changes = [{"tag": identity.tag, "password": identity.password} for identity in identities]
+        answer = await ask(connection, "Deployer", "SetPasswords", {"changes": changes})
+        errors = result_errors(answer, "Deployer", "SetPasswords")
+        if len(errors) != len(units):
+            raise OperationFailed(f"{units[0]}: {len(errors)} results for {len(units)} passwords")
+        for unit, error in zip(units, errors, strict=True):
+            if error is not None:
+                raise ApiError(f"{unit}: {error.message}", error.code, error.facade, error.request)
+
+
+@dataclass
+class _Machine:
+    spec: HollowMachineSpec
+    number: str
+    identity: Identity | None = field(default=None)
+    units: int = 0
+
+
+@contextlib.asynccontextmanager
+async def _controller(access: Access) -> AsyncGenerator[Connection]:
+    client = ApiClient(access.addresses, access.ca)
+    try:
+        yield await log_in(client, access.user, None)
+    finally:
+        await client.close()
+
+
+async def _cloud(connection: Connection, access: Access) -> dict[str, str]:
+    """The fields of CreateModel that say where: none of them leaves it to the controller."""
+    clouds = fields((await ask(connection, "Cloud", "Clouds", {})).get("clouds"))
+    with_machines = {
+        tag: fields(cloud) for tag, cloud in clouds.items() if fields(cloud).get("type") != "kubernetes"
+    }
+    if clouds and not with_machines:
+        raise TargetError(
+            "target.model",
+            f"{access.controller_name} has no cloud but {', '.join(sorted(clouds))}, of Kubernetes",
+            "a controller with a cloud that has machines",
+        )
+    if len(with_machines) > 1:
+        own = [tag for tag, cloud in with_machines.items() if cloud.get("is-controller-cloud")]
+        if len(own) != 1:
+            return {}
+        with_machines = {own[0]: with_machines[own[0]]}
+    if not with_machines:
+        return {}
+    ((cloud_tag, cloud),) = with_machines.items()
+    chosen = {"cloud-tag": cloud_tag}
+    if "empty" in items(cloud.get("auth-types")):
+        return chosen
+    request = {"user-clouds": [{"user-tag": access.user.tag, "cloud-tag": cloud_tag}]}
+    results = items((await ask(connection, "Cloud", "UserCredentials", request)).get("results"))
+    credentials = items(fields(results[0]).get("result")) if results else []
+    if len(credentials) == 1:
+        chosen["credential"] = str(credentials[0])
+    return chosen

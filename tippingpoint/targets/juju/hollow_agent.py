@@ -1,0 +1,453 @@
+"""A unit that answers as an agent does: it logs in, watches, sets its status, takes leadership, enters relations.
+
+The calls are those of a Juju 4.0 unit agent (internal/worker/uniter/uniter.go, .../remotestate/watcher.go,
+.../relation/statetracker.go, internal/worker/leadership/tracker.go) whose charm has hooks that do nothing. What is
+left out: logs, secrets' rotation, upgrades and migrations, and everything a charm's hooks would ask for by themselves.
+A method that a controller does not have (before 4.0 some are named otherwise) is passed over.
+A unit that idles has no task: its watchers' calls stay open and call back.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from asyncio import Future
+from collections import deque
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from tippingpoint.errors import OperationFailed
+from tippingpoint.targets.juju.api.client import ApiClient, Connection, Identity
+from tippingpoint.targets.juju.api.errors import NOT_IMPLEMENTED, ApiError, result_error
+from tippingpoint.targets.juju.api.model import fields, items, unit_tag
+from tippingpoint.workloads.operations import Ended, Operations, backoff
+from tippingpoint.workloads.schedule import Schedule
+
+LEASE = 60.0
+"""Seconds a leader's lease lasts; it is renewed after half of them (jujud's leadership guarantee is 30 s)."""
+RECONNECT_WITHIN = 5.0
+"""A unit that lost its connection tries again after up to so many seconds, at random: they do not all come at once."""
+_ABSENT = ("not found", "unauthorized access", "cannot enter scope")
+_HOOKS = ("install", "leader-elected", "config-changed", "start")
+_WATCHES = (
+    ("Uniter", "WatchUnitResolveMode", "unit"),
+    ("Uniter", "WatchConfigSettingsHash", "units"),
+    ("Uniter", "WatchTrustConfigSettingsHash", "units"),
+    ("Uniter", "WatchUnitAddressesHash", "units"),
+    ("SecretsManager", "WatchConsumedSecretsChanges", "units"),
+    ("Uniter", "WatchApplication", "application"),
+    ("Uniter", "WatchUnitStorageAttachments", "units"),
+    ("Uniter", "WatchActionNotifications", "units"),
+    ("Uniter", "WatchForModelConfigChanges", "nothing"),
+    ("Uniter", "WatchAPIHostPorts", "nothing"),
+    ("Logger", "WatchLoggingConfig", "units"),
+    ("RetryStrategy", "WatchRetryStrategy", "units"),
+)
+"""Facade, method and parameter of the watchers whose changes a hollow unit has nothing to do for."""
+
+
+class Agent:
+    """One unit's agent, over a connection of its own."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        model: str,
+        unit: str,
+        identity: Identity,
+        operations: Operations,
+        schedule: Schedule,
+        run: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self.identity = identity
+        self.going = False
+        """Whether its unit is about to go: nothing that fails is a wonder then."""
+        self._client = client
+        self._model = model
+        self._unit = unit
+        self._application = unit.partition("/")[0]
+        self._operations = operations
+        self._schedule = schedule
+        self._run = run
+        self._connection: Connection | None = None
+        self._relations: dict[str, bool] = {}
+        """By key, the relations it watches, and whether it is in their scope."""
+        self._related: dict[str, set[str]] = {}
+        """By key of a relation, the units that came or changed and whose hook has not run."""
+        self._work: deque[Callable[[Connection], Coroutine[Any, Any, None]]] = deque()
+        """What changes ask for: an agent does one thing after the other."""
+        self._busy = False
+        self._leads = False
+        self._failures = 0
+        self._cut = False
+        """Whether the connection was lost, perhaps before its login was noticed."""
+        self._closed = False
+        self._paused = False
+
+    @property
+    def connected(self) -> bool:
+        """Whether it is logged in."""
+        return self._connection is not None
+
+    @property
+    def up(self) -> bool:
+        """Whether it is logged in and has done all that there is to do."""
+        return self._connection is not None and not self._busy
+
+    def connect(self, intended: float, ready: float = 0.0) -> None:
+        """Log in; after a rate limit, a failure or a lost connection it tries again by itself."""
+        if self._closed or self._connection is not None:
+            return
+        self._cut = False
+        future = self._client.login(self.identity, self._model, self._lost)
+        self._operations.begin("connect", future, intended, ready or intended, self._connect_ended)
+
+    def pause(self) -> None:
+        """Begin no further logins."""
+        self._paused = True
+
+    def close(self) -> None:
+        """Log out and end."""
+        self._closed = True
+        self._work.clear()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    # -- the connection --------------------------------------------------------------------------
+
+    def _connect_ended(self, ended: Ended) -> None:
+        if ended.outcome == "ok":
+            if self._closed or self._cut:
+                ended.answer.close()
+                return
+            self._connection = ended.answer
+            self._busy = True
+            self._run(self._live(ended.answer))
+        elif not self._closed and not self.going:
+            # A login that a rate limit refused is the same operation still: it counts from its first moment.
+            self._try_again(ended.moment, ended.intended if ended.outcome == "limited" else None)
+
+    def _try_again(self, now: float, intended: float | None = None) -> None:
+        self._failures += 1
+        again = now + backoff(self._failures)
+        self._connect_at(again, again if intended is None else intended)
+
+    def _connect_at(self, moment: float, intended: float) -> None:
+        def begin(due: float) -> None:
+            if not self._paused:
+                self.connect(intended, ready=due)
+
+        self._schedule.at(moment, begin)
+
+    def _forget(self) -> None:
+        self._connection = None
+        self._relations.clear()
+        self._related.clear()
+        self._work.clear()
+        self._leads = False
+
+    def _lost(self, reason: str) -> None:
+        self._cut = True
+        self._forget()
+        if not self._closed and not self.going:
+            self._operations.errors.note("connection", "lost", reason)
+            moment = time.monotonic() + random.uniform(0.0, RECONNECT_WITHIN)
+            self._connect_at(moment, moment)
+
+    # -- what an agent does ----------------------------------------------------------------------
+
+    async def _live(self, connection: Connection) -> None:
+        """Start, and do what came up meanwhile; what comes up later begins a task of its own."""
+        try:
+            await self._start(connection)
+        except ApiError as problem:
+            self._note(problem)
+            if self._connection is connection:
+                connection.close()
+                self._forget()
+                if not self.going:
+                    self._try_again(time.monotonic())
+            return
+        except OperationFailed:
+            return  # the connection was lost, which `_lost` was told
+        self._failures = 0
+        await self._do_work(connection)
+
+    async def _do_work(self, connection: Connection) -> None:
+        """What changes ask for, one after the other; what the controller refuses of it is an event of the run."""
+        idle = False
+        while self._connection is connection and (self._work or not idle):
+            work = self._work.popleft() if self._work else self._set_idle
+            idle = work == self._set_idle
+            try:
+                await work(connection)
+            except ApiError as problem:
+                self._note(problem)
+            except OperationFailed:
+                return  # the connection was lost, which `_lost` was told
+        if self._connection is connection:
+            self._busy = False
+
+    def _later(self, connection: Connection, work: Callable[[Connection], Coroutine[Any, Any, None]]) -> None:
+        self._work.append(work)
+        if not self._busy:
+            self._busy = True
+            self._run(self._do_work(connection))
+
+    def _note(self, problem: ApiError) -> None:
+        if not self.going and not self._closed:
+            self._operations.errors.note("agent", "error", str(problem))
+
+    async def _start(self, connection: Connection) -> None:
+        """From the login until it idles: the uniter's order (uniter.go init, loop; watcher.go loop)."""
+        await self._lead(connection)
+        await self._get(connection, "Refresh", self._entities)
+        await self._get(connection, "UnitStatus", self._entities)
+        await self._set_unit_status(connection, "waiting", "agent initialising")
+        await self._get(connection, "GetPrincipal", self._entities)
+        await self._get(connection, "State", self._entities)
+        await self._get(connection, "RelationsStatus", self._entities)
+        await self._get(connection, "UnitStorageAttachments", self._entities)
+        await self._get(connection, "CurrentModel", None)
+        url = await self._get(connection, "CharmURL", {"entities": [{"tag": self._application_tag}]})
+        charm = {"tag": self.identity.tag, "charm-url": fields(_first(url)).get("result") or ""}
+        await self._get(connection, "SetCharm", {"entities": [charm]})
+        await self._watch(connection, "Uniter", "WatchUnit", self._parameter("unit"), self._unit_changed)
+        for facade, method, about in _WATCHES:
+            await self._watch(connection, facade, method, self._parameter(about), _ignore)
+        await self._watch(connection, "Uniter", "WatchUnitRelations", self._entities, self._relations_changed)
+        for hook in _HOOKS:
+            if hook != "leader-elected" or self._leads:
+                await self._run_hook(connection, hook)
+        await self._set_unit_status(connection, "active", "")
+
+    async def _run_hook(self, connection: Connection, hook: str) -> None:
+        """What the agent itself asks for around a hook that does nothing (operation/runhook.go, runner/context)."""
+        await self._set_agent_status(connection, "executing", f"running {hook} hook")
+        await self._get(connection, "GetUnitContext", {"tag": self.identity.tag})
+        change = {"tag": self.identity.tag, "update-network-info": hook == "config-changed"}
+        await self._get(connection, "CommitHookChanges", {"args": [change]})
+        state = {"tag": self.identity.tag, "uniter-state": f"op: continue\nhook: {hook}\n"}
+        await self._get(connection, "SetState", {"args": [state]})
+
+    def _unit_changed(self, connection: Connection, _: Any) -> None:
+        self._later(connection, self._look_at_life)
+
+    async def _look_at_life(self, connection: Connection) -> None:
+        """A unit that is to go leaves its relations and dies (uniter.go terminate)."""
+        answer = await self._get(connection, "Refresh", self._entities)
+        if fields(_first(answer)).get("life") != "dying":
+            return
+        self.going = True
+        for key in [key for key, inside in self._relations.items() if inside]:
+            self._relations[key] = False
+            await self._get(connection, "LeaveScope", self._relation_unit(key), absent_is_fine=True)
+        await self._get(connection, "EnsureDead", self._entities, absent_is_fine=True)
+        self.close()
+
+    def _relations_changed(self, connection: Connection, change: Any) -> None:
+        for key in items(fields(change).get("changes")):
+            self._later(connection, partial(self._look_at_relation, str(key)))
+
+    async def _look_at_relation(self, key: str, connection: Connection) -> None:
+        """Watch a relation's units and enter its scope, or leave it (watcher.go, statetracker.go joinRelation)."""
+        scope = self._relation_unit(key)
+        relation = fields(_first(await self._get(connection, "Relation", scope, absent_is_fine=True)))
+        life, number = relation.get("life"), relation.get("id")
+        if life == "alive" and key not in self._relations:
+            self._relations[key] = False
+            changed = partial(self._related_units_changed, key)
+            await self._watch(connection, "Uniter", "WatchRelationUnits", scope, changed)
+            await self._get(connection, "RelationById", {"relation-ids": [number]}, absent_is_fine=True)
+            answer = await self._get(connection, "EnterScope", scope, absent_is_fine=True)
+            self._relations[key] = answer is not None
+            if self._leads:
+                status = {
+                    "unit-tag": self.identity.tag,
+                    "relation-id": number,
+                    "status": "joined",
+                    "message": "",
+                }
+                await self._get(connection, "SetRelationStatus", {"args": [status]}, absent_is_fine=True)
+            await self._run_hook(connection, "link-relation-created")
+        elif life != "alive" and self._relations.pop(key, False):
+            await self._get(connection, "LeaveScope", scope, absent_is_fine=True)
+
+    def _related_units_changed(self, key: str, connection: Connection, change: Any) -> None:
+        changed = fields(fields(fields(change).get("changes")).get("changed"))
+        if changed and key not in self._related:
+            self._related[key] = set()
+            self._later(connection, partial(self._look_at_units, key))
+        if changed:
+            self._related[key].update(changed)
+
+    async def _look_at_units(self, key: str, connection: Connection) -> None:
+        """Run relation-changed for the units that came or changed, with their settings read in one call.
+
+        An agent runs hooks for each of them: what a unit costs in a large relation is more than this.
+        """
+        pairs = [
+            {"relation": _relation_tag(key), "local-unit": self.identity.tag, "remote-unit": unit_tag(unit)}
+            for unit in sorted(self._related.pop(key, ()))
+        ]
+        await self._get(connection, "ReadRemoteSettings", {"relation-unit-pairs": pairs}, absent_is_fine=True)
+        await self._run_hook(connection, "link-relation-changed")
+
+    # -- leadership (internal/worker/leadership/tracker.go) ---------------------------------------
+
+    async def _lead(self, connection: Connection) -> None:
+        """Claim the application's leadership: renew it when granted, wait for its release when denied."""
+        claim = {
+            "application-tag": self._application_tag,
+            "unit-tag": self.identity.tag,
+            "duration": LEASE,
+        }
+        answer = await connection.call("LeadershipService", "ClaimLeadership", {"params": [claim]})
+        error = result_error(_first(answer), "LeadershipService", "ClaimLeadership")
+        self._leads = error is None
+        if error is None:
+            self._schedule.at(time.monotonic() + LEASE / 2, partial(self._lead_again, connection))
+        else:
+            released = connection.call(
+                "LeadershipService", "BlockUntilLeadershipReleased", {"Name": self._application}
+            )
+            released.add_done_callback(partial(self._released, connection))
+
+    def _released(self, connection: Connection, future: Future[Any]) -> None:
+        if not future.cancelled() and future.exception() is None:
+            self._lead_again(connection, time.monotonic())
+
+    def _lead_again(self, connection: Connection, _: float) -> None:
+        if self._connection is connection and not self.going:
+            self._run(self._lead_on(connection))
+
+    async def _lead_on(self, connection: Connection) -> None:
+        try:
+            await self._lead(connection)
+        except ApiError as problem:
+            self._note(problem)
+        except OperationFailed:
+            pass  # the connection was lost, which `_lost` was told
+
+    # -- calls and watchers ----------------------------------------------------------------------
+
+    async def _watch(
+        self,
+        connection: Connection,
+        facade: str,
+        method: str,
+        parameter: object,
+        changed: Callable[[Connection, Any], None],
+    ) -> None:
+        """Begin a watcher, handle what it shows at first, and keep its next change's call open."""
+        try:
+            answer = await connection.call(facade, method, parameter)
+        except ApiError as problem:
+            if problem.code == NOT_IMPLEMENTED:
+                return
+            raise
+        result = fields(_first(answer))
+        error = result_error(result, facade, method)
+        if error is not None:
+            if error.code == NOT_IMPLEMENTED or (_is_absent(error) and method == "WatchRelationUnits"):
+                return
+            raise error
+        kind = "NotifyWatcher"
+        if "watcher-id" in result:
+            kind = "RelationUnitsWatcher" if method == "WatchRelationUnits" else "StringsWatcher"
+        watcher = str(result.get("watcher-id") or result.get("NotifyWatcherId") or "")
+        if watcher:
+            self._next(connection, kind, watcher, changed)
+        changed(connection, result)
+
+    def _next(
+        self,
+        connection: Connection,
+        kind: str,
+        watcher: str,
+        changed: Callable[[Connection, Any], None],
+    ) -> None:
+        future = connection.call(kind, "Next", None, watcher)
+
+        def came(future: Future[Any]) -> None:
+            if future.cancelled() or future.exception() is not None or self._connection is not connection:
+                return  # the watcher's end, as of its unit's or of the connection
+            self._next(connection, kind, watcher, changed)
+            changed(connection, future.result())
+
+        future.add_done_callback(came)
+
+    async def _get(
+        self, connection: Connection, method: str, parameter: object, absent_is_fine: bool = False
+    ) -> Any:
+        """A call of the Uniter facade; None where the controller does not have it (or, if that is fine, the thing)."""
+        try:
+            answer = await connection.call("Uniter", method, parameter)
+            error = result_error(_first(answer), "Uniter", method)
+            if error is not None:
+                raise error
+        except ApiError as problem:
+            if problem.code == NOT_IMPLEMENTED or (absent_is_fine and _is_absent(problem)):
+                return None
+            raise
+        return answer
+
+    async def _set_unit_status(self, connection: Connection, status: str, info: str) -> None:
+        await self._set_status(connection, "SetUnitStatus", status, info)
+
+    async def _set_idle(self, connection: Connection) -> None:
+        await self._set_agent_status(connection, "idle", "")
+
+    async def _set_agent_status(self, connection: Connection, status: str, info: str) -> None:
+        await self._set_status(connection, "SetAgentStatus", status, info)
+
+    async def _set_status(self, connection: Connection, method: str, status: str, info: str) -> None:
+        entity = {"tag": self.identity.tag, "status": status, "info": info, "data": None}
+        await self._get(connection, method, {"entities": [entity]})
+
+    @property
+    def _entities(self) -> dict[str, Any]:
+        return {"entities": [{"tag": self.identity.tag}]}
+
+    @property
+    def _application_tag(self) -> str:
+        return f"application-{self._application}"
+
+    def _parameter(self, about: str) -> dict[str, Any] | None:
+        match about:
+            case "unit":
+                return {"tag": self.identity.tag}
+            case "application":
+                return {"tag": self._application_tag}
+            case "units":
+                return self._entities
+            case _:
+                return None
+
+    def _relation_unit(self, key: str) -> dict[str, Any]:
+        return {"relation-units": [{"relation": _relation_tag(key), "unit": self.identity.tag}]}
+
+
+def _ignore(connection: Connection, change: Any) -> None:
+    """Nothing to do for a hollow unit."""
+
+
+def _is_absent(problem: ApiError) -> bool:
+    """Whether a refusal says that the thing is not there, or not any more; some of 4.0's have no code for it."""
+    return problem.code in _ABSENT or (not problem.code and "not found" in problem.message)
+
+
+def _relation_tag(key: str) -> str:
+    """The tag of a relation's key, as in names/v6 relation.go: "a:x b:y" is relation-a.x#b.y."""
+    return "relation-" + key.replace(":", ".").replace(" ", "#")
+
+
+def _first(answer: Any) -> Any:
+    """The one result of a call for one entity, or the whole answer where it is not a list of results."""
+    results = fields(answer).get("results")
+    if results is None:
+        return answer
+    found = items(results)
+    return found[0] if found else None

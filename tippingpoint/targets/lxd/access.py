@@ -1,0 +1,266 @@
+"""Where LXD is and who we are there: a remote of the lxc client, a socket, or a file of ours. Files are only read."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from cryptography import x509
+
+from tippingpoint.errors import UserError
+from tippingpoint.util.secret_files import read_text, read_yaml
+
+DEFAULT_PORT = 8443
+"""Where LXD listens when nobody says otherwise (shared/constants.go)."""
+
+_SOCKETS = (Path("/var/lib/lxd/unix.socket"), Path("/var/snap/lxd/common/lxd/unix.socket"))
+_CONFIGURATIONS = (Path("~/.config/lxc"), Path("~/snap/lxd/common/config"))
+_BEGIN_CERTIFICATE, _END_CERTIFICATE = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+
+# What lxc knows without being told (lxc/config/default.go); the others there are image servers.
+_LOCAL: dict[str, Any] = {"local": {"addr": "unix://"}}
+
+
+@dataclass(frozen=True)
+class Access:
+    """An LXD server, or members of one cluster, and who we are to it.
+
+    `name` is for people. `socket` is a path, and then the rest is empty; else `addresses` are "https://host:port" and
+    `server_certificate` (PEM) is what each of them must show, whoever signed it. `certificate` and `key` are ours.
+    """
+
+    name: str
+    socket: Path | None = None
+    addresses: tuple[str, ...] = ()
+    server_certificate: str = ""
+    certificate: str = ""
+    key: str = field(default="", repr=False)
+
+    def tls(self) -> ssl.SSLContext:
+        """What connections are made with: only the server's very own certificate passes, and ours is shown.
+
+        ssl.SSLError where a certificate or the key is not usable, or one does not belong to the other.
+        """
+        context = pinned(der(self.server_certificate))
+        # The ssl module reads keys from files only: this one is in memory and has no name.
+        descriptor = os.memfd_create("client", os.MFD_CLOEXEC)
+        with open(descriptor, "wb", buffering=0) as file:
+            file.write(f"{self.certificate}\n{self.key}\n".encode())
+            # Without a password given, OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=b"")
+        return context
+
+
+def pinned(certificate: bytes) -> ssl.SSLContext:
+    """A context for connections to servers that show this certificate (DER), while it is valid, and no other."""
+
+    class OnlyThis(ssl.SSLObject):
+        # Trusting the certificate is not enough: were it an authority's, all that this authority signed would pass.
+        def do_handshake(self) -> None:
+            super().do_handshake()
+            if self.getpeercert(binary_form=True) != certificate:
+                raise ssl.SSLCertVerificationError("not the certificate that is expected of the server")
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False  # LXD's certificate names the host as it was when it was made
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.sslobject_class = OnlyThis
+    context.load_verify_locations(cadata=certificate)
+    return context
+
+
+def der(certificate: str) -> bytes:
+    """The first certificate of a PEM text, in DER; ssl.SSLError where there is none."""
+    _, found, rest = certificate.partition(_BEGIN_CERTIFICATE)
+    body, ended, _ = rest.partition(_END_CERTIFICATE)
+    try:
+        if found and ended:
+            return base64.b64decode("".join(body.split()), validate=True)
+    except ValueError:
+        pass
+    raise ssl.SSLError("no certificate")
+
+
+def fingerprint(certificate: bytes) -> str:
+    """What LXD knows a certificate (DER) by: its SHA-256, in hexadecimal digits."""
+    return hashlib.sha256(certificate).hexdigest()
+
+
+def config_directory() -> Path:
+    """Where the lxc client has its configuration: $LXD_CONF, else ~/.config/lxc, else the snap's, if it is there."""
+    if directory := os.environ.get("LXD_CONF"):
+        return Path(directory).expanduser()
+    places = [place.expanduser() for place in _CONFIGURATIONS]
+    return next((place for place in places if (place / "config.yml").exists()), places[0])
+
+
+def local_socket() -> Path:
+    """The local server's socket: $LXD_SOCKET, else $LXD_DIR/unix.socket, else the package's or the snap's."""
+    if socket := os.environ.get("LXD_SOCKET"):
+        return Path(socket)
+    if directory := os.environ.get("LXD_DIR"):
+        return Path(directory) / "unix.socket"
+    return next((place for place in _SOCKETS if place.exists()), _SOCKETS[0])
+
+
+def from_socket(path: Path) -> Access:
+    """The server behind a Unix socket; UserError where there is no socket, or one that we may not use."""
+    place, accepted = "target.socket", "the unix.socket of an LXD server"
+    try:
+        usable = path.is_socket()
+        allowed = usable and os.access(path, os.R_OK | os.W_OK)
+    except (OSError, ValueError):
+        raise UserError(place, str(path), accepted) from None
+    if not usable:
+        raise UserError(place, str(path), accepted + (", which this is not" if path.exists() else ""))
+    if not allowed:
+        raise UserError(place, str(path), f"{accepted} that this user may open (a member of the group lxd)")
+    return Access(str(path), socket=path)
+
+
+def from_remote(name: str | None, directory: Path) -> Access:
+    """The server that the lxc client calls this (`lxc remote list`), None its current one, from its configuration.
+
+    UserError where there is none of this name, or it is an image server, or it, its certificate or ours is unusable.
+    """
+    place = "target.remote"
+    file = directory / "config.yml"
+    content = read_yaml(place, file, "the lxc client's configuration (LXD_CONF)") if file.exists() else {}
+    remotes = _LOCAL | _mapping(content.get("remotes"))
+    name = name if name is not None else content.get("default-remote") or "local"
+    if not isinstance(name, str) or name not in remotes:
+        private = [known for known, remote in remotes.items() if not _serves_images(_mapping(remote))]
+        raise UserError(place, name, f"one of {_listed(private)} (lxc remote list)")
+    remote = _mapping(remotes[name])
+    if _serves_images(remote):
+        raise UserError(place, name, "a remote that runs containers: this one is an image server")
+    address = remote.get("addr")
+    if isinstance(address, str) and address.startswith("unix:"):
+        path = address.removeprefix("unix:").removeprefix("//")
+        return from_socket(Path(path) if path else local_socket())
+    if remote.get("auth_type") not in (None, "", "tls"):
+        raise UserError(place, name, "a remote with client certificates: auth_type tls")
+    url = _url(address) if isinstance(address, str) and address.startswith("https://") else None
+    if url is None:
+        raise UserError(place, name, f"a remote with addr https://host:port in {file}")
+    return checked(
+        place,
+        Access(
+            name,
+            addresses=(url,),
+            server_certificate=read_text(
+                place,
+                directory / "servercerts" / f"{name}.crt",
+                f"the certificate of {name}, as `lxc remote add` puts it there",
+            ),
+            certificate=read_text(place, directory / "client.crt", "the lxc client's certificate"),
+            key=read_text(place, directory / "client.key", "the lxc client's key", private=True),
+        ),
+        str(directory / "servercerts" / f"{name}.crt"),
+        str(directory / "client.crt"),
+        str(directory / "client.key"),
+    )
+
+
+def from_file(path: Path) -> Access:
+    """The server and client a YAML file of mode 0600 names: addresses, certificate, client_certificate, client_key.
+
+    `addresses` are host:port, in a list or in one text with commas (as the relation lxd-https gives them);
+    `certificate` is the server's own, PEM text as the other two. UserError where one is missing or unusable; nothing
+    of the file's content is shown but the addresses.
+    """
+    place = "target.credentials"
+    accepted = "a YAML file with `addresses`, `certificate`, `client_certificate` and `client_key`"
+    content = read_yaml(place, path, accepted, private=True)
+    texts = [content.get(name) for name in ("certificate", "client_certificate", "client_key")]
+    if content.keys() != {"addresses", "certificate", "client_certificate", "client_key"}:
+        raise UserError(place, str(path), f"{accepted}, and nothing else")
+    if not all(isinstance(text, str) for text in texts):
+        raise UserError(place, str(path), f"{accepted}, the last three of them PEM texts")
+    addresses = addresses_of(content["addresses"])
+    if addresses is None:
+        raise UserError(place, str(path), "`addresses` with at least one host:port, separated by commas")
+    server, certificate, key = cast("list[str]", texts)
+    return checked(
+        place,
+        Access(urlsplit(addresses[0]).netloc, None, addresses, server, certificate, key),
+        f"{path} (certificate)",
+        f"{path} (client_certificate)",
+        f"{path} (client_key)",
+    )
+
+
+def checked(place: str, access: Access, server_file: str, certificate_file: str, key_file: str) -> Access:
+    """The access, whose certificates are in date and whose key is usable; else UserError, which names the file."""
+    _in_date(place, access.server_certificate, server_file)
+    _in_date(place, access.certificate, certificate_file)
+    try:
+        access.tls()
+    except ssl.SSLError as problem:
+        mismatch = "KEY_VALUES_MISMATCH" in (problem.reason or "")
+        accepted = f"the key of {certificate_file}" if mismatch else "a PEM key without a password"
+        raise UserError(place, key_file, accepted) from None
+    return access
+
+
+def _in_date(place: str, certificate: str, file: str) -> None:
+    try:
+        read = x509.load_der_x509_certificate(der(certificate))
+        begins, ends = read.not_valid_before_utc, read.not_valid_after_utc
+    except (ssl.SSLError, ValueError, x509.InvalidVersion):
+        raise UserError(place, file, "a certificate (PEM)") from None
+    now = datetime.now(UTC)
+    if now > ends:
+        raise UserError(
+            place, file, f"a certificate that is valid: this one expired on {ends:%Y-%m-%d %H:%M} UTC"
+        )
+    if now < begins:
+        raise UserError(
+            place, file, f"a certificate that is valid: this one is from {begins:%Y-%m-%d %H:%M} UTC on"
+        )
+
+
+def addresses_of(given: object) -> tuple[str, ...] | None:
+    """Addresses as the client has them, of a list or a text with commas of host:port; None where one is no address."""
+    listed = given.split(",") if isinstance(given, str) else given
+    if not isinstance(listed, list):
+        return None
+    addresses = cast("list[object]", listed)
+    urls = [_url(address.strip()) for address in addresses if isinstance(address, str)]
+    known = [url for url in urls if url is not None]
+    return tuple(known) if known and len(known) == len(addresses) else None
+
+
+def _url(address: str) -> str | None:
+    """An address as the client has it, "https://host:port"; None for what is none."""
+    try:
+        parts = urlsplit(address if "://" in address else f"https://{address}")
+        host, port = parts.hostname, parts.port or DEFAULT_PORT
+    except ValueError:  # a port that is none, or a bracket without its other
+        return None
+    plain = parts.scheme == "https" and parts.path in ("", "/") and not (parts.query or parts.fragment)
+    if not host or not plain or parts.username is not None or not host.isprintable() or " " in host:
+        return None
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def _serves_images(remote: Mapping[str, Any]) -> bool:
+    return remote.get("protocol") == "simplestreams" or bool(remote.get("public"))
+
+
+def _listed(names: list[str]) -> str:
+    names = sorted(map(str, names))  # YAML's keys may be numbers
+    return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

@@ -1,0 +1,173 @@
+"""Guard rails: whether the members of an LXD have room for what a stage asks for, by what they report of themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tippingpoint.errors import TargetError, UserError
+from tippingpoint.rundir.ledger import LxdEntry
+from tippingpoint.targets.lxd.client import LxdClient
+from tippingpoint.targets.lxd.errors import LxdError
+from tippingpoint.targets.lxd.pool_and_network import find_site
+from tippingpoint.targets.lxd.provision import access_of, greet
+from tippingpoint.targets.lxd.retrying import ask, ask_unless_refused
+
+BRIDGE_PORTS = 1023
+"""Interfaces that fit on one bridge (BR_PORT_BITS in the kernel's net/bridge/br_private.h, less one)."""
+PIDS_EACH = 3
+"""Processes of a container with next to nothing in it: its monitor, its init and a DHCP client."""
+ONLINE_WITHIN = 30.0
+"""Seconds in which a member that was just started is seen online: three of LXD's heartbeats."""
+TELLS_WITHIN = 15.0
+"""Seconds in which a member says what it has. One that is gone counts as online for some time, and does not answer."""
+
+_MIB = 1 << 20
+_PAUSE = 0.5
+
+
+@dataclass(frozen=True)
+class MemberRoom:
+    """A member, how many containers are on it, and how many more it has room for, of each thing that may be short."""
+
+    name: str
+    containers: int
+    more: dict[str, int]
+
+
+async def check_room(entry: LxdEntry, adds: int, memory: int, members: int | None) -> None:
+    """See that so many members are online, and that so many more containers fit on them; UserError says how many do.
+
+    `memory` is MiB for each container, 0 for those that do not run, which take neither memory nor a bridge's port.
+    LXD does not tell how many processes may run: that is checked where it is on this machine, behind a socket.
+    Members that share a machine each report all of its memory. A certificate that is restricted to projects may see
+    less (no containers of other projects, no members): what it does not see is not checked. TargetError when LXD does
+    not answer.
+    """
+    access = access_of(entry.target, entry.store, entry.identity)
+    client = LxdClient(access)
+    try:
+        server = await greet(client, access)
+        here: str = server["environment"].get("server_name", "")
+        clustered = bool(server["environment"].get("server_clustered"))
+        online = await _online(client, members or 1) if clustered else [here]
+        if members is not None and online and len(online) < members:
+            raise UserError("members", members, f"at most {len(online)}, as many as are online")
+        if memory == 0 or adds <= 0:
+            return
+        rooms = await _rooms(client, entry, online, clustered, memory)
+    except LxdError as problem:
+        raise TargetError(access.name, str(problem), "an LXD that says what it has room for") from None
+    finally:
+        await client.close()
+    if not rooms:
+        return
+    if access.socket is not None:
+        for room in rooms:
+            if room.name == here:
+                room.more["processes"] = _free_pids() // PIDS_EACH
+    number, short = fitting(rooms)
+    if number < adds:
+        raise UserError(
+            "instances",
+            f"{adds} more containers",
+            f"at most {number} more, which is what the members have {short} for; --force tries it all the same",
+        )
+
+
+def fitting(members: Sequence[MemberRoom]) -> tuple[int, str]:
+    """How many more containers fit when each is put where the fewest are, as LXD does, and what is short then."""
+    fits: dict[str, int] = {}
+    for what in {what for member in members for what in member.more}:
+        # The first member that is full when all have as many as it has then.
+        level = min(member.containers + member.more[what] for member in members if what in member.more)
+        fits[what] = sum(max(0, level - member.containers) for member in members)
+    short = min(fits, key=lambda what: (fits[what], what))
+    return fits[short], short
+
+
+async def _online(client: LxdClient, wanted: int) -> list[str]:
+    """The members that new containers may be put on, those that are wanted waited for a while; none where our
+    certificate may not list them."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + ONLINE_WITHIN
+    while True:
+        listed = await ask_unless_refused(client, "/1.0/cluster/members", recursion=1)
+        if listed is None:
+            return []
+        online: list[str] = [
+            member["server_name"] for member in listed if member["status"].lower() == "online"
+        ]
+        if len(online) >= min(wanted, len(listed)) or loop.time() > until:
+            return online
+        await asyncio.sleep(_PAUSE)
+
+
+async def _rooms(
+    client: LxdClient, entry: LxdEntry, names: list[str], clustered: bool, memory: int
+) -> list[MemberRoom]:
+    """What members say they have; nothing where our certificate may not ask them."""
+    projects = entry.target.projects
+    site = await find_site(client, entry.target, projects[0] if projects else "")
+    bridge = await _bridge(client, site.network, {"project": projects[0]} if projects else {})
+    listed = await _instances(client, projects)
+    rooms: list[MemberRoom] = []
+    silent: LxdError | None = None
+    for name in names:
+        query = {"target": name} if clustered else {}
+        try:
+            async with asyncio.timeout(TELLS_WITHIN):
+                resources = await ask_unless_refused(client, "/1.0/resources", **query)
+        except (LxdError, TimeoutError) as problem:  # it is gone: there is no room on it
+            silent = problem if isinstance(problem, LxdError) else LxdError(f"{name}: no answer", "timeout")
+            continue
+        if resources is None:
+            return []
+        there = [instance for instance in listed if not clustered or instance["location"] == name]
+        free = resources["memory"]["total"] - resources["memory"]["used"]
+        more = {"memory": max(0, free) // (memory * _MIB)}
+        if bridge:
+            more["bridge ports"] = max(0, BRIDGE_PORTS - sum(_ports(instance, bridge) for instance in there))
+        rooms.append(MemberRoom(name, len(there), more))
+    if silent is not None and not rooms:
+        raise silent
+    return rooms
+
+
+async def _instances(client: LxdClient, projects: list[str]) -> list[dict[str, Any]]:
+    """The instances of all projects, or of these where our certificate sees no others."""
+    query = {"recursion": 1, "all-projects": "true"}
+    listed: list[dict[str, Any]] | None = await ask_unless_refused(client, "/1.0/instances", **query)
+    if listed is not None:
+        return listed
+    seen: list[dict[str, Any]] = []
+    for project in projects:
+        seen += await ask(client, "/1.0/instances", recursion=1, project=project)
+    return seen
+
+
+async def _bridge(client: LxdClient, network: str, query: dict[str, str]) -> str:
+    """The network, where it is a bridge whose ports containers take up; else nothing."""
+    if not network:
+        return ""
+    found = await ask_unless_refused(client, f"/1.0/networks/{network}", **query)
+    return network if found is not None and found.get("type") == "bridge" else ""
+
+
+def _ports(instance: dict[str, Any], network: str) -> int:
+    """How many ports of a network's bridge an instance has."""
+    if instance["status"].lower() == "stopped":
+        return 0
+    devices: dict[str, dict[str, str]] = instance.get("expanded_devices") or {}
+    return sum(device.get("network") == network for device in devices.values())
+
+
+def _free_pids() -> int:
+    """How many more processes and threads this machine's kernel starts; see proc(5)."""
+    kernel = Path("/proc/sys/kernel")
+    most = min(int((kernel / name).read_text()) for name in ("pid_max", "threads-max"))
+    running = Path("/proc/loadavg").read_text().split()[3].partition("/")[2]
+    return max(0, most - int(running))

@@ -1,0 +1,201 @@
+"""Calls of the LXD API: one session, connections that stay open, and operations that are waited for, never polled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+from urllib.parse import quote, urlencode, urlsplit
+
+import aiohttp
+import orjson
+from yarl import URL
+
+from tippingpoint.errors import TargetError
+from tippingpoint.targets.lxd.access import Access
+from tippingpoint.targets.lxd.errors import LxdError, lxd_error
+from tippingpoint.util.rest import TooLarge, broken, open_session, read_body
+
+LARGEST_ANSWER = 256 << 20
+"""Bytes; 5000 containers listed in full are a tenth of it."""
+
+_JSON = {"Content-Type": "application/json"}
+_NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+
+Body = Callable[[], bytes | BinaryIO | None]
+
+
+class LxdClient:
+    """A client of one server or of a cluster's members, used from one event loop.
+
+    Every call is made to one address, until that cannot be reached or does not answer; then to the next, in turn.
+    `prefer` says which is the first, so that workers spread. What fails raises LxdError, or LxdGone and LxdExists;
+    where the way to LXD failed its kind is "unreachable", or "trust" where it is not the server that is expected. No
+    call has a time limit of its own: the caller cancels it.
+    """
+
+    def __init__(self, access: Access, prefer: int = 0) -> None:
+        self._access = access
+        self._addresses = ["http://lxd"] if access.socket is not None else list(access.addresses)
+        self._current = prefer % len(self._addresses)
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses that are tried, "https://host:port"; none for a socket."""
+        return () if self._access.socket is not None else tuple(self._addresses)
+
+    def add_addresses(self, urls: Iterable[str]) -> None:
+        """Try these too: other members of the cluster, which show the same certificate."""
+        if self._access.socket is None:
+            self._addresses += [url for url in dict.fromkeys(urls) if url not in self._addresses]
+
+    async def server(self) -> dict[str, Any]:
+        """What the server tells about itself (GET /1.0); TargetError when there is none or it does not trust us."""
+        name = self._access.name
+        try:
+            answer = await self.get("/1.0")
+        except LxdError as problem:
+            accepted = (
+                "the server whose certificate we have"
+                if problem.kind == "trust"
+                else "an LXD server that answers"
+            )
+            raise TargetError(name, str(problem), accepted, refused=problem.kind == "trust") from None
+        if not isinstance(answer, dict) or "auth" not in answer:
+            raise TargetError(name, "it is no LXD server", "an LXD server that answers")
+        facts = cast("dict[str, Any]", answer)
+        if facts["auth"] != "trusted":
+            accepted = "one that is in `lxc config trust list`"
+            raise TargetError(name, "it does not trust our certificate", accepted, refused=True)
+        return facts
+
+    async def get(self, path: str, **query: object) -> Any:
+        """What is there: the `metadata` of a synchronous answer."""
+        return (await self._call("GET", path, query)).get("metadata")
+
+    async def send(self, method: str, path: str, body: object = None, **query: object) -> Any:
+        """A change that is done when it is answered: the `metadata` of a synchronous answer."""
+        return (await self._call(method, path, query, _json(body))).get("metadata")
+
+    async def operate(self, method: str, path: str, body: object = None, **query: object) -> dict[str, Any]:
+        """A change that LXD does meanwhile, until it is done: the operation's own `metadata`.
+
+        The operation is followed by one call that is answered when it ends. Where that connection breaks it is waited
+        for again, by the next address. LxdError is the operation's own, or, of kind "unreachable", says that nobody
+        knows of the operation any more: it may have been done.
+        """
+        return await self._followed(await self._call(method, path, query, _json(body)))
+
+    async def upload(self, path: str, data: bytes | Path, headers: dict[str, str]) -> dict[str, Any]:
+        """A file that is sent as it is, and the operation that takes it in, as operate() follows it."""
+        sent: Body = (lambda: data.open("rb")) if isinstance(data, Path) else (lambda: data)
+        headers = {"Content-Type": "application/octet-stream"} | headers
+        return await self._followed(await self._call("POST", path, {}, sent, headers))
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _followed(self, answer: dict[str, Any]) -> dict[str, Any]:
+        operation = _mapping(answer.get("metadata"))
+        identity = operation.get("id")
+        if answer.get("type") != "async" or not isinstance(identity, str):
+            return operation
+        try:
+            answer = await self._call("GET", f"/1.0/operations/{quote(identity, safe='')}/wait", {})
+        except LxdError as problem:
+            if problem.code != HTTPStatus.NOT_FOUND:
+                raise
+            text = f"{operation.get('description') or 'operation'}: nobody knows how it ended"
+            raise LxdError(text, "unreachable", problem.code) from None
+        ended = _mapping(answer.get("metadata"))
+        if ended.get("status_code") != HTTPStatus.OK:
+            message = ended.get("err") or ended.get("status") or "it did not end"
+            raise lxd_error(str(message), _code(ended.get("status_code")))
+        return _mapping(ended.get("metadata"))
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        query: dict[str, object],
+        body: Body | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """The answer to one request; only what was certainly not sent, or changes nothing, is tried elsewhere.
+
+        (On a connection that has been used, and breaks, aiohttp repeats a PUT or DELETE once, as HTTP has them.)
+        """
+        tail = f"{path}?{urlencode(query)}" if query else path
+        problems: dict[str, LxdError] = {}
+        for _ in range(len(self._addresses) + (method == "GET")):  # again, where the only connection broke
+            at = self._current
+            address = self._addresses[at]
+            try:
+                return await self._ask(method, address + tail, body, headers or _JSON)
+            except asyncio.CancelledError:
+                # Perhaps it is stopped: then the next call would hang as well. A wait says nothing: it takes its time.
+                if not path.endswith("/wait"):
+                    self._give_up(at)
+                raise
+            except aiohttp.ClientError as problem:
+                self._give_up(at)
+                problems[address] = LxdError(
+                    *broken(str(self._access.socket or urlsplit(address).netloc), problem)
+                )
+                if method != "GET" and not isinstance(problem, _NOT_SENT):
+                    break
+        *_, last = problems.values()
+        if len(problems) == 1:
+            raise last
+        kind = "trust" if all(problem.kind == "trust" for problem in problems.values()) else "unreachable"
+        raise LxdError("; ".join(map(str, problems.values())), kind)
+
+    async def _ask(self, method: str, url: str, body: Body | None, headers: dict[str, str]) -> dict[str, Any]:
+        if self._session is None:
+            unix = self._access.socket
+            self._session = open_session(True if unix else self._access.tls(), unix)
+        data = body() if body is not None else None
+        try:
+            async with self._session.request(
+                method, URL(url, encoded=True), data=data, headers=headers, allow_redirects=False
+            ) as response:
+                content = await read_body(response, LARGEST_ANSWER)
+        except TooLarge as problem:
+            raise LxdError(str(problem)) from None
+        finally:
+            if data is not None and not isinstance(data, bytes):
+                data.close()
+        try:
+            answer = _mapping(orjson.loads(content))
+        except orjson.JSONDecodeError:
+            answer = {}
+        if answer.get("type") in ("sync", "async"):
+            return answer
+        message = answer.get("error") or f"HTTP {response.status} without what LXD would say"
+        raise lxd_error(str(message), _code(answer.get("error_code")) or response.status)
+
+    def _give_up(self, address: int) -> None:
+        # Several calls may find out at the same time: one of them moves on.
+        if address == self._current:
+            self._current = (address + 1) % len(self._addresses)
+
+
+def _json(body: object) -> Body | None:
+    if body is None:
+        return None
+    content = orjson.dumps(body)
+    return lambda: content
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _code(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,115 @@
+"""What LXD's errors mean: LXD tells by text, and only partly by code, why it did not do what it was asked."""
+
+from __future__ import annotations
+
+from tippingpoint.util.text import one_line
+from tippingpoint.workloads.spawn.target import Exists, Gone, SpawnFailed, Trouble
+
+# In this order, the first that is found; without case. Each text is LXD's own (lxd/, 5.0.2), or of what LXD passes
+# on: go-dqlite, SQLite, Go's net and x509, errno, the file systems of its pools.
+_TROUBLES: tuple[tuple[Trouble, tuple[str, ...]], ...] = (
+    (
+        "locked",
+        (
+            "database is locked",
+            "database table is locked",
+            "checkpoint in progress",
+            "cannot start a transaction within a transaction",
+            "bad connection",
+        ),
+    ),
+    (
+        "quorum",
+        (
+            "no available dqlite leader",
+            "failed to begin transaction",
+            "failed to create dqlite connection",
+            "not leader",
+            "disk i/o error",  # go-dqlite's, of a leader that has lost its place
+            "raft cluster is unavailable",
+            "cluster unavailable",
+            "failed to connect to cluster leader",
+        ),
+    ),
+    (
+        "full",
+        (
+            "no space left on device",
+            "run out of disk space",
+            "disk quota exceeded",
+            "database or disk is full",
+            "out of space",
+            "insufficient free space",
+        ),
+    ),
+    ("busy", ("instance is busy running", "a matching non-reusable operation")),
+    ("quota", ("reached maximum",)),
+    ("trust", ("not authorized", "does not have permission", "x509: ", "token has expired")),
+    (
+        "unreachable",
+        (
+            "missing event connection",
+            "unable to connect to",
+            "failed to connect to",
+            "failed connecting to",
+            "is shutting down",
+            "setup in progress",
+            "is offline",
+            "currently offline",
+            "connection refused",
+            "connection reset",
+            "broken pipe",
+            "no route to host",
+            ": eof",
+            "unexpected eof",
+            "unavailable",
+        ),
+    ),
+    ("timeout", ("context deadline exceeded", "i/o timeout", "timed out", "tls handshake timeout")),
+    ("image", ("image not found", "image alias not found", "image source not found", "image not provided")),
+    (
+        "setting",
+        (
+            "unknown configuration key",
+            "invalid project configuration",
+            "invalid config",
+            "invalid devices",
+            "invalid value",
+            "invalid instance name",
+            "storage pool not found",
+            "network not found",
+        ),
+    ),
+)
+
+# What they say where no text does.
+_BY_CODE: dict[int, Trouble] = {403: "trust", 502: "unreachable", 503: "unreachable", 504: "timeout"}
+
+
+class LxdError(SpawnFailed):
+    """One call that LXD, or the way to it, failed; `code` is LXD's (as HTTP's: 404, 500), 0 where it gave none."""
+
+    def __init__(self, message: str, kind: Trouble = "other", code: int = 0) -> None:
+        self.code = code
+        super().__init__(one_line(message), kind)
+
+
+class LxdGone(LxdError, Gone):
+    """The instance is not there."""
+
+
+class LxdExists(LxdError, Exists):
+    """There is one of this name already."""
+
+
+def lxd_error(message: str, code: int) -> LxdError:
+    """The error for what LXD answered: LxdGone, LxdExists, or LxdError, whose kind is read from the text."""
+    text = message.lower()
+    for kind, signs in _TROUBLES:
+        if any(sign in text for sign in signs):
+            return LxdError(message, kind, code)
+    if "instance not found" in text:
+        return LxdGone(message, code=code)
+    if "already exists" in text or "unique constraint" in text:
+        return LxdExists(message, code=code)
+    return LxdError(message, _BY_CODE.get(code, "other"), code)

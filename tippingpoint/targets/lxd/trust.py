@@ -1,0 +1,210 @@
+"""A key pair of our own, and a trust token (`lxc config trust add`) that makes an LXD server trust it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import os
+import ssl
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import orjson
+from cryptography import x509
+
+from tippingpoint.errors import TargetError, UserError
+from tippingpoint.targets.lxd.access import Access, addresses_of, checked, der, fingerprint
+from tippingpoint.targets.lxd.client import LxdClient
+from tippingpoint.targets.lxd.errors import LxdError
+from tippingpoint.targets.lxd.retrying import REFUSED, insist
+from tippingpoint.util.key_pair import LONGEST_NAME, make_pair
+from tippingpoint.util.rest import CONNECT_WITHIN, told
+from tippingpoint.util.secret_files import read_text
+
+_CERTIFICATE, _KEY, _SERVER, _ADDRESSES = FILES = "client.crt", "client.key", "server.crt", "addresses"
+
+
+@dataclass(frozen=True)
+class Token:
+    """What a trust token says: where the server is, which certificate (SHA-256) it shows, and a secret, once valid."""
+
+    name: str
+    addresses: tuple[str, ...]
+    fingerprint: str
+    text: str = field(repr=False)
+
+
+def read_token(text: str) -> Token:
+    """The token of `lxc config trust add`, base64 of JSON; UserError, without the text, where it is none."""
+    place, accepted = "target.token", "a trust token, as `lxc config trust add` prints it"
+    text = "".join(text.split())
+    try:
+        content: object = orjson.loads(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError):
+        raise UserError(place, "(not shown)", f"{accepted}: base64 of JSON") from None
+    known = cast("dict[str, Any]", content) if isinstance(content, dict) else {}
+    name, print_, secret = (known.get(each) for each in ("client_name", "fingerprint", "secret"))
+    addresses = addresses_of(known.get("addresses"))
+    if not isinstance(name, str) or not isinstance(print_, str) or not isinstance(secret, str) or not secret:
+        raise UserError(place, "(not shown)", f"{accepted}: with client_name, fingerprint and secret")
+    if addresses is None:
+        raise UserError(place, name, f"{accepted}: with addresses of the server (core.https_address)")
+    if len(print_) != 64 or not set(print_.lower()) <= set("0123456789abcdef"):
+        raise UserError(place, name, f"{accepted}: with a SHA-256 fingerprint")
+    ends = known.get("expires_at")
+    with suppress(ValueError, TypeError):
+        # Go writes year 1 for a token that does not expire, and nanoseconds, which Python drops.
+        expires = datetime.fromisoformat(cast("str", ends))
+        if expires.year > 1 and expires < datetime.now(UTC):
+            raise UserError(
+                place, name, f"a token that is valid: this one expired on {expires:%Y-%m-%d %H:%M %Z}"
+            )
+    return Token(name, addresses, print_.lower(), text)
+
+
+def make_identity(directory: Path, name: str) -> str:
+    """A key pair in a directory, made unless it is there, and its certificate's fingerprint; both files 0600."""
+    certificate = directory / _CERTIFICATE
+    if not certificate.exists():
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        made, key = make_pair(name)
+        _write(directory / _KEY, key)
+        _write(certificate, made)  # last: it says that both are there
+    place = "target.token"
+    text = read_text(place, certificate, "our certificate")
+    try:
+        return fingerprint(der(text))
+    except ssl.SSLError:
+        raise UserError(place, str(certificate), "our certificate (PEM)") from None
+
+
+async def redeem(token: str, directory: Path, name: str) -> Access:
+    """Have the server that made a token trust the key pair in a directory (make_identity), and how to reach it.
+
+    The server's certificate is held against the token and then kept beside the key pair, where from_identity finds
+    it. UserError where the token is none or has expired, TargetError where no server shows the certificate it names,
+    or the server refuses it.
+    """
+    read = read_token(token)
+    make_identity(directory, name)
+    problems: dict[str, str] = {}
+    for address in read.addresses:
+        try:
+            certificate = await _certificate(address)
+        except TimeoutError:
+            problems[address] = f"no answer within {CONNECT_WITHIN:g} s"
+            continue
+        except OSError as problem:
+            problems[address] = told(problem)
+            continue
+        if fingerprint(certificate) != read.fingerprint:
+            problems[address] = "its certificate is not that of the token"
+            continue
+        _write(directory / _SERVER, ssl.DER_cert_to_PEM_cert(certificate).encode())
+        others = [each for each in read.addresses if each != address]
+        _write(directory / _ADDRESSES, "\n".join((address, *others, "")).encode())
+        access = from_identity(directory)
+        await _ask_for_trust(access, read)
+        return access
+    shown = "; ".join(f"{urlsplit(address).netloc}: {problem}" for address, problem in problems.items())
+    raise TargetError("target.token", shown, "a server that answers and shows the token's certificate")
+
+
+def from_identity(directory: Path) -> Access:
+    """The server that redeem() made trust the key pair in this directory; UserError where it did not."""
+    place, accepted = "target.token", "what was kept when the trust token was redeemed"
+    urls = addresses_of(read_text(place, directory / _ADDRESSES, accepted).split())
+    if urls is None:
+        raise UserError(place, str(directory / _ADDRESSES), accepted)
+    access = Access(
+        name=urlsplit(urls[0]).netloc,
+        addresses=urls,
+        server_certificate=read_text(place, directory / _SERVER, accepted),
+        certificate=read_text(place, directory / _CERTIFICATE, accepted),
+        key=read_text(place, directory / _KEY, accepted, private=True),
+    )
+    files = (str(directory / _SERVER), str(directory / _CERTIFICATE), str(directory / _KEY))
+    return checked(place, access, *files)
+
+
+def is_named(access: Access, name: str) -> bool:
+    """Whether our certificate is the one that make_identity made under this name."""
+    said = x509.load_pem_x509_certificate(access.certificate.encode()).subject
+    return [each.value for each in said] == [name[:LONGEST_NAME]]
+
+
+async def is_restricted(client: LxdClient, access: Access) -> bool:
+    """Whether our certificate is restricted to projects, as far as the server tells; over a socket we are not."""
+    if access.socket is not None:
+        return False
+    path = f"/1.0/certificates/{fingerprint(der(access.certificate))}"
+    try:
+        ours = await insist(lambda: client.get(path))
+    except LxdError as problem:
+        if problem.code == 404:  # we are let in for another reason than this certificate
+            return False
+        if problem.code != REFUSED:
+            raise
+        return True
+    return bool(ours.get("restricted"))
+
+
+async def end(client: LxdClient, access: Access) -> int:
+    """Have the server trust us no more, which is the last thing we ask of it; how many entries that was: none where
+    our certificate is restricted to projects, which cannot end its own trust."""
+    path = f"/1.0/certificates/{fingerprint(der(access.certificate))}"
+    try:
+        await insist(lambda: client.operate("DELETE", path))
+    except LxdError as problem:
+        if problem.code != REFUSED:
+            raise
+        return 0
+    return 1
+
+
+async def _ask_for_trust(access: Access, token: Token) -> None:
+    client = LxdClient(access)
+    try:
+        server = await client.get("/1.0")
+        if server.get("auth") != "trusted":
+            # The certificate that is to be trusted is the one the connection shows.
+            field = (
+                "trust_token" if "explicit_trust_token" in server.get("api_extensions", ()) else "password"
+            )
+            await client.send("POST", "/1.0/certificates", {"type": "client", field: token.text})
+    except LxdError as problem:
+        accepted = "a token that was not used yet (lxc config trust list-tokens)"
+        raise TargetError("target.token", f"{access.name}: {problem}", accepted) from None
+    finally:
+        await client.close()
+
+
+async def _certificate(address: str) -> bytes:
+    """The certificate (DER) a server shows, which nobody has verified: the caller does, by its fingerprint."""
+    parts = urlsplit(address)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    async with asyncio.timeout(CONNECT_WITHIN):
+        _, writer = await asyncio.open_connection(parts.hostname, parts.port, ssl=context)
+        try:
+            shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+    return shown or b""
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Put a file there, whole or not at all, that only its owner can read."""
+    part = path.with_name(path.name + ".part")
+    part.unlink(missing_ok=True)
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+    part.replace(path)

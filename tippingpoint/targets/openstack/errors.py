@@ -1,0 +1,160 @@
+"""What OpenStack's errors mean: each service has a shape of its own for them, and servers have faults."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from tippingpoint.errors import Limited
+from tippingpoint.util.text import one_line
+from tippingpoint.workloads.spawn.target import Exists, Gone, SpawnFailed, Trouble
+
+_IDENTITY = re.compile(r"\b[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}\b")
+_REQUEST = re.compile(r"\(?HTTP \d+\)? ?\(Request-ID: [^)]*\)|\(?Request-ID: [^)\s]*\)?|\breq-ID\b")
+
+# In this order, the first that is found; without case. Each is the text of nova, neutron, keystone or glance (Zed), or
+# of what they pass on: oslo.messaging, oslo.db, MariaDB.
+_TROUBLES: tuple[tuple[Trouble, tuple[str, ...]], ...] = (
+    ("locked", ("deadlock", "lock wait timeout")),
+    (
+        "quota",
+        (
+            "quota exceeded",
+            "quota limit",
+            "overquota",
+            "portlimitexceeded",
+            "maximum number of ports exceeded",
+            "exceeds quota",
+        ),
+    ),
+    ("full", ("no valid host was found", "no more ip addresses", "no free port", "allocation candidates")),
+    (
+        "image",
+        ("image is not active", "can not find requested image", "image not found", "unable to find image"),
+    ),
+    ("quorum", ("galera", "wsrep", "has not yet prepared node for application use")),
+    (
+        "timeout",
+        ("messagingtimeout", "timed out waiting for a reply", "gateway timeout", "timed out", "timeout"),
+    ),
+    (
+        "unreachable",
+        (
+            "messagedeliveryfailure",
+            "messageundeliverable",
+            "amqp",
+            "connection refused",
+            "connection reset",
+            "lost connection",
+            "can't connect",
+            "connectfailure",
+            "unable to establish connection",
+            "service is unavailable",
+            "service unavailable",
+        ),
+    ),
+    ("busy", ("while it is in vm_state", "while it is in task_state", "concurrent")),
+)
+
+# What they say where no text does.
+_BY_CODE: dict[int, Trouble] = {
+    400: "setting",
+    401: "trust",
+    403: "trust",
+    409: "busy",
+    413: "quota",
+    502: "unreachable",
+    503: "unreachable",
+    504: "timeout",
+}
+NOT_FOUND = 404
+CONFLICT = 409
+FORBIDDEN = 403
+UNAUTHORIZED = 401
+
+
+class OpenstackError(SpawnFailed):
+    """One call that OpenStack, or the way to it, failed; `code` is the answer's (HTTP), 0 where there was none."""
+
+    def __init__(self, message: str, kind: Trouble = "other", code: int = 0) -> None:
+        self.code = code
+        super().__init__(_alike(message), kind)
+
+
+class OpenstackGone(OpenstackError, Gone):
+    """What the call was about is not there."""
+
+
+class OpenstackExists(OpenstackError, Exists):
+    """There is one already."""
+
+
+class OpenstackMissing(OpenstackError):
+    """The catalogue has no such service for us."""
+
+
+class OpenstackLimited(Limited):
+    """A rate limit refused the call; the time that it asked for has been waited for."""
+
+
+def openstack_error(what: str, content: object, code: int) -> OpenstackError:
+    """The error for what was answered to a call (`what`, such as "POST compute /servers"): the service's own words."""
+    message = f"{what}: {_said(content) or 'without a word'} (HTTP {code})"
+    if code == NOT_FOUND:
+        return OpenstackGone(message, code=code)
+    return OpenstackError(message, trouble_of(message, code), code)
+
+
+def trouble_of(message: str, code: int = 0) -> Trouble:
+    """What kind of failure a text tells of, or else its code."""
+    text = message.lower()
+    for kind, signs in _TROUBLES:
+        if any(sign in text for sign in signs):
+            return kind
+    return _BY_CODE.get(code, "other")
+
+
+def fault_of(server: Mapping[str, Any]) -> OpenstackError | None:
+    """Why a server could not be built, in nova's words, the same for all that failed of the same; None where nova does
+    not tell, or not yet: it says that a server is in ERROR a moment before it says why."""
+    fault = server.get("fault")
+    said = cast("dict[str, Any]", fault).get("message") if isinstance(fault, dict) else None
+    if not isinstance(said, str) or not said.strip():
+        return None
+    message = _alike(said)
+    return OpenstackError(message, trouble_of(message))
+
+
+def untold() -> OpenstackError:
+    """The failure of a server of which nova does not tell why."""
+    return OpenstackError("in ERROR, and no fault told")
+
+
+def _alike(text: str) -> str:
+    """A text of the other side as one line, without what is different each time: the ids of things and requests."""
+    return one_line(_REQUEST.sub("", _IDENTITY.sub("ID", text)))
+
+
+def _said(content: object) -> str:
+    """The message in an error's body: {"badRequest": {"message"}}, {"NeutronError": {"type", "message"}},
+    {"error": {"message"}}, {"errors": [{"detail"}]}; empty where there is none."""
+    match content:
+        case {"errors": [{"detail": str(detail)}]}:
+            return detail
+        case {"message": str(message)}:
+            return message
+        case dict():
+            for value in cast("dict[str, Any]", content).values():
+                match value:
+                    case {"message": str(message), "type": str(kind)}:
+                        return f"{kind}: {message}"
+                    case {"message": str(message)}:
+                        return message
+                    case str(message) if message:
+                        return message
+                    case _:
+                        pass
+            return ""
+        case _:
+            return ""

@@ -1,0 +1,318 @@
+"""The removal of what a run made in an OpenStack: servers, ports, routers, networks, projects, user, flavor, image."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from tippingpoint.errors import OperationFailed
+from tippingpoint.rundir.ledger import OpenstackEntry
+from tippingpoint.targets.openstack.access import from_clouds
+from tippingpoint.targets.openstack.client import PATIENCE, OpenstackClient, insist
+from tippingpoint.targets.openstack.errors import CONFLICT, OpenstackError, OpenstackGone
+from tippingpoint.targets.openstack.provision import (
+    MADE,
+    NONE,
+    as_answered,
+    compute_versions,
+    is_admin,
+    mark_text,
+    pages,
+    told_of,
+)
+from tippingpoint.targets.openstack.servers import MARK, group_of, is_marked, item_of
+from tippingpoint.targets.openstack.versions import SERVERS, choose
+from tippingpoint.workloads.load import Progress, untold
+
+AT_ONCE = 16
+"""Things removed at a time."""
+STUCK_AFTER = 180.0
+"""Seconds after which a removal ends that nothing more is removed by; a nova-compute that was restarted says so within
+a minute, and deletes then."""
+
+_HASTE = 5.0
+"""Seconds that what fails is tried again for, where something else failed before: it may well hang with that."""
+_PAUSE = 1.0
+_EVER = "1970-01-01T00:00:00Z"
+_GONE = ("DELETED", "SOFT_DELETED")
+_ROUTER = (
+    "network:router_interface",
+    "network:router_interface_distributed",
+    "network:ha_router_replicated_interface",
+)
+
+
+async def remove(entry: OpenstackEntry, progress: Progress = untold) -> int:
+    """Remove what a run made and is still there; how many things that was.
+
+    Ours is what has the run's prefix in its name, and its mark. What nova was still making when the run ended is waited
+    for. TargetError names what could not go; what does not depend on it is gone then.
+    """
+    access = from_clouds(entry.target)
+    client = OpenstackClient(access)
+    try:
+        with told_of(access.name, "an OpenStack that lets us clean up"):
+            await client.log_in()
+            removal = _Removal(client, entry, progress)
+            await removal.run()
+    finally:
+        await client.close()
+    if entry.identity is not None:
+        entry.identity.unlink(missing_ok=True)
+    return removal.removed
+
+
+class _Removal:
+    """The removal of one run's things, in the order in which they depend on each other; `removed` counts them."""
+
+    def __init__(self, client: OpenstackClient, entry: OpenstackEntry, progress: Progress) -> None:
+        self._client = client
+        self._entry = entry
+        self._progress = progress
+        self._goal = 0
+        self._at_once = asyncio.Semaphore(AT_ONCE)
+        self._everywhere: dict[str, str] = {}
+        self._stuck: list[dict[str, Any]] = []
+        """Servers that do not go."""
+        self._problems: list[OperationFailed] = []
+        """What failed since all kinds were begun with."""
+        self.removed = 0
+
+    async def run(self) -> None:
+        """Remove all of it: kind by kind, whatever becomes of the others, until none has anything, twice, as what the
+        run asked for last may still be on its way. The first problem of those that are left."""
+        admin = await is_admin(self._client)
+        # An admin who asks of all projects sees those of a run whose projects are gone, too.
+        self._everywhere = {"all_tenants": "1"} if admin else {}
+        looks = 0
+        while True:
+            before, self._problems = self.removed, []
+            for remove in self._kinds():
+                try:
+                    with as_answered():
+                        await remove()
+                except OperationFailed as problem:
+                    self._problems.append(problem)
+            looks += 1
+            if self._problems and (self._stuck or self.removed == before):
+                raise self._problems[0]
+            if looks > 1 and self.removed == before:
+                return
+            await asyncio.sleep(_PAUSE)
+
+    def _kinds(self) -> Iterable[Callable[[], Awaitable[None]]]:
+        target = self._entry.target
+        yield self._remove_servers
+        if target.network == MADE:
+            yield self._remove_routers
+            yield self._remove_networks
+        elif target.network != NONE:
+            yield self._remove_ports
+        if target.tenants:
+            yield self._remove_projects
+            yield self._remove_user
+        if target.flavor == MADE:
+            yield self._remove_flavor
+        if target.image is not None and target.image.startswith("/"):
+            yield self._remove_image
+
+    # -- servers ---------------------------------------------------------------------------------
+
+    async def _remove_servers(self) -> None:
+        """Delete servers until no list has one."""
+        loop = asyncio.get_running_loop()
+        version = choose(SERVERS, await compute_versions(self._client))
+        moved, before, asked = loop.time(), -1, dict[str, float]()
+        why: OperationFailed | None = None
+        while ours := await self._servers(version):
+            if before < 0:
+                self._goal = self.removed + len(ours)
+            if len(ours) != before:
+                self._count(before - len(ours))
+                moved, before = loop.time(), len(ours)
+            elif loop.time() - moved > STUCK_AFTER:
+                self._stuck = ours
+                first = f"{ours[0]['name']}: {ours[0]['status']}" + (f", {why}" if why else "")
+                raise OpenstackError(f"servers are still there: {len(ours)}, such as {first}")
+            now = loop.time()
+            again = [
+                server for server in ours if now - asked.get(server["id"], float("-inf")) > STUCK_AFTER / 3
+            ]
+            asked |= dict.fromkeys((server["id"] for server in again), now)
+            try:
+                await self._all(again, lambda server: self._delete("compute", f"/servers/{server['id']}"))
+            except OperationFailed as problem:  # it is asked for again, and told where it never goes
+                why = problem
+            await asyncio.sleep(_PAUSE)
+        self._count(before)
+
+    async def _servers(self, version: tuple[int, int]) -> list[dict[str, Any]]:
+        listed = await self._list(
+            "compute", "/servers/detail", "servers", version, name=self._names, **self._everywhere
+        )
+        return [
+            server
+            for server in listed
+            if server["status"] not in _GONE
+            and item_of(self._entry.prefix, server["name"]) is not None
+            and is_marked(self._entry.run, server)
+        ]
+
+    @property
+    def _names(self) -> str:
+        return f"^{self._entry.prefix}-"
+
+    async def _remove_ports(self) -> None:
+        """Nova removes its ports with a server, except when it is killed in between: those of all servers that the run
+        ever had, which lists of changes still have, and that are gone."""
+        query = {"name": self._names, **self._everywhere}
+        ever = await self._list("compute", "/servers", "servers", **query, **{"changes-since": _EVER})
+        there = {server["id"] for server in await self._list("compute", "/servers", "servers", **query)}
+        gone = {
+            server["id"]
+            for server in ever
+            if item_of(self._entry.prefix, server["name"]) is not None and server["id"] not in there
+        }
+        if gone:
+            ports = await self._list("network", "/ports", "ports", fields=("id", "device_id"))
+            await self._remove("network", "/ports", [port for port in ports if port["device_id"] in gone])
+
+    # -- networks --------------------------------------------------------------------------------
+
+    async def _remove_routers(self) -> None:
+        """Those of groups, with the ports by which they are on subnets."""
+
+        async def remove(router: dict[str, Any]) -> None:
+            for port in await self._list("network", "/ports", "ports", device_id=router["id"]):
+                if port.get("device_owner") in _ROUTER:
+                    path = f"/routers/{router['id']}/remove_router_interface"
+                    await self._delete("network", path, "PUT", {"port_id": port["id"]})
+            if await self._delete("network", f"/routers/{router['id']}"):
+                self._count(1)
+
+        await self._all(self._ours(await self._list("network", "/routers", "routers")), remove)
+
+    async def _remove_networks(self) -> None:
+        """Those of groups, with their subnets, when nothing is on them any more."""
+        stuck = {server["id"] for server in self._stuck}
+
+        async def remove(network: dict[str, Any]) -> None:
+            ports = await self._list("network", "/ports", "ports", network_id=network["id"])
+            if any(port["device_id"] in stuck for port in ports):
+                return
+            for port in ports:
+                if await self._delete("network", f"/ports/{port['id']}"):
+                    self._count(1)
+            if await self._delete("network", f"/networks/{network['id']}"):
+                self._count(1)
+
+        await self._all(self._ours(await self._list("network", "/networks", "networks")), remove)
+
+    # -- projects --------------------------------------------------------------------------------
+
+    async def _remove_projects(self) -> None:
+        """What Neutron and Nova keep of a project is not gone with it: its default security group, its quotas. One
+        whose server is stuck is kept, too."""
+        kept = {server.get("tenant_id") for server in self._stuck}
+
+        async def remove(project: dict[str, Any]) -> None:
+            identity = project["id"]
+            groups = await self._list("network", "/security-groups", "security_groups", project_id=identity)
+            for group in groups:
+                await self._delete("network", f"/security-groups/{group['id']}")
+            await self._delete("network", f"/quotas/{identity}")
+            await self._delete("compute", f"/os-quota-sets/{identity}")
+            if await self._delete("identity", f"/projects/{identity}"):
+                self._count(1)
+
+        projects = self._ours(await self._list("identity", "/projects", "projects"))
+        await self._all([project for project in projects if project["id"] not in kept], remove)
+
+    async def _remove_user(self) -> None:
+        described = mark_text(self._entry.run)
+        users = await self._list("identity", "/users", "users", name=self._entry.prefix)
+        await self._remove(
+            "identity", "/users", [user for user in users if user.get("description") == described]
+        )
+
+    # -- what servers are made of ----------------------------------------------------------------
+
+    async def _remove_flavor(self) -> None:
+        flavors = await self._list("compute", "/flavors/detail", "flavors", is_public="None")
+        ours = [flavor for flavor in flavors if flavor["name"] == self._entry.prefix]
+        await self._remove("compute", "/flavors", ours)
+
+    async def _remove_image(self) -> None:
+        images = await self._list("image", "/images", "images", name=self._entry.prefix)
+        ours = [image for image in images if image.get(MARK) == self._entry.run]
+        await self._remove("image", "/images", ours)
+
+    # -- what they have in common ----------------------------------------------------------------
+
+    async def _list(
+        self,
+        service: str,
+        path: str,
+        key: str,
+        version: tuple[int, int] | None = None,
+        /,
+        **query: str | tuple[str, ...],
+    ) -> list[dict[str, Any]]:
+        if service != "identity":  # which has no pages
+            query = {"limit": "1000", **query}
+        return await pages(self._client, service, path, key, version, self._patience, **query)
+
+    @property
+    def _patience(self) -> float:
+        return _HASTE if self._problems else PATIENCE
+
+    def _ours(self, listed: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Those of a list that are groups' and have the run's mark."""
+        described = mark_text(self._entry.run)
+        return [
+            each
+            for each in listed
+            if group_of(self._entry.prefix, each["name"]) is not None and each.get("description") == described
+        ]
+
+    async def _remove(self, service: str, path: str, things: list[dict[str, Any]]) -> None:
+        async def remove(thing: dict[str, Any]) -> None:
+            if await self._delete(service, f"{path}/{thing['id']}"):
+                self._count(1)
+
+        await self._all(things, remove)
+
+    async def _delete(self, service: str, path: str, method: str = "DELETE", body: object = None) -> bool:
+        """Whether it was there. What is still in use is tried again for a while: Neutron lets go of ports late."""
+
+        async def send() -> None:
+            try:
+                await self._client.send(method, service, path, body)
+            except OpenstackError as problem:
+                if service != "compute" or problem.code != CONFLICT:  # else it is being deleted
+                    raise
+
+        try:
+            await insist(send, self._patience)
+        except OpenstackGone:
+            return False
+        return True
+
+    async def _all(
+        self, things: Iterable[dict[str, Any]], do: Callable[[dict[str, Any]], Awaitable[Any]]
+    ) -> None:
+        """Do it with each, whatever becomes of the others, some at a time; the first problem that there was."""
+
+        async def one(thing: dict[str, Any]) -> None:
+            async with self._at_once:
+                await do(thing)
+
+        for done in await asyncio.gather(*map(one, things), return_exceptions=True):
+            if done is not None:
+                raise done
+
+    def _count(self, more: int) -> None:
+        if more > 0:
+            self.removed += more
+            self._progress("servers and what they have", self.removed, max(self._goal, self.removed))

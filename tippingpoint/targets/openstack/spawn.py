@@ -1,0 +1,537 @@
+"""Servers in the projects of an OpenStack, for the spawn workload."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from asyncio import Future, Task
+from collections.abc import Coroutine, Generator, Iterable, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from tippingpoint.errors import OperationFailed, TargetError
+from tippingpoint.targets.openstack.access import from_clouds
+from tippingpoint.targets.openstack.client import OpenstackClient, insist, mapping
+from tippingpoint.targets.openstack.errors import (
+    OpenstackError,
+    OpenstackExists,
+    OpenstackGone,
+    OpenstackMissing,
+    fault_of,
+    untold,
+)
+from tippingpoint.targets.openstack.provision import MADE, NONE, Group, access_of_user
+from tippingpoint.targets.openstack.servers import MARK, Server, Servers, item_of, names_of_many, server_name
+from tippingpoint.targets.openstack.versions import offered, show_version
+from tippingpoint.targets.openstack.workspace import OpenstackGrounds
+from tippingpoint.workloads.load import Progress, TargetFacts
+from tippingpoint.workloads.spawn.target import Item, MemberSeen, Seen, SpawnFailed
+
+MEMBERS_EVERY = 5.0
+"""Seconds between two looks at nova's services and Neutron's agents, however often they are asked for: they report
+every 10 s (30 s for agents), and are down when they have not for 60 s (75 s)."""
+PAGE = 1000
+"""Servers of a page of a list: as many as nova gives at once (osapi_max_limit)."""
+
+IN_DOUBT = 60.0
+"""Seconds that a call that makes servers is waited for after it was given up: nova goes on with it all the same."""
+
+_SETTLES = 30.0
+"""Seconds after which no fault is told any more of a time in which no compute was up: lists, the question for a fault
+and looks at services each come a few seconds late."""
+_LATE = 1.0
+"""Seconds that the workload's next list may be late before one is made here."""
+_AT_ONCE = 4
+"""Groups that are made, or faults that are asked for, at a time."""
+_EXPLAINED_WITHIN = 10.0
+"""Seconds for an answer with a server's fault, for which others wait."""
+_OBSERVED = {
+    "server-list": ("compute", f"/servers/detail?limit={PAGE}"),
+    "flavor-list": ("compute", "/flavors/detail"),
+    "image-list": ("image", "/images"),
+    "network-list": ("network", "/networks"),
+    "service-list": ("compute", "/os-services"),
+    "agent-list": ("network", "/agents"),
+}
+_AS_ADMIN = ("service-list", "agent-list")
+
+
+@dataclass
+class _Place:
+    """A group: its servers, what they are made with, and who waits for which of them."""
+
+    servers: Servers
+    project: str
+    """Id of the project that was made for it; empty for the cloud's own."""
+    network: str
+    active: dict[Item, Future[None]] = field(default_factory=dict[Item, Future[None]])
+    gone: dict[str, Future[None]] = field(default_factory=dict[str, Future[None]])
+
+
+class OpenstackServers:
+    """One worker's access to an OpenStack. Its lists, one call however many servers change, are what it knows: a server
+    is started when a list shows it ACTIVE, and deleted when none shows it any more.
+
+    `poll_every` is how often the workload lists; what is waited for is listed for as often where the workload does not.
+    UserError, when it is made, where a file that says who we are is unusable.
+    """
+
+    waits_with_members = False
+    """A call does not hang with the member that it is about: services answer for them."""
+
+    def __init__(self, grounds: OpenstackGrounds, poll_every: float) -> None:
+        self._grounds = grounds
+        self._poll_every = poll_every
+        self._access = from_clouds(grounds.target)
+        self._client = OpenstackClient(self._access)
+        self._as_user = self._client
+        if grounds.user and grounds.identity is not None:
+            self._as_user = OpenstackClient(access_of_user(self._access, grounds.user, grounds.identity))
+        self._places: dict[int, _Place] = {}
+        self._listing = asyncio.Lock()
+        self._list_began = self._listed = float("-inf")
+        self._watch: Task[None] | None = None
+        self._doubted: set[Item] = set()
+        self._posts: dict[Item, Task[None]] = {}
+        """Calls that make servers and are under way, by each of these; given up, they go on."""
+        self._failed: set[str] = set()
+        """Servers whose failure was told, and those that took too long: a broker that is killed loses what it was to
+        pass on, and nova waits for that for ever."""
+        self._explaining = asyncio.Semaphore(_AT_ONCE)
+        self._due: dict[int, list[tuple[Item, Future[Task[None]]]]] = {}
+        self._tasks: set[Task[Any]] = set()
+        self._hosts: set[str] = set()
+        self._seen: tuple[float, list[MemberSeen]] = (float("-inf"), [])
+        self._none_up = float("-inf")
+        """When no compute was up that we know of."""
+        self._agents: dict[tuple[str, str], bool] = {}
+        self._look: Task[None] | None = None
+        self._events: list[tuple[str, dict[str, Any]]] = []
+
+    async def open(self) -> TargetFacts:
+        """Log in, and learn of the compute hosts; TargetError when the cloud does not let us in."""
+        await self._client.log_in()
+        try:
+            members = await insist(self.members)
+            has = offered(await insist(lambda: self._client.root("compute")))
+        except SpawnFailed as problem:
+            raise TargetError(self._access.name, str(problem), "an OpenStack that answers") from None
+        version = f"compute API {show_version(has[1])}" if has is not None else ""
+        return TargetFacts("openstack", version, [member.name for member in members], self._access.name)
+
+    async def prepare(self, groups: range, progress: Progress) -> None:
+        """Make what these groups have of their own, unless it is there."""
+        at_once, made = asyncio.Semaphore(_AT_ONCE), 0
+        maker = Group(self._client, self._access, self._grounds)
+
+        async def make(group: int) -> None:
+            nonlocal made
+            async with at_once:
+                project, network = await maker.make(group)
+            servers = Servers(self._grounds.prefix, self._grounds.run, group)
+            self._places.setdefault(group, _Place(servers, project, network))
+            made += 1
+            if self._grounds.target.tenants or self._grounds.target.network == MADE:
+                progress("tenants" if self._grounds.target.tenants else "networks", made, len(groups))
+
+        try:
+            async with asyncio.TaskGroup() as making:
+                for group in groups:
+                    making.create_task(make(group))
+        except ExceptionGroup as several:
+            raise several.exceptions[0] from None
+        finally:
+            await maker.close()
+
+    async def create(self, item: Item, member: str | None) -> None:
+        """Have nova take on to make a server, which starts by itself; wherever nova puts it. Several that are asked for
+        at one moment are one call, where the plan says so."""
+        place = self._places[item.group]
+        if item in self._posts:
+            await _ended([self._posts[item]])
+        if item in self._doubted:
+            # An answer was lost: what came of it has to be known before another is made.
+            await self._list()
+            self._doubted.discard(item)
+        if place.servers.get(item) is not None or place.servers.is_expected(item):
+            raise OpenstackExists(f"{server_name(self._grounds.prefix, item)}: there already", "busy")
+        if self._grounds.target.multi_create == 1:
+            await asyncio.shield(self._post([item]))
+            return
+        sent: Future[Task[None]] = asyncio.get_running_loop().create_future()
+        due = self._due.setdefault(item.group, [])
+        due.append((item, sent))
+        if len(due) == 1:
+            asyncio.get_running_loop().call_soon(self._post_together, item.group)
+        await asyncio.shield(await sent)
+
+    async def start(self, item: Item) -> str:
+        """Wait until a list shows it ACTIVE, and where; the server's fault where it ends in ERROR. One that is shut off
+        is started."""
+        place = self._places[item.group]
+        server = place.servers.get(item)
+        if server is None and not place.servers.is_expected(item):
+            raise OpenstackGone(f"{server_name(self._grounds.prefix, item)}: not there")
+        if server is not None:
+            if server.status == "ACTIVE":
+                return server.host
+            if server.fault is not None:
+                self._failed.add(server.id)
+                raise self._as_seen(server.fault)
+            self._failed.discard(server.id)
+            if server.status == "SHUTOFF":
+                path = f"/servers/{server.id}/action"
+                await self._as_user.send("POST", "compute", path, {"os-start": None}, project=place.project)
+        try:
+            await self._until(place.active, item)
+        except asyncio.CancelledError:
+            self._failed |= {
+                each.id for each in place.servers.all_of(item) if each.status in ("BUILD", "ERROR")
+            }
+            raise
+        started = place.servers.get(item)
+        return started.host if started is not None else ""
+
+    def is_failed(self, item: Item) -> bool:
+        """Whether its fault was told, or it was waited for in vain."""
+        server = self._places[item.group].servers.get(item)
+        return server is not None and server.id in self._failed
+
+    async def probe(self, item: Item) -> None:
+        """Nothing: servers are not entered."""
+
+    async def delete(self, item: Item) -> None:
+        """Have it deleted, and wait until no list shows it; fine when it is not there."""
+        place = self._places[item.group]
+        if place.servers.is_expected(item):
+            await self._list()
+        for server in place.servers.all_of(item):
+            try:
+                path = f"/servers/{server.id}"
+                await self._as_user.send("DELETE", "compute", path, project=place.project)
+            except OpenstackGone:
+                place.servers.forget(server.id)
+                continue
+            if server.status == "ERROR":
+                self._failed.add(server.id)
+            await self._until(place.gone, server.id)
+
+    async def list_group(self, group: int, *, addresses: bool) -> Mapping[Item, Seen]:
+        """What there is of ours in a group: what has changed is asked for by one call, and now and then everything."""
+        await self._list()
+        servers = self._places[group].servers
+        listed: dict[Item, Seen] = {}
+        for item in servers.there:
+            server = servers.get(item)
+            if server is None:
+                listed[item] = Seen(running=False, member="")
+                continue
+            if server.host:
+                self._hosts.add(server.host)
+            listed[item] = Seen(server.status == "ACTIVE", server.host, unclear=server.status == "UNKNOWN")
+        return listed
+
+    async def members(self) -> list[MemberSeen]:
+        """The hosts of nova's compute services; where we may not know them, those that our servers are on. Asked at
+        most every MEMBERS_EVERY seconds, and Neutron's agents with them: an answer is told again as a stale one."""
+        if not self._grounds.admin:
+            return [MemberSeen(name, online=True) for name in sorted(self._hosts)]
+        now = asyncio.get_running_loop().time()
+        if now - self._seen[0] >= MEMBERS_EVERY:
+            services = await self._client.get("compute", "/os-services?binary=nova-compute")
+            with _as_listed("services"):
+                seen = [
+                    MemberSeen(each["host"], each["state"] == "up", takes=each["status"] == "enabled")
+                    for each in services["services"]
+                ]
+            self._seen = now, [replace(member, stale=True) for member in seen]
+            if seen and not any(member.online for member in seen):
+                self._none_up = now
+            if self._look is None or self._look.done():
+                self._look = self._aside(self._look_at_agents())
+            return seen
+        return self._seen[1]
+
+    async def evict(self, member: str) -> None:
+        """Refused: what is on a host that is gone is its administrator's to move."""
+        raise SpawnFailed(f"{member}: an OpenStack is not told to do without a host", "setting")
+
+    async def observe(self, what: str, group: int, running: Item | None) -> bool:
+        """One of SERVER_OBSERVATIONS, of the group's project where it is of one; there is nothing to ask of services
+        that the catalogue does not have."""
+        if what in _AS_ADMIN and not self._grounds.admin:
+            return False
+        service, path = _OBSERVED[what]
+        place = self._places.get(group)
+        try:
+            if what in _AS_ADMIN or place is None:
+                await self._client.get(service, path)
+            else:
+                await self._as_user.get(service, path, project=place.project)
+        except OpenstackMissing:
+            return False
+        return True
+
+    def take_events(self) -> list[tuple[str, dict[str, Any]]]:
+        """What became of Neutron's agents since this was last asked: `agent` with its kind, host, and whether it is
+        alive."""
+        taken, self._events = self._events, []
+        return taken
+
+    async def close(self) -> None:
+        """Close every connection, when calls that make servers have ended or IN_DOUBT seconds have passed: who removes
+        what there is after this finds all of it."""
+        for task in [*self._tasks]:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._posts:
+            await _ended(self._posts.values())
+        if self._as_user is not self._client:
+            await self._as_user.close()
+        await self._client.close()
+
+    # -- calls -----------------------------------------------------------------------------------
+
+    def _post_together(self, group: int) -> None:
+        """Ask for what is due at this moment, so many next to each other in one call."""
+        due = sorted((each for each in self._due.pop(group) if not each[1].done()), key=lambda each: each[0])
+        most = self._grounds.target.multi_create
+        # Of numbers next to each other, number minus place is the same.
+        for _, run in itertools.groupby(enumerate(due), key=lambda each: each[1][0].number - each[0]):
+            together = [each for _, each in run]
+            for begin in range(0, len(together), most):
+                several = together[begin : begin + most]
+                post = self._post([item for item, _ in several])
+                for _, sent in several:
+                    sent.set_result(post)
+
+    def _post(self, items: list[Item]) -> Task[None]:
+        """Have servers made, of numbers next to each other, by one call. To be shielded: one that is given up may have
+        made them, and is waited for before another is made."""
+        post = asyncio.get_running_loop().create_task(self._post_now(items))
+        self._posts |= dict.fromkeys(items, post)
+        return post
+
+    async def _post_now(self, items: list[Item]) -> None:
+        first, count = items[0], len(items)
+        grounds, place = self._grounds, self._places[first.group]
+        name = (
+            server_name(grounds.prefix, first) if count == 1 else names_of_many(grounds.prefix, first, count)
+        )
+        server: dict[str, Any] = {
+            "name": name,
+            "imageRef": grounds.image,
+            "flavorRef": grounds.flavor,
+            "metadata": {MARK: grounds.run},
+            "networks": NONE if grounds.target.network == NONE else [{"uuid": place.network}],
+        }
+        if count > 1:
+            server |= {"min_count": count, "max_count": count}
+        try:
+            answer = await self._as_user.send(
+                "POST",
+                "compute",
+                "/servers",
+                {"server": server},
+                project=place.project,
+                version=grounds.version,
+            )
+        except asyncio.CancelledError:
+            self._doubted |= {*items}
+            raise
+        except OpenstackError as problem:
+            if problem.kind in ("unreachable", "timeout", "other"):
+                self._doubted |= {*items}
+            raise
+        finally:
+            for item in items:
+                del self._posts[item]
+        identity = mapping(mapping(answer).get("server")).get("id")
+        if not isinstance(identity, str):
+            raise OpenstackError("POST compute /servers: an answer without a server")
+        now = asyncio.get_running_loop().time()
+        for item in items:
+            place.servers.made(item, identity if count == 1 else "", now)
+
+    async def _list(self) -> None:
+        """List all of this worker's groups, from now on: what was asked for before is not in a list that is under way.
+
+        Projects that were made are listed together, by an admin, who sees all: one by one, 500 lists that each take 20
+        ms would be most of the load. Who asks meanwhile waits for the next list.
+        """
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        async with self._listing:
+            if self._list_began >= asked:
+                return
+            if len(self._places) > 1:
+                await asyncio.sleep(self._list_began + self._poll_every - asked)
+            now = loop.time()
+            sinces = [place.servers.since(now) for place in self._places.values()]
+            known = [since for since in sinces if since is not None]
+            since = min(known) if len(known) == len(sinces) else None
+            listed, answered = await self._list_since(since)
+            took = loop.time() - now
+            by_group: dict[int, list[dict[str, Any]]] = {group: [] for group in self._places}
+            with _as_listed("servers"):
+                for server in listed:
+                    item = item_of(self._grounds.prefix, server["name"])
+                    if item is not None and item.group in by_group:
+                        by_group[item.group].append(server)
+                for group, place in self._places.items():
+                    of_group = by_group[group]
+                    place.servers.see(of_group, whole=since is None, answered=answered, now=now, took=took)
+            self._list_began, self._listed = now, loop.time()
+        for place in self._places.values():
+            self._tell(place)
+            for identity in place.servers.take_unexplained():
+                self._aside(self._explain(place, identity))
+            for server in place.servers.surplus:
+                self._aside(self._remove_surplus(place, server))
+
+    async def _list_since(self, since: str | None) -> tuple[list[dict[str, Any]], datetime | None]:
+        """What has changed since a moment, or everything, and when nova answered the first page of it."""
+        query = f"/servers/detail?limit={PAGE}&name=%5E{self._grounds.prefix}-"
+        query += f"&changes-since={since}" if since is not None else ""
+        query += "&all_tenants=1" if self._grounds.user else ""
+        listed: list[dict[str, Any]] = []
+        marker, answered = "", None
+        while True:
+            answer, date = await self._client.call(
+                "GET", "compute", query + marker, version=self._grounds.version
+            )
+            answered = answered or date
+            with _as_listed("servers"):
+                page: list[dict[str, Any]] = answer["servers"]
+                listed += page
+                if not page or not answer.get("servers_links"):
+                    return listed, answered
+                marker = f"&marker={page[-1]['id']}"
+
+    async def _explain(self, place: _Place, identity: str) -> None:
+        """Ask for one server by itself, for its fault: again a while later, as nova says that it is in ERROR before it
+        says why, and after the next list where no answer came."""
+        fault: OpenstackError | None = None
+        for pause in (0.0, self._poll_every):
+            await asyncio.sleep(pause)
+            async with self._explaining:
+                server = place.servers.by_id(identity)
+                if server is None or not server.is_unexplained:
+                    return
+                path, version = f"/servers/{identity}", self._grounds.version
+                try:
+                    async with asyncio.timeout(_EXPLAINED_WITHIN):
+                        answer = await self._client.get("compute", path, version=version)
+                except (OperationFailed, TimeoutError):
+                    place.servers.leave_unexplained(identity)
+                    return
+            fault = fault_of(mapping(mapping(answer).get("server")))
+            if fault is not None:
+                break
+        place.servers.explain(identity, fault or untold())
+        server = place.servers.by_id(identity)
+        if server is not None and server.item in place.active:
+            self._tell_active(place, server.item)
+        if identity in place.gone:
+            self._tell_gone(place, identity)
+
+    def _as_seen(self, fault: OpenstackError) -> OpenstackError:
+        """A fault as what it is: that there is no room passes by itself where no compute was up, as far as we know."""
+        if fault.kind == "full" and asyncio.get_running_loop().time() - self._none_up < _SETTLES:
+            return OpenstackError(str(fault), "unreachable")
+        return fault
+
+    async def _remove_surplus(self, place: _Place, server: Server) -> None:
+        """A server of which there is another with the same name, since an answer was lost."""
+        place.servers.forget(server.id)  # unless a list shows it again
+        with suppress(OperationFailed):
+            await self._as_user.send("DELETE", "compute", f"/servers/{server.id}", project=place.project)
+
+    async def _look_at_agents(self) -> None:
+        """Note what became of agents. Not every cloud has them, or tells; how Neutron fails, observations say."""
+        with suppress(OperationFailed), _as_listed("agents"):
+            answer = await self._client.get("network", "/agents?fields=agent_type&fields=host&fields=alive")
+            for agent in answer["agents"]:
+                which, alive = (str(agent["agent_type"]), str(agent["host"])), bool(agent["alive"])
+                if self._agents.get(which, True) != alive:
+                    self._events.append(("agent", {"agent": which[0], "host": which[1], "alive": alive}))
+                self._agents[which] = alive
+
+    # -- waits -----------------------------------------------------------------------------------
+
+    async def _until(self, waits: dict[Any, Future[None]], what: Any) -> None:
+        """Wait until a list shows it; SpawnFailed where one shows that it will not be."""
+        shown: Future[None] = asyncio.get_running_loop().create_future()
+        waits[what] = shown
+        if self._watch is None or self._watch.done():
+            self._watch = self._aside(self._list_while_awaited())
+        try:
+            await shown
+        finally:
+            waits.pop(what, None)
+
+    async def _list_while_awaited(self) -> None:
+        """List what is waited for, where the workload does not: it lists no more when a stage ends."""
+        loop = asyncio.get_running_loop()
+        while any(place.active or place.gone for place in self._places.values()):
+            await asyncio.sleep(self._poll_every)
+            quiet = loop.time() - self._listed
+            if not self._listing.locked() and quiet > 1.5 * self._poll_every + _LATE:
+                with suppress(OperationFailed):
+                    await self._list()
+
+    def _tell(self, place: _Place) -> None:
+        """Tell those who wait what a list has shown."""
+        for item in place.active:
+            self._tell_active(place, item)
+        for identity in place.gone:
+            self._tell_gone(place, identity)
+
+    def _tell_active(self, place: _Place, item: Item) -> None:
+        shown, server = place.active[item], place.servers.get(item)
+        if shown.done() or (server is None and place.servers.is_expected(item)):
+            return
+        if server is None:
+            shown.set_exception(OpenstackGone(f"{server_name(self._grounds.prefix, item)}: gone"))
+        elif server.status == "ACTIVE":
+            shown.set_result(None)
+        elif server.fault is not None:
+            self._failed.add(server.id)
+            shown.set_exception(self._as_seen(server.fault))
+
+    def _tell_gone(self, place: _Place, identity: str) -> None:
+        shown, server = place.gone[identity], place.servers.by_id(identity)
+        if shown.done():
+            return
+        if server is None:
+            shown.set_result(None)
+        elif server.fault is not None and identity not in self._failed:
+            self._failed.add(identity)
+            shown.set_exception(server.fault)
+
+    def _aside(self, work: Coroutine[Any, Any, None]) -> Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+async def _ended(posts: Iterable[Task[None]]) -> None:
+    """Wait for calls that make servers, IN_DOUBT seconds at most; what came of one that was not answered is not known
+    then."""
+    _, unanswered = await asyncio.wait({*posts}, timeout=IN_DOUBT)
+    for post in unanswered:
+        post.cancel()
+    if unanswered:
+        await asyncio.wait(unanswered)
+
+
+@contextmanager
+def _as_listed(what: str) -> Generator[None]:
+    """SpawnFailed where an answer is JSON, but not what OpenStack lists."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError) as problem:
+        raise SpawnFailed(f"a list of {what} that OpenStack would not send: {problem!r}") from None

@@ -1,0 +1,1 @@
+"""One run of many units: what they tell each other, and how their parts become one."""

@@ -1,0 +1,129 @@
+"""Who says when the turns of a run begin, where many units run it together."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Literal, Protocol
+
+from tippingpoint.units.shared_run import SharedRun, Turn
+
+Say = Callable[[Literal["ready", "up"], int], None]
+"""Told that the unit is ready for its first turn (0), or has its share of a turn of this number up."""
+_LOOK_AGAIN = 1.0
+"""Seconds after which it is looked at the clock again, which may have been set meanwhile."""
+
+
+class Conductor(Protocol):
+    """What a Runner asks of whoever knows the other units. All moments are seconds since the epoch by our own clock."""
+
+    @property
+    def index(self) -> int:
+        """Which share is ours: the position among the run's units, from 0."""
+        ...
+
+    @property
+    def stopped(self) -> str:
+        """Why the run is to end before its plan does; empty while nobody asked for that."""
+        ...
+
+    async def ready(self) -> None:
+        """Everything that the first turn needs is there."""
+        ...
+
+    async def next_turn(self) -> Turn | None:
+        """The latest turn that we have a share in, as soon as it is another one than was answered last; None when the
+        run is stopped or over, or its last hold is.
+
+        A turn may be replaced by another one until it begins. Numbers may jump, where we were away. Who waits may give
+        up, and ask again.
+        """
+        ...
+
+    async def up(self, turn: Turn) -> float | None:
+        """Our share of a turn is up, or as far as it will be; the moment when its hold begins, for all units. None
+        when the run is stopped or over."""
+        ...
+
+
+class Follower:
+    """A conductor that goes by the shared run, as it was last seen."""
+
+    def __init__(self, unit: str, run: SharedRun, say: Say) -> None:
+        self._unit = unit
+        self._run = run
+        self._say = say
+        self._ahead = 0.0
+        self._given: Turn | None = None
+        self._seen = asyncio.Event()
+
+    def see(self, run: SharedRun, ahead: float) -> None:
+        """The run is now so; our clock is so many seconds ahead of the reference's."""
+        self._run = run
+        self._ahead = ahead
+        self._seen.set()
+
+    @property
+    def index(self) -> int:
+        """Our position among the run's units; the next one where we are not among them yet."""
+        units = self._run.units
+        return units.index(self._unit) if self._unit in units else len(units)
+
+    @property
+    def share(self) -> tuple[int, int]:
+        """The share to be ready for: our position, and how many units there will be with us."""
+        return self.index, max(len(self._run.units), self.index + 1)
+
+    @property
+    def stopped(self) -> str:
+        """Why the run is to end before its plan does."""
+        return self._run.stopped
+
+    async def ready(self) -> None:
+        """Say so."""
+        self._say("ready", 0)
+
+    async def next_turn(self) -> Turn | None:
+        """The latest turn that we have a share in, when it is another one than before."""
+        while not self._ended:
+            named = [turn for turn in self._run.turns if self.index < turn.of]
+            latest = named[-1].model_copy(update={"hold": None}) if named else None
+            if latest is not None and latest != self._given:
+                self._given = latest
+                return latest.model_copy(update={"begin": latest.begin + self._ahead})
+            if self._past_the_last():
+                return None
+            await self._look_again()
+        return None
+
+    async def up(self, turn: Turn) -> float | None:
+        """Say so, and wait until the hold is named; where the others are further by now, it has been."""
+        self._say("up", turn.number)
+        while not self._ended:
+            for named in self._run.turns:
+                if named.number == turn.number and named.hold is not None:
+                    return named.hold + self._ahead
+                if named.number > turn.number:
+                    return time.time()
+            await self._look_again()
+        return None
+
+    @property
+    def _ended(self) -> bool:
+        return bool(self._run.stopped) or self._run.over
+
+    def _past_the_last(self) -> bool:
+        """Whether the last turn's hold is over: what follows a turn is named with its hold."""
+        last = self._run.turns[-1] if self._run.turns else None
+        if last is None or last.hold is None:
+            return False
+        return time.time() - self._ahead >= last.hold + last.lasts
+
+    async def _look_again(self) -> None:
+        self._seen.clear()
+        try:
+            async with asyncio.timeout(_LOOK_AGAIN):
+                await self._seen.wait()
+        except TimeoutError:
+            return

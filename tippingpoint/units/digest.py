@@ -1,0 +1,471 @@
+"""What a unit's part of a run came to, as text that fits into a relation's databag.
+
+The text is base64 of xz of a JSON head and the numbers that it tells of (packing.py): for each phase, operation and
+outcome one histogram, and how its samples are spread over the phase, in few slots. The histograms are exact as long as
+that fits; their course over time is as fine as then fits. What does not fit is told in the head.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import lzma
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import numpy as np
+import orjson
+from pydantic import BaseModel, Field, ValidationError
+
+from tippingpoint.errors import UserError
+from tippingpoint.rundir.histogram import SLOTS, FloatArray, IntArray
+from tippingpoint.rundir.manifest import RunStatus
+from tippingpoint.rundir.recorder import HALF_BITS
+from tippingpoint.rundir.results import GAUGES, SUMMED
+from tippingpoint.units.events import Event, check_event, fewer
+from tippingpoint.units.packing import (
+    MOST,
+    coarsened,
+    groups,
+    pack_counts,
+    pack_numbers,
+    refined,
+    signed,
+    summed,
+    unpack_counts,
+    unpack_numbers,
+    unsigned,
+    width_of,
+)
+from tippingpoint.units.part import (
+    OVER_TIME_BITS,
+    OVER_TIME_GROUPS,
+    PLACES,
+    TAG,
+    WIDTHS,
+    Part,
+    Phase,
+    read_part,
+)
+
+LIMIT = 40_000
+"""Characters: two of a unit's and its word fit into the 64 KiB that a relation's databag may well have."""
+LEAST = 4_000
+"""Characters below which there is no digest."""
+_UNPACKED = 1 << 20
+"""Bytes that a digest may unpack to: what claims more is none."""
+_MOST_SLOTS = 1 << 24
+"""Slots that its histograms may be spread over."""
+_MOST_EVENTS = (400, 100, 30, 10)
+_SHARE_OF_EVENTS = 4
+"""What part of the room single events may take."""
+_MOST_TICKS = 300
+_POINTS = 60
+"""Points over time that are worth more than digits of the histograms, once these are not exact."""
+_LINE = 300
+_GONE = 3.0
+"""Seconds without a tick after which a worker's gauges say nothing of it any more."""
+_FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": _UNPACKED}]
+"""A seventh smaller than zlib makes these numbers."""
+_MEMORY = 16 << 20
+"""Bytes that unpacking may take."""
+_LENGTH = struct.Struct(">I")
+_INDEX = 5
+"""Numbers that say which a histogram is: tag, phase, how many words its counts take, lowest and highest slot."""
+_SUMS = len(SUMMED)
+_TICK_SCALES = np.asarray([{"rss": 10, "cpu": 1000, "loop_lag": 1000}.get(name, 1) for name in GAUGES])
+"""What a tick's gauges are multiplied with, to be whole numbers."""
+
+Line = Annotated[str, Field(max_length=2 * _LINE)]
+Tag = Annotated[str, Field(pattern=TAG)]
+Count = Annotated[int, Field(ge=0, lt=MOST)]
+
+
+class Head(BaseModel):
+    """All of a digest but its numbers."""
+
+    version: Literal[1] = 1
+    run: Annotated[str, Field(max_length=200)]
+    """The id of the part."""
+    unit: Annotated[str, Field(max_length=200)]
+    target: Annotated[str, Field(max_length=100)]
+    target_version: Line
+    members: Annotated[list[Annotated[str, Field(max_length=200)]], Field(max_length=50)]
+    controller: Line
+    status: RunStatus
+    reason: Line
+    started: Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
+    """Seconds since the epoch by the unit's own clock: the time 0 of what follows."""
+    workers: Annotated[int, Field(ge=0, le=10_000)]
+    cut: Annotated[int, Field(ge=0, le=10_000)]
+    """How many of the workers ended before they were told to."""
+    cores: Annotated[int, Field(ge=0, le=1_000_000)]
+    notes: Annotated[list[Line], Field(max_length=20)]
+    less: Annotated[list[Line], Field(max_length=20)]
+    """What the journals said more exactly than this does."""
+    bits: Annotated[int, Field(ge=0, le=HALF_BITS)]
+    """Of the histograms: see packing.groups."""
+    width: Annotated[int, Field(ge=0, le=WIDTHS[-1])]
+    """Seconds that an interval covers; 0 when each phase is one."""
+    phases: Annotated[list[Phase], Field(max_length=10_000)]
+    tags: Annotated[list[Tag], Field(max_length=1000)]
+    events: Annotated[list[dict[str, Any]], Field(max_length=1000)]
+    histograms: Count
+    ticks: Count
+
+
+class Measured(NamedTuple):
+    """What was recorded in one phase under one tag."""
+
+    phase: int
+    tag: str
+    slots: IntArray
+    counts: IntArray
+    groups: IntArray
+    """The groups of slots, with OVER_TIME_BITS, that hold something."""
+    amounts: IntArray
+    """How many samples are in each interval (row) and each of these groups (column)."""
+
+
+@dataclass(frozen=True)
+class Digest:
+    """A part as far as its digest tells; times are milliseconds since its start."""
+
+    head: Head
+    measured: list[Measured]
+    moments: IntArray
+    """When its ticks are."""
+    gauges: FloatArray
+    """A row for each tick, a column for each of GAUGES."""
+
+
+@dataclass(frozen=True)
+class _Detail:
+    """How exactly a digest tells."""
+
+    bits: int = HALF_BITS
+    width: int = 0
+    service: bool = True
+    first: int = 0
+    """The first phase that is told of."""
+    events: int = _MOST_EVENTS[0]
+    ticks: int = _MOST_TICKS
+
+
+def make_digest(directory: Path, limit: int = LIMIT) -> str:
+    """The digest of the part of a run in a directory, of at most `limit` characters (LEAST of them are needed).
+
+    UserError when there is no run. Given up are, in this order and no more than has to be: the course over time,
+    digits of the histograms (then for a little course over time), service times and single events, the first stages.
+    """
+    if limit < LEAST:
+        raise ValueError(f"a limit of {limit} characters: expected at least {LEAST}")
+    part = read_part(directory)
+    begins = [phase.begin / 1000 for phase in part.phases]
+    events = _events_within(part, begins, limit // _SHARE_OF_EVENTS)
+
+    def told(detail: _Detail) -> str:
+        few = events if len(events[0]) <= detail.events else fewer(part.events, detail.events, begins)
+        return _text(part, detail, *few)
+
+    detail, text = _Detail(), told(_Detail())
+    if len(text) > limit:
+        detail, text = _first_that_fits(_details(part), told, limit)
+    if detail.bits < OVER_TIME_BITS:
+        return text
+    finer = [
+        replace(detail, width=w) for w in WIDTHS if w >= part.width and (w < detail.width or not detail.width)
+    ]
+    return _first_that_fits([*finer, detail], told, limit)[1]
+
+
+def _first_that_fits(
+    details: Sequence[_Detail], told: Callable[[_Detail], str], limit: int
+) -> tuple[_Detail, str]:
+    """The first of these details, each of which takes less room than the one before, whose text fits; or the last."""
+    fails, fits = -1, len(details) - 1
+    text = ""
+    while fits - fails > 1 or not text:
+        tried = (fits + fails) // 2 if fits - fails > 1 else fits
+        candidate = told(details[tried])
+        if len(candidate) <= limit or tried == len(details) - 1:
+            text, fits = candidate, tried
+        else:
+            fails = tried
+    return details[fits], text
+
+
+def _details(part: Part) -> list[_Detail]:
+    """What is tried when not all fits, from the most to the least that can be told."""
+    least = part.phases[-1].end / 1000 / _POINTS
+    width = next((width for width in WIDTHS if width >= max(part.width, least)), WIDTHS[-1])
+    begins = [number for number, phase in enumerate(part.phases) if phase.phase == "begin"]
+    firsts: list[int] = []
+    while len(begins) > 1:
+        begins = begins[1 + len(begins) // 8 :]
+        firsts += begins[:1]
+    return [
+        *(_Detail(bits=bits, width=width) for bits in range(HALF_BITS - 1, 4, -1)),
+        *(_Detail(bits=bits, ticks=60) for bits in (5, 4)),
+        *(_Detail(bits=bits, service=False, events=30, ticks=0) for bits in (4, 3, 2)),
+        *(
+            _Detail(bits=2, service=False, first=first, events=10, ticks=0)
+            for first in (*firsts, len(part.phases))
+        ),
+    ]
+
+
+def _events_within(part: Part, begins: Sequence[float], room: int) -> tuple[list[Event], int]:
+    """The single events, as many as there is room for, and how many happenings are not among them."""
+    for most in _MOST_EVENTS:
+        events, untold = fewer(part.events, most, begins)
+        if len(lzma.compress(orjson.dumps(events))) * 4 // 3 <= room:
+            return events, untold
+    return fewer(part.events, 0, begins)
+
+
+def _text(part: Part, detail: _Detail, events: list[Event], untold: int) -> str:
+    phases = [
+        phase.model_copy(
+            update={
+                "gauges": phase.gauges and {name: round(value, 3) for name, value in phase.gauges.items()}
+            }
+        )
+        for phase in part.phases[detail.first :]
+    ]
+    moments, gauges = _ticks(part, phases, detail.ticks)
+    histograms, numbers = _histograms(part, detail)
+    manifest = part.manifest
+    head = Head(
+        run=manifest.id[:200],
+        unit=manifest.unit[:200],
+        target=manifest.target.kind[:100],
+        target_version=_line(manifest.target.version),
+        members=[member[:200] for member in manifest.target.members[: detail.events // 8]],
+        controller=_line(manifest.target.controller),
+        status=manifest.status,
+        reason=_line(manifest.reason),
+        started=manifest.started,
+        workers=len(manifest.workers),
+        cut=sum(worker.status == "cut" for worker in manifest.workers),
+        cores=manifest.host.cores if manifest.host is not None else 0,
+        notes=[_line(note) for note in part.notes[: detail.events // 20]],
+        less=_less(part, detail, untold),
+        bits=detail.bits,
+        width=detail.width,
+        phases=phases,
+        tags=part.tags if phases else [],
+        events=events,
+        histograms=histograms,
+        ticks=moments.size,
+    )
+    told = orjson.dumps(head.model_dump(exclude_defaults=True))
+    deltas = np.diff(np.column_stack((moments, gauges)), axis=0, prepend=0)
+    packed = (
+        _LENGTH.pack(len(told)) + told + pack_numbers(np.concatenate((*numbers, signed(deltas.T.ravel()))))
+    )
+    if len(packed) > _UNPACKED:
+        return "." * _UNPACKED  # which is more than any limit
+    return base64.b64encode(lzma.compress(packed, check=lzma.CHECK_CRC32, filters=_FILTERS)).decode()
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _LINE else line[: _LINE - 3] + "..."
+
+
+def _less(part: Part, detail: _Detail, untold: int) -> list[str]:
+    """What that detail leaves out, in sentences."""
+    less: list[str] = []
+    if detail.bits < HALF_BITS:
+        less.append(f"latencies are known to {100 * 2**-detail.bits:.2g} %")
+    if detail.width == 0:
+        less.append("a point over time covers a whole phase of a stage")
+    elif detail.width > 1:
+        less.append(f"a point over time covers {detail.width} s")
+    if not detail.service:
+        less.append("service times are left out")
+    if detail.first:
+        kept = [phase.stage for phase in part.phases[detail.first :]]
+        less.append(f"the stages before stage {kept[0]} are left out" if kept else "all stages are left out")
+    if untold:
+        less.append(f"{untold} of its single events are left out")
+    return less
+
+
+def _histograms(part: Part, detail: _Detail) -> tuple[int, list[IntArray]]:
+    """How many histograms are told of, and the numbers: which they are, their counts, their course over time."""
+    keys, counts = part.counts
+    numbers, first = np.unique(keys // SLOTS, return_index=True)
+    ends = np.append(first, keys.size)[1:]
+    index: list[tuple[int, ...]] = []
+    words: list[IntArray] = []
+    amounts: list[IntArray] = []
+    rows: list[list[int]] = np.stack((numbers, first, ends), axis=1).tolist()
+    for number, begin, end in rows:
+        tag, place = number // len(part.phases), number % len(part.phases)
+        if place < detail.first or not (detail.service or not part.tags[tag].endswith(".service")):
+            continue
+        slots, of_slot = keys[begin:end] % SLOTS, np.minimum(counts[begin:end], MOST // 2 - 1)
+        places, of_place = coarsened(slots, of_slot, detail.bits)
+        words.append(pack_counts(places, of_place))
+        lowest, highest = int(slots[0]), int(slots[-1])
+        if detail.bits == HALF_BITS:
+            lowest = highest = 0  # the counts say it
+        index.append((tag, place - detail.first, words[-1].size, lowest, highest))
+        intervals = part.phases[place].intervals(detail.width)
+        if intervals > 1:
+            amounts.append(_amounts(part, number, groups(OVER_TIME_BITS)[slots], intervals, detail.width))
+    columns = np.asarray(index, dtype=np.int64).reshape(-1, _INDEX)
+    return len(index), [columns.T.ravel(), *words, *amounts]
+
+
+def _amounts(part: Part, number: int, of_slots: IntArray, intervals: int, width: int) -> IntArray:
+    """How many samples of a histogram each interval has in each of its groups, row by row."""
+    keys, counts = part.moments
+    cells = part.intervals * OVER_TIME_GROUPS
+    inside = slice(*np.searchsorted(keys, (number * cells, (number + 1) * cells)).tolist())
+    filled = np.unique(of_slots)
+    group = np.searchsorted(filled, keys[inside] % OVER_TIME_GROUPS)
+    interval = keys[inside] // OVER_TIME_GROUPS % part.intervals * part.width // width
+    cell = np.minimum(interval, intervals - 1) * filled.size + group
+    return np.bincount(cell, weights=counts[inside], minlength=intervals * filled.size).astype(np.int64)
+
+
+def _ticks(part: Part, phases: Sequence[Phase], most: int) -> tuple[IntArray, IntArray]:
+    """At most so many moments (or none) and what the gauges of all workers were there, as whole numbers.
+
+    Load is what it was at the moment, health the worst since the one before. A worker whose ticks ended some seconds
+    before has gone.
+    """
+    lasting = [phase for phase in phases if phase.length]
+    width = next((w for w in (*WIDTHS, 0) if sum(phase.intervals(w) for phase in lasting) <= most), None)
+    moments: list[int] = []
+    rows: list[FloatArray] = []
+    for phase in lasting if width is not None else ():
+        for number in range(1, phase.intervals(width or 0) + 1):
+            moment = min(phase.begin + 1000 * number * width, phase.end) if width else phase.end
+            since = moments[-1] if moments else phase.begin
+            row = np.zeros(len(GAUGES))
+            for times, gauges in part.ticks:
+                begin, end = np.searchsorted(
+                    times, (since / 1000 + 0.0005, moment / 1000 + 0.0005), side="right"
+                )
+                if end and times[-1] > since / 1000 - _GONE:
+                    row[:_SUMS] += gauges[:_SUMS, end - 1]
+                    worst = gauges[_SUMS:, min(begin, end - 1) : end].max(axis=1)
+                    row[_SUMS:] = np.maximum(row[_SUMS:], worst)
+            moments.append(moment)
+            rows.append(row)
+    scaled = np.rint(np.asarray(rows).reshape(-1, len(GAUGES)) * _TICK_SCALES)
+    return np.asarray(moments, dtype=np.int64), np.clip(scaled, 0, MOST // 4).astype(np.int64)
+
+
+def read_digest(text: str) -> Digest:
+    """What a digest says; UserError in one line for a text that is none, whoever wrote it and whatever for."""
+    try:
+        return _read(text)
+    except (ValueError, RecursionError) as problem:
+        if isinstance(problem, ValidationError):
+            first = problem.errors(include_url=False, include_input=False)[0]
+            why = f"{'.'.join(str(place) for place in first['loc'])}: {first['msg']}"
+        else:
+            why = str(problem)
+        raise UserError("digest", text[:40], f"the digest of a part of a run ({_line(why)})") from None
+
+
+def _read(text: str) -> Digest:
+    if len(text) > _UNPACKED or not text.isascii():
+        raise ValueError("too long, or no text of ours")
+    unpacking = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
+    try:
+        packed = unpacking.decompress(base64.b64decode(text, validate=True), _UNPACKED + 1)
+    except lzma.LZMAError as problem:
+        raise ValueError(str(problem)) from None
+    if len(packed) > _UNPACKED or not unpacking.eof or len(packed) < _LENGTH.size:
+        raise ValueError("cut off, or too large")
+    end = _LENGTH.size + _LENGTH.unpack_from(packed)[0]
+    head = Head.model_validate(orjson.loads(packed[_LENGTH.size : end]))
+    _check_phases(head.phases)
+    for event in head.events:
+        check_event(event)
+    numbers = _Numbers(unpack_numbers(packed[end:]))
+    index = numbers.take(_INDEX * head.histograms).reshape(_INDEX, head.histograms).T
+    words = [unpack_counts(numbers.take(int(row[2]))) for row in index]
+    room = _MOST_SLOTS
+    measured: list[Measured] = []
+    for (tag, place, _, lowest, highest), (places, counts) in zip(index.tolist(), words, strict=True):
+        if tag >= len(head.tags) or place >= len(head.phases) or not places.size or places[-1] >= SLOTS:
+            raise ValueError("a histogram of nothing")
+        room -= width_of(places, head.bits)
+        if room < 0:
+            raise ValueError("more than a unit measures")
+        slots, counts = _refined(places, counts, head.bits, lowest, highest)
+        of_slots = groups(OVER_TIME_BITS)[slots]
+        filled, sums = summed(of_slots, counts)
+        intervals = head.phases[place].intervals(head.width)
+        amounts = sums[None, :]
+        if intervals > 1:
+            amounts = numbers.take(intervals * filled.size).reshape(intervals, filled.size)
+            if (amounts.sum(axis=0) != sums).any():
+                raise ValueError("a course over time that is of another histogram")
+        measured.append(
+            Measured(place, head.tags[tag], slots, counts, np.searchsorted(filled, of_slots), amounts)
+        )
+    columns = 1 + len(GAUGES)
+    ticks = np.cumsum(unsigned(numbers.take(columns * head.ticks)).reshape(columns, head.ticks).T, axis=0)
+    if numbers.left or (ticks < 0).any() or (np.diff(ticks[:, 0]) < 0).any():
+        raise ValueError("numbers that mean nothing")
+    return Digest(head, measured, ticks[:, 0], ticks[:, 1:] / _TICK_SCALES)
+
+
+class _Numbers:
+    """Numbers that are read from the first to the last."""
+
+    def __init__(self, numbers: IntArray) -> None:
+        self._numbers = numbers
+        self._taken = 0
+
+    @property
+    def left(self) -> int:
+        return self._numbers.size - self._taken
+
+    def take(self, count: int) -> IntArray:
+        """The next numbers; ValueError when there are not so many."""
+        if count > self.left:
+            raise ValueError("fewer numbers than it says")
+        self._taken += count
+        return self._numbers[self._taken - count : self._taken]
+
+
+def _check_phases(phases: Sequence[Phase]) -> None:
+    """ValueError unless they follow each other, as those of a journal do."""
+    for before, phase in itertools.pairwise(phases):
+        if phase.begin < before.end or (phase.stage, PLACES[phase.phase]) <= (
+            before.stage,
+            PLACES[before.phase],
+        ):
+            raise ValueError("phases that do not follow each other")
+    if any((phase.phase == "") != (phase.stage == 0) for phase in phases):
+        raise ValueError("a phase of no stage")
+    if any(phase.gauges is not None and phase.gauges.keys() != set(GAUGES) for phase in phases):
+        raise ValueError("gauges that no worker has")
+
+
+def _refined(
+    places: IntArray, counts: IntArray, bits: int, lowest: int, highest: int
+) -> tuple[IntArray, IntArray]:
+    """The slots and counts of a histogram; ValueError when there are no such."""
+    of_slot = groups(bits)
+    if places[-1] > of_slot[-1] or counts.min() < 1 or counts.sum() >= MOST // 2:
+        raise ValueError("a histogram that no worker makes")
+    if bits == HALF_BITS:
+        return places, counts
+    if not lowest <= highest < SLOTS or (of_slot[lowest], of_slot[highest]) != (places[0], places[-1]):
+        raise ValueError("a histogram with other ends")
+    if (lowest < highest and counts.sum() < 2) or (lowest == highest and places.size > 1):
+        raise ValueError("a histogram with other ends")
+    return refined(places, counts, bits, lowest, highest)

@@ -1,0 +1,444 @@
+"""What units' parts of a run came to, gathered into one run: a directory that everything opens which opens a run.
+
+Each unit stands in it as one worker. Its journal is written anew from its digest: the histograms of each phase as they
+are, spread over the phase as the digest tells; times on the run's own clock, whose 0 is when its first turn begins.
+A digest comes from another machine and is believed in nothing: what is none is a missing unit, with one line why.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, ValidationError
+
+from tippingpoint.errors import UserError
+from tippingpoint.plan.plan import Plan
+from tippingpoint.rundir.damage import DAMAGED
+from tippingpoint.rundir.journal import Events, Journal
+from tippingpoint.rundir.manifest import FILE, Manifest, RunStatus, TargetEntry, WorkerEntry
+from tippingpoint.rundir.results import CHART_BINS, GATHERED, UNIT, Unit, UnitStatus
+from tippingpoint.rundir.tags import StageKind
+from tippingpoint.units.digest import Head, read_digest
+from tippingpoint.units.part import Phase
+from tippingpoint.units.shared_run import SharedRun, UnitWord
+from tippingpoint.units.spread import Placed
+from tippingpoint.util.text import choose, show_count
+
+_EARLY = 60.0
+"""Seconds that a unit's first stage may begin before the run does: what a clock is off that nobody could measure."""
+_LATE = 3600.0
+"""Seconds after the end of the last turn that is known in which what was under way may still end."""
+_LONGEST = 30 * 86400.0
+"""Seconds that a search may take, of which no turns are known."""
+_LEAST_POINTS = 30
+"""Points over time that there are at least: a unit whose intervals are longer is spread over those of the others."""
+_WHOLE_PHASES = 10
+"""Seconds of the intervals that stand for a phase of which nothing is known over time."""
+
+
+@dataclass
+class _Part:
+    """One unit and what is known of its part."""
+
+    unit: str
+    word: UnitWord | None
+    head: Head | None
+    problem: str
+    """Why there is no digest; empty when there is one."""
+    is_reference: bool = False
+    """Whether the run goes by its clock."""
+    shift: int = 0
+    """Milliseconds to add to its times."""
+    status: UnitStatus = "complete"
+    why: str = ""
+
+    @property
+    def offset(self) -> float | None:
+        """Seconds that its clock is ahead of the run's."""
+        if self.is_reference:
+            return 0.0
+        return self.word.offset if self.word is not None else None
+
+    @property
+    def offset_error(self) -> float | None:
+        """Seconds that `offset` may be off."""
+        if self.is_reference:
+            return 0.0
+        return self.word.offset_error if self.word is not None else None
+
+    @property
+    def phases(self) -> list[Phase]:
+        """The phases of its stages."""
+        return [phase for phase in self.head.phases if phase.stage] if self.head is not None else []
+
+    @property
+    def failed(self) -> bool:
+        """Whether it could not begin or go on."""
+        said = self.word is not None and self.word.phase == "failed"
+        return said or (self.head is not None and self.head.status == "failed")
+
+
+def gather(run: SharedRun, digests: Mapping[str, str], words: Mapping[str, UnitWord], out: Path) -> Path:
+    """Write the run that its units' digests and last words make into a directory of `out`, which is returned.
+
+    What an earlier call wrote there is replaced, other files stay. UserError when the run's plan is none, or when
+    the directory cannot be written.
+    """
+    try:
+        plan = run.validated()
+    except ValidationError:
+        raise UserError("run", run.id, "a plan that this version reads") from None
+    parts = [_part(run, unit, digests.get(unit), words.get(unit)) for unit in dict.fromkeys(run.units)]
+    _set_reference(parts)
+    begin = _begin(run, parts)
+    for number, part in enumerate(parts):
+        _place(run, part, begin)
+        part.status, part.why = _status(run, number, part)
+    directory = out / run.id
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=".gathering-", dir=directory))
+        try:
+            _Gathering(run, plan, parts, begin, fresh).write(digests)
+            _replace(fresh, directory)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+    except OSError as problem:
+        raise UserError(
+            "--out", str(directory), f"a directory that can be written ({problem.strerror})"
+        ) from None
+    return directory
+
+
+def _part(run: SharedRun, unit: str, text: str | None, word: UnitWord | None) -> _Part:
+    part = _Part(unit, word if word is not None and word.run == run.id else None, None, "")
+    if text is None:
+        part.problem = "its result did not come" if run.over else "its result is not there yet"
+        return part
+    try:
+        head = read_digest(text).head
+    except UserError as refused:
+        part.problem = f"its result cannot be read: {refused}"
+        return part
+    if head.run.startswith(f"{run.id}.") and head.unit in ("", unit):
+        part.head = head
+    else:
+        part.problem = f"its result is of another run ({head.run} of {head.unit or 'no unit'})"
+    return part
+
+
+def _set_reference(parts: Iterable[_Part]) -> None:
+    """The run goes by the clock of the first unit that was heard; that one measures no offset."""
+    first = next((part for part in parts if part.word is not None), None)
+    if first is not None and first.offset is None:
+        first.is_reference = True
+
+
+def _begin(run: SharedRun, parts: Iterable[_Part]) -> float:
+    """When the run began: its first turn, or a search's only part, or else when it was asked for."""
+    if run.started is not None:
+        return run.started
+    begun = [part.head.started - (part.offset or 0.0) for part in parts if part.head is not None]
+    return max(0.0, min(begun, default=run.made))
+
+
+def _place(run: SharedRun, part: _Part, begin: float) -> None:
+    """Find a unit's times in the run; those that cannot be of it are a digest that is none."""
+    if part.head is None:
+        return
+    part.shift = round((part.head.started - (part.offset or 0.0) - begin) * 1000)
+    ends = [(turn.begin if turn.hold is None else turn.hold) + turn.lasts for turn in run.turns]
+    latest = max(ends) - begin + _LATE if ends else _LONGEST
+    first = min((phase.begin for phase in part.phases), default=-part.shift)
+    last = max((phase.end for phase in part.head.phases), default=-part.shift)
+    if first + part.shift < -_EARLY * 1000 or last + part.shift > latest * 1000:
+        part.head, part.problem = (
+            None,
+            "its times are not of this run: its clock, or the offset of it, is wrong",
+        )
+
+
+def _status(run: SharedRun, number: int, part: _Part) -> tuple[UnitStatus, str]:
+    """What became of a unit's share, and why in one line."""
+    said = run.missing.get(part.unit, "")
+    if not said and part.word is not None and part.word.phase == "failed":
+        said = part.word.problem or "it failed"
+    head = part.head
+    if head is None or not part.phases:
+        if not (said or run.searches or any(number < turn.of for turn in run.turns)):
+            return "idle", "it joined when the last stage had begun" if run.turns else "no stage was begun"
+        return "missing", _line(
+            said or part.problem or (head.reason if head else "") or "it measured nothing"
+        )
+    if not said and (head.status in ("cut", "failed") or (head.status == "interrupted" and not run.stopped)):
+        said = head.reason or head.status
+    if not said and head.cut:
+        said = (
+            f"{head.cut} of its {show_count(head.workers, 'worker')} ended before "
+            f"{choose(head.cut, 'it was', 'they were')} told to"
+        )
+    return ("cut", _line(said)) if said else ("complete", "")
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+class _Gathering:
+    """The files of a run, written into a directory of their own."""
+
+    def __init__(self, run: SharedRun, plan: Plan, parts: Sequence[_Part], begin: float, into: Path) -> None:
+        self._run, self._plan, self._parts, self._begin, self._into = run, plan, parts, begin, into
+        self._loads = _loads(run, plan, parts)
+        ends = [
+            (phase.end + part.shift) / 1000
+            for part in parts
+            if part.head is not None
+            for phase in part.head.phases
+        ]
+        self._seconds = max(0.0, *ends) if ends else 0.0
+        widths = [part.head.width or _WHOLE_PHASES for part in parts if part.head is not None]
+        within = max((width for width in widths if width * _LEAST_POINTS <= self._seconds), default=1)
+        self._interval = max(within, math.ceil(self._seconds / CHART_BINS))
+        self._events: list[dict[str, Any]] = []
+        self._notes: defaultdict[str, list[str]] = defaultdict(list)
+        """What the reader should know of the data, and of whose."""
+        self._cleaned = 0
+
+    def write(self, digests: Mapping[str, str]) -> None:
+        """Write all of them, the manifest last."""
+        target: Head | None = None
+        for part in self._parts:
+            if part.head is not None:
+                target = target or part.head
+                self._write_unit(part, digests[part.unit])
+        self._tell_of_units()
+        log = Events(self._into / "events.jsonl")
+        log.write(0.0, GATHERED, interval=self._interval)
+        for event in sorted(self._events, key=lambda event: event["t"]):
+            _write(log, event)
+        self._close(log)
+        self._manifest(target).save(self._into)
+
+    def _close(self, file: Events | Journal) -> None:
+        """Close a file; OSError when not all of it could be written."""
+        rescue = self._into / "rescue"
+        if file.close(rescue):
+            raise OSError(0, "no room left")
+
+    def _write_unit(self, part: _Part, text: str) -> None:
+        """A unit's journal: marks with what its gauges were, ticks, single events, intervals."""
+        digest = read_digest(text)
+        placed = Placed(digest, part.shift)
+        journal = Journal(self._into, part.unit.replace("/", "-"), self._begin)
+        for begin, phase in placed.marks:
+            kind, size = self._loads.get(phase.stage, (phase.kind, phase.size))
+            mark: dict[str, Any] = {"stage": phase.stage, "size": size, "kind": kind, "phase": phase.phase}
+            if phase.gauges is not None:
+                mark["gauges"] = phase.gauges
+            journal.events.write(begin / 1000, "stage", **mark)
+        for moment, gauges in placed.ticks:
+            journal.events.write(moment / 1000, "tick", **gauges)
+        for event in digest.head.events:
+            t = min(max(0.0, event["t"] + part.shift / 1000), self._seconds)
+            self._retell(journal, part, {**event, "t": t})
+        for begin, end, histograms in placed.intervals(self._interval):
+            journal.interval(begin / 1000, end / 1000, histograms)
+        self._close(journal)
+
+    def _retell(self, journal: Journal, part: _Part, event: dict[str, Any]) -> None:
+        """A unit's event, as it is of interest for the whole run."""
+        unit = part.unit
+        kind = event["event"]
+        match kind:
+            case "stage" | "tick" | "interrupted" | "unit" | "gathered":
+                return  # which are made here, whatever a digest says
+            case "note":
+                self._notes[_line(str(event.get("text", "")))].append(unit)
+            case "cleaned":
+                removed = event.get("removed")
+                self._cleaned += removed if isinstance(removed, int) else 0
+            case "probe" | "found":
+                if self._run.searches and _is_of_a_search(event):
+                    self._events.append(event)
+            case _ if kind == DAMAGED:
+                until, worker = event.get("until"), event.get("worker")
+                shifted = until + part.shift / 1000 if isinstance(until, int | float) else None
+                told = {**event, "until": shifted, "worker": f"{unit} worker {worker}" if worker else unit}
+                _write(journal.events, told)
+            case "left-behind":
+                told = {
+                    **event,
+                    "problem": f"{unit}: {event.get('problem')}",
+                    "remedy": f"juju run {unit} clean, unless its agent has done so: it tries for a day",
+                }
+                _write(journal.events, told)
+            case "journal-lost" | "fault-failed" | "room-unknown":
+                _write(journal.events, {**event, "problem": f"{unit}: {event.get('problem')}"})
+            case "left-to-expire" if not isinstance(event.get("leases"), int):
+                return
+            case _:
+                worker = event.get("worker")
+                _write(
+                    journal.events, {**event, "worker": unit if worker is None else f"{unit} worker {worker}"}
+                )
+
+    def _tell_of_units(self) -> None:
+        """The units themselves, what their digests leave out, and from when on a share is missing."""
+        of = max((turn.of for turn in self._run.turns), default=len(self._parts))
+        for number, part in enumerate(self._parts, start=1):
+            unit = Unit(
+                name=part.unit,
+                share=number,
+                of=of,
+                status=part.status,
+                why=part.why,
+                workers=part.head.workers if part.head is not None else 0,
+                cores=part.word.cores
+                if part.word is not None
+                else part.head.cores
+                if part.head is not None
+                else 0,
+                clock_offset=part.offset,
+                clock_error=part.offset_error,
+            )
+            self._events.append({"t": 0.0, "event": UNIT, **unit.model_dump()})
+            if part.status in ("cut", "missing"):
+                last = max((phase.begin for phase in part.phases), default=-part.shift) + part.shift
+                t = min(max(0.0, last / 1000), self._seconds)
+                self._events.append({"t": t, "event": "worker-cut", "worker": part.unit, "problem": part.why})
+            for text in [*part.head.less, *part.head.notes] if part.head is not None else ():
+                self._notes[text].append(part.unit)
+        for text, units in self._notes.items():
+            self._events.append(
+                {"t": 0.0, "event": "note", "text": f"{_named([*dict.fromkeys(units)])}: {text}"}
+            )
+        if self._run.stopped:
+            self._events.append({"t": self._seconds, "event": "interrupted"})
+        if self._cleaned:
+            self._events.append({"t": self._seconds, "event": "cleaned", "removed": self._cleaned})
+
+    def _manifest(self, head: Head | None) -> Manifest:
+        status, reason = _ended(self._run, self._parts)
+        target = TargetEntry(kind=self._plan.target.kind)
+        if head is not None:
+            target.version, target.members = head.target_version, head.members
+            target.controller = head.controller
+        return Manifest(
+            id=self._run.id,
+            title=self._plan.name,
+            workload=self._plan.workload.kind,
+            load_unit=self._plan.load_unit,
+            target=target,
+            plan=self._run.plan,
+            status=status,
+            reason=reason,
+            started=self._begin,
+            ended=self._begin + self._seconds,
+            counted=True,
+            workers=[
+                WorkerEntry(name=part.unit, status="complete" if part.status == "complete" else "cut")
+                for part in self._parts
+                if part.status != "idle"
+            ],
+        )
+
+
+def _write(log: Events, event: Mapping[str, Any]) -> None:
+    fields = {name: value for name, value in event.items() if name not in ("self", "t", "event")}
+    log.write(event["t"], event["event"], **fields)
+
+
+def _ended(run: SharedRun, parts: Sequence[_Part]) -> tuple[RunStatus, str]:
+    """What became of the run as a whole. Single units that are missing are no end of it."""
+    failed = [
+        part
+        for part in parts
+        if part.status == "missing" and (part.failed or (run.over and part.unit in run.missing))
+    ]
+    if failed and not any(part.phases for part in parts):
+        return "failed", f"{_named([part.unit for part in failed])}: {failed[0].why}"
+    if not run.over:
+        return "cut", "not all of its units have ended their parts"
+    return ("interrupted", run.stopped) if run.stopped else ("complete", "")
+
+
+def _named(units: Sequence[str]) -> str:
+    """A few units by name, more by the first and their number."""
+    return ", ".join(units) if len(units) <= 3 else f"{units[0]} and {len(units) - 1} more units"
+
+
+def _loads(run: SharedRun, plan: Plan, parts: Iterable[_Part]) -> dict[int, tuple[StageKind, int]]:
+    """By number of a stage in the journals its kind and its load as the whole plan has it, a search left out.
+
+    Storms asked for while a run goes on are in no plan. So which of the plan's stages one is comes from counting
+    those before it, by the kind that most units have for each, and from the turns that are still known.
+    """
+    if run.searches:
+        return {}
+    kinds: defaultdict[int, Counter[StageKind]] = defaultdict(Counter)
+    for part in parts:
+        for phase in part.phases:
+            kinds[phase.stage][phase.kind] += phase.phase == "begin"
+    turns = {turn.number: turn for turn in run.turns}
+    loads: dict[int, tuple[StageKind, int]] = {}
+    listed, before = 0, 0
+    for number in sorted(kinds):
+        storm = kinds[number].most_common(1)[0][0] == "storm"
+        listed += number - before - storm
+        before = number
+        if number in turns:
+            listed, storm = turns[number].stage, turns[number].kind == "storm"
+        if 1 <= listed <= len(plan.loads):
+            kind, size = plan.loads[listed - 1]
+            loads[number] = ("storm" if storm else kind, size)
+    return loads
+
+
+class _Probe(BaseModel, extra="forbid"):
+    """A load that a search tried, as runner.py tells of it."""
+
+    t: float
+    event: Literal["probe"]
+    stage: int
+    size: int
+    held: bool
+    broken: list[str]
+    saturated: str | None
+
+
+class _Found(BaseModel, extra="forbid"):
+    """What a search came to, likewise."""
+
+    t: float
+    event: Literal["found"]
+    held: int | None
+    broken: int | None
+    confirmed: bool
+    agreeing: int = Field(ge=0)
+    repeats: int = Field(ge=0)
+
+
+def _is_of_a_search(event: dict[str, Any]) -> bool:
+    try:
+        (_Probe if event["event"] == "probe" else _Found).model_validate(event)
+    except ValidationError:
+        return False
+    return True
+
+
+def _replace(fresh: Path, directory: Path) -> None:
+    """Put a run's new files into the place of its old ones, the manifest last."""
+    names = {path.name for path in fresh.iterdir()}
+    for path in directory.glob("worker-*"):
+        if path.name not in names:
+            path.unlink()
+    for name in sorted(names, key=lambda name: name == FILE):
+        (fresh / name).replace(directory / name)

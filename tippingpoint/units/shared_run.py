@@ -1,0 +1,435 @@
+"""Many units, one run: what they tell each other, and who says when its turns begin.
+
+The leader's word is a `SharedRun`, which every unit sees; each unit answers with a `UnitWord`. `conduct` is all that
+a leader does: from both it makes the next SharedRun, so that any other unit can go on with it. A run is a row of
+*turns*, a stage or a restart storm in it: all units bring their shares up, and when the last is there the leader
+names one moment at which the hold begins for all of them, and with it the moment of the next turn.
+
+All moments are seconds since the epoch on one clock, the reference's. Who reads another clock says in its word how far
+it is ahead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+from pydantic import BaseModel, Field, ValidationError
+
+from tippingpoint.errors import UserError
+from tippingpoint.plan.plan import ClaimPlan, Plan, validate_plan
+from tippingpoint.plan.share import part_of
+from tippingpoint.rundir.manifest import new_run_id
+from tippingpoint.rundir.tags import StageKind
+from tippingpoint.util.durations import format_duration, show_us
+
+MOST_UNITS = 1000
+REMOVED = "the unit was removed"
+_TURNS_KEPT = 3
+"""The turn that ends, the one that is held, and the next one."""
+
+Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, le=1e7, allow_inf_nan=False)]
+Number = Annotated[int, Field(ge=0, le=10**9)]
+Figure = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+Unit = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,100}/[0-9]{1,9}$")]
+Line = Annotated[str, Field(max_length=1000)]
+Offset = Annotated[float, Field(ge=-1e11, le=1e11, allow_inf_nan=False)]
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Turn(BaseModel):
+    """One step that all units take together."""
+
+    number: Annotated[int, Field(ge=1, le=10**6)]
+    """Counts the turns of a run from 1, as journals count stages."""
+    stage: Annotated[int, Field(ge=1, le=10**6)]
+    """The plan's listed stage, from 1."""
+    kind: StageKind
+    of: Annotated[int, Field(ge=1, le=MOST_UNITS)]
+    """How many have a share in it: the first so many of SharedRun.units, each at its position."""
+    begin: Moment
+    hold: Moment | None = None
+    """When its hold begins for all; None while shares are brought up."""
+    lasts: Seconds
+    """Seconds of its hold."""
+    storms: Number = 0
+    """How many of the plan's storms in this stage have been, this one included."""
+
+
+class SharedRun(BaseModel):
+    """A run as all of its units know it."""
+
+    version: Literal[1] = 1
+    id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,120}$")]
+    plan: dict[str, Any]
+    """The whole plan's fields; how the target is reached is each unit's own to know."""
+    made: Moment
+    """When it was asked for."""
+    started: Moment | None = None
+    """When its first turn begins, which is the time 0 of the whole."""
+    units: Annotated[list[Unit], Field(max_length=MOST_UNITS)]
+    """Who has a part in it, in the order of joining; nobody is ever taken out."""
+    turns: Annotated[list[Turn], Field(max_length=100)] = []
+    """The last few, in order."""
+    missing: Annotated[dict[Unit, Line], Field(max_length=MOST_UNITS)] = {}
+    """Whose share is not there any more, or never was, and why in one line."""
+    stopped: Line = ""
+    """Why it is to end before its plan does; empty while nobody asked for that."""
+    over: bool = False
+    """Whether every unit that could be waited for has ended its part."""
+
+    @property
+    def searches(self) -> bool:
+        """Whether it searches for a load (find): one unit does that, by its own turns."""
+        return self.plan.get("find") is not None
+
+    def validated(self) -> Plan:
+        """The plan; ValidationError when somebody else than `begin_run` wrote it."""
+        return validate_plan(self.plan)
+
+
+Phase = Literal[
+    "ramp", "hold", "storm", "storm hold", "find", "find hold", "confirm", "confirm hold", "drain"
+]
+"""What goes on in a stage: its load is brought up (ramp, or what kind of stage it is), held, or taken down."""
+
+
+class Progress(BaseModel):
+    """Where a unit's part is."""
+
+    stage: Number
+    stages: Number | None = None
+    """How many are listed; None in a search."""
+    kind: StageKind = "ramp"
+    phase: Phase | None = None
+    """None of an agent that does not say so yet."""
+    size: Number
+    """The load of this unit's share."""
+    held: Number
+    rate: Figure = 0.0
+    """Per second: what is made or removed, or claims and extensions."""
+    p50_ms: Figure | None = None
+    p99_ms: Figure | None = None
+    errors: Number = 0
+    lost: Number = 0
+    what: Annotated[str, Field(max_length=40)] = "leases"
+    preparing: Line = ""
+    """What is being made before the first turn, and how far that is."""
+
+    @property
+    def doing(self) -> str:
+        """What goes on in the stage, as far as it is known."""
+        return self.phase or self.kind
+
+
+class UnitWord(BaseModel):
+    """What a unit says of its part of a run."""
+
+    version: Literal[1] = 1
+    run: Annotated[str, Field(max_length=130)]
+    phase: Literal["making", "ready", "up", "over", "failed"]
+    """making: what it needs; ready for its first turn; up: its share of `turn` is there, or as far as it will be;
+    over: it has ended its part as told; failed: it could not begin or go on."""
+    turn: Number = 0
+    """The number of the turn that it is in; 0 before the first."""
+    problem: Line = ""
+    left: Line = ""
+    """What its part may have left in the target, why, and what comes next; `problem` has it too."""
+    leaves: bool = False
+    """Whether the unit is being removed: this is its last word, and there is nothing of its share any more."""
+    t: Moment
+    """When it was said, on the unit's own clock."""
+    cores: Number = 0
+    clock: Annotated[str, Field(max_length=200)] = ""
+    """Address and port of its clock server; empty when it has none."""
+    offset: Offset | None = None
+    """Seconds that its clock is ahead of the reference's; None where the network let no measurement through."""
+    offset_error: Figure | None = None
+    progress: Progress | None = None
+
+
+def read_shared(text: str | None) -> SharedRun | None:
+    """The run in a relation's databag; None where there is none, or nothing that this version understands."""
+    return _read(SharedRun, text)
+
+
+def read_word(text: str | None) -> UnitWord | None:
+    """The word in a unit's databag; None likewise."""
+    return _read(UnitWord, text)
+
+
+def _read(model: type[M], text: str | None) -> M | None:
+    try:
+        return model.model_validate_json(text) if text else None
+    except (ValidationError, RecursionError):
+        return None
+
+
+def word_every(units: int) -> float:
+    """Seconds after which a unit says again how far it is.
+
+    Each word is a hook, of about half a second, of every other unit: with many units they come less often.
+    """
+    return max(30.0, 2.0 * units)
+
+
+def silent_after(units: int) -> float:
+    """Seconds without a word after which a unit is missing. A machine that restarts takes one or two minutes."""
+    return 4 * word_every(units) + 60.0
+
+
+def lead(units: int) -> float:
+    """Seconds between naming a moment and the moment: the hooks that carry it run one after the other."""
+    return 8.0 + 0.5 * units
+
+
+def begin_run(plan: Plan, units: Sequence[str], now: float) -> SharedRun:
+    """A run of these units, leader included; UserError for a plan that so many units cannot share.
+
+    `now` is on the reference's clock, as everywhere here.
+    """
+    if plan.lab is not None or any(fault.member is not None for fault in plan.faults):
+        raise UserError("faults", plan.name, "a plan whose faults need no lab; units have none")
+    part_of(plan, 0, max(1, len(units)))
+    return SharedRun(
+        id=new_run_id(plan.name, now),
+        plan=plan.model_dump(mode="json", exclude_none=True),
+        made=now,
+        units=list(units),
+    )
+
+
+def stop(run: SharedRun, why: str) -> SharedRun:
+    """The run as it is to end now, in order; the first reason stays."""
+    return run if run.stopped or run.over else run.model_copy(update={"stopped": why})
+
+
+def lose(run: SharedRun, unit: str) -> SharedRun:
+    """The run without the share of a unit that is being removed, which says so itself where it leads."""
+    if run.over or run.stopped or unit not in run.units or unit in run.missing:
+        return run
+    missing = {**run.missing, unit: REMOVED}
+    return run.model_copy(update={"missing": missing, "over": all(name in missing for name in run.units)})
+
+
+def ask_storm(run: SharedRun, now: float) -> SharedRun:
+    """The run with a restart storm in the stage that is held now; the stage is then held anew, in full.
+
+    UserError where there is nothing to claim again, or not enough time to tell everybody.
+    """
+    plan = run.validated()
+    if not isinstance(plan, ClaimPlan) or run.searches:
+        raise UserError("storm", run.id, "a run of the claim workload that lists its stages")
+    held = next((turn for turn in reversed(run.turns) if turn.hold is not None), None)
+    bringing_up = any(turn.hold is None and turn.begin <= now for turn in run.turns)
+    if run.stopped or run.over or held is None or held.hold is None or bringing_up:
+        raise UserError("storm", run.id, "a run whose load is up: it is being brought up, or ends")
+    begin = now + lead(len(run.units))
+    if not held.hold <= now or begin >= held.hold + held.lasts:
+        raise UserError(
+            "storm", run.id, f"a stage that is held, and for {format_duration(lead(len(run.units)))} more"
+        )
+    kept = [turn for turn in run.turns if turn.number <= held.number]
+    storm = Turn(
+        number=held.number + 1,
+        stage=held.stage,
+        kind="storm",
+        of=held.of,
+        begin=begin,
+        lasts=plan.stages[held.stage - 1].hold,
+        storms=held.storms,
+    )
+    return run.model_copy(update={"turns": [*kept, storm]})
+
+
+def conduct(run: SharedRun, words: Mapping[str, UnitWord | None], now: float) -> SharedRun:
+    """The run as the leader has it next, from what the units that are there say; the same run when nothing is next.
+
+    `words` has every unit of the relation, with None for one that said nothing (that can be understood).
+    """
+    if run.over:
+        return run
+    said = {unit: word for unit, word in words.items() if word is not None and word.run == run.id}
+    missing = {**run.missing}
+    for unit in run.units:
+        why = _why_missing(run, unit, words, said.get(unit), now)
+        if unit not in missing and why:
+            missing[unit] = why
+    run = run.model_copy(update={"missing": missing}) if missing != run.missing else run
+    there = [unit for unit in run.units if unit not in missing]
+    if all(said[unit].phase == "over" if unit in said else False for unit in there):
+        return run.model_copy(update={"over": True})
+    if run.stopped or run.searches:
+        return run
+    if not run.turns:
+        return _first_turn(run, [said.get(unit) for unit in there], now)
+    return _next_turn(run, said, now)
+
+
+def _why_missing(
+    run: SharedRun, unit: str, words: Mapping[str, UnitWord | None], word: UnitWord | None, now: float
+) -> str:
+    if word is not None and word.phase == "failed":
+        return word.problem or "failed"
+    if word is not None and word.phase == "over":
+        # A unit may well be told of the end before the leader sees it again.
+        early = not run.stopped and not run.searches and not _at_its_end(run, now)
+        if early and word.leaves:
+            return REMOVED
+        return f"ended early: {word.problem or 'no reason given'}" if early else ""
+    if unit not in words:
+        return REMOVED
+    silent = silent_after(len(run.units))
+    heard = run.made if word is None else word.t - (word.offset or 0.0)
+    if now - heard > silent:
+        return f"silent for more than {format_duration(round(silent))}"
+    return ""
+
+
+def _at_its_end(run: SharedRun, now: float) -> bool:
+    """Whether the last turn of the plan is held, to its end."""
+    if not run.turns or run.turns[-1].hold is None:
+        return False
+    last = run.turns[-1]
+    assert last.hold is not None
+    return now >= last.hold + last.lasts - lead(len(run.units)) and _following(run.validated(), last) is None
+
+
+def _first_turn(run: SharedRun, words: Sequence[UnitWord | None], now: float) -> SharedRun:
+    """The run with its first turn, when all that are there are ready for it."""
+    if not words or any(word is None or word.phase != "ready" for word in words):
+        return run
+    plan = run.validated()
+    begin = now + lead(len(run.units))
+    kind, lasts, storms = _turns_of(plan, 1)[0]
+    turn = Turn(number=1, stage=1, kind=kind, of=len(run.units), begin=begin, lasts=lasts, storms=storms)
+    return run.model_copy(update={"turns": [turn], "started": begin})
+
+
+def _next_turn(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> SharedRun:
+    """The run with the hold of its last turn named, and the turn after it, when all that are there have it up."""
+    turn = run.turns[-1]
+    if turn.hold is not None:
+        return run
+    for unit in run.units[: turn.of]:
+        word = said.get(unit)
+        if unit not in run.missing and (word is None or word.phase != "up" or word.turn < turn.number):
+            return run
+    held = turn.model_copy(update={"hold": max(now + lead(len(run.units)), turn.begin)})
+    joining = sorted(
+        (unit for unit, word in said.items() if unit not in run.units and word.phase == "ready"),
+        key=_by_number,
+    )
+    units = run.units
+    turns = [*run.turns[:-1], held]
+    plan = run.validated()
+    following = _following(plan, held)
+    if following is not None:
+        units = _joined(plan, units, joining)
+        turns.append(following.model_copy(update={"of": len(units)}))
+    return run.model_copy(update={"turns": turns[-_TURNS_KEPT:], "units": units})
+
+
+def _joined(plan: Plan, units: list[str], joining: Sequence[str]) -> list[str]:
+    """The units with as many of those that join as can share the plan."""
+    for unit in joining[: MOST_UNITS - len(units)]:
+        try:
+            part_of(plan, 0, len(units) + 1)
+        except UserError:
+            break
+        units = [*units, unit]
+    return units
+
+
+def _by_number(unit: str) -> tuple[str, int]:
+    application, _, number = unit.partition("/")
+    return application, int(number)
+
+
+def _following(plan: Plan, turn: Turn) -> Turn | None:
+    """The turn that the plan has after one whose hold is named; None after its last."""
+    assert turn.hold is not None
+    within = _turns_of(plan, turn.stage)
+    if turn.storms + 1 < len(within):
+        stage, (kind, lasts, storms) = turn.stage, within[turn.storms + 1]
+    elif turn.stage < len(plan.stages):
+        stage = turn.stage + 1
+        kind, lasts, storms = _turns_of(plan, stage)[0]
+    else:
+        return None
+    return Turn(
+        number=turn.number + 1,
+        stage=stage,
+        kind=kind,
+        of=turn.of,
+        begin=turn.hold + turn.lasts,
+        lasts=lasts,
+        storms=storms,
+    )
+
+
+def _turns_of(plan: Plan, stage: int) -> list[tuple[StageKind, float, int]]:
+    """Kind, seconds of hold and storms so far of a listed stage's turns: itself, and the plan's storms in it.
+
+    After its last storm a stage is held in full, as on one machine.
+    """
+    hold = plan.stages[stage - 1].hold
+    at = sorted(fault.at for fault in plan.faults if fault.do == "drop-claims" and fault.stage == stage)
+    holds = [after - before for before, after in zip([0.0, *at], at, strict=False)] + [hold]
+    kinds: list[StageKind] = [plan.loads[stage - 1][0], *("storm" for _ in at)]
+    return [(kind, lasts, number) for number, (kind, lasts) in enumerate(zip(kinds, holds, strict=True))]
+
+
+def _without_a_share(run: SharedRun, said: Sequence[UnitWord], parts: Sequence[Progress]) -> str:
+    """Where a run is of which those that are asked have no share yet: they joined late, or were taken up."""
+    if len(run.turns) < 2 and not (run.turns and run.turns[0].hold is not None):
+        return f"stage {run.turns[0].stage if run.turns else 1} begins"
+    # The last turn is the next one, until its own hold is named.
+    now = run.turns[-1] if run.turns[-1].hold is not None else run.turns[-2]
+    preparing = next((f": {part.preparing}" for part in parts if part.preparing), "")
+    if any(word.phase == "making" for word in said):
+        return f"stage {now.stage}, making ready for a later one{preparing}"
+    return f"stage {now.stage}, no share of it yet"
+
+
+def summary(run: SharedRun, words: Mapping[str, UnitWord | None]) -> str:
+    """Where the run is, in a few words for people."""
+    if run.over:
+        return f"run {run.id} is over" + (f": {run.stopped}" if run.stopped else "")
+    present = {unit for unit in run.units if unit not in run.missing}
+    said = [
+        word for unit, word in words.items() if word is not None and word.run == run.id and unit in present
+    ]
+    there = len(present)
+    lacking = f"; {len(run.missing)} of {len(run.units)} units missing" if run.missing else ""
+    if run.stopped:
+        return f"stopping: {run.stopped}{lacking}"
+    parts = [
+        word.progress for word in said if word.progress is not None and word.phase not in ("over", "failed")
+    ]
+    if not run.turns and not (run.searches and any(part.stage for part in parts)):
+        ready = sum(word.phase == "ready" for word in said)
+        preparing = next((part.preparing for part in parts if part.preparing), "")
+        return f"making ready: {ready} of {there} units" + (f", {preparing}" if preparing else "") + lacking
+    running = [part for part in parts if part.stage]
+    if not running:
+        return _without_a_share(run, said, parts) + lacking
+    stage = max(part.stage for part in running)
+    stages = next((part.stages for part in running if part.stages), None)
+    phases = [part.phase for part in running if part.stage == stage and part.phase]
+    # While one of them is not there yet, the load is not there.
+    phase = next((phase for phase in phases if not phase.endswith("hold")), phases[0] if phases else "")
+    told = [f"stage {stage}" + (f"/{stages}" if stages else "") + (f" {phase}" if phase else "")]
+    told.append(f"{sum(part.held for part in running)} {running[0].what}")
+    p99 = [part.p99_ms for part in running if part.p99_ms is not None]
+    if p99:
+        told.append(f"p99 {show_us(max(p99) * 1000)}")
+    for name, total in (
+        ("errors", sum(part.errors for part in running)),
+        ("lost", sum(part.lost for part in running)),
+    ):
+        if total:
+            told.append(f"{total} {name}")
+    return ", ".join(told) + lacking

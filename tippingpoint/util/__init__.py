@@ -1,0 +1,1 @@
+"""What every room may use: files, keys, durations, HTTP and words."""

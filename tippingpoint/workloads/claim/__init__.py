@@ -1,0 +1,1 @@
+"""Leases that are claimed, renewed and fought over."""

@@ -1,0 +1,614 @@
+"""The claim workload: leases that many units want, one holds and renews, and the others wait for.
+
+A unit's life is the published lease test's: claim; when granted, extend on schedule; when denied, wait for
+the release and claim again; when a lease could not be extended in time it is lost, and claimed again. Where
+units have connections of their own, each connects first, and again when it lost its connection.
+
+Load is open: an extension is due at fixed moments after its claim, and response time counts from them, also
+when the unit's previous operation is late. After a failure it is tried again sooner, and the schedule begins anew
+from there. Nothing here knows a target.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import time
+from asyncio import Future
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tippingpoint.plan.plan import CLAIM_OPERATIONS, MAX_LEASES, ClaimWorkload, Plan
+from tippingpoint.rundir.recorder import Recorder
+from tippingpoint.rundir.tags import OUTCOMES, SCHEDULE_LAG, tag
+from tippingpoint.workloads.claim.target import ClaimTarget, Holding, Led, Link, OwnConnections
+from tippingpoint.workloads.failures import Errors, failure
+from tippingpoint.workloads.load import OWED, Event, Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
+from tippingpoint.workloads.schedule import Schedule, spread
+
+FIRST_RETRY = 1.0
+"""Seconds before a failed operation is tried again; doubled each time up to the renew time."""
+RECONNECT_WITHIN = 5.0
+"""A unit that lost its connection tries again after up to so many seconds, at random: they do not all come at once."""
+RELEASE_WITHIN = 20.0
+"""Seconds that leases are given back in before a stage that begins from nothing."""
+LEADER_EVERY = 2.0
+"""Seconds between questions who leads the target, of one worker; etcd elects a leader within one to two by default."""
+_RELEASES_AT_ONCE = 256
+_STILL_WAITING = 1.0
+"""Seconds between two words about a wait."""
+
+
+class Unit:
+    """One contender for one lease."""
+
+    __slots__ = (
+        "claimed",
+        "claiming",
+        "connected",
+        "failures",
+        "generation",
+        "held",
+        "holder",
+        "holding",
+        "lease",
+        "number",
+        "overdue",
+        "ready",
+        "waiting",
+    )
+
+    def __init__(self, lease: int, holder: int, generation: int) -> None:
+        self.lease = lease
+        self.number = generation * MAX_LEASES + lease
+        """The lease's number at the target: those of an abandoned generation are never used again."""
+        self.holder = holder
+        self.generation = generation
+        self.holding: Holding | None = None
+        self.claimed = 0.0
+        """When the lease was claimed: what `held for` counts from."""
+        self.held = 0.0
+        """When the last claim or extension that succeeded was sent: the lease lasts at least claim_time from it."""
+        self.ready = 0.0
+        """When the previous operation ended: lateness before it is the target's, after it the generator's."""
+        self.overdue: float | None = None
+        """When an extension was due that waits for the unit's connection to be back."""
+        self.failures = 0
+        self.claiming = False
+        """Whether a claim is under way or due: there is never a second one."""
+        self.waiting = False
+        self.connected = False
+        """Of those with connections of their own: whether it may be asked for something."""
+
+
+@dataclass(slots=True)
+class _Call:
+    """One operation under way."""
+
+    unit: Unit
+    operation: str
+    intended: float
+    sent: float
+    future: Future[Any]
+    ended: Callable[[_Call, float], None]
+    """What is done about its answer, and at what moment it came."""
+    queued: bool
+    """Whether it is a connection whose turn to be made has not come: `sent` is then when we asked for it."""
+    delay: float
+    """Seconds before `sent` for which it waited because the generator was late."""
+
+
+class ClaimLoad:
+    """One worker's share of the leases. Lease numbers are global; a worker has those it is given."""
+
+    def __init__(
+        self, workload: ClaimWorkload, target: ClaimTarget, recorder: Recorder, schedule: Schedule
+    ) -> None:
+        self._workload = workload
+        self._target = target
+        self._connections = target if isinstance(target, OwnConnections) else None
+        self._schedule = schedule
+        self._loop = asyncio.get_running_loop()
+        self._record = {
+            name: recorder.appender(name)
+            for name in (
+                *(tag(operation, outcome) for operation in CLAIM_OPERATIONS for outcome in OUTCOMES),
+                *(tag(operation, service=True) for operation in CLAIM_OPERATIONS),
+            )
+        }
+        self._lag = recorder.appender(SCHEDULE_LAG)
+        self._own_delay = recorder.own_delay
+        self._pulse = recorder.pulse
+        self._leases: dict[int, list[Unit]] = {}
+        self._generation = 0
+        self._held = 0
+        self._waiting = 0
+        self._connected = 0
+        self._calls: dict[int, _Call] = {}
+        self._call_number = 0
+        self._stopped = False
+        self._asked = float("-inf")
+        """When a claim or an extension was sent last, on the monotonic clock: whatever became of it, a lease that
+        it got is over a claim time later."""
+        self.errors = Errors()
+        """(operation, outcome, message) of failures since the worker last took them."""
+        self.lost: list[tuple[float, int, int, float]] = []
+        """(moment, lease, unit, seconds held) of leases lost since the worker last took them."""
+        self.events: list[Event] = []
+        """Who leads the target, at each change; since the worker last took it."""
+        self._following: asyncio.Task[None] | None = None
+
+    @property
+    def gauge(self) -> Gauge:
+        """Leases held, units waiting for a release, operations under way."""
+        units = len(self._leases) * self._workload.units
+        up = self._held >= len(self._leases) and (self._connections is None or self._connected >= units)
+        return Gauge(self._held, self._waiting, len(self._calls), up)
+
+    async def open(self) -> TargetFacts:
+        """Connect; TargetError when no server can be reached or the target refuses us."""
+        return await self._target.open()
+
+    async def prepare(self, order: PrepareOrder, progress: Progress) -> None:
+        """Make the units that the stages up to that size need, where they have to be made."""
+        if order.fresh:
+            await self._clear(progress)
+        if self._connections is not None:
+            leases = _share(order.size, order.share)
+            await self._connections.prepare(leases, self._workload.units, progress)
+
+    def revise(self, plan: Plan) -> None:
+        """Nothing: each stage says how many leases there are."""
+
+    async def begin_stage(self, stage: StageOrder) -> None:
+        """Have the stage's leases; in a storm, abandon those there are and claim the stage's all at once."""
+        if stage.kind == "storm":
+            await self._abandon()
+        self.set_leases(set(_share(stage.size, stage.share)), stage.over)
+        if stage.share[0] == 0 and isinstance(self._target, Led) and self._following is None:
+            self._following = self._loop.create_task(self._follow(self._target))
+
+    async def _follow(self, target: Led) -> None:
+        """What one worker does for all: tell who leads, as long as the target says so."""
+        told = ""
+        while (leader := await target.leader()) is not None:
+            if leader and leader != told:
+                told = leader
+                self.events.append((time.monotonic(), "leader", {"member": leader}))
+            await asyncio.sleep(LEADER_EVERY)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
+        await self._target.close()
+
+    def set_leases(self, wanted: set[int], over: float) -> None:
+        """Have exactly these leases: claim new ones spread over `over` seconds, release those not wanted."""
+        self._stopped = False
+        for lease in [lease for lease in self._leases if lease not in wanted]:
+            self._give_up(self._leases.pop(lease))
+        fresh = sorted(wanted - self._leases.keys())
+        units: list[Unit] = []
+        for lease in fresh:
+            contenders = [Unit(lease, holder, self._generation) for holder in range(self._workload.units)]
+            self._leases[lease] = contenders
+            units += contenders
+        # Shuffled, as the seed does it, so that no unit is always the first to ask.
+        random.Random(len(units)).shuffle(units)
+        # The units live as long as the stage: out of the collector's sight, so that it never stops the loop.
+        gc.collect()
+        gc.freeze()
+        now = time.monotonic()
+        begin = self._claim if self._connections is None else self._connect
+        for unit, moment in zip(units, spread(len(units), now, over), strict=True):
+            unit.ready = now
+            self._schedule.at(moment, partial(begin, unit))
+
+    def _give_up(self, units: list[Unit]) -> None:
+        for unit in units:
+            unit.generation = -1
+            if unit.waiting:
+                self._set_waiting(unit, False)
+                self._target.unwatch(unit.number, unit.holder)
+            if unit.holding is not None:
+                self._release(unit.holding)
+                self._drop_holding(unit)
+            self._disconnect(unit)
+
+    def _disconnect(self, unit: Unit) -> None:
+        if self._connections is not None:
+            self._connections.disconnect(unit.number, unit.holder)
+            self._set_connected(unit, False)
+
+    def _release(self, holding: Holding) -> None:
+        """Give a lease back that is not measured any more; a failure is an event of the run."""
+
+        def ended(future: Future[None]) -> None:
+            if not future.cancelled() and (problem := future.exception()) is not None:
+                self.errors.note("release", "error", str(problem))
+
+        self._target.release(holding).add_done_callback(ended)
+
+    async def _clear(self, progress: Progress) -> None:
+        """Have nothing: where leases cannot be given back, this takes until the last of them has run out."""
+        leases = len(self._leases)
+        await self.give_back(RELEASE_WITHIN)
+        if self._connections is None:
+            return
+        await self._drop_connections()
+        over = self._asked + self._workload.claim_time
+        while (left := over - time.monotonic()) > 0:
+            # Said again and again, as a claim time may be longer than a silent worker is believed to be alive.
+            progress("leases run out", 0, leases)
+            await asyncio.sleep(min(left, _STILL_WAITING))
+        if leases:
+            progress("leases run out", leases, leases)
+
+    async def _drop_connections(self) -> None:
+        await self._target.drop()
+        self._connected = 0
+
+    async def give_back(self, within: float) -> int:
+        """Give every lease back; returns how many could not be given back in time and will expire by themselves."""
+        deadline = time.monotonic() + within
+        self._generation += 1
+        self._abandon_calls()
+        self._schedule.clear()
+        holdings = [
+            unit.holding for units in self._leases.values() for unit in units if unit.holding is not None
+        ]
+        for units in self._leases.values():
+            for unit in units:
+                if unit.waiting:
+                    self._target.unwatch(unit.number, unit.holder)
+        self._leases.clear()
+        self._held = self._waiting = 0
+        left = 0
+        for first in range(0, len(holdings), _RELEASES_AT_ONCE):
+            some = [self._target.release(holding) for holding in holdings[first : first + _RELEASES_AT_ONCE]]
+            remaining = deadline - time.monotonic()
+            done, pending = await asyncio.wait(some, timeout=max(0.0, remaining))
+            for future in pending:
+                future.cancel()
+            left += len(pending) + sum(1 for future in done if future.cancelled() or future.exception())
+            if pending:
+                left += len(holdings) - first - len(some)
+                break
+        return left
+
+    async def _abandon(self) -> None:
+        """The restart storm's beginning: abandon every claim and connection.
+
+        Operations that a second has not answered count as timeouts: the target owes them, storm or not.
+        """
+        self._stopped = True  # nothing follows from answers that come at this very moment
+        self._count_unanswered(older_than=1.0)
+        self._abandon_calls()
+        self._schedule.clear()
+        self._generation += 1
+        await self._drop_connections()
+        self._held = self._waiting = 0
+        self._leases.clear()
+
+    def stop(self) -> None:
+        """Begin nothing further; what is under way may still end."""
+        self._stopped = True
+        self._schedule.clear()
+
+    async def drain(self, within: float) -> None:
+        """Wait for what is under way; what has no answer after `within` seconds counts as timed out."""
+        futures = [call.future for call in self._calls.values()]
+        try:
+            if futures:
+                await asyncio.wait(futures, timeout=within)
+                await asyncio.sleep(0)  # so that the last answers are counted before the rest is given up
+        except asyncio.CancelledError:
+            self.cut()
+            raise
+        self._count_unanswered()
+
+    def cut(self) -> None:
+        """Wait for nothing; see Load."""
+        self._count_unanswered(older_than=OWED)
+        self._abandon_calls()
+
+    def expire_calls(self) -> None:
+        """Count operations older than the workload's timeout as timed out; to be called a few times a second."""
+        now = time.monotonic()
+        limit = now - self._workload.timeout
+        for call in self._calls.values():  # in the order they were sent, but for those that were not
+            if call.queued:
+                continue  # it owes no answer to what nobody has asked it
+            if call.sent > limit:
+                break
+            if call.sent + self._pulse.stopped(call.sent, now) > limit:
+                continue  # while we stood still nobody would have heard its answer
+            call.future.cancel()
+
+    def _count_unanswered(self, older_than: float = 0.0) -> None:
+        """Count what is under way as timed out at its age, and forget it."""
+        now = time.monotonic()
+        for number, call in list(self._calls.items()):
+            if call.future.done():  # of which it is told a moment later
+                self._answered(number, call.future)
+                continue
+            if now - call.intended <= older_than:
+                continue
+            del self._calls[number]
+            if call.unit.generation == self._generation:
+                said = "its turn to connect had not come" if call.queued else "no answer"
+                self._count(call, now, "timeout", f"{said} when the load ended")
+            call.future.cancel()
+        for unit in (unit for units in self._leases.values() for unit in units):
+            if unit.overdue is not None and now - unit.overdue > older_than:
+                self._count_at(
+                    "extend", unit.overdue, now, "timeout", "its connection was not back when the load ended"
+                )
+                unit.overdue = None
+
+    def _abandon_calls(self) -> None:
+        calls = list(self._calls.values())
+        self._calls.clear()
+        for call in calls:
+            call.future.cancel()
+
+    # -- one unit's life -------------------------------------------------------------------------
+
+    def _connect(self, unit: Unit, intended: float) -> None:
+        if unit.generation != self._generation or self._stopped:
+            return
+        assert self._connections is not None
+        begun = partial(self._connect_begun, self._call_number + 1)
+        lost = partial(self._connection_lost, unit, self._generation)
+        future = self._connections.connect(unit.number, unit.holder, begun, lost)
+        self._begin(unit, "connect", intended, future, self._connect_answered, queued=True)
+
+    def _connect_begun(self, number: int) -> None:
+        """Its turn has come: only from now on is the time it takes the target's, though its response time is all."""
+        call = self._calls.pop(number, None)
+        if call is not None:
+            now = time.monotonic()
+            call.delay += self._pulse.stopped(call.sent, now)
+            call.sent = now
+            call.queued = False
+            self._calls[number] = call
+
+    def _connect_again(self, unit: Unit, intended: float, moment: float) -> None:
+        """After a rate limit: the same operation still, whose response time counts from its first moment."""
+        unit.ready = moment
+        self._connect(unit, intended)
+
+    def _connect_answered(self, call: _Call, now: float) -> None:
+        unit = call.unit
+        failed = failure(call.future, self._workload.timeout)
+        if failed is None:
+            unit.failures = 0
+            self._count(call, now, "ok")
+            link: Link = call.future.result()
+            if link.closed:
+                self._connect_after_a_loss(unit)
+                return
+            self._set_connected(unit, True)
+            if unit.overdue is not None:
+                due, unit.overdue = unit.overdue, None
+                self._extend(unit, due)
+            elif unit.holding is None and not unit.claiming:
+                self._claim(unit, now)
+            return
+        self._count(call, now, *failed)
+        again = now + self._backoff(unit)
+        if failed[0] == "limited":
+            self._schedule.at(again, partial(self._connect_again, unit, call.intended))
+        else:
+            self._schedule.at(again, partial(self._connect, unit))
+
+    def _connection_lost(self, unit: Unit, generation: int, reason: str) -> None:
+        """Connect again after a while; a lease that is held stays so until its time is over."""
+        if generation != self._generation or unit.generation != generation:
+            return
+        self.errors.note("connection", "lost", reason)
+        if not unit.connected:
+            return  # whoever hears of its login will see that it is closed
+        self._set_connected(unit, False)
+        if unit.waiting:
+            self._set_waiting(unit, False)
+        self._connect_after_a_loss(unit)
+
+    def _connect_after_a_loss(self, unit: Unit) -> None:
+        self._schedule.at(
+            time.monotonic() + random.uniform(0.0, RECONNECT_WITHIN), partial(self._connect, unit)
+        )
+
+    def _claim(self, unit: Unit, intended: float) -> None:
+        unit.claiming = False
+        if unit.generation != self._generation or self._stopped:
+            return
+        if self._cut_off(unit):
+            return  # it claims once it is connected again
+        unit.claiming = True
+        future = self._target.claim(unit.number, unit.holder)
+        self._begin(unit, "claim", intended, future, self._claimed)
+
+    def _claim_at(self, unit: Unit, moment: float) -> None:
+        unit.claiming = True
+        self._schedule.at(moment, partial(self._claim, unit))
+
+    def _cut_off(self, unit: Unit) -> bool:
+        return self._connections is not None and not unit.connected
+
+    def _extend(self, unit: Unit, intended: float) -> None:
+        if unit.generation != self._generation or unit.holding is None or self._stopped:
+            return
+        if self._cut_off(unit):
+            self._extend_when_back(unit, intended)
+            return
+        self._begin(unit, "extend", intended, self._target.extend(unit.holding), self._extended)
+
+    def _extend_when_back(self, unit: Unit, due: float) -> None:
+        """Its time goes on counting from when it was due; when the claim time is over first, the lease is lost."""
+        unit.overdue = due
+        self._schedule.at(unit.held + self._workload.claim_time, partial(self._run_out, unit))
+
+    def _run_out(self, unit: Unit, moment: float) -> None:
+        if unit.generation != self._generation or unit.overdue is None:
+            return
+        if moment < unit.held + self._workload.claim_time:
+            return  # it was back in between, and this is another time that it is cut off
+        now = time.monotonic()
+        self._count_at("extend", unit.overdue, now, "lost", "its connection was not back in time")
+        self._lose(unit, now)
+
+    def _begin(
+        self,
+        unit: Unit,
+        operation: str,
+        intended: float,
+        future: Future[Any],
+        ended: Callable[[_Call, float], None],
+        queued: bool = False,
+    ) -> None:
+        sent = time.monotonic()
+        if operation != "connect":
+            self._asked = sent
+        ready = max(intended, unit.ready)
+        delay = sent - ready
+        self._lag(max(1, int(delay * 1e6)))
+        if ready > intended:
+            delay += self._pulse.stopped(intended, ready)
+        self._call_number = number = self._call_number + 1
+        self._calls[number] = _Call(unit, operation, intended, sent, future, ended, queued, delay)
+        future.add_done_callback(partial(self._answered, number))
+
+    def _answered(self, number: int, future: Future[Any]) -> None:
+        if not future.cancelled():
+            future.exception()  # looked at whoever wants it, or asyncio complains of it on standard error
+        call = self._calls.pop(number, None)
+        if call is None:
+            return  # abandoned with its generation
+        now = time.monotonic()
+        call.unit.ready = now
+        if call.unit.generation != self._generation:
+            self._answered_too_late(call)
+            return
+        call.ended(call, now)
+
+    def _answered_too_late(self, call: _Call) -> None:
+        """The lease was given up meanwhile: a claim that was granted all the same is given back."""
+        if call.operation == "claim" and not call.future.cancelled() and call.future.exception() is None:
+            holding = call.future.result()
+            if holding is not None:
+                self._release(holding)
+
+    def _claimed(self, call: _Call, now: float) -> None:
+        unit = call.unit
+        unit.claiming = False
+        failed = failure(call.future, self._workload.timeout)
+        if failed is not None:
+            self._count(call, now, *failed)
+            self._claim_at(unit, now + self._backoff(unit))
+            return
+        unit.failures = 0
+        holding: Holding | None = call.future.result()
+        if holding is None:
+            self._count(call, now, "denied")
+            if self._cut_off(unit):
+                return  # nobody would tell it of a release
+            self._set_waiting(unit, True)
+            self._target.watch_release(
+                unit.number, unit.holder, partial(self._released, unit, self._generation)
+            )
+            return
+        self._count(call, now, "ok")
+        unit.holding = holding
+        unit.claimed = unit.held = call.sent
+        self._held += 1
+        # From the answer, not from the send: the unit learns only then that it has something to renew.
+        self._schedule.at(now + self._workload.renew_time, partial(self._extend, unit))
+
+    def _released(self, unit: Unit, generation: int) -> None:
+        if generation == self._generation and unit.waiting:
+            self._set_waiting(unit, False)
+            if unit.generation == generation:
+                unit.ready = now = time.monotonic()
+                self._claim(unit, now)
+
+    def _extended(self, call: _Call, now: float) -> None:
+        unit = call.unit
+        failed = failure(call.future, self._workload.timeout)
+        if failed is not None:
+            outcome, message = failed
+            if now - unit.held > self._workload.claim_time:
+                self._count(call, now, "lost", message)
+                self._lose(unit, now)
+                return
+            self._count(call, now, outcome, message)
+            if self._cut_off(unit):
+                self._extend_when_back(unit, now)
+            else:
+                self._schedule.at(now + self._backoff(unit), partial(self._extend, unit))
+        elif call.future.result():
+            unit.failures = 0
+            unit.held = call.sent
+            self._count(call, now, "ok")
+            # The next moment on the fixed schedule, even when it has passed: lateness is not forgiven.
+            self._schedule.at(call.intended + self._workload.renew_time, partial(self._extend, unit))
+        else:
+            self._count(call, now, "lost")
+            self._lose(unit, now)
+
+    def _lose(self, unit: Unit, now: float) -> None:
+        self.lost.append((now, unit.lease, unit.holder, now - unit.claimed))
+        self._drop_holding(unit)
+        self._claim_at(unit, now)
+
+    def _drop_holding(self, unit: Unit) -> None:
+        unit.holding = None
+        unit.overdue = None
+        unit.failures = 0
+        self._held -= 1
+
+    def _set_connected(self, unit: Unit, connected: bool) -> None:
+        self._connected += connected - unit.connected
+        unit.connected = connected
+
+    def _set_waiting(self, unit: Unit, waiting: bool) -> None:
+        unit.waiting = waiting
+        self._waiting += 1 if waiting else -1
+
+    def _backoff(self, unit: Unit) -> float:
+        unit.failures += 1
+        longest = max(self._workload.renew_time, 0.01)
+        return min(longest, FIRST_RETRY * 2.0 ** min(unit.failures - 1, 20)) * random.uniform(0.75, 1.0)
+
+    def _count(self, call: _Call, now: float, outcome: str, message: str = "") -> None:
+        own = call.delay + self._pulse.stopped(call.sent, now)
+        self._count_at(call.operation, call.intended, now, outcome, message, own)
+        if outcome == "ok":
+            self._record[tag(call.operation, service=True)](max(1, int((now - call.sent) * 1e6)))
+
+    def _count_at(
+        self,
+        operation: str,
+        intended: float,
+        now: float,
+        outcome: str,
+        message: str,
+        own: float | None = None,
+    ) -> None:
+        """Count what was due at `intended`; `own` of the seconds since then were the generator's delay."""
+        name = tag(operation, outcome)
+        self._record[name](max(1, int((now - intended) * 1e6)))
+        self._own_delay(name, now - intended, self._pulse.stopped(intended, now) if own is None else own)
+        if outcome != "ok" and message:
+            self.errors.note(operation, outcome, message)
+
+
+def _share(size: int, share: tuple[int, int]) -> Sequence[int]:
+    """One worker's leases of so many in all."""
+    index, workers = share
+    return range(index, size, workers)

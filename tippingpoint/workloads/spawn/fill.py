@@ -1,0 +1,410 @@
+"""What is there, what a stage wants, and what is to be done next about each thing: no calls, no clock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum, auto
+from typing import Literal
+
+from tippingpoint.plan.spawn import SpawnStage, Until
+from tippingpoint.workloads.spawn.members import Members
+from tippingpoint.workloads.spawn.target import Item, Seen
+
+SETTLES = 60.0
+"""Seconds after which something of which lists cannot tell whether it runs is taken not to: after the loss of its
+leader an LXD 5.0.2 showed up to 12 instances as Error for 20 s on members that were online all the time."""
+
+Step = Literal["create", "start", "reachable", "probe", "delete"]
+
+
+class Level(IntEnum):
+    """How far a thing has come."""
+
+    ABSENT = 0
+    CREATED = 1
+    STARTED = 2
+    REACHABLE = 3
+    PROBED = 4
+
+
+_UNTIL: dict[Until, Level] = {
+    "created": Level.CREATED,
+    "started": Level.STARTED,
+    "reachable": Level.REACHABLE,
+    "probed": Level.PROBED,
+}
+_NEXT: dict[Level, Step] = {
+    Level.ABSENT: "create",
+    Level.CREATED: "start",
+    Level.STARTED: "reachable",
+    Level.REACHABLE: "probe",
+}
+_DONE: dict[Step, Level] = {
+    "create": Level.CREATED,
+    "start": Level.STARTED,
+    "reachable": Level.REACHABLE,
+    "probe": Level.PROBED,
+    "delete": Level.ABSENT,
+}
+
+
+class Doing(Enum):
+    """What a thing is at."""
+
+    NOTHING = auto()
+    WAITING = auto()
+    """For its turn to be made or removed."""
+    WAITING_TO_PROBE = auto()
+    """For its turn to be probed."""
+    UNDER_WAY = auto()
+    """An operation on it was sent."""
+    RESTING = auto()
+    """An operation failed and is tried again later."""
+
+
+class Standing(Enum):
+    """What a thing counts as."""
+
+    NONE = auto()
+    """Neither there nor wanted."""
+    HELD = auto()
+    """As it is wanted."""
+    WAITING = auto()
+    """To be brought there."""
+    SURPLUS = auto()
+    """There, and to be removed."""
+    OUT = auto()
+    """Not as it is wanted, and nothing is done about it: no try is left, its member is gone, or it is not repaired."""
+
+
+@dataclass(slots=True, eq=False)
+class Thing:
+    """One thing, as far as it is known."""
+
+    item: Item
+    level: Level = Level.ABSENT
+    member: str = ""
+    unclear: bool = False
+    """It is not known whether it runs."""
+    unclear_since: float = float("inf")
+    """Since when lists could not tell that."""
+    doing: Doing = Doing.NOTHING
+    touched: float = float("-inf")
+    """When an operation on it ended last: an older list says nothing of it."""
+    again: float = 0.0
+    """When it is tried again, while it is resting."""
+    doubted: Step | None = None
+    """The step whose answer contradicted what we thought was there: the next list decides."""
+    awaited: float | None = None
+    """Since when its address is waited for."""
+    launched: tuple[float, float] | None = None
+    """When its creation was due and when it was sent, until it is as wanted."""
+    has_turn: bool = False
+    failed: bool = False
+    """What there is of it will never run: it is to be removed, and made anew."""
+    lost: bool = False
+    """It was there and was gone, or its member is."""
+    begun: tuple[float, float] | None = None
+    """The same until it is removed again, where that is wanted of it."""
+    over: bool = False
+    """It was made and removed again, as wanted."""
+    gave_up: bool = False
+    stays: bool = False
+    """It could not be removed."""
+    standing: Standing = Standing.NONE
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a stage wants to be there."""
+
+    groups: int = 0
+    instances: int = 0
+    level: Level = Level.CREATED
+    cycle: bool = False
+    """Things are removed as soon as they are as wanted."""
+
+    @classmethod
+    def of(cls, stage: SpawnStage, until: Until, *, cycle: bool = False) -> Goal:
+        """A plan's stage."""
+        return cls(stage.groups, stage.instances, _UNTIL[until], cycle)
+
+    def wants(self, item: Item) -> bool:
+        """Whether a thing is to be there."""
+        return item.group < self.groups and item.number < self.instances
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a list told."""
+
+    todo: list[Thing]
+    """Things that have become otherwise, and those that nothing is done about yet."""
+    denied: list[tuple[Thing, Step]]
+    """Things of which the list says what we thought, although their step was answered that it is not so."""
+    lost: Counter[str]
+    """Things that were there and are gone, by the member that they were on."""
+
+
+@dataclass(slots=True)
+class _Group:
+    things: dict[Item, Thing] = field(default_factory=dict[Item, Thing])
+    waiting: int = 0
+
+
+class Fill:
+    """All things of one worker: those that a stage wants, and those that are there."""
+
+    def __init__(self, members: Members, *, repair: bool, evict: bool) -> None:
+        self._members = members
+        self._repair = repair
+        self._evict = evict
+        self._goal = Goal()
+        self._groups: dict[int, _Group] = {}
+        self._standings: Counter[Standing] = Counter()
+        self.placed: Counter[str] = Counter()
+        """How many things are on each member, or being made there."""
+
+    @property
+    def held(self) -> int:
+        """How many things are there as wanted, or still there to be removed."""
+        return self._standings[Standing.HELD] + self._standings[Standing.SURPLUS]
+
+    @property
+    def waiting(self) -> int:
+        """How many things are still to be made as wanted, or to be removed."""
+        return self._standings[Standing.WAITING] + self._standings[Standing.SURPLUS]
+
+    def begin(self, goal: Goal, groups: Sequence[int]) -> None:
+        """Want what a stage wants, of the worker's groups; nothing was tried yet, and nothing is known for certain."""
+        self._goal = goal
+        for group in groups:
+            things = self._groups.setdefault(group, _Group()).things
+            if group < goal.groups:
+                for number in range(goal.instances):
+                    item = Item(group, number)
+                    if item not in things:
+                        things[item] = Thing(item)
+        for thing in self.things():
+            thing.gave_up = thing.over = thing.stays = False
+            thing.begun = None
+            thing.doubted = None
+            thing.awaited = None
+            thing.launched = thing.launched if goal.wants(thing.item) else None
+            if thing.doing is not Doing.UNDER_WAY:
+                thing.doing = Doing.NOTHING
+            self.stand(thing)
+
+    def leave(self, group: int) -> None:
+        """A group is another worker's from now on: what is in it counts here no longer."""
+        for thing in self._groups.pop(group).things.values():
+            self.place(thing, "")
+            self._standings[thing.standing] -= 1
+
+    def has(self, thing: Thing) -> bool:
+        """Whether a thing is still one of these."""
+        group = self._groups.get(thing.item.group)
+        return group is not None and group.things.get(thing.item) is thing
+
+    def excuse(self, thing: Thing) -> None:
+        """Have a thing tried again that was given up, or made again though what is lost is not repaired."""
+        thing.gave_up = thing.stays = False
+        thing.lost = thing.lost and self._repair
+        self.stand(thing)
+
+    def things(self) -> Iterator[Thing]:
+        """All things, interleaved over the groups in a fixed order."""
+        return iter(
+            sorted(
+                (thing for group in self._groups.values() for thing in group.things.values()),
+                key=lambda thing: (thing.item.number, thing.item.group),
+            )
+        )
+
+    def changes(self, group: int) -> bool:
+        """Whether anything in a group is still to become otherwise."""
+        return self._groups[group].waiting > 0
+
+    def matters(self, group: int) -> bool:
+        """Whether anything is there in a group or wanted there."""
+        return bool(self._groups[group].things)
+
+    def running(self) -> Item | None:
+        """A thing that runs, as far as is known."""
+        return next(
+            (
+                thing.item
+                for group in self._groups.values()
+                for thing in group.things.values()
+                if thing.level >= Level.STARTED
+                and not thing.unclear
+                and self._members.is_online(thing.member)
+            ),
+            None,
+        )
+
+    def step(self, thing: Thing) -> Step | None:
+        """What is to be done next about a thing; None when nothing is, or nothing can be for now."""
+        if thing.standing is Standing.SURPLUS:
+            return "delete" if self._members.is_online(thing.member) else None
+        if thing.standing is not Standing.WAITING or thing.unclear or thing.doubted:
+            return None
+        if thing.level and not self._members.is_online(thing.member):
+            return None
+        if thing.failed or (self._goal.cycle and self.is_as_wanted(thing)):
+            return "delete"
+        return _NEXT[thing.level]
+
+    def is_as_wanted(self, thing: Thing) -> bool:
+        """Whether a thing has come as far as the stage wants."""
+        return self._goal.wants(thing.item) and thing.level >= self._goal.level
+
+    def done(self, thing: Thing, step: Step) -> None:
+        """A step succeeded."""
+        thing.level = _DONE[step]
+        if step != "create":
+            thing.unclear, thing.unclear_since = False, float("inf")
+        if thing.level is Level.ABSENT:
+            self.place(thing, "")
+            thing.over = self._goal.cycle and not (thing.gave_up or thing.failed)
+            thing.failed = False
+        self.stand(thing)
+
+    def fail(self, thing: Thing) -> None:
+        """What there is of a thing will never run."""
+        thing.failed = thing.level is Level.CREATED
+
+    def place(self, thing: Thing, member: str) -> None:
+        """A thing is on a member, or is about to be; empty for none."""
+        if thing.member == member:
+            return
+        if thing.member:
+            self.placed[thing.member] -= 1
+            if not self.placed[thing.member]:
+                del self.placed[thing.member]
+        if member:
+            self.placed[member] += 1
+        thing.member = member
+
+    def stand(self, thing: Thing) -> None:
+        """Count a thing as what it is now; to be called whenever something about it changed."""
+        standing = self._standing(thing)
+        if standing is thing.standing:
+            return
+        group = self._groups[thing.item.group]
+        unfinished = (Standing.WAITING, Standing.SURPLUS)
+        group.waiting += (standing in unfinished) - (thing.standing in unfinished)
+        self._standings[thing.standing] -= 1
+        self._standings[standing] += 1
+        thing.standing = standing
+
+    def _standing(self, thing: Thing) -> Standing:
+        gone = bool(thing.level) and self._members.is_lost(thing.member)
+        if not self._goal.wants(thing.item):
+            if thing.doing is Doing.UNDER_WAY:
+                return Standing.SURPLUS
+            if not thing.level:
+                return Standing.NONE
+            return Standing.OUT if thing.gave_up or (gone and not self._evict) else Standing.SURPLUS
+        if gone:
+            return Standing.WAITING if self._evict and self._repair else Standing.OUT
+        if self._goal.cycle:
+            return self._standing_in_cycle(thing)
+        if thing.level >= self._goal.level:
+            return Standing.HELD
+        if thing.gave_up or (thing.lost and not self._repair):
+            return Standing.OUT
+        return Standing.WAITING
+
+    def _standing_in_cycle(self, thing: Thing) -> Standing:
+        if thing.over:
+            return Standing.HELD
+        if thing.gave_up:  # what is left of it is in the way of nothing, and not wanted
+            return Standing.SURPLUS if thing.level and not thing.stays else Standing.OUT
+        return Standing.WAITING
+
+    # -- what lists and members tell ---------------------------------------------------------------
+
+    def see(self, group: int, listed: Mapping[Item, Seen], asked: float) -> Looked:
+        """Take a group's list that was asked for at a moment."""
+        looked = Looked([], [], Counter())
+        things = self._groups[group].things
+        for item in listed.keys() - things.keys():
+            things[item] = Thing(item)
+        for thing in list(things.values()):
+            if thing.doing is Doing.UNDER_WAY or thing.touched >= asked:
+                continue
+            before = thing.level
+            seen = listed.get(thing.item)
+            if seen is None:
+                self._miss(thing, looked.lost)
+            else:
+                self._find(thing, seen, asked)
+            doubted, thing.doubted = thing.doubted, None
+            self.stand(thing)
+            if thing.standing is Standing.NONE:
+                del things[thing.item]
+                continue
+            step = self.step(thing)
+            if doubted is not None and doubted == step:
+                looked.denied.append((thing, doubted))
+            elif thing.level is not before or (step is not None and thing.doing is Doing.NOTHING):
+                looked.todo.append(thing)
+        return looked
+
+    def _miss(self, thing: Thing, lost: Counter[str]) -> None:
+        if self._goal.cycle and self.is_as_wanted(thing):
+            thing.over = True  # the answer to its removal was lost
+        elif thing.level and self._goal.wants(thing.item) and not (thing.lost or thing.failed):
+            thing.lost = True
+            lost[thing.member] += 1
+        thing.level = Level.ABSENT
+        thing.failed = False
+        thing.unclear, thing.unclear_since = False, float("inf")
+        thing.awaited = None
+        self.place(thing, "")
+
+    def _find(self, thing: Thing, seen: Seen, asked: float) -> None:
+        self.place(thing, seen.member)
+        thing.unclear_since = min(thing.unclear_since, asked) if seen.unclear else float("inf")
+        online = self._members.is_online(seen.member)
+        thing.unclear = not online or (seen.unclear and asked - thing.unclear_since < SETTLES)
+        if thing.unclear:
+            thing.level = max(thing.level, Level.CREATED)
+            return
+        shown = Level.CREATED
+        if seen.running:
+            shown = Level.REACHABLE if seen.address else Level.STARTED
+        if shown is Level.CREATED:
+            # It has stopped: where losses are not repaired it is left as it is.
+            thing.lost = thing.lost or (thing.level > Level.CREATED and not self._repair)
+            thing.level = shown
+            thing.awaited = None
+        else:
+            thing.level = max(thing.level, shown)
+            thing.failed = False
+
+    def lose(self, member: str) -> int:
+        """A member is lost, and what is on it with it; returns how many wanted things are lost so. Whether they run
+        when it is back is seen then."""
+        count = 0
+        for thing in self._on(member):
+            thing.awaited = None
+            if thing.level and self._goal.wants(thing.item):
+                thing.level, thing.unclear = Level.CREATED, True
+                count += not thing.lost
+                thing.lost = True
+            self.stand(thing)
+        return count
+
+    def reconsider(self, member: str) -> Sequence[Thing]:
+        """A member's status has changed: what is on it counts as what it is now."""
+        things = self._on(member)
+        for thing in things:
+            self.stand(thing)
+        return things
+
+    def _on(self, member: str) -> list[Thing]:
+        return [thing for thing in self.things() if thing.member == member]

@@ -1,0 +1,102 @@
+"""One call made over and over: never two at once, and not more of the time than half, as long as that takes seconds."""
+
+from __future__ import annotations
+
+import time
+from asyncio import Task
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from tippingpoint.workloads.operations import Ended, Operations, backoff
+from tippingpoint.workloads.schedule import Schedule
+
+LONGEST_PAUSE = 5.0
+"""Seconds between polls that fail or take long, at most: they are how it is seen that the target answers again. An LXD
+5.0.2 lists for 20 s while it looks for a member that has died."""
+
+
+class Poll:
+    """Calls of one kind, recorded as operation `poll`; the answers go to `told(asked, ended)`.
+
+    `asked` is the moment the call was sent: what was done since may not be in the answer. `among` so many polls, each
+    waits its turn: together they are about one call at a time, or 50 lists of 100 things would be load of their own.
+    """
+
+    def __init__(
+        self,
+        call: Callable[[], Task[Any]],
+        told: Callable[[float, Ended], None],
+        operations: Operations,
+        schedule: Schedule,
+        every: float,
+    ) -> None:
+        self._call = call
+        self._told = told
+        self._operations = operations
+        self._schedule = schedule
+        self._every = every
+        self._among = 1
+        self._interval = every
+        self._failures = 0
+        self._asking = False
+        self._anew = False
+        self._asked = 0.0
+        self._turn = 0
+
+    def begin(self, moment: float, among: int = 1) -> None:
+        """Ask now, and then over and over; a call that is under way is waited for and its answer not told."""
+        self._interval = self._every
+        self._among = among
+        self._turn += 1
+        if self._asking:
+            self._anew = True
+        else:
+            self._ask(moment)
+
+    def every(self, interval: float) -> None:
+        """Ask so often from now on; the schedule's next look at it is never later than the interval it began with."""
+        self._interval = interval
+
+    def halt(self) -> None:
+        """Ask no more; a call that is under way ends without being told."""
+        self._turn += 1
+        self._anew = False
+
+    def forget(self) -> None:
+        """Ask no more, and nothing is under way."""
+        self.halt()
+        self._asking = False
+
+    def _due(self, turn: int, intended: float) -> None:
+        if turn != self._turn:
+            return
+        if intended - self._asked >= self._interval - 1e-6:
+            self._ask(intended)
+        else:
+            self._schedule.at(intended + self._every, partial(self._due, turn))
+
+    def _ask(self, intended: float) -> None:
+        self._asking = True
+        self._asked = time.monotonic()
+        ended = partial(self._ended, self._turn, self._asked)
+        self._operations.begin("poll", self._call(), intended, intended, ended)
+
+    def _ended(self, turn: int, asked: float, ended: Ended) -> None:
+        self._asking = False
+        if self._anew:
+            self._anew = False
+            self._ask(ended.moment)
+            return
+        if turn != self._turn:
+            return
+        if ended.outcome == "ok":
+            self._failures = 0
+            took = ended.moment - asked
+            pause = max(self._every - took, min(LONGEST_PAUSE, took * self._among))
+        else:
+            self._failures += 1
+            pause = min(LONGEST_PAUSE, backoff(self._failures))
+        self._told(asked, ended)
+        if turn == self._turn:
+            self._schedule.at(ended.moment + max(0.0, pause), partial(self._due, turn))
