@@ -26,7 +26,7 @@ from tippingpoint.analysis.tipping import Tipping, find_tipping
 from tippingpoint.analysis.verdict import Verdict, judge
 from tippingpoint.compare.baselines import PREFIX, Baseline, list_baselines, load_baseline
 from tippingpoint.compare.compare import compare
-from tippingpoint.errors import TargetError, UserError
+from tippingpoint.errors import Refused, TargetError, UserError
 from tippingpoint.importers.juju_log import import_log
 from tippingpoint.importers.rally import import_rally
 from tippingpoint.importers.rally_results import holds_json
@@ -37,7 +37,6 @@ from tippingpoint.report.sections.cautions import gap_lines
 from tippingpoint.run.progress import ConsoleProgress
 from tippingpoint.run.resume import take_up
 from tippingpoint.run.runner import Runner, TakenUp
-from tippingpoint.run.worker_process import Refused
 from tippingpoint.rundir.files import replace_file
 from tippingpoint.rundir.ledger import Entry, EtcdEntry, LxdEntry, OpenstackEntry, entries
 from tippingpoint.rundir.manifest import Manifest

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from tippingpoint.util.text import one_line
-
 LONGEST_VALUE = 120
 LONGEST_TEXT = 2000
 """Characters; what is expected may be a list, and what five endpoints say is as long."""
+
+
+LONGEST_LINE = 400
+"""Characters of what the other side says, at most."""
+
+
+def one_line(text: str, longest: int = LONGEST_LINE) -> str:
+    """A text of the other side as one line of bounded length, in which nothing is that a terminal would obey."""
+    words = " ".join(text[: 10 * longest].split())  # so that 50 MB are not looked through
+    line = words if words.isprintable() else "".join(map(_shown, words))
+    return line if len(line) <= longest else line[: longest - 3] + "..."
+
+
+def _shown(mark: str) -> str:
+    return mark if mark.isprintable() else mark.encode("unicode_escape").decode()
 
 
 class UserError(Exception):
@@ -44,3 +57,22 @@ class OperationFailed(Exception):
 
 class Limited(OperationFailed):
     """One operation that a rate limit of the target refused: to be tried again, and no failure of the target."""
+
+
+class Refused(Exception):
+    """A worker could not begin: the reason in one line and the exit code it asks for."""
+
+    def __init__(self, problem: str, exit_code: int) -> None:
+        self.exit_code = exit_code
+        super().__init__(problem)
+
+
+_FOR_PEOPLE = (UserError, TargetError, OperationFailed, Refused)
+
+
+def told(problem: BaseException) -> str:
+    """As the problem says itself where it was written for people, else with what kind it is of."""
+    text = one_line(str(problem), LONGEST_TEXT)
+    if isinstance(problem, _FOR_PEOPLE) and text:
+        return text
+    return f"unexpected {type(problem).__name__}: {text}".rstrip(": ")

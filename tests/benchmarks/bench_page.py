@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
 from tests.browser.conftest import find_chromium  # noqa: E402
-from tests.unit.felt import MEANINGS, felt_by  # noqa: E402
+from tests.unit.resource_figures import MEANINGS, felt_by  # noqa: E402
 from tests.unit.synthetic import MadeStage, write_run  # noqa: E402
 from tippingpoint.report import write_report  # noqa: E402
 from tippingpoint.rundir.resources import write_resources  # noqa: E402

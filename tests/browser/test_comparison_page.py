@@ -9,7 +9,7 @@ import pytest
 
 from tests.browser.conftest import Opened
 from tests.browser.test_run_page import DRAWN, assert_within_400_pixels, charts, luminance
-from tests.unit.felt import felt_by
+from tests.unit.resource_figures import felt_by
 from tests.unit.synthetic import STARTED, MadeStage, write_run
 from tippingpoint.compare.baselines import load_baseline
 from tippingpoint.compare.compare import compare

@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.conftest import Opened
-from tests.unit.booted import computes, write_cycles, write_servers
-from tests.unit.felt import MEANINGS, felt_by
-from tests.unit.filled import FILL_PLAN, Fill, write_fill
+from tests.unit.lxd_runs import FILL_PLAN, Fill, write_fill
+from tests.unit.openstack_runs import computes, write_cycles, write_servers
+from tests.unit.resource_figures import MEANINGS, felt_by
 from tests.unit.synthetic import MadeStage, write_run
 from tippingpoint.report import write_report
 from tippingpoint.rundir.results import load_run

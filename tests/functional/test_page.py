@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from tests.functional.page_server import TOKEN, UNITS, Reader, a_run, collect, digests_of, page_of
 from tests.functional.program import WITHIN_S
-from tippingpoint.collect.page.server import server
+from tippingpoint.collect.page import server
 from tippingpoint.collect.runs import Runs
 from tippingpoint.rundir.results import load_run
 from tippingpoint.units.shared_run import Progress, Turn, UnitWord

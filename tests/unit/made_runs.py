@@ -8,10 +8,11 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tippingpoint.plan.fields import StageKind
 from tippingpoint.plan.plan import parse_plan
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.manifest import Manifest, RunStatus, TargetEntry, WorkerEntry
-from tippingpoint.rundir.results import Curve, Gauges, RunData, StageKind, StageResult
+from tippingpoint.rundir.results import Curve, Gauges, RunData, StageResult
 
 STAGE_SECONDS = 30.0
 

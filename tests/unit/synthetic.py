@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from tippingpoint.plan.fields import StageKind
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import Events, Journal
 from tippingpoint.rundir.manifest import Host, Manifest, RunStatus, TargetEntry, WorkerEntry
-from tippingpoint.rundir.results import LOOP_LAG, OBSERVING, SCHEDULE_LAG, StageKind, tag
+from tippingpoint.rundir.results import LOOP_LAG, OBSERVING, SCHEDULE_LAG, tag
 from tippingpoint.rundir.tags import DELAYED, FREED
 
 STARTED = 1_790_000_000.0

@@ -17,8 +17,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from tippingpoint.agent.client import PLACE
-from tippingpoint.agent.problems import told
-from tippingpoint.errors import TargetError, UserError
+from tippingpoint.errors import TargetError, UserError, told
 from tippingpoint.plan.targets import EtcdTarget, JujuTarget, LxdTarget, OpenstackTarget
 from tippingpoint.targets.registry import knock
 

@@ -13,8 +13,8 @@ import orjson
 from tippingpoint.rundir.journal import read_events
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.results import worker_names
+from tippingpoint.rundir.takeovers import KIND
 from tippingpoint.units.digest import make_digest
-from tippingpoint.units.takeovers import KIND
 
 
 def digest_of(directories: Sequence[Path]) -> str:

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from tippingpoint.agent.exporter import Measured
-from tippingpoint.agent.problems import told
 from tippingpoint.agent.state import Phase
-from tippingpoint.errors import OperationFailed, TargetError, UserError
+from tippingpoint.errors import OperationFailed, Refused, TargetError, UserError, told
 from tippingpoint.plan.plan import Plan, parse_plan
 from tippingpoint.run.headline import Headline
 from tippingpoint.run.runner import Progress, Runner, TakenUp
-from tippingpoint.run.worker_process import Refused
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.units.conductor import Follower
 from tippingpoint.units.shared_run import Progress as Told

@@ -11,11 +11,10 @@ from typing import Any
 
 import uvloop
 
-from tippingpoint.agent.problems import told
 from tippingpoint.agent.server import Server
 from tippingpoint.agent.service import Agent, log
 from tippingpoint.agent.state import lock
-from tippingpoint.errors import UserError
+from tippingpoint.errors import UserError, told
 from tippingpoint.util.systemd_notify import notify, watchdog_every
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from tippingpoint.agent.keeping import Keeping
-from tippingpoint.agent.problems import told
+from tippingpoint.errors import told
 
 FIRST_WAIT = 15.0
 """Seconds until a removal that failed is tried again; each time twice as long, up to LONGEST_WAIT."""

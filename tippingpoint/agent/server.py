@@ -14,8 +14,7 @@ import orjson
 from pydantic import ValidationError
 
 from tippingpoint.agent.client import LONGEST_REQUEST
-from tippingpoint.agent.problems import told
-from tippingpoint.errors import UserError
+from tippingpoint.errors import UserError, told
 
 Answer = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 """Told a request, which is any JSON object, answers it; what it raises becomes the answer's problem."""

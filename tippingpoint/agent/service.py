@@ -24,13 +24,12 @@ from tippingpoint.agent.keeping import Keeping, Kept, furthest
 from tippingpoint.agent.lost import inherit
 from tippingpoint.agent.part import Ended, Part, part_name, plan_of
 from tippingpoint.agent.probing import probe
-from tippingpoint.agent.problems import told
 from tippingpoint.agent.removal import Removal
 from tippingpoint.agent.reports import keep_digests, write_reports
 from tippingpoint.agent.state import ENDED, PartState, Phase, State
 from tippingpoint.agent.tasks import Tasks
 from tippingpoint.agent.wake import wake
-from tippingpoint.errors import UserError
+from tippingpoint.errors import UserError, told
 from tippingpoint.run.resume import take_up
 from tippingpoint.run.runner import TakenUp
 from tippingpoint.rundir.ledger import entries

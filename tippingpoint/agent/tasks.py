@@ -7,8 +7,7 @@ import secrets
 from collections.abc import Coroutine
 from dataclasses import dataclass
 
-from tippingpoint.agent.problems import told
-from tippingpoint.errors import UserError
+from tippingpoint.errors import UserError, told
 
 _KEPT = 100
 """Ended tasks whose outcome is kept, the newest."""

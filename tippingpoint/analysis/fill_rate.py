@@ -12,7 +12,7 @@ import numpy as np
 
 from tippingpoint.rundir.cluster_events import Cluster
 from tippingpoint.rundir.results import RunData, StageResult
-from tippingpoint.units.takeovers import takeovers
+from tippingpoint.rundir.takeovers import takeovers
 from tippingpoint.util.text import show_size
 
 LEAST = 30

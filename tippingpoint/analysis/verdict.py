@@ -32,7 +32,7 @@ from tippingpoint.analysis.latency import costs
 from tippingpoint.errors import UserError
 from tippingpoint.plan.plan import ClaimPlan, Plan, Threshold, validate_plan
 from tippingpoint.rundir.results import BRINGING_UP, CONNECT, RunData, StageResult, UnitStatus
-from tippingpoint.units.takeovers import takeovers
+from tippingpoint.rundir.takeovers import takeovers
 from tippingpoint.util.durations import show_us
 from tippingpoint.util.text import (
     choose,

@@ -29,8 +29,9 @@ from tippingpoint.compare.sentence import (
     tipping_words,
 )
 from tippingpoint.errors import UserError
+from tippingpoint.plan.fields import StageKind
 from tippingpoint.rundir.histogram import Histogram
-from tippingpoint.rundir.results import OPERATIONS, OWN_LOAD, RunData, StageKind, StageResult
+from tippingpoint.rundir.results import OPERATIONS, OWN_LOAD, RunData, StageResult
 from tippingpoint.util.durations import show_us
 from tippingpoint.util.text import show_list, show_load, show_share, show_size
 

@@ -9,7 +9,8 @@ from typing import Literal
 from tippingpoint.analysis.held_loads import loads_held
 from tippingpoint.analysis.tipping import Tipping
 from tippingpoint.analysis.verdict import checks_of
-from tippingpoint.rundir.results import RunData, StageKind
+from tippingpoint.plan.fields import StageKind
+from tippingpoint.rundir.results import RunData
 
 Judgement = Literal["worse", "better", "same", "unsure"]
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from tippingpoint.util.durations import ACCEPTED, format_duration, parse_duration
+
+StageKind = Literal["ramp", "find", "confirm", "storm", "destroy"]
+"""What a stage is for: listed loads that are brought up, a search's, a restart storm, or a removal."""
 
 
 def _duration(value: object) -> object:

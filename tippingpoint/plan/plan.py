@@ -21,7 +21,7 @@ from pydantic import (
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.explain import ON, explained, nearest, without_login
-from tippingpoint.plan.fields import Part, Seconds
+from tippingpoint.plan.fields import Part, Seconds, StageKind
 from tippingpoint.plan.spawn import OBSERVATIONS, SERVER_LIFE, SERVER_OBSERVATIONS, SERVER_OPERATIONS
 from tippingpoint.plan.spawn import SPAWN_OPERATIONS as SPAWN_OPERATIONS
 from tippingpoint.plan.spawn import SpawnStage as SpawnStage
@@ -30,7 +30,6 @@ from tippingpoint.plan.targets import EtcdTarget as EtcdTarget
 from tippingpoint.plan.targets import JujuTarget as JujuTarget
 from tippingpoint.plan.targets import LxdTarget as LxdTarget
 from tippingpoint.plan.targets import OpenstackTarget as OpenstackTarget
-from tippingpoint.rundir.tags import StageKind
 from tippingpoint.util.durations import format_duration
 
 MAX_STAGES = 1000

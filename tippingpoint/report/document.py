@@ -57,8 +57,8 @@ from tippingpoint.rundir.results import (
     count_of,
     tag,
 )
-from tippingpoint.units.takeovers import KIND as TAKEN_UP
-from tippingpoint.units.takeovers import takeovers
+from tippingpoint.rundir.takeovers import KIND as TAKEN_UP
+from tippingpoint.rundir.takeovers import takeovers
 from tippingpoint.util.durations import show_us
 
 FORMAT = 1

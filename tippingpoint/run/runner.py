@@ -19,13 +19,14 @@ from typing import Any, Literal, TypeVar
 
 from tippingpoint.analysis.held_loads import why_not_held
 from tippingpoint.analysis.verdict import stage_checks, stage_saturated
-from tippingpoint.errors import TargetError, UserError
+from tippingpoint.errors import Refused, TargetError, UserError
+from tippingpoint.plan.fields import StageKind
 from tippingpoint.plan.plan import UNDONE_BY, ClaimPlan, Fault, ModelPlan, Plan, SpawnPlan
 from tippingpoint.plan.share import begins_after, part_of, size_of
 from tippingpoint.run.faults import Action, LabControl
 from tippingpoint.run.search import Found, find_load
 from tippingpoint.run.worker import Job
-from tippingpoint.run.worker_process import Refused, WorkerProcess, opened, start_worker, tidy_stderr
+from tippingpoint.run.worker_process import WorkerProcess, opened, start_worker, tidy_stderr
 from tippingpoint.rundir.journal import RESCUE_PREFIX, Events
 from tippingpoint.rundir.ledger import Entry, EtcdEntry, JujuEntry, LxdEntry, OpenstackEntry, remember
 from tippingpoint.rundir.manifest import (
@@ -37,7 +38,7 @@ from tippingpoint.rundir.manifest import (
     new_run_id,
     process_started,
 )
-from tippingpoint.rundir.results import StageKind, load_run
+from tippingpoint.rundir.results import load_run
 from tippingpoint.targets.registry import check_room, clean_entries, ledger_entry, reach, take
 from tippingpoint.units.conductor import Conductor
 from tippingpoint.units.shared_run import Phase, Turn

@@ -14,17 +14,10 @@ from typing import Any, BinaryIO
 
 import orjson
 
+from tippingpoint.errors import Refused
 from tippingpoint.run.worker import Job
 
 Listener = Callable[["WorkerProcess", dict[str, Any]], None]
-
-
-class Refused(Exception):
-    """A worker could not begin: the reason in one line and the exit code it asks for."""
-
-    def __init__(self, problem: str, exit_code: int) -> None:
-        self.exit_code = exit_code
-        super().__init__(problem)
 
 
 class WorkerProcess:

@@ -14,6 +14,7 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
+from tippingpoint.plan.fields import StageKind as StageKind
 from tippingpoint.plan.plan import CLAIM_OPERATIONS, MODEL_OPERATIONS
 from tippingpoint.plan.spawn import (
     LIFE,
@@ -50,7 +51,6 @@ from tippingpoint.rundir.tags import FAILURES as FAILURES
 from tippingpoint.rundir.tags import LOOP_LAG as LOOP_LAG
 from tippingpoint.rundir.tags import OUTCOMES as OUTCOMES
 from tippingpoint.rundir.tags import SCHEDULE_LAG as SCHEDULE_LAG
-from tippingpoint.rundir.tags import StageKind as StageKind
 from tippingpoint.rundir.tags import tag as tag
 
 WAITED = ("ok", "timeout", "lost")

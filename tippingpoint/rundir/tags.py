@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 OUTCOMES = ("ok", "denied", "limited", "lost", "timeout", "error")
 FAILURES = ("lost", "timeout", "error")
 """Outcomes that are nobody's plan; `denied` is how a contended lease is meant to work, `limited` a rate limit."""
@@ -16,8 +14,6 @@ LOOP_LAG = "generator.loop-lag"
 DELAYED = "-delayed"
 FREED = "-freed"
 """What the generator's own delay was part of stands twice beside its tag: as it was, and freed of that delay."""
-
-StageKind = Literal["ramp", "find", "confirm", "storm", "destroy"]
 
 
 def tag(operation: str, outcome: str = "ok", *, service: bool = False) -> str:

@@ -11,7 +11,7 @@ from typing import Any, cast
 from tippingpoint.rundir.damage import DAMAGED
 from tippingpoint.rundir.journal import is_number, is_seconds
 from tippingpoint.rundir.results import STALL, count_of
-from tippingpoint.units.takeovers import KIND as TAKEN_UP
+from tippingpoint.rundir.takeovers import KIND as TAKEN_UP
 
 Event = dict[str, Any]
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, Field
 
+from tippingpoint.plan.fields import StageKind
 from tippingpoint.rundir.damage import damage_event, find_damage
 from tippingpoint.rundir.histogram import SLOTS, FloatArray, IntArray
 from tippingpoint.rundir.journal import last_begin, read_events
@@ -28,7 +29,6 @@ from tippingpoint.rundir.results import (
     run_damage,
     worker_names,
 )
-from tippingpoint.rundir.tags import StageKind
 from tippingpoint.units.packing import groups, summed
 
 OVER_TIME_BITS = 3

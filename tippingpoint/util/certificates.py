@@ -6,7 +6,7 @@ import ssl
 from dataclasses import dataclass
 from typing import Literal
 
-from tippingpoint.util.text import one_line
+from tippingpoint.errors import one_line
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import aiohttp
 
+from tippingpoint.errors import one_line
 from tippingpoint.util.certificates import certificate_fault
-from tippingpoint.util.text import one_line
 
 CONNECT_WITHIN = 10.0
 """Seconds for a connection, its TLS handshake included."""

@@ -4,20 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-LONGEST_LINE = 400
-"""Characters of what the other side says, at most."""
-
-
-def one_line(text: str, longest: int = LONGEST_LINE) -> str:
-    """A text of the other side as one line of bounded length, in which nothing is that a terminal would obey."""
-    words = " ".join(text[: 10 * longest].split())  # so that 50 MB are not looked through
-    line = words if words.isprintable() else "".join(map(_shown, words))
-    return line if len(line) <= longest else line[: longest - 3] + "..."
-
-
-def _shown(mark: str) -> str:
-    return mark if mark.isprintable() else mark.encode("unicode_escape").decode()
-
 
 def show_size(size: float) -> str:
     """A load: 4000, but 16,000 from five digits on; three significant digits when it is an estimate."""

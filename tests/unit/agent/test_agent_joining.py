@@ -14,8 +14,8 @@ from tippingpoint.rundir.journal import Events, Journal
 from tippingpoint.rundir.manifest import Manifest, RunStatus, TargetEntry, WorkerEntry
 from tippingpoint.rundir.recorder import Recorded
 from tippingpoint.rundir.results import load_run
+from tippingpoint.rundir.takeovers import KIND, takeovers
 from tippingpoint.units.digest import read_digest
-from tippingpoint.units.takeovers import KIND, takeovers
 
 STARTED = 1_790_000_000.0
 GAUGES = {"held": 5, "waiting": 0, "in_flight": 0, "up": True, "cpu": 0.1, "loop_lag": 1.0, "rss": 50.0}

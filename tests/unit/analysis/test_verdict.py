@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.filled import FILL_PLAN, Fill, write_fill
+from tests.unit.lxd_runs import FILL_PLAN, Fill, write_fill
 from tests.unit.made_runs import made_curve, made_run, made_stage
 from tippingpoint.analysis.verdict import judge, stage_checks, stage_saturated
 from tippingpoint.plan.plan import Threshold

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.felt import made_figure, made_resources
 from tests.unit.report.test_report import (
     HOSTILE,
     PLAN,
@@ -23,6 +22,7 @@ from tests.unit.report.test_report import (
     said,
     spawn_stages,
 )
+from tests.unit.resource_figures import made_figure, made_resources
 from tests.unit.synthetic import STARTED, MadeStage, write_run
 from tippingpoint.compare.baselines import load_baseline
 from tippingpoint.compare.compare import Comparison, compare

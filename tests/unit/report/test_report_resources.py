@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.felt import MEANINGS, felt_by, made_figure, made_resources
-from tests.unit.filled import FILL_PLAN, Fill, write_fill
+from tests.unit.lxd_runs import FILL_PLAN, Fill, write_fill
 from tests.unit.made_runs import made_run, made_stage
 from tests.unit.report.test_report import FORMATS, HOSTILE, PLAN, STEADY, assert_loads_nothing, said
+from tests.unit.resource_figures import MEANINGS, felt_by, made_figure, made_resources
 from tests.unit.synthetic import MadeStage, write_run
 from tippingpoint.report import figures, write_report
 from tippingpoint.rundir.resources import FigureData, Resources

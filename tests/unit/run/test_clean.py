@@ -31,7 +31,7 @@ from tests.unit.run_directories import (
     put_run,
     spoilt,
 )
-from tests.unit.threaded import in_thread
+from tests.unit.threaded_server import in_thread
 from tippingpoint.errors import UserError
 from tippingpoint.plan.plan import EtcdTarget, JujuTarget
 from tippingpoint.plan.targets import LxdTarget, OpenstackTarget

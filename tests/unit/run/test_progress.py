@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tippingpoint.plan.fields import StageKind
 from tippingpoint.run.progress import ConsoleProgress
 from tippingpoint.run.runner import Progress
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import interval_lines
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
-from tippingpoint.rundir.tags import StageKind
 
 STAGE = Progress(elapsed=4.0, stage=1, stages=2, size=100, kind="ramp", remaining=5.0)
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.filled import FILL_PLAN, Fill, write_fill
+from tests.unit.lxd_runs import FILL_PLAN, Fill, write_fill
+from tests.unit.parts_of_units import PLAN, RUN, names, shared, together, word, write_part
 from tests.unit.synthetic import STARTED, MadeGrowth, MadeStage, write_run
-from tests.unit.units import PLAN, RUN, names, shared, together, word, write_part
 from tests.unit.units.test_digest import HEAD, packed
 from tippingpoint.analysis.verdict import judge
 from tippingpoint.compare.compare import compare

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tippingpoint.errors import TargetError, UserError
-from tippingpoint.util.text import LONGEST_LINE, one_line, show_amount, show_load, show_names
+from tippingpoint.errors import LONGEST_LINE, TargetError, UserError, one_line
+from tippingpoint.util.text import show_amount, show_load, show_names
 
 
 @given(

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, ValidationError
 
-from tippingpoint.rundir.tags import StageKind
+from tippingpoint.plan.fields import StageKind
 from tippingpoint.units.shared_run import Figure, Line, Number, SharedRun, Unit, UnitWord, silent_after
 
 FILE = "course.jsonl"

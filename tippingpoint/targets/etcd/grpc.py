@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import unquote
 
+from tippingpoint.errors import one_line
 from tippingpoint.targets.etcd import http2
 from tippingpoint.targets.etcd.http2 import Connection, Headers, Stream, StreamError
-from tippingpoint.util.text import one_line
 
 (
     OK,

@@ -18,8 +18,8 @@ from typing import cast
 from hpack.exceptions import HPACKError
 from hpack.hpack import Decoder
 
+from tippingpoint.errors import one_line
 from tippingpoint.util.certificates import certificate_fault
-from tippingpoint.util.text import one_line
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = (
     range(10)

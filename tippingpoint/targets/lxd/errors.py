@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tippingpoint.util.text import one_line
+from tippingpoint.errors import one_line
 from tippingpoint.workloads.spawn.target import Exists, Gone, SpawnFailed, Trouble
 
 # In this order, the first that is found; without case. Each text is LXD's own (lxd/, 5.0.2), or of what LXD passes

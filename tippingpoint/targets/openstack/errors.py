@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from tippingpoint.errors import Limited
-from tippingpoint.util.text import one_line
+from tippingpoint.errors import Limited, one_line
 from tippingpoint.workloads.spawn.target import Exists, Gone, SpawnFailed, Trouble
 
 _IDENTITY = re.compile(r"\b[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}\b")

@@ -9,11 +9,10 @@ from typing import Any, cast
 
 import orjson
 
-from tippingpoint.errors import OperationFailed
+from tippingpoint.errors import OperationFailed, one_line
 from tippingpoint.targets.juju.api.errors import ApiError, ConnectionLost, api_error
 from tippingpoint.targets.juju.api.facades import Call, Terms
 from tippingpoint.targets.juju.api.stream import Stream
-from tippingpoint.util.text import one_line
 
 _PING = b',"type":"Pinger","version":1,"request":"Ping","params":{}}'
 Result = Callable[[Any], Any]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from tippingpoint.errors import Limited, OperationFailed
-from tippingpoint.util.text import one_line
+from tippingpoint.errors import Limited, OperationFailed, one_line
 
 TRY_AGAIN = "try again"
 """Code of a login refused by the rate limit (CodeTryAgain in Juju's rpc/params/apierror.go)."""
