@@ -20,6 +20,13 @@ from typing import Any
 
 import uvloop
 
+from lab.juju import agents as _agents  # noqa: F401  the facades declare themselves
+from lab.juju import applications as _applications  # noqa: F401
+from lab.juju import leadership as _leadership  # noqa: F401
+from lab.juju import login as _login  # noqa: F401
+from lab.juju import machines as _machines  # noqa: F401
+from lab.juju import models as _models  # noqa: F401
+from lab.juju import status as _status  # noqa: F401
 from lab.juju.control import Control
 from lab.juju.controller import Controller, Setup
 from lab.juju.machines import unit_tag

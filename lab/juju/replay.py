@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, cast
 
 from lab.juju.client import WireClient, upload
-from tippingpoint.targets.juju.api.access import Access
+from tippingpoint.targets.juju.api.access import ControllerAccess
 from tippingpoint.targets.juju.api.client import ApiClient
 from tippingpoint.targets.juju.api.model import HollowMachineSpec, ModelAdmin
 from tippingpoint.targets.juju.hollow import make_model
@@ -50,7 +50,7 @@ class Stage:
     The charm has a peer endpoint `cluster`, provides `link`, and with `requires` requires `link-from`.
     """
 
-    def __init__(self, access: Access, requires: bool = True) -> None:
+    def __init__(self, access: ControllerAccess, requires: bool = True) -> None:
         self._access = access
         self._requires = requires
         self._connections: dict[str, WireClient] = {}

@@ -47,7 +47,7 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 class JujuLab:
     """A simulated controller with servers s1..sN, serving once the context is entered, gone once it is left.
 
-    `profile` and `scale` are the store's (juju_store.PROFILES); `patched` lets any unit claim any lease, as the
+    `profile` and `scale` are the store's (store.PROFILES); `patched` lets any unit claim any lease, as the
     seed's canClaim = true; `rate_limit` is (burst, seconds for one more) for agents' logins, None for no limit;
     `ping_timeout_s` is after how long without a ping an agent is disconnected; `certificate` is what is wrong
     with the servers' certificate; `expiry_round_s` is how often leases past their time are removed (None: every

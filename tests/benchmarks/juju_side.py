@@ -7,12 +7,12 @@ from pathlib import Path
 import yaml
 
 from lab.juju.simulator import JujuLab
-from tippingpoint.targets.juju.api.access import Access
+from tippingpoint.targets.juju.api.access import ControllerAccess
 from tippingpoint.targets.juju.api.client import ApiClient, Identity
 from tippingpoint.targets.juju.hollow import HollowFleet, make_model
 
 
-async def make_agent(access: Access) -> tuple[str, Identity]:
+async def make_agent(access: ControllerAccess) -> tuple[str, Identity]:
     """The UUID of a new model with one unit in it, and that unit's login."""
     model = await make_model(access, "bench")
     client = ApiClient(access.addresses, access.ca)

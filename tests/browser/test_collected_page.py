@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.functional.page_server import TOKEN, UNITS, Reader, a_run, collect, digests_of, page_of
 from tests.unit.synthetic import STARTED
 from tippingpoint.collect.runs import Runs
-from tippingpoint.units.shared_run import Progress, Turn, UnitWord
+from tippingpoint.units.shared_run import Turn, UnitProgress, UnitWord
 
 FIRST, SECOND = (f"2026112{day}-000000-juju-leases-small-1f3a" for day in (1, 2))
 LIVE = "20261123-000000-juju-leases-small-1f3a"
@@ -45,7 +45,7 @@ def runs(place: Path) -> Runs:
 
 def say(runs: Runs, t: float = STARTED + 100.0, **progress: float) -> None:
     """A word of the live run's first unit."""
-    told = Progress.model_validate({"stage": 2, "stages": 5, "size": 25, **progress})
+    told = UnitProgress.model_validate({"stage": 2, "stages": 5, "size": 25, **progress})
     runs.keep_word(UNITS[0], UnitWord(run=LIVE, phase="up", turn=2, t=t, progress=told))
 
 

@@ -14,7 +14,7 @@ from tippingpoint_charm.relations import publish_all
 
 from lab.lxd.access import make_client_certificate
 from tippingpoint.plan.targets import OpenstackTarget
-from tippingpoint.targets.openstack.access import Access, from_clouds
+from tippingpoint.targets.openstack.access import CloudAccess, from_clouds
 
 KINDS = ("juju", "lxd", "etcd", "openstack")
 PORT = 9477
@@ -86,7 +86,7 @@ def found(before: testing.State, kind: str, charm_root: Path | None = None) -> T
     return after(context(charm_root), before)[1][kind]
 
 
-def as_the_engine_reads(access: TargetAccess, directory: Path) -> Access:
+def as_the_engine_reads(access: TargetAccess, directory: Path) -> CloudAccess:
     """What the agent's engine makes of an OpenStack's files, once they are in a directory."""
     for name, text in access.files.items():
         (directory / name).touch(mode=0o600)

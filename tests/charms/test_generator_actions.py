@@ -26,7 +26,7 @@ from tests.charms.generators import (
 )
 from tests.charms.related import SERVER
 from tippingpoint.errors import UserError
-from tippingpoint.units.shared_run import Progress, SharedRun, Turn, UnitWord
+from tippingpoint.units.shared_run import SharedRun, Turn, UnitProgress, UnitWord
 
 OURS = "load-claimer/0"
 OTHER = "load-claimer/1"
@@ -227,7 +227,7 @@ class TestStatus:
     def state(self, unit: Unit, agent: ScriptedAgent, leader: bool = True) -> testing.State:
         run = held([OURS, OTHER, "load-claimer/2"])
         run = run.model_copy(update={"missing": {"load-claimer/2": "silent for more than 3m"}})
-        progress = Progress(stage=1, stages=2, size=8000, held=8000, p99_ms=31.0)
+        progress = UnitProgress(stage=1, stages=2, size=8000, held=8000, p99_ms=31.0)
         agent.word = unit.word(run, "up", turn=1, t=time.time(), progress=progress)
         failed = unit.word(run, "up", turn=1, t=time.time(), problem="1 worker lost")
         return state_of(unit, run=run, peers={1: said(failed)}, leader=leader)

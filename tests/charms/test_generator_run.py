@@ -24,7 +24,7 @@ from tests.charms.generators import (
 )
 from tippingpoint.plan.plan import parse_plan
 from tippingpoint.plan.share import part_of
-from tippingpoint.units.shared_run import Progress, SharedRun, UnitWord, read_word
+from tippingpoint.units.shared_run import SharedRun, UnitProgress, UnitWord, read_word
 
 OURS = "load-claimer/0"
 FIRST = "load-claimer/1"
@@ -196,7 +196,7 @@ class TestWords:
         run = a_run([FIRST, OURS])
         first = unit.word(run, "up", turn=1, t=run.made)
         agent.word = first.model_copy(
-            update={"t": run.made + 20, "progress": Progress(stage=1, size=1, held=1)}
+            update={"t": run.made + 20, "progress": UnitProgress(stage=1, size=1, held=1)}
         )
         out = unit.run(unit.on.config_changed(), state_of(unit, run=run, leader=False, own=said(first)))
         assert published(out) == first
@@ -398,7 +398,7 @@ class TestStatus:
 
     def test_while_it_makes_ready(self, unit: Unit, agent: ScriptedAgent) -> None:
         run = a_run([OURS])
-        agent.word = unit.word(run, progress=Progress(stage=0, size=0, held=0, preparing="units 5/30"))
+        agent.word = unit.word(run, progress=UnitProgress(stage=0, size=0, held=0, preparing="units 5/30"))
         assert self.status(unit, run) == "maintenance: making ready: units 5/30"
 
     def test_while_others_make_ready(self, unit: Unit, agent: ScriptedAgent) -> None:
@@ -408,7 +408,7 @@ class TestStatus:
 
     def test_what_runs_of_the_leader_is_of_all(self, unit: Unit, agent: ScriptedAgent) -> None:
         run = self.turning([OURS, FIRST])
-        progress = Progress(stage=1, stages=2, size=8000, held=8000, p99_ms=31.0)
+        progress = UnitProgress(stage=1, stages=2, size=8000, held=8000, p99_ms=31.0)
         word = unit.word(run, "up", turn=1, t=time.time(), progress=progress)
         agent.word = word
         assert self.status(unit, run, _1=word) == "active: stage 1/2, 16000 leases, p99 31 ms"
@@ -426,7 +426,7 @@ class TestStatus:
 
     def test_a_leader_that_is_left_alone_says_who_is_missing(self, unit: Unit, agent: ScriptedAgent) -> None:
         run = self.turning([FIRST, OURS], missing={FIRST: "the unit was removed"})
-        progress = Progress(stage=1, stages=2, size=50, held=50, p99_ms=31.0)
+        progress = UnitProgress(stage=1, stages=2, size=50, held=50, p99_ms=31.0)
         agent.word = unit.word(run, "up", turn=1, t=time.time(), progress=progress)
         told = "active: stage 1/2, 50 leases, p99 31 ms"
         assert self.status(unit, run) == f"{told}; 1 of 2 units missing"

@@ -17,7 +17,7 @@ from tests.charms.collector import bag_of_unit, charm, context, on_machine, rela
 from tippingpoint.collect.runs import Runs
 from tippingpoint.errors import UserError
 from tippingpoint.plan.plan import load_plan
-from tippingpoint.units.shared_run import Progress, SharedRun, Turn, UnitWord, begin_run
+from tippingpoint.units.shared_run import SharedRun, Turn, UnitProgress, UnitWord, begin_run
 
 UNITS = ["load-claimer/0", "load-claimer/1"]
 FUZZED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -131,7 +131,7 @@ def test_units_related_from_another_model_are_known_by_their_own_names(state: Pa
 
 def test_the_status_says_how_far_the_latest_run_is() -> None:
     run = a_run(turns=[Turn(number=1, stage=1, kind="ramp", of=2, begin=1_780_000_010.0, lasts=20)])
-    told = Progress(stage=1, stages=5, size=5, held=5, p99_ms=31.0)
+    told = UnitProgress(stage=1, stages=5, size=5, held=5, p99_ms=31.0)
     relation = related(run, {0: bag_of_unit(UNITS[0], a_word(run, turn=1, progress=told))})
     changed(relation)
 

@@ -21,7 +21,7 @@ from lab.openstack.cloud import OpenstackLab
 from lab.openstack.places import is_installed
 from tests.conftest import MARK
 from tests.functional.juju_access import REAL, user_of
-from tippingpoint.targets.juju.api.access import Access, from_store, store_directory
+from tippingpoint.targets.juju.api.access import ControllerAccess, from_store, store_directory
 
 T = TypeVar("T")
 
@@ -115,7 +115,7 @@ def juju() -> Iterator[JujuLab]:
 
 
 @pytest.fixture(scope="session")
-def access(request: pytest.FixtureRequest) -> Access:
+def access(request: pytest.FixtureRequest) -> ControllerAccess:
     """The administrator of the real controller that tests are to run on, or else of the shared simulated one."""
     if REAL:
         return from_store(REAL, store_directory())

@@ -8,14 +8,14 @@ from collections.abc import Coroutine
 from typing import Any
 
 from lab.juju.simulator import JujuLab
-from tippingpoint.targets.juju.api.access import Access, from_store
+from tippingpoint.targets.juju.api.access import ControllerAccess, from_store
 
 REAL = os.environ.get("TIPPINGPOINT_JUJU_CONTROLLER")
 """The real controller's name in the juju client's store; None for a simulator."""
 WITHIN_S = 120.0
 
 
-def user_of(lab: JujuLab) -> Access:
+def user_of(lab: JujuLab) -> ControllerAccess:
     """A simulated controller's administrator."""
     return from_store(lab.controller, lab.data)
 

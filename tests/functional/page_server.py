@@ -17,7 +17,7 @@ import pytest
 
 from tests.unit.synthetic import JUJU, STARTED, MadeStage, write_run
 from tippingpoint.collect import sandbox
-from tippingpoint.collect.page.access import Access
+from tippingpoint.collect.page.access import PageAccess
 from tippingpoint.collect.page.reports import Reports
 from tippingpoint.collect.page.server import serving
 from tippingpoint.collect.page.tls import find_or_make, server_context
@@ -104,7 +104,7 @@ def page_of(runs: Path, state: Path) -> Iterator[Reader]:
     ending = asyncio.Event()
 
     async def serve() -> None:
-        pages = Pages(Runs(runs), Access(TOKEN), Reports(state / "reports"))
+        pages = Pages(Runs(runs), PageAccess(TOKEN), Reports(state / "reports"))
         async with serving(pages, place, server_context(pair)):
             started.set()
             await ending.wait()

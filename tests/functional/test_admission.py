@@ -18,7 +18,7 @@ from lab.ports import free_ports
 from tests.functional.agents import Agent
 from tests.functional.program import until
 from tippingpoint.agent.client import PLACE
-from tippingpoint.targets.juju.api.access import Access
+from tippingpoint.targets.juju.api.access import ControllerAccess
 
 pytestmark = pytest.mark.units
 
@@ -68,7 +68,7 @@ def test_an_etcd_that_is_not_there(agent: Agent) -> None:
     assert said == {"problem": f"127.0.0.1:{port}: connection refused", "refused": False}
 
 
-def controller(access: Access, **changes: Any) -> dict[str, str]:
+def controller(access: ControllerAccess, **changes: Any) -> dict[str, str]:
     content = {
         "addresses": [*access.addresses],
         "ca": access.ca,
@@ -81,7 +81,7 @@ def controller(access: Access, **changes: Any) -> dict[str, str]:
 JUJU = {"kind": "juju", "credentials": f"{PLACE}/juju.yaml"}
 
 
-def test_a_controller(juju: JujuLab, access: Access, agent: Agent, tmp_path: Path) -> None:
+def test_a_controller(juju: JujuLab, access: ControllerAccess, agent: Agent, tmp_path: Path) -> None:
     said = told(agent, JUJU, controller(access, password="wrong-secret"))
     assert said["refused"] is True
     assert said["problem"].startswith(f"the password of user {access.user_name} is refused: ")

@@ -19,7 +19,7 @@ import pytest
 
 from lab.juju.replay import Stage, differences
 from lab.juju.simulator import JujuLab
-from tippingpoint.targets.juju.api.access import Access, from_store
+from tippingpoint.targets.juju.api.access import ControllerAccess, from_store
 
 DATA = Path(__file__).parent / "data"
 RECORDINGS = {
@@ -29,7 +29,7 @@ _REMOVED_WITHIN_S = 120.0
 
 
 @pytest.fixture(scope="module")
-def controller() -> Iterator[Access]:
+def controller() -> Iterator[ControllerAccess]:
     """The controller under test: the one that is named, or a simulator."""
     named = os.environ.get("TIPPINGPOINT_JUJU_CONTROLLER")
     if named:
@@ -41,14 +41,14 @@ def controller() -> Iterator[Access]:
 
 
 @pytest.fixture(scope="module")
-def stage(controller: Access) -> Iterator[Stage]:
+def stage(controller: ControllerAccess) -> Iterator[Stage]:
     """A model of the tests' own."""
     with Stage(controller) as stage:
         yield stage
 
 
 @pytest.fixture(scope="module")
-def replies(controller: Access) -> dict[str, list[dict[str, Any]]]:
+def replies(controller: ControllerAccess) -> dict[str, list[dict[str, Any]]]:
     """What the controller replies to every recorded request, in the recorded order; a model per recording."""
     replied: dict[str, list[dict[str, Any]]] = {}
     for name, pairs in RECORDINGS.items():
@@ -120,7 +120,7 @@ def test_whoever_waits_for_a_lease_is_told_when_its_holder_is_removed(stage: Sta
     assert stage.end("unit-hol0-1", waiting)["response"] == {}
 
 
-def test_a_destroyed_model_is_not_found_and_its_units_may_not_log_in(controller: Access) -> None:
+def test_a_destroyed_model_is_not_found_and_its_units_may_not_log_in(controller: ControllerAccess) -> None:
     """Given units logged in, when their model is destroyed, then it is gone, and whoever comes anew is refused.
 
     Who is logged in stays so, and is even granted leases: a client must not take that for a model that is there.

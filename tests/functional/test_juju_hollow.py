@@ -15,7 +15,7 @@ from lab.juju.simulator import JujuLab
 from tests.functional.juju_access import REAL, run, user_of
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.targets.juju.api import charm
-from tippingpoint.targets.juju.api.access import Access
+from tippingpoint.targets.juju.api.access import ControllerAccess
 from tippingpoint.targets.juju.api.client import ApiClient, Identity
 from tippingpoint.targets.juju.api.errors import ApiError, ConnectionLost
 from tippingpoint.targets.juju.api.model import HollowMachineSpec, ModelAdmin, ask, log_in
@@ -32,7 +32,7 @@ from tippingpoint.targets.juju.removal import remove_fleet
 class Scene:
     """A model of a test's own, a client, and what a test does with them."""
 
-    def __init__(self, access: Access, client: ApiClient, prefix: str, model: str) -> None:
+    def __init__(self, access: ControllerAccess, client: ApiClient, prefix: str, model: str) -> None:
         self.access = access
         self.client = client
         self.prefix = prefix
@@ -65,7 +65,7 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(access: Access, named: str = "tippingpoint-{}") -> AsyncGenerator[Scene]:
+async def scene(access: ControllerAccess, named: str = "tippingpoint-{}") -> AsyncGenerator[Scene]:
     """A model in which everything is the test's; all of it is gone afterwards."""
     prefix = f"tp{secrets.token_hex(4)}"
     model = await make_model(access, named.format(prefix))
@@ -88,7 +88,7 @@ def shape(status: dict[str, Any]) -> dict[str, int]:
     return {"machines": len(status["machines"])} | units
 
 
-def test_every_unit_of_a_fleet_logs_in_and_fights_for_its_own_lease(access: Access) -> None:
+def test_every_unit_of_a_fleet_logs_in_and_fights_for_its_own_lease(access: ControllerAccess) -> None:
     """Given a fleet on a stock controller, then one unit of an application gets its lease, and no other's."""
 
     async def test() -> None:
@@ -107,7 +107,7 @@ def test_every_unit_of_a_fleet_logs_in_and_fights_for_its_own_lease(access: Acce
     run(test())
 
 
-def test_a_fleet_grows_by_what_is_missing(access: Access) -> None:
+def test_a_fleet_grows_by_what_is_missing(access: ControllerAccess) -> None:
     """Given a fleet, when it is to have more applications, then more units, then only those are made, and the
     units that were there keep their passwords."""
 
@@ -126,7 +126,7 @@ def test_a_fleet_grows_by_what_is_missing(access: Access) -> None:
     run(test())
 
 
-def test_a_fleet_that_is_opened_again_finds_what_it_made(access: Access) -> None:
+def test_a_fleet_that_is_opened_again_finds_what_it_made(access: ControllerAccess) -> None:
     """Given a fleet whose process is gone, with its secret, when the same worker opens it again, then nothing is
     made twice and the units log in with new passwords; the old ones are void."""
 
@@ -146,7 +146,7 @@ def test_a_fleet_that_is_opened_again_finds_what_it_made(access: Access) -> None
     run(test())
 
 
-def test_a_fleet_half_made_is_completed(access: Access) -> None:
+def test_a_fleet_half_made_is_completed(access: ControllerAccess) -> None:
     """Given a machine of ours and one application with one unit, when the fleet grows, then it uses both."""
 
     async def test() -> None:
@@ -164,7 +164,7 @@ def test_a_fleet_half_made_is_completed(access: Access) -> None:
     run(test())
 
 
-def test_workers_have_machines_of_their_own(access: Access) -> None:
+def test_workers_have_machines_of_their_own(access: ControllerAccess) -> None:
     """Given two workers that grow their fleets at once, then each has its own machine and all units log in."""
 
     async def test() -> None:
@@ -184,7 +184,7 @@ def test_workers_have_machines_of_their_own(access: Access) -> None:
     run(test())
 
 
-def test_a_thousand_units_are_on_a_machine_and_progress_is_told(access: Access) -> None:
+def test_a_thousand_units_are_on_a_machine_and_progress_is_told(access: ControllerAccess) -> None:
     """Given 1005 units, then two machines have them, and what is told ends with all that was asked for."""
 
     async def test() -> None:
@@ -205,7 +205,7 @@ def test_a_thousand_units_are_on_a_machine_and_progress_is_told(access: Access) 
     run(test())
 
 
-def test_what_juju_refuses_is_named_and_the_rest_stays(access: Access) -> None:
+def test_what_juju_refuses_is_named_and_the_rest_stays(access: ControllerAccess) -> None:
     """Given a name Juju does not accept among others, when it is deployed, then the error names it and hides the
     passwords; and the fleet goes on with what was made."""
 
@@ -226,7 +226,7 @@ def test_what_juju_refuses_is_named_and_the_rest_stays(access: Access) -> None:
     run(test())
 
 
-def test_removing_takes_the_model_we_made_and_counts(access: Access) -> None:
+def test_removing_takes_the_model_we_made_and_counts(access: ControllerAccess) -> None:
     """Given a model of ours with a fleet, when it is removed by name, then all of it is counted and gone, and a
     second removal finds nothing."""
 
@@ -246,7 +246,7 @@ def test_removing_takes_the_model_we_made_and_counts(access: Access) -> None:
     run(test())
 
 
-def test_two_removals_at_once_get_along(access: Access) -> None:
+def test_two_removals_at_once_get_along(access: ControllerAccess) -> None:
     """Given a fleet that is being removed, when it is removed a second time, then both end with it gone."""
 
     async def test() -> None:
@@ -264,7 +264,7 @@ def test_two_removals_at_once_get_along(access: Access) -> None:
 
 
 @pytest.mark.parametrize("made_model", [False, True])
-def test_removing_leaves_alone_what_is_not_ours(access: Access, made_model: bool) -> None:
+def test_removing_leaves_alone_what_is_not_ours(access: ControllerAccess, made_model: bool) -> None:
     """Given a fleet beside, and related to, an application of someone else, on whose machine one unit of ours is,
     when it is removed, then all of ours goes and all of theirs stays, whoever made the model."""
 
@@ -290,7 +290,7 @@ def test_removing_leaves_alone_what_is_not_ours(access: Access, made_model: bool
     run(test())
 
 
-def test_a_machine_of_ours_with_somebody_elses_unit_on_it_is_kept(access: Access) -> None:
+def test_a_machine_of_ours_with_somebody_elses_unit_on_it_is_kept(access: ControllerAccess) -> None:
     """Given a fleet on whose machine somebody put a unit, when it is removed, then only that machine stays, and the
     error names it."""
 
@@ -307,7 +307,7 @@ def test_a_machine_of_ours_with_somebody_elses_unit_on_it_is_kept(access: Access
     run(test())
 
 
-def test_a_model_that_was_asked_to_go_and_never_would_is_removed(access: Access) -> None:
+def test_a_model_that_was_asked_to_go_and_never_would_is_removed(access: ControllerAccess) -> None:
     """Given a model of ours that somebody destroys without force, which waits for agents that hollow units do not
     have, when it is removed, then it goes by force."""
 
@@ -327,7 +327,7 @@ def test_a_model_that_was_asked_to_go_and_never_would_is_removed(access: Access)
     run(test())
 
 
-def test_a_model_without_the_prefix_in_its_name_is_never_destroyed(access: Access) -> None:
+def test_a_model_without_the_prefix_in_its_name_is_never_destroyed(access: ControllerAccess) -> None:
     """Given a ledger that says we made a model whose name is not ours, when it is removed, then it is kept."""
 
     async def test() -> None:
@@ -341,7 +341,7 @@ def test_a_model_without_the_prefix_in_its_name_is_never_destroyed(access: Acces
     run(test())
 
 
-def test_a_model_that_is_there_is_not_made_again(access: Access) -> None:
+def test_a_model_that_is_there_is_not_made_again(access: ControllerAccess) -> None:
     async def test() -> None:
         async with scene(access) as here:
             with pytest.raises(ApiError, match="already exists"):
@@ -350,7 +350,7 @@ def test_a_model_that_is_there_is_not_made_again(access: Access) -> None:
     run(test())
 
 
-def test_an_administrator_adds_relates_and_destroys(access: Access) -> None:
+def test_an_administrator_adds_relates_and_destroys(access: ControllerAccess) -> None:
     """Given two applications, when units are added, related and destroyed, then the status shows each step."""
 
     async def test() -> None:
@@ -384,7 +384,7 @@ async def until(admin: ModelAdmin, seen: Callable[[dict[str, Any]], bool]) -> No
         pass
 
 
-def test_an_upload_with_a_wrong_password_is_refused_without_showing_it(access: Access) -> None:
+def test_an_upload_with_a_wrong_password_is_refused_without_showing_it(access: ControllerAccess) -> None:
     async def test() -> None:
         async with scene(access) as here:
             wrong = Identity(access.user.tag, "not-the-password-of-anyone")
@@ -403,7 +403,7 @@ class TestFaults:
     def test_logins_that_are_rate_limited_are_tried_again(self) -> None:
         """Given a controller that lets one agent log in each 0.3 s, when three workers grow, then all succeed."""
 
-        async def test(access: Access) -> None:
+        async def test(access: ControllerAccess) -> None:
             async with scene(access) as here:
                 names = here.names(3)
                 async with asyncio.TaskGroup() as workers:
@@ -418,7 +418,7 @@ class TestFaults:
         """Given a fleet, when its only server is killed, then growing fails in one line that names the server;
         and once it is back the same call goes on where it was."""
 
-        async def test(lab: JujuLab, access: Access) -> None:
+        async def test(lab: JujuLab, access: ControllerAccess) -> None:
             async with scene(access) as here:
                 fleet = here.fleet()
                 names = here.names(2)
@@ -436,7 +436,7 @@ class TestFaults:
             run(test(lab, user_of(lab)))
 
     def test_a_facade_of_a_version_nobody_knows(self) -> None:
-        async def test(lab: JujuLab, access: Access) -> None:
+        async def test(lab: JujuLab, access: ControllerAccess) -> None:
             async with scene(access) as here:
                 lab.ask({"do": "facades", "versions": {"MachineManager": [99]}})
                 fleet = here.fleet()
@@ -450,10 +450,10 @@ class TestFaults:
     def test_a_certificate_of_another_authority(self, juju: JujuLab) -> None:
         """Given the CA of another controller, then neither a login nor an upload gets past TLS."""
 
-        async def test(access: Access, ca: str) -> None:
+        async def test(access: ControllerAccess, ca: str) -> None:
             with pytest.raises(ConnectionLost, match="certificate"):
                 await charm.upload(access.addresses[0], ca, access.user, "0" * 8)
-            stranger = Access(access.controller_name, access.addresses, ca, access.user)
+            stranger = ControllerAccess(access.controller_name, access.addresses, ca, access.user)
             with pytest.raises(ConnectionLost, match="certificate"):
                 await make_model(stranger, "never")
 

@@ -20,7 +20,7 @@ from tippingpoint.plan.share import part_of
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.recorder import Recorded, Recorder
 from tippingpoint.rundir.tags import DELAYED, FREED
-from tippingpoint.targets.juju.api.access import Access
+from tippingpoint.targets.juju.api.access import ControllerAccess
 from tippingpoint.targets.juju.api.client import ApiClient
 from tippingpoint.targets.juju.api.model import ModelAdmin
 from tippingpoint.targets.juju.grow import JujuSpawn
@@ -37,7 +37,9 @@ NOTHING = {"machines": 0, "applications": 0, "over": 0}
 class Scene:
     """Workers on a model of their own, and what they recorded."""
 
-    def __init__(self, access: Access, prefix: str, model: str, plan: ModelPlan, workers: int) -> None:
+    def __init__(
+        self, access: ControllerAccess, prefix: str, model: str, plan: ModelPlan, workers: int
+    ) -> None:
         self.access = access
         self.model = model
         self.plan = plan
@@ -143,7 +145,7 @@ class Scene:
 
 @asynccontextmanager
 async def scene(
-    access: Access, stages: list[dict[str, Any]], workers: int = 1, **workload: Any
+    access: ControllerAccess, stages: list[dict[str, Any]], workers: int = 1, **workload: Any
 ) -> AsyncGenerator[Scene]:
     """A run's workers in a model of their own; all of it is gone afterwards."""
     prefix = f"tp{secrets.token_hex(4)}"
@@ -166,7 +168,7 @@ async def scene(
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_model_grows_shrinks_and_goes_as_the_stages_say(access: Access, workers: int) -> None:
+def test_a_model_grows_shrinks_and_goes_as_the_stages_say(access: ControllerAccess, workers: int) -> None:
     """Given three stages, then after each the model is what it says, and every call was made once."""
 
     async def test() -> None:
@@ -200,7 +202,7 @@ def test_a_model_grows_shrinks_and_goes_as_the_stages_say(access: Access, worker
     run(test())
 
 
-def test_a_part_that_becomes_smaller_is_dealt_anew_among_the_workers(access: Access) -> None:
+def test_a_part_that_becomes_smaller_is_dealt_anew_among_the_workers(access: ControllerAccess) -> None:
     """Given two workers with a machine each, when half of it is another unit's from the next stage on, which leaves one
     machine, then one worker has what stays, the other nothing, and no call failed on the way."""
 
@@ -219,7 +221,7 @@ def test_a_part_that_becomes_smaller_is_dealt_anew_among_the_workers(access: Acc
     run(test())
 
 
-def test_response_times_count_from_the_moment_a_call_was_meant_for(access: Access) -> None:
+def test_response_times_count_from_the_moment_a_call_was_meant_for(access: ControllerAccess) -> None:
     """Given calls that are all meant for the stage's begin and a closed loop that sends one at a time, then the last
     one's response time covers those before it, and service times do not."""
 
@@ -238,7 +240,7 @@ def test_response_times_count_from_the_moment_a_call_was_meant_for(access: Acces
     run(test())
 
 
-def test_the_first_worker_observes_the_model(access: Access) -> None:
+def test_the_first_worker_observes_the_model(access: ControllerAccess) -> None:
     """Given two workers, then one of them asks for both kinds of status, over and over."""
 
     async def test() -> None:
@@ -258,7 +260,7 @@ def test_the_first_worker_observes_the_model(access: Access) -> None:
     run(test())
 
 
-def test_what_a_model_loses_is_made_again(access: Access) -> None:
+def test_what_a_model_loses_is_made_again(access: ControllerAccess) -> None:
     """Given a model that is as it should be, when somebody removes an application, then the observer's next look
     finds it missing and it is made again."""
 
@@ -278,7 +280,7 @@ def test_what_a_model_loses_is_made_again(access: Access) -> None:
     run(test())
 
 
-def test_units_answer_as_agents_do(access: Access) -> None:
+def test_units_answer_as_agents_do(access: ControllerAccess) -> None:
     """Given units with agents, then each logs in and shows as active and idle, one of each application leads, all
     are in their relation's scope, and they go when their applications do."""
 
@@ -370,7 +372,7 @@ def test_logins_that_a_rate_limit_refuses_are_counted_apart_and_tried_again() ->
 
 
 def test_a_controller_that_cannot_be_reached_refuses_the_run() -> None:
-    async def test(access: Access) -> None:
+    async def test(access: ControllerAccess) -> None:
         plan = ModelPlan.model_validate(
             {"name": "x", "target": {"kind": "juju"}, "workload": {"kind": "spawn"}, "stages": [NOTHING]}
         )

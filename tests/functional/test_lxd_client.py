@@ -17,7 +17,7 @@ from lab.lxd.cluster import LxdLab
 from lab.lxd.proxy import Cut, Fail, FailOperation, Garble, Hold, LxdProxy
 from tippingpoint.errors import OperationFailed, TargetError
 from tippingpoint.targets.lxd import client as client_module
-from tippingpoint.targets.lxd.access import Access, der, fingerprint, from_file, from_remote, from_socket
+from tippingpoint.targets.lxd.access import LxdAccess, der, fingerprint, from_file, from_remote, from_socket
 from tippingpoint.targets.lxd.client import LxdClient
 from tippingpoint.targets.lxd.errors import LxdError, LxdExists, LxdGone
 from tippingpoint.targets.lxd.image import fingerprint as image_fingerprint
@@ -39,7 +39,7 @@ def proxy(lxd_single: LxdLab) -> Iterator[LxdProxy]:
 
 
 @pytest.fixture
-def access(lxd_single: LxdLab) -> Access:
+def access(lxd_single: LxdLab) -> LxdAccess:
     """The shared single server, over HTTPS."""
     return from_file(lxd_single.credentials)
 
@@ -52,7 +52,7 @@ def nowhere() -> Iterator[str]:
         yield f"https://127.0.0.1:{bound.getsockname()[1]}"
 
 
-def use(access: Access, act: Callable[[LxdClient], Awaitable[T]], prefer: int = 0) -> T:
+def use(access: LxdAccess, act: Callable[[LxdClient], Awaitable[T]], prefer: int = 0) -> T:
     """What is done with a client of its own."""
 
     async def scene() -> T:
@@ -66,7 +66,7 @@ def use(access: Access, act: Callable[[LxdClient], Awaitable[T]], prefer: int = 
     return asyncio.run(scene())
 
 
-def failure(access: Access, act: Callable[[LxdClient], Awaitable[Any]]) -> LxdError:
+def failure(access: LxdAccess, act: Callable[[LxdClient], Awaitable[Any]]) -> LxdError:
     """How it fails: one line."""
     with pytest.raises(LxdError) as error:
         use(access, act)
@@ -143,7 +143,7 @@ def test_an_operation_is_followed_by_one_call_that_waits(proxy: LxdProxy) -> Non
     }
 
 
-def test_what_an_operation_tells_is_returned(access: Access) -> None:
+def test_what_an_operation_tells_is_returned(access: LxdAccess) -> None:
     async def run_in_it(client: LxdClient) -> dict[str, Any]:
         await create(client, "telling")
         await change(client, "telling", "start")
@@ -156,7 +156,7 @@ def test_what_an_operation_tells_is_returned(access: Access) -> None:
     assert use(access, run_in_it)["return"] == 3
 
 
-def test_a_change_that_is_done_at_once_is_sent(access: Access) -> None:
+def test_a_change_that_is_done_at_once_is_sent(access: LxdAccess) -> None:
     async def settle(client: LxdClient) -> Any:
         await client.send("POST", "/1.0/projects", {"name": "sent", "config": {"user.x": "a b&c"}})
         await client.send("PATCH", "/1.0/projects/sent", {"description": "changed"})
@@ -167,7 +167,7 @@ def test_a_change_that_is_done_at_once_is_sent(access: Access) -> None:
     assert use(access, settle) == ("a b&c", "changed")
 
 
-def test_what_is_asked_for_in_a_query_is_passed_as_it_is(access: Access) -> None:
+def test_what_is_asked_for_in_a_query_is_passed_as_it_is(access: LxdAccess) -> None:
     async def ask(client: LxdClient) -> Any:
         await client.send("POST", "/1.0/projects", {"name": "a&b=c"})
         listed = await client.get(INSTANCES, project="a&b=c", recursion=1)
@@ -177,7 +177,7 @@ def test_what_is_asked_for_in_a_query_is_passed_as_it_is(access: Access) -> None
     assert use(access, ask) == []
 
 
-def test_what_lxd_refuses_is_raised(access: Access) -> None:
+def test_what_lxd_refuses_is_raised(access: LxdAccess) -> None:
     """Given an instance, when one is made again or one that is not there is used, then the errors say which it is."""
 
     async def misuse(client: LxdClient) -> None:
@@ -206,7 +206,7 @@ def test_an_operation_that_fails_is_raised_with_its_kind(proxy: LxdProxy) -> Non
     assert (error.kind, error.code) == ("locked", 400)
 
 
-def test_a_list_of_many_comes_whole(lxd_single: LxdLab, access: Access) -> None:
+def test_a_list_of_many_comes_whole(lxd_single: LxdLab, access: LxdAccess) -> None:
     """Given an answer of many packets, when it is read, then nothing of it is missing."""
 
     async def fill(client: LxdClient) -> int:
@@ -273,7 +273,7 @@ def test_a_connection_that_breaks_while_waiting_is_waited_for_again(proxy: LxdPr
     assert proxy.count("POST", INSTANCES) == 1
 
 
-def test_a_wait_goes_on_at_the_next_address(proxy: LxdProxy, access: Access) -> None:
+def test_a_wait_goes_on_at_the_next_address(proxy: LxdProxy, access: LxdAccess) -> None:
     """Given a first address where every wait is cut, when an operation is done, then the second tells how it ended."""
     proxy.add("GET", WAIT, Cut())
 
@@ -302,7 +302,7 @@ def test_an_operation_that_nobody_knows_any_more_may_have_been_done(proxy: LxdPr
     use(from_file(proxy.credentials), live)
 
 
-def test_a_change_that_was_sent_is_not_sent_again_elsewhere(proxy: LxdProxy, access: Access) -> None:
+def test_a_change_that_was_sent_is_not_sent_again_elsewhere(proxy: LxdProxy, access: LxdAccess) -> None:
     """Given a connection that is cut after the request came, when it is a change, then it is left to the caller."""
     proxy.add("POST", INSTANCES, Cut(after=True))
 
@@ -317,7 +317,7 @@ def test_a_change_that_was_sent_is_not_sent_again_elsewhere(proxy: LxdProxy, acc
     assert proxy.count("POST", INSTANCES) == 1
 
 
-def test_a_question_that_was_cut_is_asked_elsewhere(proxy: LxdProxy, access: Access) -> None:
+def test_a_question_that_was_cut_is_asked_elsewhere(proxy: LxdProxy, access: LxdAccess) -> None:
     proxy.add("GET", "/1.0/profiles", Cut())
 
     async def ask(client: LxdClient) -> Any:
@@ -327,7 +327,7 @@ def test_a_question_that_was_cut_is_asked_elsewhere(proxy: LxdProxy, access: Acc
     assert use(from_file(proxy.credentials), ask) == ["/1.0/profiles/default"]
 
 
-def test_the_second_address_is_used_when_the_first_is_gone(access: Access, nowhere: str) -> None:
+def test_the_second_address_is_used_when_the_first_is_gone(access: LxdAccess, nowhere: str) -> None:
     both = replace(access, addresses=(nowhere, *access.addresses))
 
     async def live(client: LxdClient) -> tuple[str, ...]:
@@ -338,7 +338,7 @@ def test_the_second_address_is_used_when_the_first_is_gone(access: Access, nowhe
     assert use(both, live) == (nowhere, *access.addresses)
 
 
-def test_workers_begin_at_different_addresses(proxy: LxdProxy, access: Access) -> None:
+def test_workers_begin_at_different_addresses(proxy: LxdProxy, access: LxdAccess) -> None:
     both = replace(access, addresses=(proxy.address, *access.addresses))
     for prefer in range(4):
         use(both, lambda client: client.server(), prefer)
@@ -346,7 +346,7 @@ def test_workers_begin_at_different_addresses(proxy: LxdProxy, access: Access) -
 
 
 def test_an_address_that_does_not_answer_is_left_when_the_caller_gives_up(
-    proxy: LxdProxy, access: Access
+    proxy: LxdProxy, access: LxdAccess
 ) -> None:
     """Given a first address that holds requests, when the caller cancels one, then the next is sent elsewhere."""
     hold = Hold()
@@ -369,9 +369,9 @@ def test_an_address_that_does_not_answer_is_left_when_the_caller_gives_up(
 
 @pytest.mark.parametrize("how", ["refused", "no socket"])
 def test_a_server_that_is_not_there_is_one_line(
-    access: Access, nowhere: str, tmp_path: Path, how: str
+    access: LxdAccess, nowhere: str, tmp_path: Path, how: str
 ) -> None:
-    gone = replace(access, addresses=(nowhere,)) if how == "refused" else Access("here", tmp_path / "none")
+    gone = replace(access, addresses=(nowhere,)) if how == "refused" else LxdAccess("here", tmp_path / "none")
     error = failure(gone, lambda client: client.get("/1.0"))
     assert error.kind == "unreachable"
     where = nowhere.removeprefix("https://") if how == "refused" else tmp_path / "none"
@@ -381,7 +381,7 @@ def test_a_server_that_is_not_there_is_one_line(
         use(gone, lambda client: client.server())
 
 
-def test_a_server_that_says_nothing_is_given_up(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_says_nothing_is_given_up(access: LxdAccess, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a port that accepts and never speaks, when a connection is made, then there is an end to waiting."""
     monkeypatch.setattr(rest, "CONNECT_WITHIN", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -391,7 +391,7 @@ def test_a_server_that_says_nothing_is_given_up(access: Access, monkeypatch: pyt
     assert error.kind == "unreachable"
 
 
-def test_a_server_that_speaks_no_tls_is_one_line(access: Access) -> None:
+def test_a_server_that_speaks_no_tls_is_one_line(access: LxdAccess) -> None:
     async def scene() -> LxdError:
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
@@ -444,13 +444,13 @@ async def until_there(client: LxdClient, name: str, file: str) -> None:
 # Who is who
 
 
-def test_a_server_that_trusts_us_tells_about_itself(access: Access) -> None:
+def test_a_server_that_trusts_us_tells_about_itself(access: LxdAccess) -> None:
     facts = use(access, lambda client: client.server())
     assert facts["auth"] == "trusted"
     assert facts["environment"]["server_version"]
 
 
-def test_a_server_with_another_certificate_is_refused(access: Access) -> None:
+def test_a_server_with_another_certificate_is_refused(access: LxdAccess) -> None:
     """Given the wrong server's certificate, when it is connected to, then nothing is sent, and one line says why."""
     wrong = replace(access, server_certificate=make_client_certificate().certificate)
     error = failure(wrong, lambda client: client.get("/1.0"))
@@ -460,7 +460,7 @@ def test_a_server_with_another_certificate_is_refused(access: Access) -> None:
         use(wrong, lambda client: client.server())
 
 
-def test_a_certificate_that_nobody_trusts_is_refused(access: Access) -> None:
+def test_a_certificate_that_nobody_trusts_is_refused(access: LxdAccess) -> None:
     stranger = make_client_certificate()
     unknown = replace(access, certificate=stranger.certificate, key=stranger.key)
     with pytest.raises(TargetError) as error:
@@ -494,7 +494,7 @@ def test_a_token_makes_a_server_trust_our_key_pair(lxd_single: LxdLab, tmp_path:
 
 
 @pytest.mark.parametrize("form", ["bytes", "file"])
-def test_an_image_is_imported(access: Access, tmp_path: Path, form: str) -> None:
+def test_an_image_is_imported(access: LxdAccess, tmp_path: Path, form: str) -> None:
     made = tiny_image(f"imported as {form}")
     file = tmp_path / "image.tar.gz"
     file.write_bytes(made)
@@ -512,7 +512,7 @@ def test_an_image_is_imported(access: Access, tmp_path: Path, form: str) -> None
 
 
 def test_a_file_is_sent_again_whole_when_its_connection_was_refused(
-    access: Access, nowhere: str, tmp_path: Path
+    access: LxdAccess, nowhere: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "image.tar.gz"
     file.write_bytes(tiny_image("sent again"))
@@ -526,6 +526,6 @@ def test_a_file_is_sent_again_whole_when_its_connection_was_refused(
     assert use(both, bring) == image_fingerprint(file)
 
 
-def test_what_is_no_image_is_refused(access: Access) -> None:
+def test_what_is_no_image_is_refused(access: LxdAccess) -> None:
     error = failure(access, lambda client: client.upload("/1.0/images", b"junk", {}))
     assert str(error) == "Unsupported compression"

@@ -13,7 +13,7 @@ from lab.lxd.access import make_client_certificate
 from lab.lxd.cluster import LxdLab
 from lab.lxd.proxy import Cut, Effect, Fail, FailOperation, Garble, Hold, LxdProxy
 from tippingpoint.errors import OperationFailed, TargetError
-from tippingpoint.targets.lxd.access import Access, from_file, from_socket
+from tippingpoint.targets.lxd.access import LxdAccess, from_file, from_socket
 from tippingpoint.targets.lxd.client import LxdClient
 
 T = TypeVar("T")
@@ -119,7 +119,7 @@ def test_a_client_without_the_labs_certificate_is_not_let_in(proxy: LxdProxy) ->
     assert proxy.counts() == {}
 
 
-def _as(access: Access, scenario: Callable[[LxdClient], Awaitable[T]]) -> T:
+def _as(access: LxdAccess, scenario: Callable[[LxdClient], Awaitable[T]]) -> T:
     """What a scenario comes to with a client of this access."""
 
     async def run() -> T:

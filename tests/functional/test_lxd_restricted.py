@@ -123,8 +123,8 @@ async def taken(
     """A worker's access to what the run has taken; all that is the run's is removed at the end."""
     await reach(entry)
     try:
-        grounds = await take(entry, groups=groups, reachable=True, tell=(told or []).append)
-        instances = LxdInstances(grounds, 0)
+        workspace = await take(entry, groups=groups, reachable=True, tell=(told or []).append)
+        instances = LxdInstances(workspace, 0)
         try:
             await instances.open()
             await instances.prepare(range(groups), lambda *_: None)

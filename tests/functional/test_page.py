@@ -26,7 +26,7 @@ from tests.functional.program import WITHIN_S
 from tippingpoint.collect.page import server
 from tippingpoint.collect.runs import Runs
 from tippingpoint.rundir.results import load_run
-from tippingpoint.units.shared_run import Progress, Turn, UnitWord
+from tippingpoint.units.shared_run import Turn, UnitProgress, UnitWord
 
 FIRST, SECOND = (f"2026112{day}-000000-juju-leases-small-1f3a" for day in (1, 2))
 LIVE = "20261123-000000-juju-leases-small-1f3a"
@@ -160,7 +160,7 @@ class TestRuns:
     def test_a_run_that_goes_on_is_followed(self, reader: Reader, runs: Runs) -> None:
         """When a unit says something new, then the next answer has it."""
         before = reader.ask(f"/runs/{LIVE}").text
-        told = Progress(stage=3, stages=5, size=40, held=17, p99_ms=31.0, errors=2)
+        told = UnitProgress(stage=3, stages=5, size=40, held=17, p99_ms=31.0, errors=2)
         runs.keep_word(UNITS[0], UnitWord(run=LIVE, phase="up", turn=3, t=1_780_000_100.0, progress=told))
         after = reader.ask(f"/runs/{LIVE}").text
         holds = told.model_copy(update={"phase": "hold"})

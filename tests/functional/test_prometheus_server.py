@@ -29,7 +29,7 @@ from tippingpoint.errors import OperationFailed, TargetError
 from tippingpoint.monitoring.gather import gather_resources
 from tippingpoint.monitoring.prometheus import Prometheus, Sampled, ScrapedTarget
 from tippingpoint.monitoring.query_packs import load_pack
-from tippingpoint.monitoring.scrape.jobs import LARGEST_SCRAPE, Access, itself, static_targets
+from tippingpoint.monitoring.scrape.jobs import LARGEST_SCRAPE, ScrapeAccess, itself, static_targets
 from tippingpoint.monitoring.scrape.relation import jobs_of_relation
 from tippingpoint.monitoring.scrape.server import Server, command, problems
 from tippingpoint.rundir.resources import Resources
@@ -240,10 +240,10 @@ class TestScraping:
         assert etcd.key is not None
         ca, certificate, key = (path.read_text() for path in (etcd.ca, etcd.cert, etcd.key))
         (url,) = etcd.endpoints
-        with PrometheusLab([static_targets(url, Access(ca, certificate, key))]) as lab:
+        with PrometheusLab([static_targets(url, ScrapeAccess(ca, certificate, key))]) as lab:
             until(lambda: value(lab, "etcd_server_has_leader") == 1)
             shown = (lab.serving.configuration / "prometheus.yml").read_text()
-            lab.configure([static_targets(url, Access(ca))])
+            lab.configure([static_targets(url, ScrapeAccess(ca))])
             until(lambda: value(lab, "up") == 0)
 
         assert key.splitlines()[1] not in shown
@@ -252,7 +252,9 @@ class TestScraping:
         (tmp_path / "other").mkdir()
         own, other = make_certificates(tmp_path, "x"), make_certificates(tmp_path / "other", "x")
         with exporting(own) as exporter:
-            listed = static_targets(f"https://127.0.0.1:{exporter.port}", Access(ca=other.ca.read_text()))
+            listed = static_targets(
+                f"https://127.0.0.1:{exporter.port}", ScrapeAccess(ca=other.ca.read_text())
+            )
             with PrometheusLab([listed]) as lab:
                 until(lambda: value(lab, "up") == 0)
 

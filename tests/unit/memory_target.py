@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
-from tippingpoint.workloads.load import Progress, TargetFacts
+from tippingpoint.workloads.load import OnProgress, TargetFacts
 from tippingpoint.workloads.spawn.target import Exists, Gone, Item, MemberSeen, Seen, SpawnFailed
 
 
@@ -79,7 +79,7 @@ class MemoryTarget:
     async def open(self) -> TargetFacts:
         return TargetFacts("memory", "1", sorted(self._cluster.members))
 
-    async def prepare(self, groups: range, progress: Progress) -> None:
+    async def prepare(self, groups: range, progress: OnProgress) -> None:
         self._cluster.prepared.append(groups)
         progress("groups", len(groups), len(groups))
 

@@ -15,7 +15,7 @@ import yaml
 from aiohttp import web
 
 from tippingpoint.plan.targets import OpenstackTarget
-from tippingpoint.targets.openstack.access import Access, from_clouds
+from tippingpoint.targets.openstack.access import CloudAccess, from_clouds
 from tippingpoint.targets.openstack.client import OpenstackClient
 
 _numbers = itertools.count()
@@ -71,12 +71,12 @@ class OpenstackStub:
         """Listen no more."""
         await self._runner.cleanup()
 
-    def access_to(self, region: str | None) -> Access:
+    def access_to(self, region: str | None) -> CloudAccess:
         """The same, to a region."""
         return replace(self.access, region=region)
 
     @property
-    def access(self) -> Access:
+    def access(self) -> CloudAccess:
         """A way in, as a clouds.yaml has it."""
         path = self._directory / "clouds.yaml"
         auth = {

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.plan import Plan
-from tippingpoint.run.runner import Progress
+from tippingpoint.run.runner import StageProgress
 from tippingpoint.rundir.histogram import SLOTS, decode_batch, highest_values, middle_values
 from tippingpoint.rundir.tags import OUTCOMES
 
@@ -57,7 +57,7 @@ class Measured(Collector):
 
     def _forget(self) -> None:
         self._ticks: dict[str, dict[str, Any]] = {}
-        self._progress: Progress | None = None
+        self._progress: StageProgress | None = None
         self._operations: dict[tuple[str, str], int] = {}
         self._response: dict[str, _Times] = {}
         self._service: dict[str, _Times] = {}
@@ -76,7 +76,7 @@ class Measured(Collector):
         """A worker holds nothing any more."""
         self._ticks.pop(worker, None)
 
-    def tick(self, progress: Progress, worker: str, tick: dict[str, Any]) -> None:
+    def tick(self, progress: StageProgress, worker: str, tick: dict[str, Any]) -> None:
         """One worker's last second: its gauges and its journal's lines."""
         self._progress = progress
         self._ticks[worker] = tick

@@ -20,7 +20,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.rundir.ledger import entries
 from tippingpoint.targets.registry import clean_run
 from tippingpoint.units.shared_run import SharedRun, UnitWord
-from tippingpoint.workloads.load import Progress, untold
+from tippingpoint.workloads.load import OnProgress, untold
 
 MOST_RUNS = 50
 """Runs that are kept; the oldest go first, unless something of them is left in the target."""
@@ -122,7 +122,7 @@ class Keeping:
             with contextlib.suppress(OSError):  # then it is looked for once more
                 (self.parts / part / _REMOVED).touch()
 
-    async def remove(self, part: str, progress: Progress = untold) -> int:
+    async def remove(self, part: str, progress: OnProgress = untold) -> int:
         """Remove what a part made from its target; returns how many things that was. Errors as clean_run's."""
         directory = self.parts / part
         removed = 0

@@ -15,11 +15,11 @@ from tippingpoint.agent.state import Phase
 from tippingpoint.errors import OperationFailed, Refused, TargetError, UserError, told
 from tippingpoint.plan.plan import Plan, parse_plan
 from tippingpoint.run.headline import Headline
-from tippingpoint.run.runner import Progress, Runner, TakenUp
+from tippingpoint.run.runner import Runner, StageProgress, TakenUp
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.units.conductor import Follower
-from tippingpoint.units.shared_run import Progress as Told
 from tippingpoint.units.shared_run import SharedRun
+from tippingpoint.units.shared_run import UnitProgress as Told
 
 CUT_WITHIN = 10.0
 """Seconds in which the workers of a part that is cut off may give back what they hold singly."""
@@ -59,7 +59,7 @@ def plan_of(run: SharedRun, unit: str, target: Mapping[str, Any]) -> Plan:
     return parse_plan(json.dumps({**run.plan, "target": reached}), source="run.plan")
 
 
-class Part:
+class PartRunner:
     """One part: `run` plays it, `tell` and `stop` may come at any time, `cut` leaves it to the next agent."""
 
     def __init__(
@@ -168,7 +168,7 @@ class _Watcher(Headline):
         self._searching = searching
         self.left_behind = False
 
-    def progress(self, progress: Progress, worker: str, tick: dict[str, Any]) -> None:
+    def progress(self, progress: StageProgress, worker: str, tick: dict[str, Any]) -> None:
         """Count a worker's last second."""
         super().progress(progress, worker, tick)
         with contextlib.suppress(ValueError):  # a line cut short; the journal has it whole

@@ -13,7 +13,7 @@ from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.plan.spawn import SERVER_OBSERVATIONS
 from tippingpoint.plan.targets import JujuTarget, LxdTarget, OpenstackTarget
 from tippingpoint.rundir.ledger import Entry, JujuEntry, LxdEntry
-from tippingpoint.targets.openstack.workspace import OpenstackGrounds
+from tippingpoint.targets.openstack.workspace import OpenstackWorkspace
 
 if TYPE_CHECKING:
     from tippingpoint.targets.openstack.spawn import OpenstackServers
@@ -75,7 +75,7 @@ async def _probe_openstack(target: OpenstackTarget) -> list[str]:
             admin = await is_admin(client)
     finally:
         await client.close()
-    grounds = OpenstackGrounds(
+    workspace = OpenstackWorkspace(
         run="",
         prefix="",
         image="",
@@ -90,7 +90,7 @@ async def _probe_openstack(target: OpenstackTarget) -> list[str]:
         identity=None,
         target=target,
     )
-    servers = OpenstackServers(grounds, poll_every=1.0)
+    servers = OpenstackServers(workspace, poll_every=1.0)
     try:
         await servers.open()
         return [await _asked(servers, what) for what in SERVER_OBSERVATIONS]

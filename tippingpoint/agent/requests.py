@@ -35,7 +35,7 @@ class Orders(_Request):
     """This unit's own address as the others reach it; that of the default route where it is left out."""
 
 
-class Access(_Request):
+class AccessRequest(_Request):
     """How the configured target is reached between runs; answered by what is known of a log-in, which this may begin.
 
     `problem` is why it failed, empty where it did not, or goes on: then the charm is woken when that is known;
@@ -142,7 +142,7 @@ class Ping(_Request):
 
 AnyRequest = Annotated[
     Orders
-    | Access
+    | AccessRequest
     | Leave
     | Word
     | Runs

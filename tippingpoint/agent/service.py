@@ -22,7 +22,7 @@ from tippingpoint.agent.exporter import Exporter, Measured
 from tippingpoint.agent.joining import digest_of
 from tippingpoint.agent.keeping import Keeping, Kept, furthest
 from tippingpoint.agent.lost import inherit
-from tippingpoint.agent.part import Ended, Part, part_name, plan_of
+from tippingpoint.agent.part import Ended, PartRunner, part_name, plan_of
 from tippingpoint.agent.probing import probe
 from tippingpoint.agent.removal import Removal
 from tippingpoint.agent.reports import keep_digests, write_reports
@@ -33,7 +33,7 @@ from tippingpoint.errors import UserError, told
 from tippingpoint.run.resume import take_up
 from tippingpoint.run.runner import TakenUp
 from tippingpoint.rundir.ledger import entries
-from tippingpoint.units.shared_run import REMOVED, Progress, SharedRun, UnitWord, stop
+from tippingpoint.units.shared_run import REMOVED, SharedRun, UnitProgress, UnitWord, stop
 
 TAKE_UP_WITHIN = 90.0
 """Seconds after a restart in which the charm is to say that a run still goes on, or its cut part is closed. A hook of
@@ -68,7 +68,7 @@ class Agent:
         self._admission = Admission(wake_file.parent, lambda: self._playing is not None, self._wake)
         self._awaits = False
         """Whether the charm waits for what it is told of by nobody."""
-        self._part: Part | None = None
+        self._part: PartRunner | None = None
         self._playing: asyncio.Task[None] | None = None
         self._measuring: asyncio.Task[None] | None = None
         self._beating: asyncio.Task[None] | None = None
@@ -76,7 +76,7 @@ class Agent:
         """Orders have come since we began."""
         self._answers: dict[type[Any], Callable[[Any], Awaitable[dict[str, Any]]]] = {
             requests.Orders: self._orders,
-            requests.Access: self._access,
+            requests.AccessRequest: self._access,
             requests.Leave: self._leave,
             requests.Word: self._word,
             requests.Runs: self._runs,
@@ -155,7 +155,7 @@ class Agent:
             self._remove_what_is_left_of(orders.lost, run, orders.target)
         return {}
 
-    async def _access(self, access: requests.Access) -> dict[str, Any]:
+    async def _access(self, access: requests.AccessRequest) -> dict[str, Any]:
         self._awaits = access.awaits
         known = self._admission.tell(access.target, access.files)
         return {"problem": known.problem, "refused": known.refused}
@@ -242,7 +242,7 @@ class Agent:
         assert state.part is not None
         try:
             plan = plan_of(run, state.unit, state.target)
-            part = Part(
+            part = PartRunner(
                 run,
                 plan,
                 state.unit,
@@ -385,13 +385,13 @@ class Agent:
         state, part = self._state, self._state.part
         if state.run is not None and (part is None or part.run != state.run.id):
             waits = self._playing is not None and self._is_new(state.run)
-            progress = Progress(stage=0, size=0, held=0, preparing="the run before is ended first")
+            progress = UnitProgress(stage=0, size=0, held=0, preparing="the run before is ended first")
             return self._as_word(PartState(run=state.run.id, directories=[]), progress) if waits else None
         if part is None or (state.run is None and self._playing is None):
             return None
         return self._as_word(part, self._part.progress if self._part is not None else None)
 
-    def _as_word(self, part: PartState, progress: Progress | None) -> UnitWord:
+    def _as_word(self, part: PartState, progress: UnitProgress | None) -> UnitWord:
         left = self._removal.problem(part.run)
         return UnitWord(
             run=part.run,
@@ -542,7 +542,7 @@ class Agent:
     async def _evict_member(self, request: requests.EvictMember) -> dict[str, Any]:
         return {"task": self._tasks.begin(self._played().evict(request.member))}
 
-    def _played(self) -> Part:
+    def _played(self) -> PartRunner:
         if self._part is None:
             raise UserError("run", "none", "a run that goes on; start one first")
         return self._part

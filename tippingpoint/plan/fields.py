@@ -40,7 +40,7 @@ Seconds = Annotated[
 ]
 
 
-class Part(BaseModel):
+class Section(BaseModel):
     """A part of a plan: it has no fields but its own, and never changes."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

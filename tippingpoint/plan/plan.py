@@ -21,7 +21,7 @@ from pydantic import (
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.explain import ON, explained, nearest, without_login
-from tippingpoint.plan.fields import Part, Seconds, StageKind
+from tippingpoint.plan.fields import Seconds, Section, StageKind
 from tippingpoint.plan.spawn import OBSERVATIONS, SERVER_LIFE, SERVER_OBSERVATIONS, SERVER_OPERATIONS
 from tippingpoint.plan.spawn import SPAWN_OPERATIONS as SPAWN_OPERATIONS
 from tippingpoint.plan.spawn import SpawnStage as SpawnStage
@@ -61,7 +61,7 @@ Leases = Annotated[int, Field(ge=1, le=MAX_LEASES, strict=True)]
 Rate = Annotated[float, Field(ge=0, le=1)]
 
 
-class ClaimWorkload(Part):
+class ClaimWorkload(Section):
     """Leases that are claimed, renewed and fought over."""
 
     kind: Literal["claim"] = "claim"
@@ -88,7 +88,7 @@ class ClaimWorkload(Part):
         return self
 
 
-class Stage(Part):
+class Stage(Section):
     """One step of load: this many leases in all, brought up over a time, then held for a time."""
 
     leases: Leases
@@ -96,7 +96,7 @@ class Stage(Part):
     over: Seconds = Field(default=5.0, description="new claims are spread over this; 0s claims all at once")
 
 
-class ModelWorkload(Part):
+class ModelWorkload(Section):
     """On Juju: machines, applications, units and relations that are made, listed and removed, each call timed."""
 
     kind: Literal["spawn"]
@@ -132,7 +132,7 @@ MODEL_UNITS: tuple[ModelUnit, ...] = get_args(ModelUnit)
 """What loads of the spawn workload may be counted in: the first of these that a plan makes any of."""
 
 
-class ModelStage(Part):
+class ModelStage(Section):
     """One step of a model's growth: what there is in all when it is reached; less than before is removed."""
 
     machines: Things = Field(default=1, description="hollow machines, which units are spread over")
@@ -174,7 +174,7 @@ class ModelStage(Part):
         return self
 
 
-class Find(Part):
+class Find(Section):
     """Search for the largest load that meets the thresholds: double, bisect, confirm."""
 
     start: Leases = 100
@@ -195,7 +195,7 @@ class Find(Part):
         return self
 
 
-class Threshold(Part):
+class Threshold(Section):
     """What is good enough, for one operation, in every stage."""
 
     operation: Annotated[str, Field(max_length=40)]
@@ -232,7 +232,7 @@ UNDONE_BY: dict[str, Literal["start", "continue", "heal"]] = {
 """What undoes what a fault does to a lab's member."""
 
 
-class Fault(Part):
+class Fault(Section):
     """Something that goes wrong on purpose: at a time into the run, or into a stage (counted from 1)."""
 
     do: Literal["kill", "stop", "continue", "start", "partition", "heal", "drop-claims"] = Field(
@@ -265,7 +265,7 @@ class Fault(Part):
         return self
 
 
-class _Plan(Part):
+class _Plan(Section):
     """What every plan has."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from tippingpoint.plan.fields import Part, Seconds
+from tippingpoint.plan.fields import Seconds, Section
 from tippingpoint.util.durations import format_duration
 
 LIFE = ("create", "start", "reachable", "probe", "launch", "delete", "total")
@@ -65,7 +65,7 @@ RETRIES: dict[Passing, int] = {
 Count = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
 
 
-class SpawnWorkload(Part):
+class SpawnWorkload(Section):
     """Things in groups (projects) that are made, started, reached, probed, repaired while kept, and removed."""
 
     kind: Literal["spawn"]
@@ -130,7 +130,7 @@ class SpawnWorkload(Part):
         return self
 
 
-class SpawnStage(Part):
+class SpawnStage(Section):
     """One step of a fill: what there is in all when it is reached; less than before is removed."""
 
     groups: Count = Field(default=1, description="groups (projects)")

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from tippingpoint.plan.fields import Part
+from tippingpoint.plan.fields import Section
 
 _ENDPOINT = r"^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?\])(:[0-9]{1,5})?$"
 
@@ -29,7 +29,7 @@ def _endpoint(url: str) -> str:
 Endpoint = Annotated[str, AfterValidator(_endpoint), WithJsonSchema({"type": "string", "pattern": _ENDPOINT})]
 
 
-class EtcdTarget(Part):
+class EtcdTarget(Section):
     """A real etcd cluster. Secrets stay in files; TLS is verified against `ca` or the system's authorities."""
 
     kind: Literal["etcd"] = "etcd"
@@ -56,7 +56,7 @@ class EtcdTarget(Part):
         return self
 
 
-class JujuTarget(Part):
+class JujuTarget(Section):
     """A Juju controller, stock or patched. TLS is verified against the controller's own authority, always."""
 
     kind: Literal["juju"]
@@ -109,7 +109,7 @@ Settings = dict[
 ]
 
 
-class LxdTarget(Part):
+class LxdTarget(Section):
     """An LXD cluster or single server. TLS is verified against the server's own certificate, always."""
 
     kind: Literal["lxd"]
@@ -182,7 +182,7 @@ class LxdTarget(Part):
         return self
 
 
-class OpenstackTarget(Part):
+class OpenstackTarget(Section):
     """An OpenStack, by a cloud of a clouds.yaml. TLS is verified against its `cacert` or the system's authorities."""
 
     kind: Literal["openstack"]

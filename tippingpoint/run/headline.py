@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tippingpoint.analysis.latency import cost_of
-from tippingpoint.run.runner import Progress, RunnerEvents
+from tippingpoint.run.runner import RunnerEvents, StageProgress
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.results import FAILURES, OPERATIONS, OWN_LOAD, tag
@@ -32,7 +32,7 @@ class Headline(RunnerEvents):
         self._unit = "leases"
         self._begun = False
         self._preparing = ""
-        self._progress: Progress | None = None
+        self._progress: StageProgress | None = None
         self._last: dict[str, dict[str, Any]] = {}
         self._recent: dict[str, deque[tuple[float, dict[str, Histogram]]]] = {}
         self._growth: dict[str, deque[tuple[float, float]]] = {}
@@ -52,7 +52,7 @@ class Headline(RunnerEvents):
         """Take what is being removed at the end."""
         self._preparing = f"removing {what}: {done} of {goal}"
 
-    def progress(self, progress: Progress, worker: str, tick: dict[str, Any]) -> None:
+    def progress(self, progress: StageProgress, worker: str, tick: dict[str, Any]) -> None:
         """Take a worker's tick among the others' latest."""
         if self._progress is None or progress.stage != self._progress.stage:
             self._lives.clear()
@@ -123,7 +123,7 @@ class Headline(RunnerEvents):
         return {operation: found for operation, found in costs.items() if found.total}
 
     @property
-    def summary(self) -> shared_run.Progress | None:
+    def summary(self) -> shared_run.UnitProgress | None:
         """Where the run is, in one line; None before its workers are there."""
         if not self._begun:
             return None
@@ -134,7 +134,7 @@ class Headline(RunnerEvents):
             latest[operation] for operation in (*OWN_LOAD[self.workload], "connect") if operation in latest
         ]
         p50, p99 = max(own, key=lambda found: found.total).percentiles([50, 99]) if own else (None, None)
-        return shared_run.Progress(
+        return shared_run.UnitProgress(
             stage=(progress.listed or progress.stage) if progress is not None else 0,
             stages=progress.stages if progress is not None else None,
             kind=progress.kind if progress is not None else "ramp",

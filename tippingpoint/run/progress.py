@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tippingpoint.run.headline import Headline
-from tippingpoint.run.runner import Progress, RunnerEvents
+from tippingpoint.run.runner import RunnerEvents, StageProgress
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.util.durations import show_us
 from tippingpoint.util.text import show_count
@@ -87,7 +87,7 @@ class ConsoleProgress(RunnerEvents):
             self._next_plain = time.monotonic() + _PLAIN_EVERY
             self._say(line)
 
-    def progress(self, progress: Progress, worker: str, tick: dict[str, Any]) -> None:
+    def progress(self, progress: StageProgress, worker: str, tick: dict[str, Any]) -> None:
         """Show a worker's tick among the others' latest."""
         self._headline.progress(progress, worker, tick)
         if tick["unwritten"] and not self._unwritten:
@@ -127,7 +127,7 @@ class ConsoleProgress(RunnerEvents):
                 os.dup2(nowhere, self._console.file.fileno())
                 os.close(nowhere)
 
-    def _line(self, progress: Progress) -> str:
+    def _line(self, progress: StageProgress) -> str:
         headline = self._headline
         done, goal, what = headline.reached()
         of = f"/{progress.stages}" if progress.stages else ""
@@ -145,7 +145,7 @@ class ConsoleProgress(RunnerEvents):
         parts.append(" ".join(f"{name} {headline.totals[name]}" for name in counted))
         return "  ".join(parts)
 
-    def _table(self, progress: Progress) -> Table:
+    def _table(self, progress: StageProgress) -> Table:
         done, goal, _ = self._headline.reached()
         bar = ProgressBar(total=max(1, goal), completed=min(done, goal), width=24)
         left = "" if progress.remaining is None else f"{progress.remaining:.0f} s left"

@@ -73,7 +73,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Progress:
+class StageProgress:
     """Where a run is; sent each time a worker ticks."""
 
     elapsed: float
@@ -101,7 +101,7 @@ class RunnerEvents:
     def began(self, manifest: Manifest, directory: Path) -> None:
         """The workers are ready; the first stage follows."""
 
-    def progress(self, progress: Progress, worker: str, tick: dict[str, Any]) -> None:
+    def progress(self, progress: StageProgress, worker: str, tick: dict[str, Any]) -> None:
         """A worker's tick: its gauges, and the journal lines of its last interval."""
 
     def preparing(self, what: str, done: int, goal: int) -> None:
@@ -385,7 +385,7 @@ class Runner:
             self._made.append(entry)
         await self._make_room(self._first)
         self._began = not of_workers  # else these are the first to ask the target anything
-        grounds = await self._unless_interrupted(take(entry, self._plan, self._note))
+        workspace = await self._unless_interrupted(take(entry, self._plan, self._note))
         self._taken = True
         self._manifest.workers = [WorkerEntry(name=str(index)) for index in range(count)]
         for index in range(count):
@@ -395,7 +395,7 @@ class Runner:
                 directory=self.directory.resolve(),
                 rescue=self._rescue,
                 name=str(index),
-                grounds=grounds,
+                workspace=workspace,
                 started_wall=self._started_wall,
                 started=self._started,
             )
@@ -916,7 +916,7 @@ class Runner:
         if message["say"] == "tick" and self._stage is not None:
             left = None if self._hold_ends is None else max(0.0, self._hold_ends - time.monotonic())
             self._watcher.progress(
-                Progress(
+                StageProgress(
                     elapsed=time.monotonic() - self._started,
                     stage=self._stage.number,
                     stages=len(self._plan.stages) or None,

@@ -28,9 +28,9 @@ from tippingpoint.plan.plan import AnyPlan
 from tippingpoint.plan.share import part_of
 from tippingpoint.rundir.journal import Journal
 from tippingpoint.rundir.recorder import Recorder
-from tippingpoint.rundir.standstills import PULSE, TOLD, Cause, Witness
+from tippingpoint.rundir.standstills import PULSE, TOLD, Cause, CauseFinder
 from tippingpoint.rundir.tags import LOOP_LAG
-from tippingpoint.targets.registry import Grounds, make_load
+from tippingpoint.targets.registry import Workspace, make_load
 from tippingpoint.workloads.claim.workload import RELEASE_WITHIN
 from tippingpoint.workloads.load import OWED, PrepareOrder, ShareOrder, StageOrder, Upkeep
 from tippingpoint.workloads.schedule import Schedule
@@ -53,7 +53,7 @@ class Job(BaseModel):
     directory: Path
     rescue: Path
     name: str
-    grounds: Grounds
+    workspace: Workspace
     started_wall: float
     """The run's start, seconds since the epoch."""
     started: float
@@ -71,11 +71,11 @@ class _Worker:
         # Beats have a schedule of their own: the load's is cleared when a stage's load is dropped.
         self._beats = Schedule(asyncio.get_running_loop())
         plan = part_of(job.plan, *job.share)
-        self._load = make_load(plan, job.grounds, job.name, self._recorder, self._schedule)
+        self._load = make_load(plan, job.workspace, job.name, self._recorder, self._schedule)
         self._asides: set[asyncio.Task[None]] = set()
         self._opened = 0.0
         self._worst_lag = 0.0
-        self._witness = Witness()
+        self._witness = CauseFinder()
         self._cpu = time.process_time()
         self._stage: StageOrder | None = None
 

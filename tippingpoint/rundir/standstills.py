@@ -82,7 +82,7 @@ class _Usage:
     """How far the clock that counts a machine's sleep is ahead of the one that does not."""
 
 
-class Witness:
+class CauseFinder:
     """Says why a process stood still. It looks at each beat, and costs 5 us."""
 
     def __init__(self) -> None:

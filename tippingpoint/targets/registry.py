@@ -27,16 +27,16 @@ from tippingpoint.rundir.ownership import (
     own_entries,
 )
 from tippingpoint.rundir.recorder import Recorder
-from tippingpoint.targets.lxd.workspace import LxdGrounds
-from tippingpoint.targets.openstack.workspace import OpenstackGrounds
-from tippingpoint.workloads.load import Load, Progress, untold
+from tippingpoint.targets.lxd.workspace import LxdWorkspace
+from tippingpoint.targets.openstack.workspace import OpenstackWorkspace
+from tippingpoint.workloads.load import Load, OnProgress, untold
 from tippingpoint.workloads.schedule import Schedule
 
 if TYPE_CHECKING:
-    from tippingpoint.targets.juju.api.access import Access
+    from tippingpoint.targets.juju.api.access import ControllerAccess
 
 
-class EtcdGrounds(BaseModel):
+class EtcdWorkspace(BaseModel):
     """Keys below a prefix, and v3 lease ids from a number on."""
 
     kind: Literal["etcd"] = "etcd"
@@ -44,7 +44,7 @@ class EtcdGrounds(BaseModel):
     first_lease_id: int
 
 
-class JujuGrounds(BaseModel):
+class JujuWorkspace(BaseModel):
     """Names that begin with a prefix, in the model with this UUID (empty with identity agent)."""
 
     kind: Literal["juju"] = "juju"
@@ -56,8 +56,8 @@ class JujuGrounds(BaseModel):
     """The juju client's directory that names the controller; None where a credentials file does."""
 
 
-AnyGrounds = EtcdGrounds | JujuGrounds | LxdGrounds | OpenstackGrounds
-Grounds = Annotated[AnyGrounds, Field(discriminator="kind")]
+AnyWorkspace = EtcdWorkspace | JujuWorkspace | LxdWorkspace | OpenstackWorkspace
+Workspace = Annotated[AnyWorkspace, Field(discriminator="kind")]
 
 
 def ledger_entry(plan: Plan, run_id: str, directory: Path) -> Entry:
@@ -157,7 +157,7 @@ async def knock(target: EtcdTarget | JujuTarget | LxdTarget | OpenstackTarget) -
             await leases.close()
 
 
-async def _log_in(access: Access) -> None:
+async def _log_in(access: ControllerAccess) -> None:
     from tippingpoint.targets.juju.api.client import ApiClient
     from tippingpoint.targets.juju.api.model import log_in
 
@@ -197,7 +197,7 @@ async def check_room(entry: Entry, plan: Plan, stage: int, before: int) -> None:
         raise UserError(f"stages.{stage - 1}.{refused.field}", refused.value, refused.accepted) from None
 
 
-async def take(entry: Entry, plan: Plan, tell: Callable[[str], None] = lambda _: None) -> AnyGrounds:
+async def take(entry: Entry, plan: Plan, tell: Callable[[str], None] = lambda _: None) -> AnyWorkspace:
     """Make what the workers find ready; TargetError when the target refuses it or cannot be reached.
 
     What the target keeps from us, and the report is to say, is told in sentences.
@@ -218,9 +218,9 @@ async def take(entry: Entry, plan: Plan, tell: Callable[[str], None] = lambda _:
 
         return await provision.take(entry, tell)
     if isinstance(entry, EtcdEntry):
-        return EtcdGrounds(prefix=entry.prefix, first_lease_id=entry.first_lease_id)
+        return EtcdWorkspace(prefix=entry.prefix, first_lease_id=entry.first_lease_id)
     if not entry.model:
-        return JujuGrounds(prefix=entry.prefix, model="", target=entry.target, store=None)
+        return JujuWorkspace(prefix=entry.prefix, model="", target=entry.target, store=None)
     from tippingpoint.targets.juju import hollow
 
     access = _access(entry.target, entry.store)
@@ -229,12 +229,12 @@ async def take(entry: Entry, plan: Plan, tell: Callable[[str], None] = lambda _:
         model = await make(access, entry.model)
     except OperationFailed as problem:
         raise _shut_out(access, problem) from None
-    return JujuGrounds(prefix=entry.prefix, model=model, target=entry.target, store=entry.store)
+    return JujuWorkspace(prefix=entry.prefix, model=model, target=entry.target, store=entry.store)
 
 
 def make_load(
     plan: Plan,
-    grounds: AnyGrounds,
+    workspace: AnyWorkspace,
     worker: str,
     recorder: Recorder,
     schedule: Schedule,
@@ -243,43 +243,43 @@ def make_load(
     if isinstance(plan, SpawnPlan):
         from tippingpoint.workloads.spawn.workload import SpawnLoad
 
-        if isinstance(grounds, OpenstackGrounds):
+        if isinstance(workspace, OpenstackWorkspace):
             from tippingpoint.targets.openstack.spawn import OpenstackServers
 
-            servers = OpenstackServers(grounds, plan.workload.poll_every)
+            servers = OpenstackServers(workspace, plan.workload.poll_every)
             return SpawnLoad(plan, servers, recorder, schedule)
         from tippingpoint.targets.lxd.spawn import LxdInstances
 
-        assert isinstance(grounds, LxdGrounds)
-        return SpawnLoad(plan, LxdInstances(grounds, int(worker)), recorder, schedule)
+        assert isinstance(workspace, LxdWorkspace)
+        return SpawnLoad(plan, LxdInstances(workspace, int(worker)), recorder, schedule)
     if isinstance(plan, ModelPlan):
         from tippingpoint.targets.juju.grow import JujuSpawn
 
-        assert isinstance(grounds, JujuGrounds)
-        access = _access(grounds.target, grounds.store)
-        return JujuSpawn(plan, access, grounds.model, grounds.prefix, worker, recorder, schedule)
+        assert isinstance(workspace, JujuWorkspace)
+        access = _access(workspace.target, workspace.store)
+        return JujuSpawn(plan, access, workspace.model, workspace.prefix, worker, recorder, schedule)
     from tippingpoint.workloads.claim.workload import ClaimLoad
 
     workload = plan.workload
-    assert not isinstance(grounds, LxdGrounds | OpenstackGrounds)
-    if isinstance(grounds, EtcdGrounds):
+    assert not isinstance(workspace, LxdWorkspace | OpenstackWorkspace)
+    if isinstance(workspace, EtcdWorkspace):
         from tippingpoint.targets.etcd import claim
 
         assert plan.target.kind == "etcd"
-        scope = claim.Scope(grounds.prefix, grounds.first_lease_id + int(worker) * claim.LEASE_IDS)
+        scope = claim.Scope(workspace.prefix, workspace.first_lease_id + int(worker) * claim.LEASE_IDS)
         return ClaimLoad(workload, claim.connect(plan.target, workload, scope), recorder, schedule)
     from tippingpoint.targets.juju.api.access import from_agent_conf
     from tippingpoint.targets.juju.claim import AgentLeases, HollowLeases
 
-    if grounds.target.agent is not None:
-        leases = AgentLeases(from_agent_conf(grounds.target.agent), grounds.prefix, workload.claim_time)
+    if workspace.target.agent is not None:
+        leases = AgentLeases(from_agent_conf(workspace.target.agent), workspace.prefix, workload.claim_time)
     else:
-        access = _access(grounds.target, grounds.store)
-        leases = HollowLeases(access, grounds.model, grounds.prefix, worker, workload.claim_time)
+        access = _access(workspace.target, workspace.store)
+        leases = HollowLeases(access, workspace.model, workspace.prefix, worker, workload.claim_time)
     return ClaimLoad(workload, leases, recorder, schedule)
 
 
-async def clean_run(directory: Path, progress: Progress = untold) -> int:
+async def clean_run(directory: Path, progress: OnProgress = untold) -> int:
     """Remove from the target what the run's ledger names and is still there; returns how many things that was.
 
     Raises TargetError when the target cannot be reached, UserError for a ledger that names what is not the run's.
@@ -291,7 +291,7 @@ async def clean_run(directory: Path, progress: Progress = untold) -> int:
     return await clean_entries(made, manifest.id, progress)
 
 
-async def clean_entries(made: Iterable[Entry], run_id: str, progress: Progress = untold) -> int:
+async def clean_entries(made: Iterable[Entry], run_id: str, progress: OnProgress = untold) -> int:
     """Remove what these entries of that run name, which are its own (own_entries)."""
     removed = 0
     for entry in made:
@@ -327,7 +327,7 @@ async def _clean_juju(entry: JujuEntry) -> int:
         ) from None
 
 
-def _shut_out(access: Access, problem: OperationFailed) -> TargetError:
+def _shut_out(access: ControllerAccess, problem: OperationFailed) -> TargetError:
     from tippingpoint.targets.juju.api.errors import UNAUTHORIZED, ApiError, ConnectionLost, RateLimited
 
     said = str(problem)
@@ -340,7 +340,7 @@ def _shut_out(access: Access, problem: OperationFailed) -> TargetError:
     return TargetError(access.controller_name, said, "a controller that lets us in", refused=refused)
 
 
-def _access(target: JujuTarget, store: Path | None) -> Access:
+def _access(target: JujuTarget, store: Path | None) -> ControllerAccess:
     from tippingpoint.targets.juju.api.access import from_file, from_store, store_directory
 
     if target.credentials is not None:

@@ -46,8 +46,8 @@ from tippingpoint.units.part import (
     PLACES,
     TAG,
     WIDTHS,
-    Part,
     Phase,
+    UnitPart,
     read_part,
 )
 
@@ -198,7 +198,7 @@ def _first_that_fits(
     return details[fits], text
 
 
-def _details(part: Part) -> list[_Detail]:
+def _details(part: UnitPart) -> list[_Detail]:
     """What is tried when not all fits, from the most to the least that can be told."""
     least = part.phases[-1].end / 1000 / _POINTS
     width = next((width for width in WIDTHS if width >= max(part.width, least)), WIDTHS[-1])
@@ -218,7 +218,7 @@ def _details(part: Part) -> list[_Detail]:
     ]
 
 
-def _events_within(part: Part, begins: Sequence[float], room: int) -> tuple[list[Event], int]:
+def _events_within(part: UnitPart, begins: Sequence[float], room: int) -> tuple[list[Event], int]:
     """The single events, as many as there is room for, and how many happenings are not among them."""
     for most in _MOST_EVENTS:
         events, untold = fewer(part.events, most, begins)
@@ -227,7 +227,7 @@ def _events_within(part: Part, begins: Sequence[float], room: int) -> tuple[list
     return fewer(part.events, 0, begins)
 
 
-def _text(part: Part, detail: _Detail, events: list[Event], untold: int) -> str:
+def _text(part: UnitPart, detail: _Detail, events: list[Event], untold: int) -> str:
     phases = [
         phase.model_copy(
             update={
@@ -277,7 +277,7 @@ def _line(text: str) -> str:
     return line if len(line) <= _LINE else line[: _LINE - 3] + "..."
 
 
-def _less(part: Part, detail: _Detail, untold: int) -> list[str]:
+def _less(part: UnitPart, detail: _Detail, untold: int) -> list[str]:
     """What that detail leaves out, in sentences."""
     less: list[str] = []
     if detail.bits < HALF_BITS:
@@ -296,7 +296,7 @@ def _less(part: Part, detail: _Detail, untold: int) -> list[str]:
     return less
 
 
-def _histograms(part: Part, detail: _Detail) -> tuple[int, list[IntArray]]:
+def _histograms(part: UnitPart, detail: _Detail) -> tuple[int, list[IntArray]]:
     """How many histograms are told of, and the numbers: which they are, their counts, their course over time."""
     keys, counts = part.counts
     numbers, first = np.unique(keys // SLOTS, return_index=True)
@@ -323,7 +323,7 @@ def _histograms(part: Part, detail: _Detail) -> tuple[int, list[IntArray]]:
     return len(index), [columns.T.ravel(), *words, *amounts]
 
 
-def _amounts(part: Part, number: int, of_slots: IntArray, intervals: int, width: int) -> IntArray:
+def _amounts(part: UnitPart, number: int, of_slots: IntArray, intervals: int, width: int) -> IntArray:
     """How many samples of a histogram each interval has in each of its groups, row by row."""
     keys, counts = part.moments
     cells = part.intervals * OVER_TIME_GROUPS
@@ -335,7 +335,7 @@ def _amounts(part: Part, number: int, of_slots: IntArray, intervals: int, width:
     return np.bincount(cell, weights=counts[inside], minlength=intervals * filled.size).astype(np.int64)
 
 
-def _ticks(part: Part, phases: Sequence[Phase], most: int) -> tuple[IntArray, IntArray]:
+def _ticks(part: UnitPart, phases: Sequence[Phase], most: int) -> tuple[IntArray, IntArray]:
     """At most so many moments (or none) and what the gauges of all workers were there, as whole numbers.
 
     Load is what it was at the moment, health the worst since the one before. A worker whose ticks ended some seconds

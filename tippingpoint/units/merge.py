@@ -44,7 +44,7 @@ _WHOLE_PHASES = 10
 
 
 @dataclass
-class _Part:
+class _MergedPart:
     """One unit and what is known of its part."""
 
     unit: str
@@ -117,8 +117,8 @@ def gather(run: SharedRun, digests: Mapping[str, str], words: Mapping[str, UnitW
     return directory
 
 
-def _part(run: SharedRun, unit: str, text: str | None, word: UnitWord | None) -> _Part:
-    part = _Part(unit, word if word is not None and word.run == run.id else None, None, "")
+def _part(run: SharedRun, unit: str, text: str | None, word: UnitWord | None) -> _MergedPart:
+    part = _MergedPart(unit, word if word is not None and word.run == run.id else None, None, "")
     if text is None:
         part.problem = "its result did not come" if run.over else "its result is not there yet"
         return part
@@ -134,14 +134,14 @@ def _part(run: SharedRun, unit: str, text: str | None, word: UnitWord | None) ->
     return part
 
 
-def _set_reference(parts: Iterable[_Part]) -> None:
+def _set_reference(parts: Iterable[_MergedPart]) -> None:
     """The run goes by the clock of the first unit that was heard; that one measures no offset."""
     first = next((part for part in parts if part.word is not None), None)
     if first is not None and first.offset is None:
         first.is_reference = True
 
 
-def _begin(run: SharedRun, parts: Iterable[_Part]) -> float:
+def _begin(run: SharedRun, parts: Iterable[_MergedPart]) -> float:
     """When the run began: its first turn, or a search's only part, or else when it was asked for."""
     if run.started is not None:
         return run.started
@@ -149,7 +149,7 @@ def _begin(run: SharedRun, parts: Iterable[_Part]) -> float:
     return max(0.0, min(begun, default=run.made))
 
 
-def _place(run: SharedRun, part: _Part, begin: float) -> None:
+def _place(run: SharedRun, part: _MergedPart, begin: float) -> None:
     """Find a unit's times in the run; those that cannot be of it are a digest that is none."""
     if part.head is None:
         return
@@ -165,7 +165,7 @@ def _place(run: SharedRun, part: _Part, begin: float) -> None:
         )
 
 
-def _status(run: SharedRun, number: int, part: _Part) -> tuple[UnitStatus, str]:
+def _status(run: SharedRun, number: int, part: _MergedPart) -> tuple[UnitStatus, str]:
     """What became of a unit's share, and why in one line."""
     said = run.missing.get(part.unit, "")
     if not said and part.word is not None and part.word.phase == "failed":
@@ -194,7 +194,9 @@ def _line(text: str) -> str:
 class _Gathering:
     """The files of a run, written into a directory of their own."""
 
-    def __init__(self, run: SharedRun, plan: Plan, parts: Sequence[_Part], begin: float, into: Path) -> None:
+    def __init__(
+        self, run: SharedRun, plan: Plan, parts: Sequence[_MergedPart], begin: float, into: Path
+    ) -> None:
         self._run, self._plan, self._parts, self._begin, self._into = run, plan, parts, begin, into
         self._loads = _loads(run, plan, parts)
         ends = [
@@ -233,7 +235,7 @@ class _Gathering:
         if file.close(rescue):
             raise OSError(0, "no room left")
 
-    def _write_unit(self, part: _Part, text: str) -> None:
+    def _write_unit(self, part: _MergedPart, text: str) -> None:
         """A unit's journal: marks with what its gauges were, ticks, single events, intervals."""
         digest = read_digest(text)
         placed = Placed(digest, part.shift)
@@ -253,7 +255,7 @@ class _Gathering:
             journal.interval(begin / 1000, end / 1000, histograms)
         self._close(journal)
 
-    def _retell(self, journal: Journal, part: _Part, event: dict[str, Any]) -> None:
+    def _retell(self, journal: Journal, part: _MergedPart, event: dict[str, Any]) -> None:
         """A unit's event, as it is of interest for the whole run."""
         unit = part.unit
         kind = event["event"]
@@ -356,7 +358,7 @@ def _write(log: Events, event: Mapping[str, Any]) -> None:
     log.write(event["t"], event["event"], **fields)
 
 
-def _ended(run: SharedRun, parts: Sequence[_Part]) -> tuple[RunStatus, str]:
+def _ended(run: SharedRun, parts: Sequence[_MergedPart]) -> tuple[RunStatus, str]:
     """What became of the run as a whole. Single units that are missing are no end of it."""
     failed = [
         part
@@ -375,7 +377,7 @@ def _named(units: Sequence[str]) -> str:
     return ", ".join(units) if len(units) <= 3 else f"{units[0]} and {len(units) - 1} more units"
 
 
-def _loads(run: SharedRun, plan: Plan, parts: Iterable[_Part]) -> dict[int, tuple[StageKind, int]]:
+def _loads(run: SharedRun, plan: Plan, parts: Iterable[_MergedPart]) -> dict[int, tuple[StageKind, int]]:
     """By number of a stage in the journals its kind and its load as the whole plan has it, a search left out.
 
     Storms asked for while a run goes on are in no plan. So which of the plan's stages one is comes from counting

@@ -79,7 +79,7 @@ class Phase(BaseModel):
 
 
 @dataclass(frozen=True)
-class Part:
+class UnitPart:
     """All that was measured."""
 
     manifest: Manifest
@@ -100,7 +100,7 @@ class Part:
     notes: list[str]
 
 
-def read_part(directory: Path) -> Part:
+def read_part(directory: Path) -> UnitPart:
     """A part from its run directory; UserError when it is none. Its journals may be cut."""
     manifest = Manifest.load(directory)
     names = worker_names(directory)
@@ -143,7 +143,7 @@ def read_part(directory: Path) -> Part:
         counts = _added(counts, number * SLOTS + slots, of_slot)
         moment = (number * intervals + interval[rows]) * OVER_TIME_GROUPS + groups(OVER_TIME_BITS)[slots]
         moments = _added(moments, moment, of_slot)
-    return Part(
+    return UnitPart(
         manifest=manifest,
         phases=phases,
         tags=list(tags),

@@ -96,7 +96,7 @@ Phase = Literal[
 """What goes on in a stage: its load is brought up (ramp, or what kind of stage it is), held, or taken down."""
 
 
-class Progress(BaseModel):
+class UnitProgress(BaseModel):
     """Where a unit's part is."""
 
     stage: Number
@@ -147,7 +147,7 @@ class UnitWord(BaseModel):
     offset: Offset | None = None
     """Seconds that its clock is ahead of the reference's; None where the network let no measurement through."""
     offset_error: Figure | None = None
-    progress: Progress | None = None
+    progress: UnitProgress | None = None
 
 
 def read_shared(text: str | None) -> SharedRun | None:
@@ -382,7 +382,7 @@ def _turns_of(plan: Plan, stage: int) -> list[tuple[StageKind, float, int]]:
     return [(kind, lasts, number) for number, (kind, lasts) in enumerate(zip(kinds, holds, strict=True))]
 
 
-def _without_a_share(run: SharedRun, said: Sequence[UnitWord], parts: Sequence[Progress]) -> str:
+def _without_a_share(run: SharedRun, said: Sequence[UnitWord], parts: Sequence[UnitProgress]) -> str:
     """Where a run is of which those that are asked have no share yet: they joined late, or were taken up."""
     if len(run.turns) < 2 and not (run.turns and run.turns[0].hold is not None):
         return f"stage {run.turns[0].stage if run.turns else 1} begins"

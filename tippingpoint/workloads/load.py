@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.plan.plan import Plan
 
-Progress = Callable[[str, int, int], None]
+OnProgress = Callable[[str, int, int], None]
 """Told what is being made, how many of it there are, and how many there will be."""
 
 
@@ -118,7 +118,7 @@ class Load(Protocol):
         """Connect; TargetError when no server can be reached or the target refuses us."""
         ...
 
-    async def prepare(self, order: PrepareOrder, progress: Progress) -> None:
+    async def prepare(self, order: PrepareOrder, progress: OnProgress) -> None:
         """Make what stages up to that size need and is no part of what they measure; OperationFailed when it fails."""
         ...
 

@@ -34,7 +34,7 @@ from tippingpoint_charm.systemd import Copies, own_pack
 from tippingpoint.collect import sandbox
 from tippingpoint.collect.runs import RESULTS_WITHIN, Runs, StoredRun
 from tippingpoint.errors import UserError
-from tippingpoint.monitoring.scrape.jobs import Access
+from tippingpoint.monitoring.scrape.jobs import ScrapeAccess
 from tippingpoint.monitoring.scrape.relation import application_of
 from tippingpoint.monitoring.selecting import applications
 
@@ -289,7 +289,7 @@ class MetricsCollectorCharm(ops.CharmBase):
             self._monitoring.stop()
         remote_write.publish(self, PROMETHEUS_PORT if self._receives else None)
 
-    def _access(self, settings: CollectorSettings, found: list[str]) -> Access:
+    def _access(self, settings: CollectorSettings, found: list[str]) -> ScrapeAccess:
         """Who we are at static-targets; what is wrong with the secret is told, and they are scraped without it."""
         secret: dict[str, str] = {}
         pair = ("certificate", "private-key")
@@ -300,7 +300,7 @@ class MetricsCollectorCharm(ops.CharmBase):
             secret = read_secret(self, _TARGETS_CREDENTIALS, *ways, Keys(pair)) or {}
         except NotThere as missing:
             found.append(str(missing))
-        return Access(
+        return ScrapeAccess(
             settings.static_targets_ca,
             certificate=secret.get("certificate", ""),
             key=secret.get("private-key", ""),

@@ -19,7 +19,7 @@ from tippingpoint_charm.systemd import HARDENED, PREFIX, UNITS, UnitFiles, make_
 
 from tippingpoint.errors import OperationFailed, UserError
 from tippingpoint.monitoring.scrape.check import checked, install
-from tippingpoint.monitoring.scrape.jobs import Access, Found, exporters, itself, static_targets
+from tippingpoint.monitoring.scrape.jobs import Found, ScrapeAccess, exporters, itself, static_targets
 from tippingpoint.monitoring.scrape.relation import jobs_of_relation
 from tippingpoint.monitoring.scrape.server import Serving, command, find_program, problems
 
@@ -59,7 +59,7 @@ class Wanted:
     """Those that are related to be scraped."""
     targets: str = ""
     """Those that the configuration lists."""
-    access: Access | None = None
+    access: ScrapeAccess | None = None
     """Who we are at these, and what they are verified by."""
     generators: Mapping[str, str] = field(default_factory=dict[str, str])
     """HOST:PORT of generators' exporters, by unit."""

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tippingpoint.agent.exporter import BUCKETS, Exporter, Measured
 from tippingpoint.errors import UserError
 from tippingpoint.plan.plan import parse_plan
-from tippingpoint.run.runner import Progress
+from tippingpoint.run.runner import StageProgress
 from tippingpoint.rundir.journal import interval_lines
 from tippingpoint.rundir.recorder import Recorded
 
@@ -22,8 +22,8 @@ PLAN = parse_plan("{name: small, stages: [{leases: 10}]}")
 OF_RUN = {"run": "r-1f3a", "plan": "small", "target": "etcd"}
 
 
-def progress(stage: int = 1) -> Progress:
-    return Progress(elapsed=1.0, stage=stage, stages=1, size=10, kind="ramp", remaining=None, listed=1)
+def progress(stage: int = 1) -> StageProgress:
+    return StageProgress(elapsed=1.0, stage=stage, stages=1, size=10, kind="ramp", remaining=None, listed=1)
 
 
 def tick(held: int = 0, cpu: float = 0.0, **samples: list[int]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from tippingpoint.collect.page import course
 from tippingpoint.collect.page.course import FILE, MOST_POINTS, build_course, read_points
 from tippingpoint.collect.runs import Runs
 from tippingpoint.plan.plan import load_plan
-from tippingpoint.units.shared_run import Progress, SharedRun, UnitWord, begin_run, silent_after
+from tippingpoint.units.shared_run import SharedRun, UnitProgress, UnitWord, begin_run, silent_after
 
 UNITS = ["load-claimer/0", "load-claimer/1"]
 MADE = 1_780_000_000.0
@@ -36,7 +36,7 @@ def say(
     runs: Runs, run: SharedRun, unit: int, at: float, phase: str = "up", offset: float = 0.0, **told: Any
 ) -> None:
     """A word at so many seconds of the run; without any progress where `told` is empty."""
-    progress = Progress.model_validate({"stage": 1, "size": 50, "held": 0, **told}) if told else None
+    progress = UnitProgress.model_validate({"stage": 1, "size": 50, "held": 0, **told}) if told else None
     runs.keep_word(
         UNITS[unit],
         UnitWord.model_validate(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tippingpoint.collect.runs import KEPT, RESULTS_WITHIN, Runs, forget_oldest
 from tippingpoint.errors import UserError
 from tippingpoint.plan.plan import load_plan
-from tippingpoint.units.shared_run import Progress, SharedRun, Turn, UnitWord, begin_run, silent_after
+from tippingpoint.units.shared_run import SharedRun, Turn, UnitProgress, UnitWord, begin_run, silent_after
 
 UNITS = ["load-claimer/0", "load-claimer/1", "load-claimer/2"]
 
@@ -139,7 +139,7 @@ def test_where_a_run_is_is_said_in_a_few_words(tmp_path: Path) -> None:
     turn = Turn(number=3, stage=3, kind="ramp", of=3, begin=1_780_000_100.0, lasts=20.0)
     kept, run = Runs(tmp_path), a_run(turns=[turn])
     kept.keep(run)
-    told = Progress(stage=3, stages=5, size=17, held=17, p99_ms=31.0)
+    told = UnitProgress(stage=3, stages=5, size=17, held=17, p99_ms=31.0)
     for unit in UNITS:
         kept.keep_word(unit, a_word(run, progress=told, turn=3))
     found = kept.find("")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tippingpoint.collect.page.access import SESSION, Access, checked_token, read_token
+from tippingpoint.collect.page.access import SESSION, PageAccess, checked_token, read_token
 from tippingpoint.collect.page.tls import find_or_make, fingerprint, server_context
 from tippingpoint.errors import UserError
 
@@ -18,7 +18,7 @@ NOW = 1_790_000_000.0
 
 
 def test_the_token_and_no_other_text_is_the_token() -> None:
-    access = Access(TOKEN)
+    access = PageAccess(TOKEN)
 
     assert access.is_token(TOKEN)
     assert access.is_bearer(f"bearer  {TOKEN}")
@@ -27,12 +27,12 @@ def test_the_token_and_no_other_text_is_the_token() -> None:
 
 @given(st.text().filter(lambda text: text != TOKEN))
 def test_no_other_text_is_the_token(text: str) -> None:
-    assert not Access(TOKEN).is_token(text)
-    assert not Access(TOKEN).is_login(text, NOW)
+    assert not PageAccess(TOKEN).is_token(text)
+    assert not PageAccess(TOKEN).is_login(text, NOW)
 
 
 def test_a_login_ends_after_its_time() -> None:
-    access = Access(TOKEN)
+    access = PageAccess(TOKEN)
     login = access.login(NOW)
 
     assert access.is_login(login, NOW + SESSION - 1)
@@ -40,11 +40,11 @@ def test_a_login_ends_after_its_time() -> None:
 
 
 def test_a_login_cannot_be_made_longer_or_taken_to_another_server() -> None:
-    access = Access(TOKEN)
+    access = PageAccess(TOKEN)
     ends, _, mark = access.login(NOW).partition(".")
 
     assert not access.is_login(f"{int(ends) + 1}.{mark}", NOW)
-    assert not Access(TOKEN).is_login(f"{ends}.{mark}", NOW)
+    assert not PageAccess(TOKEN).is_login(f"{ends}.{mark}", NOW)
 
 
 @pytest.mark.parametrize(

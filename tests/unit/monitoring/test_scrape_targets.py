@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tippingpoint.monitoring.scrape.jobs import (
     LARGEST_SCRAPE,
     MOST_SAMPLES,
-    Access,
     Found,
     Group,
     Job,
     Rules,
+    ScrapeAccess,
     configuration,
     exporters,
     itself,
@@ -48,12 +48,12 @@ class TestStaticTargets:
         ]
 
     def test_those_by_https_are_verified_by_the_authority_that_is_given(self) -> None:
-        found = static_targets("https://a:1, b:2", Access(ca="PEM"))
+        found = static_targets("https://a:1, b:2", ScrapeAccess(ca="PEM"))
 
         assert [(job.scheme, job.ca) for job in found.jobs] == [("https", "PEM"), ("http", "")]
 
     def test_a_login_and_a_certificate_go_to_those_by_https_alone_and_into_files(self) -> None:
-        access = Access("CA", certificate="CERT", key="KEY", username="etcd", password="pass-word")
+        access = ScrapeAccess("CA", certificate="CERT", key="KEY", username="etcd", password="pass-word")
 
         found = static_targets("https://a:2379, b:2381", access)
         made = configuration([found])
@@ -68,12 +68,12 @@ class TestStaticTargets:
             ]
 
     def test_one_that_no_target_is_for_is_told(self) -> None:
-        found = static_targets("a:2379", Access(token="to-ken"))
+        found = static_targets("a:2379", ScrapeAccess(token="to-ken"))
 
         assert found.problems == [
             "targets: certificates and login: expected https:// before the targets they are for"
         ]
-        assert static_targets("a:2379", Access()).problems == []
+        assert static_targets("a:2379", ScrapeAccess()).problems == []
 
     @pytest.mark.parametrize(
         ("text", "address"),

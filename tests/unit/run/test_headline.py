@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from tippingpoint.run.headline import Headline
-from tippingpoint.run.runner import Progress
+from tippingpoint.run.runner import StageProgress
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import interval_lines
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
 
-STAGE = Progress(elapsed=4.0, stage=3, stages=2, size=100, kind="storm", remaining=5.0, listed=2)
+STAGE = StageProgress(elapsed=4.0, stage=3, stages=2, size=100, kind="storm", remaining=5.0, listed=2)
 
 
 def tick(held: int, counts: dict[str, list[int]], **fields: Any) -> dict[str, Any]:

@@ -12,12 +12,12 @@ import pytest
 
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.run.progress import ConsoleProgress
-from tippingpoint.run.runner import Progress
+from tippingpoint.run.runner import StageProgress
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import interval_lines
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
 
-STAGE = Progress(elapsed=4.0, stage=1, stages=2, size=100, kind="ramp", remaining=5.0)
+STAGE = StageProgress(elapsed=4.0, stage=1, stages=2, size=100, kind="ramp", remaining=5.0)
 
 
 def tick(held: int, latency_us: int) -> dict[str, object]:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tippingpoint.rundir.standstills import LEAST, PULSE, Pulse, Witness
+from tippingpoint.rundir.standstills import LEAST, PULSE, CauseFinder, Pulse
 
 
 def beating(stalls: list[tuple[float, float]], until: float = 100.0) -> Pulse:
@@ -78,8 +78,8 @@ def _apart(stalls: list[tuple[float, float]]) -> list[tuple[float, float]]:
 
 STOPPED = """
 import os, sys, time
-from tippingpoint.rundir.standstills import Witness
-witness = Witness()
+from tippingpoint.rundir.standstills import CauseFinder
+witness = CauseFinder()
 witness.look()
 began = time.monotonic()
 print("looked", flush=True)
@@ -104,7 +104,7 @@ def test_a_process_that_was_stopped_knows_that_it_neither_ran_nor_waited() -> No
 
 
 def test_a_process_that_ran_all_the_while_was_busy() -> None:
-    witness = Witness()
+    witness = CauseFinder()
     witness.look()
     began = time.process_time()
     while time.process_time() - began < 0.2:

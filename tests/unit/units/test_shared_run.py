@@ -12,8 +12,8 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.plan import Plan, parse_plan
 from tippingpoint.units.shared_run import Phase as StagePhase
 from tippingpoint.units.shared_run import (
-    Progress,
     SharedRun,
+    UnitProgress,
     UnitWord,
     ask_storm,
     begin_run,
@@ -301,18 +301,18 @@ def test_status_says_where_the_run_is() -> None:
     """Given units on their way, then one line has the stage, the load of all, and the worst p99."""
     troupe = Troupe(2)
     troupe.say(0, "ready")
-    troupe.say(1, "making", progress=Progress(stage=0, size=0, held=0, preparing="applications: 3 of 9"))
+    troupe.say(1, "making", progress=UnitProgress(stage=0, size=0, held=0, preparing="applications: 3 of 9"))
     assert summary(troupe.run, troupe.words) == "making ready: 1 of 2 units, applications: 3 of 9"
     troupe.held(1)
     for unit, p99 in ((0, 12.0), (1, 31.25)):
         troupe.say(
-            unit, "up", 1, progress=Progress(stage=1, stages=2, size=500, held=500, p99_ms=p99, lost=unit)
+            unit, "up", 1, progress=UnitProgress(stage=1, stages=2, size=500, held=500, p99_ms=p99, lost=unit)
         )
     assert summary(troupe.run, troupe.words) == "stage 1/2, 1000 leases, p99 31.2 ms, 1 lost"
     troupe.words.pop("load-claimer/1")
     troupe.conduct()
     assert summary(troupe.run, troupe.words) == "stage 1/2, 500 leases, p99 12 ms; 1 of 2 units missing"
-    troupe.say(1, "failed", 1, progress=Progress(stage=1, stages=2, size=500, held=500, p99_ms=99.0))
+    troupe.say(1, "failed", 1, progress=UnitProgress(stage=1, stages=2, size=500, held=500, p99_ms=99.0))
     assert summary(troupe.run, troupe.words) == "stage 1/2, 500 leases, p99 12 ms; 1 of 2 units missing"
     assert summary(stop(troupe.run, "as asked"), troupe.words).startswith("stopping: as asked")
 
@@ -330,7 +330,9 @@ def test_the_line_says_hold_once_all_units_hold() -> None:
     ]
     for first, second, told in said:
         for unit, phase in enumerate((first, second)):
-            troupe.say(unit, "up", 1, progress=Progress(stage=1, stages=2, size=500, held=500, phase=phase))
+            troupe.say(
+                unit, "up", 1, progress=UnitProgress(stage=1, stages=2, size=500, held=500, phase=phase)
+            )
         assert summary(troupe.run, troupe.words) == told
 
 
@@ -349,7 +351,7 @@ def test_a_unit_without_a_share_yet_is_told_where_the_run_is() -> None:
         ("making", None, "stage 3, making ready for a later one"),
         (
             "making",
-            Progress(stage=0, size=0, held=0, preparing="units: 3 of 9"),
+            UnitProgress(stage=0, size=0, held=0, preparing="units: 3 of 9"),
             "stage 3, making ready for a later one: units: 3 of 9",
         ),
     ):

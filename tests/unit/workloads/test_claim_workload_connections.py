@@ -16,7 +16,7 @@ from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.rundir.tags import DELAYED, FREED
 from tippingpoint.workloads.claim import workload
 from tippingpoint.workloads.claim.workload import ClaimLoad
-from tippingpoint.workloads.load import PrepareOrder, Progress, StageOrder
+from tippingpoint.workloads.load import OnProgress, PrepareOrder, StageOrder
 from tippingpoint.workloads.schedule import Schedule
 
 
@@ -39,7 +39,7 @@ class HandConnections(HandTarget):
         self.disconnected: list[tuple[int, int]] = []
         self.drops = 0
 
-    async def prepare(self, leases: Sequence[int], units: int, progress: Progress) -> None:
+    async def prepare(self, leases: Sequence[int], units: int, progress: OnProgress) -> None:
         self.prepared.append(leases)
         progress("units", len(leases) * units, len(leases) * units)
 

@@ -43,7 +43,7 @@ def read_secret(place: str, path: Path, accepted: str) -> str:
     return read_text(place, path, accepted, private=not handed_over)
 
 
-class Access:
+class PageAccess:
     """Tells those who know the token from the others.
 
     A login is a mark that only this process can make, with the time it ends: a new token, or a restart, ends all.

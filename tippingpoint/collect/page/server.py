@@ -20,7 +20,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from tippingpoint.collect.page.access import Access, read_token
+from tippingpoint.collect.page.access import PageAccess, read_token
 from tippingpoint.collect.page.reports import Reports
 from tippingpoint.collect.page.tls import Pair, find_or_make, fingerprint, server_context
 from tippingpoint.collect.page.views import Pages, set_headers
@@ -74,7 +74,7 @@ def _arguments() -> argparse.ArgumentParser:
 
 
 async def _serve(asked: argparse.Namespace) -> None:
-    access = Access(read_token("--token", asked.token))
+    access = PageAccess(read_token("--token", asked.token))
     pair = _pair(asked)
     context = server_context(pair)
     place = _listen(asked.listen)

@@ -18,7 +18,7 @@ from aiohttp import web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from yarl import URL
 
-from tippingpoint.collect.page.access import SESSION, Access
+from tippingpoint.collect.page.access import SESSION, PageAccess
 from tippingpoint.collect.page.reports import Reports
 from tippingpoint.collect.runs import Runs, StoredRun
 from tippingpoint.compare.baselines import PREFIX, list_baselines
@@ -99,7 +99,7 @@ class RunView:
 class Pages:
     """The page of the runs below one directory, for those who have access."""
 
-    def __init__(self, runs: Runs, access: Access, reports: Reports) -> None:
+    def __init__(self, runs: Runs, access: PageAccess, reports: Reports) -> None:
         self._runs = runs
         self._access = access
         self._reports = reports

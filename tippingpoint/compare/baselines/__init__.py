@@ -25,11 +25,11 @@ from tippingpoint.rundir.results import RunData, load_run
 PREFIX = "seed:"
 
 
-class _Part(BaseModel):
+class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Source(_Part):
+class Source(_Section):
     """Where a baseline was published; `author` as far as the source names one."""
 
     title: str
@@ -37,14 +37,14 @@ class Source(_Part):
     where: str
 
 
-class BaselineTarget(_Part):
+class BaselineTarget(_Section):
     """What was tested, in the words of a plan."""
 
     kind: Literal["juju", "lxd", "openstack", "maas", "etcd", "pacemaker"]
     version: str = ""
 
 
-class RallyRow(_Part):
+class RallyRow(_Section):
     """One row of a table of OpenStack Rally: seconds, percent of successes, and how often it was done."""
 
     operation: str
@@ -57,7 +57,7 @@ class RallyRow(_Part):
     count: Annotated[int, Field(ge=1)]
 
 
-class RallyTable(_Part):
+class RallyTable(_Section):
     """A published table, under the load in `at`; `quote` is the sentence it stands after."""
 
     title: str
@@ -66,7 +66,7 @@ class RallyTable(_Part):
     rows: Annotated[list[RallyRow], Field(min_length=1)]
 
 
-class Figure(_Part):
+class Figure(_Section):
     """One published number. `value` alone, or the range from `value` to `to`, in `unit`."""
 
     what: str
@@ -89,7 +89,7 @@ class Figure(_Part):
     """The sentence it is from, word for word."""
 
 
-class Baseline(_Part):
+class Baseline(_Section):
     """A published result. Names are used as `seed:NAME` where a run is asked for."""
 
     name: str

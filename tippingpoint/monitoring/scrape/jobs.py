@@ -77,7 +77,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Access:
+class ScrapeAccess:
     """What targets by https are verified by, and who we are there. All may be empty."""
 
     ca: str = ""
@@ -145,7 +145,7 @@ def configuration(found: Iterable[Found], interval: int = INTERVAL) -> Configura
     return Configuration(files, [problem for one in found for problem in one.problems])
 
 
-def static_targets(text: str, access: Access | None = None) -> Found:
+def static_targets(text: str, access: ScrapeAccess | None = None) -> Found:
     """The targets that an operator lists, separated by commas or new lines.
 
     Each is [http[s]://]HOST[:PORT][/PATH], and may be followed by labels (NAME=VALUE), separated by spaces. What
@@ -182,7 +182,7 @@ def static_targets(text: str, access: Access | None = None) -> Found:
         )
         for number, ((scheme, path), listed) in enumerate(groups.items())
     ]
-    if access not in (None, Access()) and not any(job.scheme == "https" for job in jobs):
+    if access not in (None, ScrapeAccess()) and not any(job.scheme == "https" for job in jobs):
         problems.append(told(owner, "certificates and login", "", "https:// before the targets they are for"))
     return Found(jobs, problems=problems)
 

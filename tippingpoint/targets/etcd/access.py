@@ -56,7 +56,7 @@ class Credentials:
 
 
 @dataclass(frozen=True)
-class Access:
+class EtcdAccess:
     """A plan's target, checked and read: nothing here has spoken to a server yet."""
 
     target: EtcdTarget
@@ -70,11 +70,11 @@ class Access:
         return ", ".join(endpoint.name for endpoint in self.endpoints)
 
 
-def access(target: EtcdTarget, alpn: str | None = None) -> Access:
+def access(target: EtcdTarget, alpn: str | None = None) -> EtcdAccess:
     """Read the files a target names; UserError says which of them is unusable or open to others."""
     endpoints = [_endpoint(url) for url in target.endpoints]
     tls = _tls(target, alpn) if any(endpoint.tls for endpoint in endpoints) else None
-    return Access(target, endpoints, tls, _credentials(target.credentials))
+    return EtcdAccess(target, endpoints, tls, _credentials(target.credentials))
 
 
 def backoff(attempt: int) -> float:
@@ -82,7 +82,7 @@ def backoff(attempt: int) -> float:
     return min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(attempt, 10)) * random.uniform(0.75, 1.0)
 
 
-def refusal(access: Access, endpoint: Endpoint, error: BaseException) -> TargetError | None:
+def refusal(access: EtcdAccess, endpoint: Endpoint, error: BaseException) -> TargetError | None:
     """The TargetError for an error that the plan can mend (TLS, the wrong protocol); None for any other."""
     name, problem = endpoint.name, told(error)
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -110,7 +110,7 @@ def refusal(access: Access, endpoint: Endpoint, error: BaseException) -> TargetE
     return None
 
 
-def unreachable(access: Access, problems: dict[str, str]) -> TargetError:
+def unreachable(access: EtcdAccess, problems: dict[str, str]) -> TargetError:
     """The TargetError for servers that do not answer, by name, and why."""
     shown = "; ".join(f"{name}: {problem}" for name, problem in list(problems.items())[:5]) or access.names
     return TargetError("target.endpoints", shown, "at least one etcd server that answers")

@@ -24,8 +24,8 @@ from tippingpoint.plan.plan import ClaimWorkload, EtcdTarget
 from tippingpoint.targets.etcd.access import (
     ANSWER_WITHIN,
     LEADER_WITHIN,
-    Access,
     Endpoint,
+    EtcdAccess,
     Scope,
     access,
     backoff,
@@ -68,7 +68,7 @@ class _Answer:
 class _Link:
     """One of the plan's connections: a session of sockets to an endpoint, and whether its watch is up."""
 
-    def __init__(self, endpoint: Endpoint, read: Access) -> None:
+    def __init__(self, endpoint: Endpoint, read: EtcdAccess) -> None:
         self.endpoint = endpoint
         self.problem = "not connected"
         self.live = False
@@ -441,7 +441,7 @@ async def clean_v2(target: EtcdTarget, prefix: str) -> int:
             await link.close()
 
 
-async def _greet(read: Access, links: list[_Link], prefix: str) -> tuple[TargetFacts, int]:
+async def _greet(read: EtcdAccess, links: list[_Link], prefix: str) -> tuple[TargetFacts, int]:
     """What the first server that answers is, and its index. TargetError when none does, or it refuses us."""
     problems: dict[str, str] = {}
     refusals: list[TargetError] = []

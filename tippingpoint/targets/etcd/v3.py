@@ -23,8 +23,8 @@ from tippingpoint.targets.etcd.access import (
     ANSWER_WITHIN,
     LEADER_WITHIN,
     LEASE_IDS,
-    Access,
     Endpoint,
+    EtcdAccess,
     Scope,
     access,
     backoff,
@@ -451,7 +451,7 @@ def _token_refused(error: RpcError) -> bool:
 class Cluster:
     """All of a worker's connections to a cluster, and its login."""
 
-    def __init__(self, access: Access, connections: int, on_up: Callable[[], None]) -> None:
+    def __init__(self, access: EtcdAccess, connections: int, on_up: Callable[[], None]) -> None:
         self.access = access
         self.token = ""
         self._renewing: UnaryCall | None = None

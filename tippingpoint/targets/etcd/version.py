@@ -9,14 +9,14 @@ import asyncio
 import contextlib
 import json
 
-from tippingpoint.targets.etcd.access import ANSWER_WITHIN, Access, Endpoint
+from tippingpoint.targets.etcd.access import ANSWER_WITHIN, Endpoint, EtcdAccess
 from tippingpoint.targets.etcd.access import access as read_access
 
 _LARGEST = 16 * 1024
 """Bytes of an answer that is read."""
 
 
-async def ask_version(access: Access, endpoint: Endpoint) -> str:
+async def ask_version(access: EtcdAccess, endpoint: Endpoint) -> str:
     """The version, such as 3.5.30; empty where the endpoint does not tell it this way."""
     # The connections of the run agree on HTTP/2 alone.
     tls = read_access(access.target).tls if endpoint.tls else None

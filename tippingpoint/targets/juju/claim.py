@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from tippingpoint.errors import Limited, OperationFailed, TargetError
 from tippingpoint.plan.plan import MAX_LEASES
-from tippingpoint.targets.juju.api.access import Access, AgentAccess
+from tippingpoint.targets.juju.api.access import AgentAccess, ControllerAccess
 from tippingpoint.targets.juju.api.client import ApiClient, Connection, Identity
 from tippingpoint.targets.juju.api.errors import (
     UNAUTHORIZED,
@@ -30,7 +30,7 @@ from tippingpoint.targets.juju.api.errors import (
 from tippingpoint.targets.juju.api.model import ask, log_in
 from tippingpoint.targets.juju.hollow import HollowFleet, application_name
 from tippingpoint.workloads.claim.target import Holding
-from tippingpoint.workloads.load import Progress, TargetFacts
+from tippingpoint.workloads.load import OnProgress, TargetFacts
 
 T = TypeVar("T")
 
@@ -207,7 +207,9 @@ class _Leases(ABC):
 class HollowLeases(_Leases):
     """Leases of a fleet of hollow units, on any controller."""
 
-    def __init__(self, access: Access, model: str, prefix: str, worker: str, claim_time: float) -> None:
+    def __init__(
+        self, access: ControllerAccess, model: str, prefix: str, worker: str, claim_time: float
+    ) -> None:
         super().__init__(access.addresses, access.ca, model, prefix, claim_time)
         self._access = access
         self._fleet = HollowFleet(self._client, access, model, prefix, worker)
@@ -225,7 +227,7 @@ class HollowLeases(_Leases):
             ) from None
         return TargetFacts("juju", version, self._members, self._access.controller_name)
 
-    async def prepare(self, leases: Sequence[int], units: int, progress: Progress) -> None:
+    async def prepare(self, leases: Sequence[int], units: int, progress: OnProgress) -> None:
         """Make the applications and units of these leases; what a fault cut off is taken up again."""
         applications = [self._application(lease) for lease in leases]
         got_on = self._loop.time()
@@ -284,7 +286,7 @@ class AgentLeases(_Leases):
             )
         return TargetFacts("juju", version, self._members)
 
-    async def prepare(self, leases: Sequence[int], units: int, progress: Progress) -> None:
+    async def prepare(self, leases: Sequence[int], units: int, progress: OnProgress) -> None:
         """Nothing: the applications need not exist."""
 
     def _identity(self, application: str, holder: int) -> Identity:

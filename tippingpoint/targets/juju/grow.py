@@ -22,7 +22,7 @@ from tippingpoint.errors import OperationFailed, TargetError
 from tippingpoint.plan.plan import MODEL_OPERATIONS, ModelPlan, ModelStage, ModelUnit, Plan
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.targets.juju.api import charm
-from tippingpoint.targets.juju.api.access import Access
+from tippingpoint.targets.juju.api.access import ControllerAccess
 from tippingpoint.targets.juju.api.client import ApiClient, Identity
 from tippingpoint.targets.juju.api.model import ANSWER_WITHIN, HollowMachineSpec, ModelAdmin
 from tippingpoint.targets.juju.grow_steps import (
@@ -37,7 +37,7 @@ from tippingpoint.targets.juju.grow_steps import (
 )
 from tippingpoint.targets.juju.hollow import application_name, instance_id
 from tippingpoint.targets.juju.hollow_agents import Agents
-from tippingpoint.workloads.load import Event, Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
+from tippingpoint.workloads.load import Event, Gauge, OnProgress, PrepareOrder, StageOrder, TargetFacts
 from tippingpoint.workloads.operations import Ended, Operations, backoff
 from tippingpoint.workloads.schedule import Schedule, spread
 
@@ -72,7 +72,7 @@ class JujuSpawn:
     def __init__(
         self,
         plan: ModelPlan,
-        access: Access,
+        access: ControllerAccess,
         model: str,
         prefix: str,
         worker: str,
@@ -133,7 +133,7 @@ class JujuSpawn:
             ) from None
         return TargetFacts("juju", admin.server_version, list(self._access.addresses))
 
-    async def prepare(self, order: PrepareOrder, progress: Progress) -> None:
+    async def prepare(self, order: PrepareOrder, progress: OnProgress) -> None:
         """Upload the charm, so that no stage's first deploy has that in its time."""
         admin = await self._administrator()
         progress("charm", 0, 1)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
-from tippingpoint.targets.juju.api.access import Access
+from tippingpoint.targets.juju.api.access import ControllerAccess
 from tippingpoint.targets.juju.api.client import ApiClient, Connection, Identity
 from tippingpoint.targets.juju.api.errors import UNAUTHORIZED, ApiError, result_errors
 from tippingpoint.targets.juju.api.model import (
@@ -52,7 +52,7 @@ def instance_id(prefix: str, worker: str, number: int) -> str:
     return f"manual:{prefix}-{worker}-{number}"
 
 
-async def make_model(access: Access, name: str) -> str:
+async def make_model(access: ControllerAccess, name: str) -> str:
     """Make a model on the controller's cloud and return its UUID.
 
     Cloud and credential are chosen as `juju add-model NAME` does (cmd/juju/controller/addmodel.go): the one cloud
@@ -83,7 +83,7 @@ async def make_model(access: Access, name: str) -> str:
         return uuid
 
 
-async def find_model(access: Access, name: str) -> str:
+async def find_model(access: ControllerAccess, name: str) -> str:
     """The UUID of the model with this name ("loads", "admin/loads") or UUID; UserError where there is none."""
     async with _controller(access) as connection:
         models = await list_models(connection, access)
@@ -104,7 +104,7 @@ class Model:
     owner: str
 
 
-async def list_models(connection: Connection, access: Access) -> list[Model]:
+async def list_models(connection: Connection, access: ControllerAccess) -> list[Model]:
     """The models that the user may use, on a connection to the controller."""
     answer = await ask(connection, "ModelManager", "ListModels", {"tag": access.user.tag})
     models = [fields(fields(entry).get("model")) for entry in items(answer.get("user-models"))]
@@ -118,7 +118,7 @@ async def list_models(connection: Connection, access: Access) -> list[Model]:
     ]
 
 
-def matching_model(models: Sequence[Model], name: str, access: Access) -> Model | None:
+def matching_model(models: Sequence[Model], name: str, access: ControllerAccess) -> Model | None:
     """The model of this UUID, owner/name, or name: the user's own before another's of the same name."""
     owner, slash, short = name.rpartition("/")
     named = [model for model in models if model.name == short and (not slash or model.owner == owner)]
@@ -139,7 +139,9 @@ class HollowFleet:
     opened again for the same worker finds what it made before and gives the units new passwords when asked for them.
     """
 
-    def __init__(self, client: ApiClient, access: Access, model: str, prefix: str, worker: str) -> None:
+    def __init__(
+        self, client: ApiClient, access: ControllerAccess, model: str, prefix: str, worker: str
+    ) -> None:
         self._client = client
         self._access = access
         self._model = model
@@ -303,7 +305,7 @@ class _Machine:
 
 
 @contextlib.asynccontextmanager
-async def _controller(access: Access) -> AsyncGenerator[Connection]:
+async def _controller(access: ControllerAccess) -> AsyncGenerator[Connection]:
     client = ApiClient(access.addresses, access.ca)
     try:
         yield await log_in(client, access.user, None)
@@ -311,7 +313,7 @@ async def _controller(access: Access) -> AsyncGenerator[Connection]:
         await client.close()
 
 
-async def _cloud(connection: Connection, access: Access) -> dict[str, str]:
+async def _cloud(connection: Connection, access: ControllerAccess) -> dict[str, str]:
     """The fields of CreateModel that say where: none of them leaves it to the controller."""
     clouds = fields((await ask(connection, "Cloud", "Clouds", {})).get("clouds"))
     with_machines = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tippingpoint.errors import OperationFailed, TargetError
-from tippingpoint.targets.juju.api.access import Access
+from tippingpoint.targets.juju.api.access import ControllerAccess
 from tippingpoint.targets.juju.api.client import ApiClient, Connection
 from tippingpoint.targets.juju.api.errors import UNAUTHORIZED, ApiError, result_error, result_errors
 from tippingpoint.targets.juju.api.model import GONE, ModelAdmin, ask, fields, items, log_in
@@ -23,7 +23,7 @@ _ASK_AGAIN = 20.0
 _GONE = "gone"
 
 
-async def remove_fleet(access: Access, model: str, prefix: str, made_model: bool) -> int:
+async def remove_fleet(access: ControllerAccess, model: str, prefix: str, made_model: bool) -> int:
     """Remove what a run made, whole or in part, and wait until it is gone; how many things there were.
 
     `model` is a name or UUID. What is removed are applications named PREFIX-..., machines with an instance id of

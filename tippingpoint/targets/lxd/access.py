@@ -30,7 +30,7 @@ _LOCAL: dict[str, Any] = {"local": {"addr": "unix://"}}
 
 
 @dataclass(frozen=True)
-class Access:
+class LxdAccess:
     """An LXD server, or members of one cluster, and who we are to it.
 
     `name` is for people. `socket` is a path, and then the rest is empty; else `addresses` are "https://host:port" and
@@ -112,7 +112,7 @@ def local_socket() -> Path:
     return next((place for place in _SOCKETS if place.exists()), _SOCKETS[0])
 
 
-def from_socket(path: Path) -> Access:
+def from_socket(path: Path) -> LxdAccess:
     """The server behind a Unix socket; UserError where there is no socket, or one that we may not use."""
     place, accepted = "target.socket", "the unix.socket of an LXD server"
     try:
@@ -124,10 +124,10 @@ def from_socket(path: Path) -> Access:
         raise UserError(place, str(path), accepted + (", which this is not" if path.exists() else ""))
     if not allowed:
         raise UserError(place, str(path), f"{accepted} that this user may open (a member of the group lxd)")
-    return Access(str(path), socket=path)
+    return LxdAccess(str(path), socket=path)
 
 
-def from_remote(name: str | None, directory: Path) -> Access:
+def from_remote(name: str | None, directory: Path) -> LxdAccess:
     """The server that the lxc client calls this (`lxc remote list`), None its current one, from its configuration.
 
     UserError where there is none of this name, or it is an image server, or it, its certificate or ours is unusable.
@@ -154,7 +154,7 @@ def from_remote(name: str | None, directory: Path) -> Access:
         raise UserError(place, name, f"a remote with addr https://host:port in {file}")
     return checked(
         place,
-        Access(
+        LxdAccess(
             name,
             addresses=(url,),
             server_certificate=read_text(
@@ -171,7 +171,7 @@ def from_remote(name: str | None, directory: Path) -> Access:
     )
 
 
-def from_file(path: Path) -> Access:
+def from_file(path: Path) -> LxdAccess:
     """The server and client a YAML file of mode 0600 names: addresses, certificate, client_certificate, client_key.
 
     `addresses` are host:port, in a list or in one text with commas (as the relation lxd-https gives them);
@@ -192,14 +192,16 @@ def from_file(path: Path) -> Access:
     server, certificate, key = cast("list[str]", texts)
     return checked(
         place,
-        Access(urlsplit(addresses[0]).netloc, None, addresses, server, certificate, key),
+        LxdAccess(urlsplit(addresses[0]).netloc, None, addresses, server, certificate, key),
         f"{path} (certificate)",
         f"{path} (client_certificate)",
         f"{path} (client_key)",
     )
 
 
-def checked(place: str, access: Access, server_file: str, certificate_file: str, key_file: str) -> Access:
+def checked(
+    place: str, access: LxdAccess, server_file: str, certificate_file: str, key_file: str
+) -> LxdAccess:
     """The access, whose certificates are in date and whose key is usable; else UserError, which names the file."""
     _in_date(place, access.server_certificate, server_file)
     _in_date(place, access.certificate, certificate_file)

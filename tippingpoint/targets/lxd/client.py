@@ -14,7 +14,7 @@ import orjson
 from yarl import URL
 
 from tippingpoint.errors import TargetError
-from tippingpoint.targets.lxd.access import Access
+from tippingpoint.targets.lxd.access import LxdAccess
 from tippingpoint.targets.lxd.errors import LxdError, lxd_error
 from tippingpoint.util.rest import TooLarge, broken, open_session, read_body
 
@@ -36,7 +36,7 @@ class LxdClient:
     call has a time limit of its own: the caller cancels it.
     """
 
-    def __init__(self, access: Access, prefer: int = 0) -> None:
+    def __init__(self, access: LxdAccess, prefer: int = 0) -> None:
         self._access = access
         self._addresses = ["http://lxd"] if access.socket is not None else list(access.addresses)
         self._current = prefer % len(self._addresses)

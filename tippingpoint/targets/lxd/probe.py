@@ -16,7 +16,7 @@ from tippingpoint.targets.lxd.pool_and_network import find_network, find_project
 from tippingpoint.targets.lxd.provision import MARK, access_of, greet, parts_of
 from tippingpoint.targets.lxd.retrying import ask_unless_refused
 from tippingpoint.targets.lxd.spawn import LxdInstances
-from tippingpoint.targets.lxd.workspace import LxdGrounds, LxdPlace
+from tippingpoint.targets.lxd.workspace import LxdPlace, LxdWorkspace
 from tippingpoint.workloads.spawn.target import Item
 
 _NOT_THERE = {
@@ -66,7 +66,7 @@ async def probe(target: LxdTarget, prefix: str = "", within: float = 30.0) -> li
         raise TargetError(access.name, str(problem), "an LXD that answers") from None
     finally:
         await client.close()
-    grounds = LxdGrounds(
+    workspace = LxdWorkspace(
         run=ours.run if ours is not None else "",
         prefix=ours.prefix if ours is not None else "",
         image="",
@@ -77,7 +77,7 @@ async def probe(target: LxdTarget, prefix: str = "", within: float = 30.0) -> li
         store=store,
         identity=None,
     )
-    instances = LxdInstances(grounds, 0)
+    instances = LxdInstances(workspace, 0)
     try:
         await instances.open()
         running = ours.item if ours is not None else None

@@ -14,14 +14,21 @@ from tippingpoint.errors import TargetError, UserError
 from tippingpoint.plan.targets import LxdTarget
 from tippingpoint.rundir.ledger import KEY_PAIR, LxdEntry
 from tippingpoint.targets.lxd import trust
-from tippingpoint.targets.lxd.access import Access, config_directory, der, from_file, from_remote, from_socket
+from tippingpoint.targets.lxd.access import (
+    LxdAccess,
+    config_directory,
+    der,
+    from_file,
+    from_remote,
+    from_socket,
+)
 from tippingpoint.targets.lxd.access import fingerprint as certificate_fingerprint
 from tippingpoint.targets.lxd.client import LxdClient
 from tippingpoint.targets.lxd.errors import LxdError, LxdExists, LxdGone
 from tippingpoint.targets.lxd.image import fingerprint, tiny_image
 from tippingpoint.targets.lxd.pool_and_network import Site, find_projects, find_site
 from tippingpoint.targets.lxd.retrying import PATIENCE, REFUSED, ask, ask_unless_refused, insist, last, one_of
-from tippingpoint.targets.lxd.workspace import LxdGrounds, LxdPlace
+from tippingpoint.targets.lxd.workspace import LxdPlace, LxdWorkspace
 from tippingpoint.util.secret_files import read_text
 
 MARK = "user.tippingpoint"
@@ -34,7 +41,7 @@ _FEATURES = {"features.images": "false", "features.profiles": "true", "features.
 # Who we are there
 
 
-def access_of(target: LxdTarget, store: Path | None, identity: Path | None) -> Access:
+def access_of(target: LxdTarget, store: Path | None, identity: Path | None) -> LxdAccess:
     """Where the LXD of a ledger's entry is and who we are there; UserError when a file for it is unusable."""
     if target.credentials is not None:
         return from_file(target.credentials)
@@ -98,7 +105,7 @@ async def reach(entry: LxdEntry) -> None:
         await client.close()
 
 
-async def greet(client: LxdClient, access: Access) -> dict[str, Any]:
+async def greet(client: LxdClient, access: LxdAccess) -> dict[str, Any]:
     """What the server tells about itself; TargetError when it does not let us in, or does not answer."""
     try:
         async with asyncio.timeout(PATIENCE):
@@ -155,7 +162,7 @@ async def take(
     reachable: bool = False,
     evicts: bool = False,
     tell: Callable[[str], None] = lambda _: None,
-) -> LxdGrounds:
+) -> LxdWorkspace:
     """Find or import the image, and make the first project, so that refused settings are known before any load.
 
     Where the plan names projects, it is the image of each of the first `groups` of them. `reachable` says that
@@ -172,12 +179,12 @@ async def take(
             accepted = "false, or a certificate that is not restricted to projects, to remove members with"
             raise UserError("workload.evict", "true", accepted)
         if entry.target.projects:
-            grounds = await _take_places(client, entry, groups, reachable)
+            workspace = await _take_places(client, entry, groups, reachable)
         else:
-            grounds = await _take_projects(client, entry, reachable)
+            workspace = await _take_projects(client, entry, reachable)
         if restricted:
-            await _tell_limits(client, access, entry, grounds, tell)
-        return grounds
+            await _tell_limits(client, access, entry, workspace, tell)
+        return workspace
     except LxdError as problem:
         do = "use" if entry.target.projects else "make"
         raise TargetError(access.name, str(problem), f"an LXD that lets us {do} projects") from None
@@ -185,17 +192,17 @@ async def take(
         await client.close()
 
 
-async def _take_projects(client: LxdClient, entry: LxdEntry, reachable: bool) -> LxdGrounds:
-    """The grounds of a run that makes its projects, the first of which is made."""
+async def _take_projects(client: LxdClient, entry: LxdEntry, reachable: bool) -> LxdWorkspace:
+    """The workspace of a run that makes its projects, the first of which is made."""
     site = await find_site(client, entry.target)
     _check_network(site, reachable, "")
-    grounds = _grounds(entry, site.network, image=await _image(client, entry))
-    await make_group(client, grounds, site, 0)
-    return grounds
+    workspace = _workspace(entry, site.network, image=await _image(client, entry))
+    await make_group(client, workspace, site, 0)
+    return workspace
 
 
-async def _take_places(client: LxdClient, entry: LxdEntry, groups: int, reachable: bool) -> LxdGrounds:
-    """The grounds of a run whose plan names its projects, with an image in each; nothing else of them is changed."""
+async def _take_places(client: LxdClient, entry: LxdEntry, groups: int, reachable: bool) -> LxdWorkspace:
+    """The workspace of a run whose plan names its projects, with an image in each; nothing else of them is changed."""
     target = entry.target
     places: list[LxdPlace] = []
     networks: list[str] = []
@@ -209,18 +216,18 @@ async def _take_places(client: LxdClient, entry: LxdEntry, groups: int, reachabl
         places.append(LxdPlace(project=name, image=image, devices=site.added))
         networks.append(site.network)
     refused = await _refused_observations(client, places[0].project, networks[0])
-    return _grounds(entry, networks[0], places=places, refused=refused)
+    return _workspace(entry, networks[0], places=places, refused=refused)
 
 
-def _grounds(
+def _workspace(
     entry: LxdEntry,
     network: str,
     *,
     image: str = "",
     places: Sequence[LxdPlace] = (),
     refused: Sequence[str] = (),
-) -> LxdGrounds:
-    return LxdGrounds(
+) -> LxdWorkspace:
+    return LxdWorkspace(
         run=entry.run,
         prefix=entry.prefix,
         image=image,
@@ -265,12 +272,16 @@ async def _refused_observations(client: LxdClient, project: str, network: str) -
 
 
 async def _tell_limits(
-    client: LxdClient, access: Access, entry: LxdEntry, grounds: LxdGrounds, tell: Callable[[str], None]
+    client: LxdClient,
+    access: LxdAccess,
+    entry: LxdEntry,
+    workspace: LxdWorkspace,
+    tell: Callable[[str], None],
 ) -> None:
     """Tell what a certificate that is restricted to projects keeps from us."""
-    if grounds.refused:
-        tell(f"our certificate is refused {', '.join(grounds.refused)}: this is not timed")
-    if "cluster-list" in grounds.refused:
+    if workspace.refused:
+        tell(f"our certificate is refused {', '.join(workspace.refused)}: this is not timed")
+    if "cluster-list" in workspace.refused:
         tell("our certificate may not list members: they are known by the containers on them alone")
     if await ask_unless_refused(client, "/1.0/resources") is None:
         tell("our certificate may not see what members have: whether there is room was not checked")
@@ -286,27 +297,27 @@ async def _tell_limits(
         )
 
 
-async def make_group(client: LxdClient, grounds: LxdGrounds, site: Site, group: int) -> None:
+async def make_group(client: LxdClient, workspace: LxdWorkspace, site: Site, group: int) -> None:
     """Make a group's project and its profile, unless they are there; UserError where LXD refuses a setting.
 
     LxdError where a project of that name is there that this run did not make.
     """
-    name, target = project_name(grounds.prefix, group), grounds.target
+    name, target = project_name(workspace.prefix, group), workspace.target
     for setting, value in target.project.items():
         if _FEATURES.get(setting, value) != value:
             accepted = f"{_FEATURES[setting]}, which is what the workload needs"
             raise UserError("target.project", f"{setting}: {value}", accepted)
-    description = f"Tipping Point, run {grounds.run}"
+    description = f"Tipping Point, run {workspace.run}"
     project = {
         "name": name,
         "description": description,
-        "config": {**target.project, **_FEATURES, MARK: grounds.run},
+        "config": {**target.project, **_FEATURES, MARK: workspace.run},
     }
     try:
         await insist(lambda: client.operate("POST", "/1.0/projects", project))
     except LxdExists:
         there = await ask(client, f"/1.0/projects/{name}")
-        if there["config"].get(MARK) != grounds.run:
+        if there["config"].get(MARK) != workspace.run:
             raise LxdError(f"project {name}: there already, and not made by this run") from None
     except LxdError as problem:
         if problem.code == 400 or problem.kind == "setting":
@@ -315,7 +326,7 @@ async def make_group(client: LxdClient, grounds: LxdGrounds, site: Site, group: 
     path, query = "/1.0/profiles/default", {"project": name}
     profile: dict[str, Any] = {
         "description": description,
-        "config": {**target.profile, MARK: grounds.run},
+        "config": {**target.profile, MARK: workspace.run},
         "devices": site.devices,
     }
     there = await ask(client, path, **query)

@@ -26,7 +26,7 @@ from tippingpoint.targets.lxd.provision import (
     was_redeemed,
 )
 from tippingpoint.targets.lxd.retrying import REFUSED, ask, ask_unless_refused, insist, last
-from tippingpoint.workloads.load import Progress, untold
+from tippingpoint.workloads.load import OnProgress, untold
 
 AT_ONCE = 8
 """Instances removed at a time: 30 on a cluster of 3 on 2 cores took 14 s one by one, 4 to 6 s with 4, 8 or 16."""
@@ -36,7 +36,7 @@ STUCK_AFTER = 120.0
 _PAUSE = 1.0
 
 
-async def remove(entry: LxdEntry, progress: Progress = untold) -> int:
+async def remove(entry: LxdEntry, progress: OnProgress = untold) -> int:
     """Remove what a run made and is still there; how many instances, projects, images and trust entries that was.
 
     Ours is what has both the run's prefix in its name and the run's mark. What LXD was still making when the run
@@ -88,7 +88,7 @@ class _Removal:
     """The removal of one run's projects and what is in them, or of what is in those that the plan named; `removed`
     counts both."""
 
-    def __init__(self, client: LxdClient, entry: LxdEntry, clustered: bool, progress: Progress) -> None:
+    def __init__(self, client: LxdClient, entry: LxdEntry, clustered: bool, progress: OnProgress) -> None:
         self._client = client
         self._progress = progress
         self._goal = 0

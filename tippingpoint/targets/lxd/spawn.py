@@ -23,8 +23,8 @@ from tippingpoint.targets.lxd.provision import (
     project_name,
 )
 from tippingpoint.targets.lxd.retrying import ask_unless_refused
-from tippingpoint.targets.lxd.workspace import LxdGrounds, LxdPlace
-from tippingpoint.workloads.load import Progress, TargetFacts
+from tippingpoint.targets.lxd.workspace import LxdPlace, LxdWorkspace
+from tippingpoint.workloads.load import OnProgress, TargetFacts
 from tippingpoint.workloads.spawn.target import Item, MemberSeen, Seen, SpawnFailed
 
 STALE_FOR = 20.0
@@ -54,9 +54,9 @@ class LxdInstances:
 
     waits_with_members = True
 
-    def __init__(self, grounds: LxdGrounds, worker: int) -> None:
-        self._grounds = grounds
-        access = access_of(grounds.target, grounds.store, grounds.identity)
+    def __init__(self, workspace: LxdWorkspace, worker: int) -> None:
+        self._workspace = workspace
+        access = access_of(workspace.target, workspace.store, workspace.identity)
         self._name = access.name
         self._client = LxdClient(access, prefer=worker)
         self._server = ""
@@ -89,24 +89,24 @@ class LxdInstances:
                 members = await self._client.get("/1.0/cluster/members", recursion=1)
                 names = sorted(member["server_name"] for member in members)
                 self._client.add_addresses(member["url"] for member in members)
-            if network := self._grounds.network:
+            if network := self._workspace.network:
                 found = await ask_unless_refused(self._client, f"/1.0/networks/{network}", **self._beside())
                 self._has_leases = found is not None and found.get("type") in _LEASING
         except LxdError as problem:
             raise TargetError(self._name, str(problem), "an LXD that answers") from None
         return TargetFacts("lxd", str(environment.get("server_version", "")), names, self._name)
 
-    async def prepare(self, groups: range, progress: Progress) -> None:
+    async def prepare(self, groups: range, progress: OnProgress) -> None:
         """Make the projects of these groups, each with its profile, unless they are there."""
-        if self._grounds.places:
+        if self._workspace.places:
             return
-        site = await find_site(self._client, self._grounds.target)
+        site = await find_site(self._client, self._workspace.target)
         at_once, made = asyncio.Semaphore(_AT_ONCE), 0
 
         async def make(group: int) -> None:
             nonlocal made
             async with at_once:
-                await make_group(self._client, self._grounds, site, group)
+                await make_group(self._client, self._workspace, site, group)
             made += 1
             progress("projects", made, len(groups))
 
@@ -122,8 +122,8 @@ class LxdInstances:
         query = self._project(item.group)
         if member is not None and self._clustered:
             query["target"] = member
-        place, config = self._place(item.group), {MARK: self._grounds.run}
-        image = self._grounds.image if place is None else place.image
+        place, config = self._place(item.group), {MARK: self._workspace.run}
+        image = self._workspace.image if place is None else place.image
         wanted: dict[str, Any] = {
             "name": self._instance(item),
             "source": {"type": "image", "fingerprint": image},
@@ -131,7 +131,7 @@ class LxdInstances:
             "config": config,
         }
         if place is not None:  # whose profile is not ours to change
-            wanted |= {"config": self._grounds.target.profile | config, "devices": place.devices}
+            wanted |= {"config": self._workspace.target.profile | config, "devices": place.devices}
         await self._client.operate("POST", "/1.0/instances", wanted, **query)
 
     async def start(self, item: Item) -> str:
@@ -168,8 +168,8 @@ class LxdInstances:
                     unclear=status == "error",  # LXD could not find out: see fill.SETTLES
                 )
                 for instance in listed
-                if (number := number_of(self._grounds.prefix, group, instance["name"])) is not None
-                and is_marked(self._grounds.run, instance)
+                if (number := number_of(self._workspace.prefix, group, instance["name"])) is not None
+                and is_marked(self._workspace.run, instance)
             }
         self._located |= {seen.member for seen in ours.values()}
         return ours
@@ -219,7 +219,7 @@ class LxdInstances:
     async def observe(self, what: str, group: int, running: Item | None) -> bool:
         """One of OBSERVATIONS: lists are of a group's project, `exec` is in the thing that runs. What our certificate
         is refused is not there."""
-        if what in self._grounds.refused:
+        if what in self._workspace.refused:
             return False
         return await self._observations[what](group, running)
 
@@ -230,7 +230,7 @@ class LxdInstances:
     @property
     def _lists_members(self) -> bool:
         """Whether our certificate may."""
-        return "cluster-list" not in self._grounds.refused
+        return "cluster-list" not in self._workspace.refused
 
     async def _cluster_list(self, group: int, running: Item | None) -> bool:
         if self._clustered:
@@ -246,7 +246,7 @@ class LxdInstances:
         return True
 
     async def _operation_list(self, group: int, running: Item | None) -> bool:
-        everywhere = self._lists_all_operations and not self._grounds.places
+        everywhere = self._lists_all_operations and not self._workspace.places
         query = {"all-projects": "true"} if everywhere else self._project(group)
         await self._client.get("/1.0/operations", recursion=1, **query)
         return True
@@ -258,7 +258,7 @@ class LxdInstances:
 
     async def _network_leases(self, group: int, running: Item | None) -> bool:
         if self._has_leases:
-            await self._client.get(f"/1.0/networks/{self._grounds.network}/leases", **self._project(group))
+            await self._client.get(f"/1.0/networks/{self._workspace.network}/leases", **self._project(group))
         return self._has_leases
 
     async def _network_list(self, group: int, running: Item | None) -> bool:
@@ -279,18 +279,18 @@ class LxdInstances:
 
     def _project(self, group: int) -> dict[str, str]:
         place = self._place(group)
-        return {"project": project_name(self._grounds.prefix, group) if place is None else place.project}
+        return {"project": project_name(self._workspace.prefix, group) if place is None else place.project}
 
     def _place(self, group: int) -> LxdPlace | None:
         """The project that the plan names for a group; None where one is made."""
-        return self._grounds.places[group] if self._grounds.places else None
+        return self._workspace.places[group] if self._workspace.places else None
 
     def _beside(self) -> dict[str, str]:
         """What a call is asked with that is of no group: a project that we may use, where we may use no others."""
-        return self._project(0) if self._grounds.places else {}
+        return self._project(0) if self._workspace.places else {}
 
     def _instance(self, item: Item) -> str:
-        return instance_name(self._grounds.prefix, item.group, item.number)
+        return instance_name(self._workspace.prefix, item.group, item.number)
 
 
 @contextmanager

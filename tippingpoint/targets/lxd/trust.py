@@ -18,7 +18,7 @@ import orjson
 from cryptography import x509
 
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.targets.lxd.access import Access, addresses_of, checked, der, fingerprint
+from tippingpoint.targets.lxd.access import LxdAccess, addresses_of, checked, der, fingerprint
 from tippingpoint.targets.lxd.client import LxdClient
 from tippingpoint.targets.lxd.errors import LxdError
 from tippingpoint.targets.lxd.retrying import REFUSED, insist
@@ -83,7 +83,7 @@ def make_identity(directory: Path, name: str) -> str:
         raise UserError(place, str(certificate), "our certificate (PEM)") from None
 
 
-async def redeem(token: str, directory: Path, name: str) -> Access:
+async def redeem(token: str, directory: Path, name: str) -> LxdAccess:
     """Have the server that made a token trust the key pair in a directory (make_identity), and how to reach it.
 
     The server's certificate is held against the token and then kept beside the key pair, where from_identity finds
@@ -115,13 +115,13 @@ async def redeem(token: str, directory: Path, name: str) -> Access:
     raise TargetError("target.token", shown, "a server that answers and shows the token's certificate")
 
 
-def from_identity(directory: Path) -> Access:
+def from_identity(directory: Path) -> LxdAccess:
     """The server that redeem() made trust the key pair in this directory; UserError where it did not."""
     place, accepted = "target.token", "what was kept when the trust token was redeemed"
     urls = addresses_of(read_text(place, directory / _ADDRESSES, accepted).split())
     if urls is None:
         raise UserError(place, str(directory / _ADDRESSES), accepted)
-    access = Access(
+    access = LxdAccess(
         name=urlsplit(urls[0]).netloc,
         addresses=urls,
         server_certificate=read_text(place, directory / _SERVER, accepted),
@@ -132,13 +132,13 @@ def from_identity(directory: Path) -> Access:
     return checked(place, access, *files)
 
 
-def is_named(access: Access, name: str) -> bool:
+def is_named(access: LxdAccess, name: str) -> bool:
     """Whether our certificate is the one that make_identity made under this name."""
     said = x509.load_pem_x509_certificate(access.certificate.encode()).subject
     return [each.value for each in said] == [name[:LONGEST_NAME]]
 
 
-async def is_restricted(client: LxdClient, access: Access) -> bool:
+async def is_restricted(client: LxdClient, access: LxdAccess) -> bool:
     """Whether our certificate is restricted to projects, as far as the server tells; over a socket we are not."""
     if access.socket is not None:
         return False
@@ -154,7 +154,7 @@ async def is_restricted(client: LxdClient, access: Access) -> bool:
     return bool(ours.get("restricted"))
 
 
-async def end(client: LxdClient, access: Access) -> int:
+async def end(client: LxdClient, access: LxdAccess) -> int:
     """Have the server trust us no more, which is the last thing we ask of it; how many entries that was: none where
     our certificate is restricted to projects, which cannot end its own trust."""
     path = f"/1.0/certificates/{fingerprint(der(access.certificate))}"
@@ -167,7 +167,7 @@ async def end(client: LxdClient, access: Access) -> int:
     return 1
 
 
-async def _ask_for_trust(access: Access, token: Token) -> None:
+async def _ask_for_trust(access: LxdAccess, token: Token) -> None:
     client = LxdClient(access)
     try:
         server = await client.get("/1.0")

@@ -20,7 +20,7 @@ class LxdPlace(BaseModel):
     """What containers get beside what the project's own profile gives them."""
 
 
-class LxdGrounds(BaseModel):
+class LxdWorkspace(BaseModel):
     """Projects and containers whose names begin with a prefix, made from an image on a pool and a network."""
 
     kind: Literal["lxd"] = "lxd"

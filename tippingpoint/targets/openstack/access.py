@@ -22,7 +22,7 @@ _INTERFACES = ("public", "internal", "admin")
 
 
 @dataclass(frozen=True)
-class Access:
+class CloudAccess:
     """A cloud, and who we are to it: `identity` is what Keystone is told of that, secret included (v3)."""
 
     name: str
@@ -50,7 +50,7 @@ def clouds_file() -> Path:
     )
 
 
-def from_clouds(target: OpenstackTarget) -> Access:
+def from_clouds(target: OpenstackTarget) -> CloudAccess:
     """The cloud that a plan names; UserError where the file is unusable, has no such cloud, or that is not complete.
 
     A password or an application credential (by its id) is what we can show; of the file nothing is shown but the names
@@ -69,7 +69,7 @@ def from_clouds(target: OpenstackTarget) -> Access:
     return _cloud(path, name, known[name], target)
 
 
-def _cloud(path: Path, name: str, found: object, target: OpenstackTarget) -> Access:
+def _cloud(path: Path, name: str, found: object, target: OpenstackTarget) -> CloudAccess:
     def refused(what: str, value: object, accepted: str) -> UserError:
         return UserError(f"clouds.{name}.{what}", value, f"{accepted}, in {path}")
 
@@ -109,7 +109,7 @@ def _cloud(path: Path, name: str, found: object, target: OpenstackTarget) -> Acc
     ca = cloud.get("cacert")
     if ca is not None and not isinstance(ca, str):
         raise refused("cacert", "no path", "a PEM file")
-    access = Access(
+    access = CloudAccess(
         name=name,
         auth_url=_versioned(url),
         identity=identity,

@@ -17,7 +17,7 @@ import orjson
 from yarl import URL
 
 from tippingpoint.errors import Limited, TargetError, UserError
-from tippingpoint.targets.openstack.access import Access
+from tippingpoint.targets.openstack.access import CloudAccess
 from tippingpoint.targets.openstack.errors import (
     FORBIDDEN,
     NOT_FOUND,
@@ -58,7 +58,7 @@ class OpenstackClient:
     its own: the caller cancels it.
     """
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: CloudAccess) -> None:
         self._access = access
         self._session: aiohttp.ClientSession | None = None
         self._tokens = tokens_of(access)

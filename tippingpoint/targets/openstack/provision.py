@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.plan.targets import OpenstackTarget
 from tippingpoint.rundir.ledger import PASSWORD, OpenstackEntry
-from tippingpoint.targets.openstack.access import Access, clouds_file, from_clouds
+from tippingpoint.targets.openstack.access import CloudAccess, clouds_file, from_clouds
 from tippingpoint.targets.openstack.client import PATIENCE, OpenstackClient, insist, mapping
 from tippingpoint.targets.openstack.errors import (
     CONFLICT,
@@ -27,7 +27,7 @@ from tippingpoint.targets.openstack.errors import (
 )
 from tippingpoint.targets.openstack.servers import MARK, group_name
 from tippingpoint.targets.openstack.versions import FLAVORS, SERVERS, Version, choose, offered, show_version
-from tippingpoint.targets.openstack.workspace import OpenstackGrounds
+from tippingpoint.targets.openstack.workspace import OpenstackWorkspace
 from tippingpoint.util.secret_files import read_text
 
 MADE = "made"
@@ -66,7 +66,7 @@ def new_entry(target: OpenstackTarget, run_id: str, prefix: str, directory: Path
     )
 
 
-def access_of_user(access: Access, user: str, identity: Path) -> Access:
+def access_of_user(access: CloudAccess, user: str, identity: Path) -> CloudAccess:
     """The same cloud as the user that a run has made, whose tokens are for projects; UserError where its password is
     gone."""
     password = read_text("ledger", identity, "the password of the run's user", private=True)
@@ -110,7 +110,7 @@ async def reach(entry: OpenstackEntry) -> None:
 # What is taken before the workers begin
 
 
-async def take(entry: OpenstackEntry, tell: Callable[[str], None] = lambda _: None) -> OpenstackGrounds:
+async def take(entry: OpenstackEntry, tell: Callable[[str], None] = lambda _: None) -> OpenstackWorkspace:
     """Find or make what servers need, and the first group, so that what is refused is known before any load.
 
     What the credential keeps from us, and is no reason to stop, is told
@@ -129,7 +129,7 @@ async def take(entry: OpenstackEntry, tell: Callable[[str], None] = lambda _: No
                     "neither their state nor agents were observed"
                 )
             version = await _version(client, target)
-            grounds = OpenstackGrounds(
+            workspace = OpenstackWorkspace(
                 run=entry.run,
                 prefix=entry.prefix,
                 image=await _image(client, entry),
@@ -145,13 +145,13 @@ async def take(entry: OpenstackEntry, tell: Callable[[str], None] = lambda _: No
                 target=target,
             )
             if target.tenants:
-                grounds = await _with_user(client, entry, grounds, token.project)
-            first = Group(client, access, grounds)
+                workspace = await _with_user(client, entry, workspace, token.project)
+            first = Group(client, access, workspace)
             try:
                 await first.make(0)
             finally:
                 await first.close()
-            return grounds
+            return workspace
     finally:
         await client.close()
 
@@ -330,9 +330,9 @@ async def _network(client: OpenstackClient, wanted: str, field: str) -> str:
 
 
 async def _with_user(
-    client: OpenstackClient, entry: OpenstackEntry, grounds: OpenstackGrounds, project: str
-) -> OpenstackGrounds:
-    """The grounds with the user that the servers of all groups are: one for all projects, as each more would cost
+    client: OpenstackClient, entry: OpenstackEntry, workspace: OpenstackWorkspace, project: str
+) -> OpenstackWorkspace:
+    """The workspace with the user that the servers of all groups are: one for all projects, as each more would cost
     Keystone a password to hash and Nova nothing."""
     assert entry.identity is not None
     own = mapping(
@@ -352,7 +352,7 @@ async def _with_user(
     identity = await _made_once(
         client, "identity", "/users", "user", user, f"?name={entry.prefix}&domain_id={domain}"
     )
-    return grounds.model_copy(update={"user": identity, "role": role, "domain": domain})
+    return workspace.model_copy(update={"user": identity, "role": role, "domain": domain})
 
 
 def mark_text(run: str) -> str:
@@ -402,12 +402,12 @@ async def _ended(change: Awaitable[T]) -> T:
 class Group:
     """Makes what groups have of their own: a project with the user in it, a network with its subnet and router."""
 
-    def __init__(self, client: OpenstackClient, access: Access, grounds: OpenstackGrounds) -> None:
+    def __init__(self, client: OpenstackClient, access: CloudAccess, workspace: OpenstackWorkspace) -> None:
         self._client = client
-        self._grounds = grounds
+        self._workspace = workspace
         self._user = client
-        if grounds.identity is not None and grounds.user:
-            self._user = OpenstackClient(access_of_user(access, grounds.user, grounds.identity))
+        if workspace.identity is not None and workspace.user:
+            self._user = OpenstackClient(access_of_user(access, workspace.user, workspace.identity))
 
     @property
     def as_user(self) -> OpenstackClient:
@@ -423,36 +423,36 @@ class Group:
         """The ids of a group's project (empty for the cloud's own) and network (empty for none), made unless they are
         there. OpenstackError where something of these names is there that this run did not make."""
         with as_answered():
-            project = await self._project(group) if self._grounds.user else ""
-            network = self._grounds.network
-            if self._grounds.target.network == MADE:
+            project = await self._project(group) if self._workspace.user else ""
+            network = self._workspace.network
+            if self._workspace.target.network == MADE:
                 network = await self._network(group, project)
         return project, network
 
     async def _project(self, group: int) -> str:
-        grounds = self._grounds
-        name = group_name(grounds.prefix, group)
+        workspace = self._workspace
+        name = group_name(workspace.prefix, group)
         project = await _made_once(
             self._client,
             "identity",
             "/projects",
             "project",
-            {"name": name, "domain_id": grounds.domain, "description": mark_text(grounds.run)},
-            f"?name={name}&domain_id={grounds.domain}",
+            {"name": name, "domain_id": workspace.domain, "description": mark_text(workspace.run)},
+            f"?name={name}&domain_id={workspace.domain}",
         )
-        path = f"/projects/{project}/users/{grounds.user}/roles/{grounds.role}"
+        path = f"/projects/{project}/users/{workspace.user}/roles/{workspace.role}"
         await insist(lambda: self._client.send("PUT", "identity", path))
         # What the plan asks for is what there is to be: a project's quota is of 10 servers otherwise.
         unlimited = {"quota_set": {"instances": -1, "cores": -1, "ram": -1}}
         await insist(lambda: self._client.send("PUT", "compute", f"/os-quota-sets/{project}", unlimited))
-        if grounds.target.network != NONE:
+        if workspace.target.network != NONE:
             ports = {"quota": {"port": -1}}
             await insist(lambda: self._client.send("PUT", "network", f"/quotas/{project}", ports))
         return project
 
     async def _network(self, group: int, project: str) -> str:
-        grounds = self._grounds
-        name, described = group_name(grounds.prefix, group), mark_text(grounds.run)
+        workspace = self._workspace
+        name, described = group_name(workspace.prefix, group), mark_text(workspace.run)
         find = f"?name={name}" + (f"&project_id={project}" if project else "")
 
         async def made(kind: str, **more: object) -> str:
@@ -461,7 +461,7 @@ class Group:
 
         network = await made("network")
         subnet = await made("subnet", network_id=network, ip_version=4, cidr=SUBNET)
-        outside = {"external_gateway_info": {"network_id": grounds.external}} if grounds.external else {}
+        outside = {"external_gateway_info": {"network_id": workspace.external}} if workspace.external else {}
         router = await made("router", **outside)
         join = {"subnet_id": subnet}
         path = f"/routers/{router}/add_router_interface"

@@ -23,7 +23,7 @@ from tippingpoint.targets.openstack.provision import (
 )
 from tippingpoint.targets.openstack.servers import MARK, group_of, is_marked, item_of
 from tippingpoint.targets.openstack.versions import SERVERS, choose
-from tippingpoint.workloads.load import Progress, untold
+from tippingpoint.workloads.load import OnProgress, untold
 
 AT_ONCE = 16
 """Things removed at a time."""
@@ -43,7 +43,7 @@ _ROUTER = (
 )
 
 
-async def remove(entry: OpenstackEntry, progress: Progress = untold) -> int:
+async def remove(entry: OpenstackEntry, progress: OnProgress = untold) -> int:
     """Remove what a run made and is still there; how many things that was.
 
     Ours is what has the run's prefix in its name, and its mark. What nova was still making when the run ended is waited
@@ -66,7 +66,7 @@ async def remove(entry: OpenstackEntry, progress: Progress = untold) -> int:
 class _Removal:
     """The removal of one run's things, in the order in which they depend on each other; `removed` counts them."""
 
-    def __init__(self, client: OpenstackClient, entry: OpenstackEntry, progress: Progress) -> None:
+    def __init__(self, client: OpenstackClient, entry: OpenstackEntry, progress: OnProgress) -> None:
         self._client = client
         self._entry = entry
         self._progress = progress

@@ -25,8 +25,8 @@ from tippingpoint.targets.openstack.errors import (
 from tippingpoint.targets.openstack.provision import MADE, NONE, Group, access_of_user
 from tippingpoint.targets.openstack.servers import MARK, Server, Servers, item_of, names_of_many, server_name
 from tippingpoint.targets.openstack.versions import offered, show_version
-from tippingpoint.targets.openstack.workspace import OpenstackGrounds
-from tippingpoint.workloads.load import Progress, TargetFacts
+from tippingpoint.targets.openstack.workspace import OpenstackWorkspace
+from tippingpoint.workloads.load import OnProgress, TargetFacts
 from tippingpoint.workloads.spawn.target import Item, MemberSeen, Seen, SpawnFailed
 
 MEMBERS_EVERY = 5.0
@@ -81,14 +81,14 @@ class OpenstackServers:
     waits_with_members = False
     """A call does not hang with the member that it is about: services answer for them."""
 
-    def __init__(self, grounds: OpenstackGrounds, poll_every: float) -> None:
-        self._grounds = grounds
+    def __init__(self, workspace: OpenstackWorkspace, poll_every: float) -> None:
+        self._workspace = workspace
         self._poll_every = poll_every
-        self._access = from_clouds(grounds.target)
+        self._access = from_clouds(workspace.target)
         self._client = OpenstackClient(self._access)
         self._as_user = self._client
-        if grounds.user and grounds.identity is not None:
-            self._as_user = OpenstackClient(access_of_user(self._access, grounds.user, grounds.identity))
+        if workspace.user and workspace.identity is not None:
+            self._as_user = OpenstackClient(access_of_user(self._access, workspace.user, workspace.identity))
         self._places: dict[int, _Place] = {}
         self._listing = asyncio.Lock()
         self._list_began = self._listed = float("-inf")
@@ -121,20 +121,20 @@ class OpenstackServers:
         version = f"compute API {show_version(has[1])}" if has is not None else ""
         return TargetFacts("openstack", version, [member.name for member in members], self._access.name)
 
-    async def prepare(self, groups: range, progress: Progress) -> None:
+    async def prepare(self, groups: range, progress: OnProgress) -> None:
         """Make what these groups have of their own, unless it is there."""
         at_once, made = asyncio.Semaphore(_AT_ONCE), 0
-        maker = Group(self._client, self._access, self._grounds)
+        maker = Group(self._client, self._access, self._workspace)
 
         async def make(group: int) -> None:
             nonlocal made
             async with at_once:
                 project, network = await maker.make(group)
-            servers = Servers(self._grounds.prefix, self._grounds.run, group)
+            servers = Servers(self._workspace.prefix, self._workspace.run, group)
             self._places.setdefault(group, _Place(servers, project, network))
             made += 1
-            if self._grounds.target.tenants or self._grounds.target.network == MADE:
-                progress("tenants" if self._grounds.target.tenants else "networks", made, len(groups))
+            if self._workspace.target.tenants or self._workspace.target.network == MADE:
+                progress("tenants" if self._workspace.target.tenants else "networks", made, len(groups))
 
         try:
             async with asyncio.TaskGroup() as making:
@@ -156,8 +156,8 @@ class OpenstackServers:
             await self._list()
             self._doubted.discard(item)
         if place.servers.get(item) is not None or place.servers.is_expected(item):
-            raise OpenstackExists(f"{server_name(self._grounds.prefix, item)}: there already", "busy")
-        if self._grounds.target.multi_create == 1:
+            raise OpenstackExists(f"{server_name(self._workspace.prefix, item)}: there already", "busy")
+        if self._workspace.target.multi_create == 1:
             await asyncio.shield(self._post([item]))
             return
         sent: Future[Task[None]] = asyncio.get_running_loop().create_future()
@@ -173,7 +173,7 @@ class OpenstackServers:
         place = self._places[item.group]
         server = place.servers.get(item)
         if server is None and not place.servers.is_expected(item):
-            raise OpenstackGone(f"{server_name(self._grounds.prefix, item)}: not there")
+            raise OpenstackGone(f"{server_name(self._workspace.prefix, item)}: not there")
         if server is not None:
             if server.status == "ACTIVE":
                 return server.host
@@ -236,7 +236,7 @@ class OpenstackServers:
     async def members(self) -> list[MemberSeen]:
         """The hosts of nova's compute services; where we may not know them, those that our servers are on. Asked at
         most every MEMBERS_EVERY seconds, and Neutron's agents with them: an answer is told again as a stale one."""
-        if not self._grounds.admin:
+        if not self._workspace.admin:
             return [MemberSeen(name, online=True) for name in sorted(self._hosts)]
         now = asyncio.get_running_loop().time()
         if now - self._seen[0] >= MEMBERS_EVERY:
@@ -261,7 +261,7 @@ class OpenstackServers:
     async def observe(self, what: str, group: int, running: Item | None) -> bool:
         """One of SERVER_OBSERVATIONS, of the group's project where it is of one; there is nothing to ask of services
         that the catalogue does not have."""
-        if what in _AS_ADMIN and not self._grounds.admin:
+        if what in _AS_ADMIN and not self._workspace.admin:
             return False
         service, path = _OBSERVED[what]
         place = self._places.get(group)
@@ -297,7 +297,7 @@ class OpenstackServers:
     def _post_together(self, group: int) -> None:
         """Ask for what is due at this moment, so many next to each other in one call."""
         due = sorted((each for each in self._due.pop(group) if not each[1].done()), key=lambda each: each[0])
-        most = self._grounds.target.multi_create
+        most = self._workspace.target.multi_create
         # Of numbers next to each other, number minus place is the same.
         for _, run in itertools.groupby(enumerate(due), key=lambda each: each[1][0].number - each[0]):
             together = [each for _, each in run]
@@ -316,16 +316,18 @@ class OpenstackServers:
 
     async def _post_now(self, items: list[Item]) -> None:
         first, count = items[0], len(items)
-        grounds, place = self._grounds, self._places[first.group]
+        workspace, place = self._workspace, self._places[first.group]
         name = (
-            server_name(grounds.prefix, first) if count == 1 else names_of_many(grounds.prefix, first, count)
+            server_name(workspace.prefix, first)
+            if count == 1
+            else names_of_many(workspace.prefix, first, count)
         )
         server: dict[str, Any] = {
             "name": name,
-            "imageRef": grounds.image,
-            "flavorRef": grounds.flavor,
-            "metadata": {MARK: grounds.run},
-            "networks": NONE if grounds.target.network == NONE else [{"uuid": place.network}],
+            "imageRef": workspace.image,
+            "flavorRef": workspace.flavor,
+            "metadata": {MARK: workspace.run},
+            "networks": NONE if workspace.target.network == NONE else [{"uuid": place.network}],
         }
         if count > 1:
             server |= {"min_count": count, "max_count": count}
@@ -336,7 +338,7 @@ class OpenstackServers:
                 "/servers",
                 {"server": server},
                 project=place.project,
-                version=grounds.version,
+                version=workspace.version,
             )
         except asyncio.CancelledError:
             self._doubted |= {*items}
@@ -377,7 +379,7 @@ class OpenstackServers:
             by_group: dict[int, list[dict[str, Any]]] = {group: [] for group in self._places}
             with _as_listed("servers"):
                 for server in listed:
-                    item = item_of(self._grounds.prefix, server["name"])
+                    item = item_of(self._workspace.prefix, server["name"])
                     if item is not None and item.group in by_group:
                         by_group[item.group].append(server)
                 for group, place in self._places.items():
@@ -393,14 +395,14 @@ class OpenstackServers:
 
     async def _list_since(self, since: str | None) -> tuple[list[dict[str, Any]], datetime | None]:
         """What has changed since a moment, or everything, and when nova answered the first page of it."""
-        query = f"/servers/detail?limit={PAGE}&name=%5E{self._grounds.prefix}-"
+        query = f"/servers/detail?limit={PAGE}&name=%5E{self._workspace.prefix}-"
         query += f"&changes-since={since}" if since is not None else ""
-        query += "&all_tenants=1" if self._grounds.user else ""
+        query += "&all_tenants=1" if self._workspace.user else ""
         listed: list[dict[str, Any]] = []
         marker, answered = "", None
         while True:
             answer, date = await self._client.call(
-                "GET", "compute", query + marker, version=self._grounds.version
+                "GET", "compute", query + marker, version=self._workspace.version
             )
             answered = answered or date
             with _as_listed("servers"):
@@ -420,7 +422,7 @@ class OpenstackServers:
                 server = place.servers.by_id(identity)
                 if server is None or not server.is_unexplained:
                     return
-                path, version = f"/servers/{identity}", self._grounds.version
+                path, version = f"/servers/{identity}", self._workspace.version
                 try:
                     async with asyncio.timeout(_EXPLAINED_WITHIN):
                         answer = await self._client.get("compute", path, version=version)
@@ -494,7 +496,7 @@ class OpenstackServers:
         if shown.done() or (server is None and place.servers.is_expected(item)):
             return
         if server is None:
-            shown.set_exception(OpenstackGone(f"{server_name(self._grounds.prefix, item)}: gone"))
+            shown.set_exception(OpenstackGone(f"{server_name(self._workspace.prefix, item)}: gone"))
         elif server.status == "ACTIVE":
             shown.set_result(None)
         elif server.fault is not None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, cast
 
-from tippingpoint.targets.openstack.access import Access
+from tippingpoint.targets.openstack.access import CloudAccess
 
 RENEW_SHARE = 0.2
 RENEW_AT_MOST = 300.0
@@ -58,7 +58,7 @@ class Token:
 _known: dict[bytes, dict[str, Token]] = {}
 
 
-def tokens_of(access: Access) -> dict[str, Token]:
+def tokens_of(access: CloudAccess) -> dict[str, Token]:
     """The tokens that this process has for who we are, by the id of the project that they are for (empty for the
     cloud's own), which all clients share: a log-in costs Keystone a third of a CPU-second for the password's hash."""
     now = time.monotonic()
@@ -85,7 +85,7 @@ def rescope_of(token: Token, project: str) -> dict[str, Any]:
     return request_of({"methods": ["token"], "token": {"id": token.text}}, {"project": {"id": project}})
 
 
-def read_token(access: Access, text: str, answer: object, now: float) -> Token:
+def read_token(access: CloudAccess, text: str, answer: object, now: float) -> Token:
     """The token of an answer of Keystone's; ValueError where that is none."""
     try:
         body: dict[str, Any] = cast("dict[str, Any]", answer)["token"]
@@ -110,7 +110,7 @@ def read_token(access: Access, text: str, answer: object, now: float) -> Token:
 
 
 def _endpoints(
-    access: Access, catalogue: list[dict[str, Any]]
+    access: CloudAccess, catalogue: list[dict[str, Any]]
 ) -> tuple[dict[str, dict[str, str]], frozenset[str]]:
     """Where each service is, by region, of those that were asked for; and all regions that there are."""
     found: dict[str, dict[str, str]] = {}

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from tippingpoint.plan.targets import OpenstackTarget
 
 
-class OpenstackGrounds(BaseModel):
+class OpenstackWorkspace(BaseModel):
     """Servers, and what they need, whose names begin with a prefix."""
 
     kind: Literal["openstack"] = "openstack"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from tippingpoint.workloads.load import Progress, TargetFacts
+from tippingpoint.workloads.load import OnProgress, TargetFacts
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class OwnConnections(Protocol):
     then `release` does nothing, and a lease is free again when its claim time is over.
     """
 
-    async def prepare(self, leases: Sequence[int], units: int, progress: Progress) -> None:
+    async def prepare(self, leases: Sequence[int], units: int, progress: OnProgress) -> None:
         """Make the units of these leases, as far as they are not there; OperationFailed when that fails."""
         ...
 

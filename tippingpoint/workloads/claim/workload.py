@@ -26,7 +26,7 @@ from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.rundir.tags import OUTCOMES, SCHEDULE_LAG, tag
 from tippingpoint.workloads.claim.target import ClaimTarget, Holding, Led, Link, OwnConnections
 from tippingpoint.workloads.failures import Errors, failure
-from tippingpoint.workloads.load import OWED, Event, Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
+from tippingpoint.workloads.load import OWED, Event, Gauge, OnProgress, PrepareOrder, StageOrder, TargetFacts
 from tippingpoint.workloads.schedule import Schedule, spread
 
 FIRST_RETRY = 1.0
@@ -152,7 +152,7 @@ class ClaimLoad:
         """Connect; TargetError when no server can be reached or the target refuses us."""
         return await self._target.open()
 
-    async def prepare(self, order: PrepareOrder, progress: Progress) -> None:
+    async def prepare(self, order: PrepareOrder, progress: OnProgress) -> None:
         """Make the units that the stages up to that size need, where they have to be made."""
         if order.fresh:
             await self._clear(progress)
@@ -234,7 +234,7 @@ class ClaimLoad:
 
         self._target.release(holding).add_done_callback(ended)
 
-    async def _clear(self, progress: Progress) -> None:
+    async def _clear(self, progress: OnProgress) -> None:
         """Have nothing: where leases cannot be given back, this takes until the last of them has run out."""
         leases = len(self._leases)
         await self.give_back(RELEASE_WITHIN)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args, 
 from tippingpoint.errors import OperationFailed
 
 if TYPE_CHECKING:  # what targets raise is imported by API clients, which need nothing of a worker's
-    from tippingpoint.workloads.load import Progress, TargetFacts
+    from tippingpoint.workloads.load import OnProgress, TargetFacts
 
 Trouble = Literal[
     "locked",
@@ -101,7 +101,7 @@ class SpawnTarget(Protocol):
         """Connect; TargetError when it cannot be reached or does not let us in."""
         ...
 
-    async def prepare(self, groups: range, progress: Progress) -> None:
+    async def prepare(self, groups: range, progress: OnProgress) -> None:
         """Make these groups, unless they are there."""
         ...
 
@@ -148,7 +148,7 @@ class SpawnTarget(Protocol):
 
 
 @runtime_checkable
-class Witness(Protocol):
+class EventSource(Protocol):
     """What a target does beside that tells of what else happens in it."""
 
     def take_events(self) -> list[tuple[str, dict[str, Any]]]:

@@ -27,17 +27,17 @@ from tippingpoint.errors import OperationFailed
 from tippingpoint.plan.plan import Plan, SpawnPlan
 from tippingpoint.plan.spawn import LIFE, SpawnStage
 from tippingpoint.rundir.recorder import Recorder
-from tippingpoint.workloads.load import Gauge, PrepareOrder, Progress, StageOrder, TargetFacts
+from tippingpoint.workloads.load import Gauge, OnProgress, PrepareOrder, StageOrder, TargetFacts
 from tippingpoint.workloads.operations import Ended, Operations
 from tippingpoint.workloads.schedule import Schedule
-from tippingpoint.workloads.spawn.event_log import Happenings
 from tippingpoint.workloads.spawn.fill import Doing, Fill, Goal, Level, Standing, Step, Thing
+from tippingpoint.workloads.spawn.grouped_events import GroupedEvents
 from tippingpoint.workloads.spawn.members import Change, Members
 from tippingpoint.workloads.spawn.observer import Observer
 from tippingpoint.workloads.spawn.pace import Ownership, Pace, Turns
 from tippingpoint.workloads.spawn.poll import Poll
 from tippingpoint.workloads.spawn.retries import Retries, kind_of
-from tippingpoint.workloads.spawn.target import SpawnFailed, SpawnTarget, Trouble, Witness
+from tippingpoint.workloads.spawn.target import EventSource, SpawnFailed, SpawnTarget, Trouble
 
 IDLE_EVERY = 5.0
 """Seconds between lists of a group that is as wanted, where the plan observes nothing."""
@@ -94,7 +94,7 @@ class SpawnLoad:
         """(operation, outcome, message) of failures since the worker last took them."""
         self.lost: list[tuple[float, int, int, float]] = []
         """Nothing: `events` has what is lost, by the member it was on."""
-        self.events = Happenings()
+        self.events = GroupedEvents()
         """What happened to members and things since the worker last took it."""
 
     @property
@@ -107,7 +107,7 @@ class SpawnLoad:
         """Connect; TargetError when the target cannot be reached or does not let us in."""
         return await self._target.open()
 
-    async def prepare(self, order: PrepareOrder, progress: Progress) -> None:
+    async def prepare(self, order: PrepareOrder, progress: OnProgress) -> None:
         """Make the groups that this worker will have things in."""
         owns = Ownership.among(self._workload, *order.share)
         await self._target.prepare(owns.groups(self._most_groups), progress)
@@ -541,7 +541,7 @@ class SpawnLoad:
     def _see_members(self, asked: float, ended: Ended) -> None:
         if ended.outcome != "ok":
             return
-        if self._owns.index == 0 and isinstance(self._target, Witness):
+        if self._owns.index == 0 and isinstance(self._target, EventSource):
             for event, fields in self._target.take_events():
                 self.events.note(ended.moment, event, **fields)
         first = not self._members.known

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tippingpoint.errors import UserError
 from tippingpoint.targets.juju.api.access import (
-    Access,
+    ControllerAccess,
     from_agent_conf,
     from_file,
     from_store,
@@ -280,7 +280,7 @@ def test_nobody_sees_the_password_of_an_access(store: Path, tmp_path: Path) -> N
         from_store("small", store_directory()),
         from_agent_conf(written(tmp_path / "agent.conf", AGENT)),
     ]
-    assert isinstance(access[0], Access)
+    assert isinstance(access[0], ControllerAccess)
     for one in access:
         assert SECRET not in repr(one)
         assert SECRET not in str(one)

@@ -14,7 +14,7 @@ from tippingpoint.errors import OperationFailed
 from tippingpoint.plan.plan import MODEL_OPERATIONS
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.targets.juju import hollow_agent
-from tippingpoint.targets.juju.api.access import Access
+from tippingpoint.targets.juju.api.access import ControllerAccess
 from tippingpoint.targets.juju.api.client import ApiClient, Identity
 from tippingpoint.targets.juju.api.model import ModelAdmin
 from tippingpoint.targets.juju.hollow_agents import Agents
@@ -119,7 +119,9 @@ def test_an_administrators_connection_that_is_lost_as_it_is_made_is_known_to_be(
     async def test() -> None:
         async with stub(closing_at_first("user-admin")) as server:
             client = ApiClient([server.address], server.ca)
-            access = Access("stub", (server.address,), server.ca, Identity("user-admin", "password"))
+            access = ControllerAccess(
+                "stub", (server.address,), server.ca, Identity("user-admin", "password")
+            )
             told: list[str] = []
             lost = await ModelAdmin.open(client, access, MODEL, told=told.append)
             assert lost.lost
@@ -138,7 +140,9 @@ def test_an_administrators_call_waits_for_its_answer_as_long_as_it_is_given() ->
     async def test() -> None:
         async with stub(answer) as server:
             client = ApiClient([server.address], server.ca)
-            access = Access("stub", (server.address,), server.ca, Identity("user-admin", "password"))
+            access = ControllerAccess(
+                "stub", (server.address,), server.ca, Identity("user-admin", "password")
+            )
             admin = await ModelAdmin.open(client, access, MODEL, answer_within=0.05)
             with pytest.raises(OperationFailed, match=r"no answer to Client\.FullStatus within 0\.05 s"):
                 await admin.full_status()

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.unit.lxd_files import CLIENT, DAY, OTHER, SERVER, configuration, credentials, that_ends, written
 from tippingpoint.errors import UserError
 from tippingpoint.targets.lxd.access import (
-    Access,
+    LxdAccess,
     addresses_of,
     config_directory,
     der,
@@ -31,7 +31,7 @@ from tippingpoint.targets.lxd.access import (
 from tippingpoint.util.secret_files import LARGEST_FILE
 
 
-def refused(make: Callable[[], Access], place: str) -> str:
+def refused(make: Callable[[], LxdAccess], place: str) -> str:
     """What a refusal says: one line that begins with the plan's field and has no secret in it."""
     with pytest.raises(UserError) as error:
         make()

@@ -10,7 +10,7 @@ import pytest
 
 from lab.certificates import make_certificates
 from tests.unit.lxd_files import CLIENT, DAY, OTHER, SERVER, that_ends, written
-from tippingpoint.targets.lxd.access import Access
+from tippingpoint.targets.lxd.access import LxdAccess
 from tippingpoint.targets.lxd.client import LxdClient
 from tippingpoint.targets.lxd.errors import LxdError
 
@@ -30,7 +30,7 @@ def asked(directory: Path, shown: str, key: str, pinned: str) -> str:
         context.load_cert_chain(written(directory / "shown.pem", shown), written(directory / "key.pem", key))
         async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context) as server:
             address = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            client = LxdClient(Access("it", None, (address,), pinned, CLIENT.certificate, CLIENT.key))
+            client = LxdClient(LxdAccess("it", None, (address,), pinned, CLIENT.certificate, CLIENT.key))
             try:
                 return await client.get("/1.0")
             except LxdError as problem:

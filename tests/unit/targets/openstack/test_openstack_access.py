@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lab.certificates import make_certificates
 from tippingpoint.errors import UserError
 from tippingpoint.plan.targets import OpenstackTarget
-from tippingpoint.targets.openstack.access import Access, clouds_file, from_clouds
+from tippingpoint.targets.openstack.access import CloudAccess, clouds_file, from_clouds
 
 SECRET = "hush-hush"
 PASSWORD: dict[str, Any] = {
@@ -46,7 +46,7 @@ def written(directory: Path, content: object, mode: int = 0o600) -> Path:
     return path
 
 
-def read(directory: Path, cloud: object, **fields: Any) -> Access:
+def read(directory: Path, cloud: object, **fields: Any) -> CloudAccess:
     path = written(directory, {"clouds": {"only": cloud}})
     return from_clouds(OpenstackTarget(kind="openstack", credentials=path, **fields))
 

@@ -40,11 +40,11 @@ def test_what_was_made_though_the_answer_was_lost_is_found(tmp_path: Path, lost:
     async def scene(cloud: Cloud, entry: OpenstackEntry) -> None:
         put_basics(cloud)
         cloud.loses = [lost]
-        grounds = await take(entry)
+        workspace = await take(entry)
         assert not cloud.loses
         assert made(cloud) == Counter(MADE)
-        assert cloud.things["flavors"][grounds.flavor]["name"] == PREFIX
-        assert cloud.things["users"][grounds.user]["name"] == PREFIX
+        assert cloud.things["flavors"][workspace.flavor]["name"] == PREFIX
+        assert cloud.things["users"][workspace.user]["name"] == PREFIX
 
     play(tmp_path, scene, **TENANTS)
 
@@ -53,9 +53,9 @@ def test_an_image_whose_answer_was_lost_is_the_one_that_is_uploaded_to(tmp_path:
     async def scene(cloud: Cloud, entry: OpenstackEntry) -> None:
         put_basics(cloud)
         cloud.loses = ["images"]
-        grounds = await take(entry)
+        workspace = await take(entry)
         assert cloud.names("images") == ["tiny", PREFIX]
-        assert cloud.things["images"][grounds.image]["name"] == PREFIX
+        assert cloud.things["images"][workspace.image]["name"] == PREFIX
 
     image = tmp_path / "small.img"
     image.write_bytes(b"small")

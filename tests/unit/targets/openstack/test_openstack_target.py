@@ -18,7 +18,7 @@ from tippingpoint.targets.openstack import spawn
 from tippingpoint.targets.openstack.errors import OpenstackError, OpenstackExists, OpenstackGone
 from tippingpoint.targets.openstack.servers import item_of
 from tippingpoint.targets.openstack.spawn import OpenstackServers
-from tippingpoint.targets.openstack.workspace import OpenstackGrounds
+from tippingpoint.targets.openstack.workspace import OpenstackWorkspace
 from tippingpoint.workloads.spawn.members import Members
 from tippingpoint.workloads.spawn.target import Item
 
@@ -164,7 +164,7 @@ def play(
             stub.others |= others or {}
             path = directory / "clouds.yaml"
             assert stub.access.name == "stub"
-            grounds = OpenstackGrounds(
+            workspace = OpenstackWorkspace(
                 run=RUN,
                 prefix=PREFIX,
                 image="image-id",
@@ -179,7 +179,7 @@ def play(
                 identity=None,
                 target=OpenstackTarget(kind="openstack", credentials=path, **target),
             )
-            servers = OpenstackServers(grounds, POLL)
+            servers = OpenstackServers(workspace, POLL)
             try:
                 await servers.prepare(range(1), lambda what, done, goal: None)
                 await scene(nova, servers)

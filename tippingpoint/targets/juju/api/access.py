@@ -17,7 +17,7 @@ from tippingpoint.util.secret_files import read_text, read_yaml
 
 
 @dataclass(frozen=True)
-class Access:
+class ControllerAccess:
     """A controller and a user of it: `addresses` are "host:port", `ca` is PEM text, `user` logs in as "user-NAME".
 
     `controller_name` is what the juju client calls the controller, or the first address where a file named it.
@@ -44,7 +44,7 @@ class AgentAccess:
     agent: Identity
 
 
-def from_store(controller: str | None, store: Path) -> Access:
+def from_store(controller: str | None, store: Path) -> ControllerAccess:
     """The controller with this name in a juju client's store; None takes the one `juju switch` shows.
 
     UserError where the store, the controller or a password is missing.
@@ -77,10 +77,10 @@ def from_store(controller: str | None, store: Path) -> Access:
     if not isinstance(password, str) or not password:
         accepted = f"an account with a password: run `juju change-user-password` as {user}, or use target.credentials"
         raise UserError(field, name, accepted)
-    return Access(name, addresses, ca, Identity(_user_tag(user), password))
+    return ControllerAccess(name, addresses, ca, Identity(_user_tag(user), password))
 
 
-def from_file(path: Path) -> Access:
+def from_file(path: Path) -> ControllerAccess:
     """The controller and user a YAML file of mode 0600 names: addresses, ca or ca-file, user, password.
 
     `addresses` is a list of host:port, `ca` PEM text, `ca-file` a path (relative to the file). UserError where one
@@ -104,7 +104,7 @@ def from_file(path: Path) -> Access:
     ca = _ca(ca_text)
     if ca is None:
         raise UserError(field, str(path), "the controller's CA certificate in `ca` or `ca-file` (PEM)")
-    return Access(addresses[0], addresses, ca, Identity(_user_tag(user), password))
+    return ControllerAccess(addresses[0], addresses, ca, Identity(_user_tag(user), password))
 
 
 def from_agent_conf(path: Path) -> AgentAccess:

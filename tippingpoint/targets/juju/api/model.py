@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from tippingpoint.errors import OperationFailed
 from tippingpoint.targets.juju.api import charm
-from tippingpoint.targets.juju.api.access import Access
+from tippingpoint.targets.juju.api.access import ControllerAccess
 from tippingpoint.targets.juju.api.client import ApiClient, Connection, Identity
 from tippingpoint.targets.juju.api.errors import ApiError, RateLimited, result_error
 
@@ -91,7 +91,7 @@ class ModelAdmin:
     def __init__(
         self,
         connection: Connection,
-        access: Access,
+        access: ControllerAccess,
         model: str,
         lost: asyncio.Event,
         answer_within: float,
@@ -109,7 +109,7 @@ class ModelAdmin:
     async def open(
         cls,
         client: ApiClient,
-        access: Access,
+        access: ControllerAccess,
         model: str,
         answer_within: float = ANSWER_WITHIN,
         told: Callable[[str], None] | None = None,

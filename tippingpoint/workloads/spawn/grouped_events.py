@@ -7,7 +7,7 @@ from tippingpoint.workloads.load import Event
 _TOGETHER = 1.0
 
 
-class Happenings(list[Event]):
+class GroupedEvents(list[Event]):
     """Events since they were last cleared."""
 
     def __init__(self) -> None:
