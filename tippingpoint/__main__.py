@@ -8,7 +8,7 @@ import signal
 def main() -> None:
     """Run the command line."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from tippingpoint.cli import main as command_line
+    from tippingpoint.cli.program import main as command_line
 
     command_line()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from tippingpoint.cli import main
+from tippingpoint.cli.program import main
 from tippingpoint.rundir.ledger import FILE as LEDGER
 from tippingpoint.rundir.ledger import Entry
 from tippingpoint.rundir.manifest import FILE as MANIFEST

@@ -7,24 +7,27 @@ and no privilege, and writes to standard output alone. A refusal is one line on 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tarfile
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
 from pydantic import BaseModel, ValidationError
 
-from tippingpoint import cli
 from tippingpoint.analysis.verdict import judge
 from tippingpoint.collect import WORSE
 from tippingpoint.collect.sandbox import give_way
+from tippingpoint.compare.named import compare_named
 from tippingpoint.errors import UserError
+from tippingpoint.report import write_comparison, write_report
 from tippingpoint.rundir.resources import FILE as RESOURCES
 from tippingpoint.rundir.results import load_run
 from tippingpoint.units.merge import gather
 from tippingpoint.units.shared_run import SharedRun, read_word
+from tippingpoint.util.exit_codes import BAD_INPUT, MET
 
 
 class CollectedRun(BaseModel):
@@ -54,14 +57,22 @@ def main() -> None:
         asked = Asked.model_validate_json(sys.stdin.buffer.read())
         with tempfile.TemporaryDirectory(prefix="tippingpoint-") as place:
             directories = [gathered(run, Path(place)) for run in asked.runs]
-            _DO[asked.do](asked, {directory.name: directory for directory in directories})
+            code = _DO[asked.do](asked, {directory.name: directory for directory in directories})
+        sys.stdout.flush()
     except ValidationError as problem:
         told = " ".join(str(problem).split())
-        print(f"tippingpoint: what was collected is damaged: {told[:300]}", file=sys.stderr)
-        sys.exit(cli.BAD_INPUT)
+        _refuse(f"what was collected is damaged: {told[:300]}")
     except UserError as refused:
-        print(f"tippingpoint: {refused}", file=sys.stderr)
-        sys.exit(cli.BAD_INPUT)
+        _refuse(str(refused))
+    except OSError as problem:
+        _refuse(f"{problem.filename or 'standard output'}: {problem.strerror}")
+    sys.exit(code)
+
+
+def _refuse(line: str) -> NoReturn:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left of the answer is not wanted
+    print(f"tippingpoint: {line}", file=sys.stderr)
+    sys.exit(BAD_INPUT)
 
 
 def gathered(run: CollectedRun, out: Path) -> Path:
@@ -80,23 +91,30 @@ def gathered(run: CollectedRun, out: Path) -> Path:
     return directory
 
 
-def _report(asked: Asked, runs: dict[str, Path]) -> None:
+def _report(asked: Asked, runs: dict[str, Path]) -> int:
     (run,) = runs.values()
-    cli.main(["report", "--format", asked.format, str(run)])
+    _print(write_report(load_run(run), asked.format))
+    return MET
 
 
-def _compare(asked: Asked, runs: dict[str, Path]) -> None:
-    named = [str(runs.get(name, name)) for name in asked.names]
-    try:
-        cli.main(["compare", "--format", asked.format, "--tolerance", str(asked.tolerance), *named])
-    except SystemExit as done:
-        sys.exit(WORSE if done.code == cli.MISSED else done.code)
+def _compare(asked: Asked, runs: dict[str, Path]) -> int:
+    if asked.format == "junit":
+        raise UserError("format", asked.format, "md, html or json, of a comparison")
+    names = [str(runs.get(name, name)) for name in asked.names]
+    comparison = compare_named(names, asked.tolerance)
+    _print(write_comparison(comparison, asked.format))
+    return WORSE if comparison.regressed else MET
 
 
-def _export(asked: Asked, runs: dict[str, Path]) -> None:
+def _print(text: str) -> None:
+    sys.stdout.buffer.write(text.encode())
+
+
+def _export(asked: Asked, runs: dict[str, Path]) -> int:
     (run,) = runs.values()
     with tarfile.open(fileobj=sys.stdout.buffer, mode="w|gz") as archive:
         archive.add(run, arcname=run.name, filter=_without_owner)
+    return MET
 
 
 def _without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -106,14 +124,15 @@ def _without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     return entry
 
 
-def _judge(asked: Asked, runs: dict[str, Path]) -> None:
+def _judge(asked: Asked, runs: dict[str, Path]) -> int:
     (run,) = runs.values()
     verdict = judge(load_run(run))
     told = {"outcome": verdict.outcome, "sentence": verdict.sentence, "reasons": verdict.reasons}
     print(json.dumps(told))
+    return MET
 
 
-_DO: dict[str, Callable[[Asked, dict[str, Path]], None]] = {
+_DO: dict[str, Callable[[Asked, dict[str, Path]], int]] = {
     "report": _report,
     "compare": _compare,
     "export": _export,

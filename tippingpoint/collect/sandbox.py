@@ -18,13 +18,12 @@ from typing import Any
 from tippingpoint.collect import WORSE
 from tippingpoint.collect.runs import StoredRun
 from tippingpoint.errors import UserError
+from tippingpoint.util.exit_codes import BAD_INPUT
 
 SECONDS = 45.0
 """How long an action waits for the engine: `juju run` itself gives up after 60 s."""
 UNPRIVILEGED = "nobody"
 """Whom root has the engine run as; nobody else may choose."""
-_REFUSED = 2
-"""The exit code for bad input (tippingpoint.cli)."""
 
 
 def question(do: str, runs: Sequence[StoredRun], **asked: Any) -> bytes:
@@ -55,7 +54,7 @@ def write(path: Path, asked: bytes, *, within: float | None = None) -> bool:
         if ended.returncode not in (0, WORSE):
             said = ended.stderr.decode(errors="replace").strip().splitlines()
             line = said[-1].removeprefix("tippingpoint: ") if said else how_it_ended(ended.returncode)
-            raise _Refused(line if ended.returncode == _REFUSED else f"the engine failed: {line[:300]}")
+            raise _Refused(line if ended.returncode == BAD_INPUT else f"the engine failed: {line[:300]}")
         fresh.replace(path)
     except subprocess.TimeoutExpired:
         accepted = f"one that is read in {patience:.0f} s; try again, or export the runs"

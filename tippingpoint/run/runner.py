@@ -42,6 +42,7 @@ from tippingpoint.rundir.results import load_run
 from tippingpoint.targets.registry import check_room, clean_entries, ledger_entry, reach, take
 from tippingpoint.units.conductor import Conductor
 from tippingpoint.units.shared_run import Phase, Turn
+from tippingpoint.util.exit_codes import BAD_INPUT, INTERRUPTED, TARGET_FAILED
 from tippingpoint.util.open_files import allow_connections
 from tippingpoint.util.text import choose, show_names
 from tippingpoint.workloads.claim.workload import RELEASE_WITHIN
@@ -58,7 +59,6 @@ _SETTLES_WITHIN = {"openstack": 60.0}
 """Seconds more that a worker may take to end: it waits for what it has asked for and not been answered yet, which would
 come to be there after all was removed."""
 _ANSWER_WITHIN = OWED + RELEASE_WITHIN + 10.0
-BAD_INPUT, TARGET_FAILED, INTERRUPTED = 2, 3, 130
 _LATE = 1.0
 """Seconds after a turn's begin from which it is told that it was begun late."""
 _HOLDS: Mapping[StageKind, Phase] = {

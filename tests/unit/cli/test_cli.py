@@ -18,7 +18,7 @@ import yaml
 
 from tests.unit.juju_stub import certificates
 from tests.unit.synthetic import MadeStage, write_run
-from tippingpoint.cli import build_parser, main
+from tippingpoint.cli.program import build_parser, main
 from tippingpoint.plan.plan import JujuTarget
 from tippingpoint.rundir.ledger import JujuEntry, remember
 from tippingpoint.rundir.manifest import Manifest, process_started

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.synthetic import MadeStage, write_run
-from tippingpoint.cli import main
+from tippingpoint.cli.program import main
 from tippingpoint.rundir.manifest import Manifest, process_started
 from tippingpoint.rundir.resources import FILE, FigureData, Resources, Series, read_resources, write_resources
 from tippingpoint.rundir.results import load_run

@@ -26,6 +26,7 @@ from tippingpoint.collect.page.tls import Pair, find_or_make, fingerprint, serve
 from tippingpoint.collect.page.views import Pages, set_headers
 from tippingpoint.collect.runs import Runs
 from tippingpoint.errors import UserError
+from tippingpoint.util.exit_codes import BAD_INPUT
 from tippingpoint.util.systemd_notify import notify, watchdog_every
 
 MOST_CONNECTIONS = 400
@@ -33,8 +34,6 @@ MOST_CONNECTIONS = 400
 for TLS, as tests/functional/test_page.py measured."""
 FIRST_WITHIN = 20.0
 """Seconds within which a connection has to ask for something; then it may be silent as long, again and again."""
-_BAD_INPUT = 2
-"""The exit code, as tippingpoint.cli has it, which is not worth importing."""
 _SILENT = logging.getLogger("tippingpoint.collect.page.server")
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
@@ -48,7 +47,7 @@ def main() -> None:
         asyncio.run(_serve(asked))
     except UserError as refused:
         print(f"tippingpoint: {refused}", file=sys.stderr)
-        sys.exit(_BAD_INPUT)
+        sys.exit(BAD_INPUT)
 
 
 def _arguments() -> argparse.ArgumentParser:

@@ -1,0 +1,65 @@
+"""`tippingpoint clean`: remove what a run made."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import sys
+from pathlib import Path
+
+from tippingpoint.errors import UserError
+from tippingpoint.run.progress import ConsoleProgress
+from tippingpoint.rundir.ledger import Entry, EtcdEntry, LxdEntry, OpenstackEntry, entries
+from tippingpoint.rundir.manifest import Manifest
+from tippingpoint.targets.registry import clean_run
+from tippingpoint.util.exit_codes import MET
+
+_PATIENCE = 1.0
+"""Seconds that it may be silent."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its arguments and options."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="its directory")
+
+
+def do(options: argparse.Namespace) -> int:
+    """Do it; returns the exit code."""
+    manifest = Manifest.load(options.run)
+    if manifest.status == "running":
+        raise UserError(
+            "run",
+            str(options.run),
+            f"one that has ended: it is still running (process {manifest.pid}); end it first",
+        )
+    removed = asyncio.run(_clean_patiently(options.run))
+    print(f"removed {removed}")
+    return MET
+
+
+async def _clean_patiently(directory: Path) -> int:
+    """Clean up a run, and where that takes a while say on what."""
+    progress = ConsoleProgress()
+    cleaning = asyncio.create_task(clean_run(directory, progress.removing))
+    await asyncio.wait([cleaning], timeout=_PATIENCE)
+    if not cleaning.done():
+        made = [_made(entry) for entry in entries(directory)]
+        with contextlib.suppress(OSError):  # nobody need listen for it to be done
+            print(f"tippingpoint: removing {', '.join(made)}, which may take minutes", file=sys.stderr)
+    try:
+        return await cleaning
+    finally:
+        progress.close()
+
+
+def _made(entry: Entry) -> str:
+    if isinstance(entry, EtcdEntry):
+        return f"the keys below {entry.prefix}"
+    if isinstance(entry, LxdEntry) and entry.target.projects:
+        return f"the containers {entry.prefix}-... from {', '.join(entry.target.projects)}"
+    if isinstance(entry, LxdEntry):
+        return f"the projects {entry.prefix}-... and what is in them"
+    if isinstance(entry, OpenstackEntry):
+        return f"the servers {entry.prefix}-... and what was made for them"
+    return f"model {entry.model}" if entry.made_model else f"{entry.prefix}-... from model {entry.model}"

@@ -1,0 +1,111 @@
+"""`tippingpoint collect`: what a run's target spent, from a Prometheus."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from tippingpoint.cli.page import keep_report
+from tippingpoint.errors import UserError
+from tippingpoint.monitoring.gather import gather_run
+from tippingpoint.monitoring.prometheus import Prometheus
+from tippingpoint.monitoring.selecting import read_matchers
+from tippingpoint.report import write_report
+from tippingpoint.report.sections.cautions import gap_lines
+from tippingpoint.run.progress import ConsoleProgress
+from tippingpoint.rundir.resources import FILE as RESOURCES
+from tippingpoint.rundir.resources import Resources, write_resources
+from tippingpoint.rundir.results import RunData, add_resources, load_run
+from tippingpoint.util.exit_codes import MET, TARGET_FAILED
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its arguments and options."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="its directory")
+    parser.add_argument("--prometheus", metavar="URL", required=True, help="what has scraped the target")
+    parser.add_argument(
+        "--ca",
+        type=Path,
+        metavar="FILE",
+        help="what its certificate is verified by (the machine's authorities)",
+    )
+    parser.add_argument("--username", metavar="NAME", default="", help="who logs in, with --password-file")
+    for option in ("--password-file", "--token-file"):
+        parser.add_argument(option, type=Path, metavar="FILE", help="of mode 0600")
+    parser.add_argument(
+        "--only",
+        metavar="MATCHERS",
+        default="",
+        help="labels of what is the target's there: juju_model=lxd, instance=~10[.]0[.].* (all but generators)",
+    )
+    parser.add_argument("--json", action="store_true", help="print what there is as JSON")
+
+
+def do(options: argparse.Namespace) -> int:
+    """Do it; returns the exit code."""
+    if bool(options.username) != (options.password_file is not None):
+        given = options.username or str(options.password_file)
+        raise UserError("--username", given, "both --username and --password-file")
+    if options.username and options.token_file is not None:
+        raise UserError("--token-file", str(options.token_file), "one login")
+    selector = read_matchers("--only", options.only)
+    run = load_run(options.run)
+    if run.manifest.status == "running":
+        raise UserError("run", str(options.run), "one that has ended: it is still running")
+    gathered = uvloop.run(_gather(run, options, selector))
+    if not gathered.figures:
+        why = gathered.missing[0][1] if gathered.missing else "there is no pack of figures for this target"
+        among = f" (of what --only {options.only} leaves)" if selector else ""
+        print(f"tippingpoint: nothing was gathered: {why}{among}", file=sys.stderr)
+        return TARGET_FAILED
+    write_resources(run.directory, gathered)
+    add_resources(run, gathered)
+    page = keep_report(run, write_report(run, "html"))
+    if options.json:
+        print(json.dumps(_summary(gathered, run.directory, page), indent=2, ensure_ascii=False))
+        return MET
+    missing: dict[str, list[str]] = {}
+    for what, why in gathered.missing:
+        missing.setdefault(why, []).append(what)
+    lines = [
+        f"{len(gathered.figures)} figures of {len(gathered.hosts)} hosts from {gathered.source}, "
+        f"{len(gathered.t)} moments {gathered.step:g} s apart: {run.directory / RESOURCES}",
+        *(f"missing: {', '.join(what)}: {why}" for why, what in missing.items()),
+        *gap_lines(gathered),
+        f"report: {page or 'no room for it'}",
+    ]
+    print("\n".join(lines))
+    return MET
+
+
+async def _gather(run: RunData, options: argparse.Namespace, selector: str) -> Resources:
+    progress = ConsoleProgress()
+    try:
+        async with Prometheus(
+            options.prometheus,
+            ca=options.ca,
+            username=options.username,
+            password_file=options.password_file,
+            token_file=options.token_file,
+        ) as prometheus:
+            return await gather_run(run, prometheus, selector=selector, asked=progress.gathering)
+    finally:
+        progress.close()
+
+
+def _summary(gathered: Resources, directory: Path, page: Path | None) -> dict[str, Any]:
+    told = gathered.model_dump(mode="json", exclude={"figures", "t"})
+    return {
+        **told,
+        "run": str(directory),
+        "file": str(directory / RESOURCES),
+        "report": str(page) if page else None,
+        "moments": len(gathered.t),
+        "hosts": gathered.hosts,
+        "figures": [figure.name for figure in gathered.figures],
+    }

@@ -1,0 +1,31 @@
+"""`tippingpoint report`: print a run's report."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tippingpoint.compare.named import load_named
+from tippingpoint.errors import UserError
+from tippingpoint.report import write_report
+from tippingpoint.util.exit_codes import MET
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its arguments and options."""
+    parser.add_argument("run", metavar="RUN", help="a run's directory, or seed:NAME")
+    parser.add_argument(
+        "--format", choices=("html", "md", "json", "junit"), default="md", help="how it is written (md)"
+    )
+
+
+def do(options: argparse.Namespace) -> int:
+    """Do it; returns the exit code."""
+    run = load_named(options.run)
+    if run is None:
+        raise UserError(
+            "run", options.run, "a run: this baseline is figures only (tippingpoint baselines NAME)"
+        )
+    sys.stdout.write(write_report(run, options.format))
+    sys.stdout.flush()
+    return MET

@@ -1,0 +1,41 @@
+"""`tippingpoint run`: run a plan."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from tippingpoint.cli.running import add_run_options, run_to_report
+from tippingpoint.errors import UserError
+from tippingpoint.plan.plan import load_plan
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Its arguments and options."""
+    parser.add_argument(
+        "plan", metavar="PLAN", help="a plan's file, or the name of a shipped one (tippingpoint plans)"
+    )
+    parser.add_argument(
+        "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
+        help="another value for a field of the plan, as often as wanted: workload.renew_time=10s, stages.0.hold=1m",
+    )  # fmt: skip
+    parser.add_argument(
+        "--controller", metavar="NAME", help="a controller in the juju client's store, as target.controller"
+    )
+    parser.add_argument(
+        "--remote", metavar="NAME", help="a remote in the lxc client's configuration, as target.remote"
+    )
+    add_run_options(parser)
+
+
+def do(options: argparse.Namespace) -> int:
+    """Do it; returns the exit code."""
+    plan = load_plan(options.plan, options.overrides)
+    for option, kind in (("controller", "juju"), ("remote", "lxd")):
+        name = getattr(options, option)
+        if name is not None:
+            if plan.target.kind != kind:
+                raise UserError(f"--{option}", name, f"a plan whose target is {kind}")
+            options.overrides.append(f"target.{option}={json.dumps(name)}")
+            plan = load_plan(options.plan, options.overrides)
+    return run_to_report(plan, options, None)
