@@ -92,13 +92,12 @@ async def grpc_aio(endpoints: list[str], clients: int, total: int) -> None:
     import grpc.aio
 
     from tippingpoint.targets.etcd import messages as pb
-    from tippingpoint.targets.etcd.v3 import GRANT, KEEP_ALIVE
 
     async with grpc.aio.insecure_channel(endpoints[0].removeprefix("http://")) as channel:
-        grant: Any = channel.unary_unary(GRANT)
+        grant: Any = channel.unary_unary(pb.GRANT)
         leases = [(os.getpid() << 32) + number + 1 for number in range(clients)]
         await asyncio.gather(*(grant(pb.lease_grant(60, lease)) for lease in leases))
-        stream: Any = channel.stream_stream(KEEP_ALIVE)()
+        stream: Any = channel.stream_stream(pb.KEEP_ALIVE)()
         waiting: dict[int, Callable[[], None]] = {}
         requests: asyncio.Queue[int] = asyncio.Queue()
 

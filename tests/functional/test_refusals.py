@@ -37,10 +37,14 @@ def ours(tmp_path: Path) -> Certificates:
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second, where users wait for ten."""
     for place in (
-        "rest.CONNECT_WITHIN", "juju.dialling._WITHIN", "claim.etcd_v3.ANSWER_WITHIN", "claim.etcd_v2.ANSWER_WITHIN",
-        "lxd.estate.PATIENCE", "openstack.client.ANSWER_WITHIN",
-    ):  # fmt: skip
-        monkeypatch.setattr(f"tippingpoint.{place}", 1.0, raising=False)
+        "util.rest.CONNECT_WITHIN",
+        "targets.etcd.v2.ANSWER_WITHIN",
+        "targets.etcd.v3_link.ANSWER_WITHIN",
+        "targets.juju.api.dialling._WITHIN",
+        "targets.lxd.retrying.PATIENCE",
+        "targets.lxd.trust.CONNECT_WITHIN",
+    ):
+        monkeypatch.setattr(f"tippingpoint.{place}", 1.0)
 
 
 @contextmanager

@@ -14,6 +14,15 @@ from tippingpoint.targets.etcd.http2 import ProtocolError
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
+# Where each of its calls is asked for.
+_API = "/etcdserverpb."
+RANGE, TXN, DELETE_RANGE = (f"{_API}KV/{name}" for name in ("Range", "Txn", "DeleteRange"))
+GRANT, REVOKE, KEEP_ALIVE, LEASES, TIME_TO_LIVE = (
+    f"{_API}Lease/Lease{name}" for name in ("Grant", "Revoke", "KeepAlive", "Leases", "TimeToLive")
+)
+WATCH, AUTHENTICATE = f"{_API}Watch/Watch", f"{_API}Auth/Authenticate"
+STATUS, MEMBER_LIST = f"{_API}Maintenance/Status", f"{_API}Cluster/MemberList"
+
 
 class WireError(ProtocolError):
     """Bytes that are no protobuf message."""

@@ -1,0 +1,86 @@
+"""Removal of what a run left in a cluster, by the v3 API."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tippingpoint.plan.plan import EtcdTarget
+from tippingpoint.targets.etcd import messages as pb
+from tippingpoint.targets.etcd.access import access, unreachable
+from tippingpoint.targets.etcd.grpc import NOT_FOUND, PERMISSION_DENIED, RpcError
+from tippingpoint.targets.etcd.http2 import ProtocolError, told
+from tippingpoint.targets.etcd.v3_calls import ask
+from tippingpoint.targets.etcd.v3_cluster import Cluster
+from tippingpoint.targets.etcd.v3_link import Link
+
+_AT_ONCE = 100
+"""Revocations under way at the same time."""
+
+
+async def clean_v3(target: EtcdTarget, prefix: str, lease_ids: range, *, only_of_keys: bool) -> int:
+    """Revoke leases in a block of ids and delete the keys below a prefix; see `etcd.clean`."""
+    read = access(target.model_copy(update={"connections": 1}), alpn="h2")
+    cluster = Cluster(read, 1)
+    try:
+        await cluster.open(prefix)
+        problems: dict[str, str] = {}
+        for link in cluster.links:
+            if not link.live:
+                problems[link.endpoint.name] = link.problem
+                continue
+            try:
+                return await _clean(link, prefix, lease_ids, only_of_keys)
+            except (RpcError, TimeoutError, ProtocolError) as error:
+                problems[link.endpoint.name] = told(error)
+        raise unreachable(read, problems)
+    finally:
+        await cluster.close("closed")
+
+
+async def _clean(link: Link, prefix: str, lease_ids: range, only_of_keys: bool) -> int:
+    start, end = prefix.encode(), pb.after_prefix(prefix.encode())
+    # Through the quorum: this member has then caught up with all that was ever granted, and lists it.
+    keys = pb.key_values(await ask(link, pb.RANGE, pb.key_range(start, end), within=60.0))
+    of_keys = {key.lease for key in keys if key.lease in lease_ids}
+    in_doubt = of_keys if only_of_keys else set[int]()
+    ours = of_keys - in_doubt
+    if not only_of_keys:
+        try:
+            listed = pb.leases(await ask(link, pb.LEASES, b"", within=60.0))
+            in_doubt = {lease for lease in listed if lease in lease_ids} - ours
+        except RpcError as error:
+            if error.code != PERMISSION_DENIED:  # a user without that right has the leases of the keys
+                raise
+    few = asyncio.Semaphore(_AT_ONCE)
+
+    async def is_ours(lease: int) -> bool:
+        """Whether no key of others has the lease, as it would go with it."""
+        async with few:
+            try:
+                has = pb.lease_keys(await ask(link, pb.TIME_TO_LIVE, pb.lease_time_to_live(lease)))
+            except RpcError as error:
+                if error.code in (
+                    PERMISSION_DENIED,
+                    NOT_FOUND,
+                ):  # it has keys that we may not see, or is gone
+                    return False
+                raise
+            return all(key.startswith(start) for key in has)
+
+    async def revoke(lease: int) -> bool:
+        async with few:
+            try:
+                await ask(link, pb.REVOKE, pb.lease_revoke(lease))
+            except RpcError as error:
+                if error.code == NOT_FOUND:
+                    return False
+                raise
+            return True
+
+    doubtful = sorted(in_doubt)
+    for lease, own in zip(doubtful, await asyncio.gather(*map(is_ours, doubtful)), strict=True):
+        if own:
+            ours.add(lease)
+    revoked = await asyncio.gather(*map(revoke, sorted(ours)))
+    deleted = await ask(link, pb.DELETE_RANGE, pb.delete_range(start, end), within=60.0)
+    return sum(revoked) + pb.deleted(deleted)
