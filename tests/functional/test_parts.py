@@ -20,6 +20,7 @@ from tests.functional.test_juju_runs import MODEL_OF_OURS, contents
 from tippingpoint.errors import UserError
 from tippingpoint.plan.plan import Plan, validate_plan
 from tippingpoint.run.headline import Headline
+from tippingpoint.run.messages import Tick
 from tippingpoint.run.runner import Runner, StageProgress
 from tippingpoint.rundir.results import RunData, StageResult, load_run
 from tippingpoint.targets.registry import clean_run
@@ -35,7 +36,7 @@ class Watch(Headline):
         super().__init__()
         self.seen: set[tuple[int, int | None, int, int]] = set()
 
-    def progress(self, progress: StageProgress, worker: str, tick: dict[str, Any]) -> None:
+    def progress(self, progress: StageProgress, worker: str, tick: Tick) -> None:
         super().progress(progress, worker, tick)
         summary = self.summary
         assert summary is not None

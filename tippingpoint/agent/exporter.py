@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.plan import Plan
+from tippingpoint.run.messages import Tick
 from tippingpoint.run.runner import StageProgress
 from tippingpoint.rundir.histogram import SLOTS, decode_batch, highest_values, middle_values
 from tippingpoint.rundir.tags import OUTCOMES
@@ -56,7 +57,7 @@ class Measured(Collector):
         self._forget()
 
     def _forget(self) -> None:
-        self._ticks: dict[str, dict[str, Any]] = {}
+        self._ticks: dict[str, Tick] = {}
         self._progress: StageProgress | None = None
         self._operations: dict[tuple[str, str], int] = {}
         self._response: dict[str, _Times] = {}
@@ -76,11 +77,11 @@ class Measured(Collector):
         """A worker holds nothing any more."""
         self._ticks.pop(worker, None)
 
-    def tick(self, progress: StageProgress, worker: str, tick: dict[str, Any]) -> None:
+    def tick(self, progress: StageProgress, worker: str, tick: Tick) -> None:
         """One worker's last second: its gauges and its journal's lines."""
         self._progress = progress
         self._ticks[worker] = tick
-        lines = [line.split(",") for line in tick["lines"].splitlines()]
+        lines = [line.split(",") for line in tick.lines.splitlines()]
         tags = [line[0].removeprefix("Tag=").split(".") for line in lines]
         batch = decode_batch([line[-1] for line in lines])
         ends = np.searchsorted(batch.rows, np.arange(len(lines) + 1))
@@ -122,15 +123,15 @@ class Measured(Collector):
         ticks = list(self._ticks.values()) if self._running else []
         progress = self._progress if self._running else None
         told: list[tuple[str, str, float]] = [
-            ("held", "Leases held, or things that are there.", sum(tick["held"] for tick in ticks)),
+            ("held", "Leases held, or things that are there.", sum(tick.held for tick in ticks)),
             ("goal", "What this unit is to hold in this stage.", progress.size if progress else 0),
             ("stage", "The stage that is run; 0 where none is.", progress.stage if progress else 0),
             ("up", "Whether this unit's part of a run goes on.", self._running),
-            ("generator_cpu_cores", "Cores that the workers use.", sum(tick["cpu"] for tick in ticks)),
+            ("generator_cpu_cores", "Cores that the workers use.", sum(tick.cpu for tick in ticks)),
             (
                 "generator_busiest_worker",
                 "Share of its one core that the busiest worker uses.",
-                max((tick["cpu"] for tick in ticks), default=0.0),
+                max((tick.cpu for tick in ticks), default=0.0),
             ),
         ]
         for name, text, value in told:

@@ -15,6 +15,7 @@ from tippingpoint.agent.state import Phase
 from tippingpoint.errors import OperationFailed, Refused, TargetError, UserError, told
 from tippingpoint.plan.plan import Plan, parse_plan
 from tippingpoint.run.headline import Headline
+from tippingpoint.run.messages import Tick
 from tippingpoint.run.runner import Runner, StageProgress, TakenUp
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.units.conductor import Follower
@@ -168,7 +169,7 @@ class _Watcher(Headline):
         self._searching = searching
         self.left_behind = False
 
-    def progress(self, progress: StageProgress, worker: str, tick: dict[str, Any]) -> None:
+    def progress(self, progress: StageProgress, worker: str, tick: Tick) -> None:
         """Count a worker's last second."""
         super().progress(progress, worker, tick)
         with contextlib.suppress(ValueError):  # a line cut short; the journal has it whole

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tippingpoint.analysis.latency import cost_of
+from tippingpoint.run.messages import Tick
 from tippingpoint.run.runner import RunnerEvents, StageProgress
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.manifest import Manifest
@@ -33,7 +34,7 @@ class Headline(RunnerEvents):
         self._begun = False
         self._preparing = ""
         self._progress: StageProgress | None = None
-        self._last: dict[str, dict[str, Any]] = {}
+        self._last: dict[str, Tick] = {}
         self._recent: dict[str, deque[tuple[float, dict[str, Histogram]]]] = {}
         self._growth: dict[str, deque[tuple[float, float]]] = {}
         self._lives: dict[str, Histogram] = {}
@@ -52,22 +53,22 @@ class Headline(RunnerEvents):
         """Take what is being removed at the end."""
         self._preparing = f"removing {what}: {done} of {goal}"
 
-    def progress(self, progress: StageProgress, worker: str, tick: dict[str, Any]) -> None:
+    def progress(self, progress: StageProgress, worker: str, tick: Tick) -> None:
         """Take a worker's tick among the others' latest."""
         if self._progress is None or progress.stage != self._progress.stage:
             self._lives.clear()
         self._progress = progress
         self._preparing = ""
-        seconds = max(tick["seconds"], 0.001)
+        seconds = max(tick.seconds, 0.001)
         before = self._last.get(worker, tick)
         most = max(self._seconds, _CONTAINERS_OVER) if self.containers else self._seconds
         growth = self._growth.setdefault(worker, deque(maxlen=most))
-        growth.append((abs(int(tick["held"]) - int(before["held"])), seconds))
+        growth.append((abs(tick.held - before.held), seconds))
         self._last[worker] = tick
-        found = _histograms(tick["lines"])
+        found = _histograms(tick.lines)
         self._recent.setdefault(worker, deque(maxlen=self._seconds)).append((seconds, found))
-        self.totals["retries"] += int(tick.get("retries", 0))
-        self.totals["lost"] += int(tick.get("gone", 0))
+        self.totals["retries"] += tick.retries
+        self.totals["lost"] += tick.lost
         for name, histogram in found.items():
             if name.rpartition(".")[0] in _LIVES:
                 self._lives.setdefault(name, Histogram()).add(histogram)
@@ -97,10 +98,10 @@ class Headline(RunnerEvents):
 
     def reached(self) -> tuple[int, int, str]:
         """How much of the stage's load is there, of how much, and what it is."""
-        held = sum(int(tick["held"]) for tick in self._last.values())
+        held = sum(tick.held for tick in self._last.values())
         if self.workload == "claim":
             return held, self._progress.size if self._progress is not None else 0, self._unit
-        waiting = sum(int(tick["waiting"]) for tick in self._last.values())
+        waiting = sum(tick.waiting for tick in self._last.values())
         removing = self._progress is not None and self._progress.kind == "destroy"
         if self.containers:
             things = "containers" if self._unit == "members" else self._unit

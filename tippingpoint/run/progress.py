@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tippingpoint.run.headline import Headline
+from tippingpoint.run.messages import Tick
 from tippingpoint.run.runner import RunnerEvents, StageProgress
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.util.durations import show_us
@@ -87,10 +88,10 @@ class ConsoleProgress(RunnerEvents):
             self._next_plain = time.monotonic() + _PLAIN_EVERY
             self._say(line)
 
-    def progress(self, progress: StageProgress, worker: str, tick: dict[str, Any]) -> None:
+    def progress(self, progress: StageProgress, worker: str, tick: Tick) -> None:
         """Show a worker's tick among the others' latest."""
         self._headline.progress(progress, worker, tick)
-        if tick["unwritten"] and not self._unwritten:
+        if tick.unwritten and not self._unwritten:
             self._unwritten = True
             self._say("the journal's disk is full: what is measured waits in memory")
         if self._live is not None:

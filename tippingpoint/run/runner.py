@@ -24,9 +24,25 @@ from tippingpoint.plan.fields import StageKind
 from tippingpoint.plan.plan import UNDONE_BY, ClaimPlan, Fault, ModelPlan, Plan, SpawnPlan
 from tippingpoint.plan.share import begins_after, part_of, size_of
 from tippingpoint.run.faults import Action, LabControl
+from tippingpoint.run.messages import (
+    Answer,
+    Begun,
+    Command,
+    End,
+    Evict,
+    Evicted,
+    Hold,
+    Message,
+    Pause,
+    Paused,
+    Prepared,
+    Preparing,
+    Repair,
+    Tick,
+)
 from tippingpoint.run.search import Found, find_load
 from tippingpoint.run.worker import Job
-from tippingpoint.run.worker_process import WorkerProcess, opened, start_worker, tidy_stderr
+from tippingpoint.run.worker_process import Gone, WorkerProcess, opened, start_worker, tidy_stderr
 from tippingpoint.rundir.journal import RESCUE_PREFIX, Events
 from tippingpoint.rundir.ledger import Entry, EtcdEntry, JujuEntry, LxdEntry, OpenstackEntry, remember
 from tippingpoint.rundir.manifest import (
@@ -70,6 +86,7 @@ _HOLDS: Mapping[StageKind, Phase] = {
 _MODEL_GONE = "its model was gone before the run ended"
 
 T = TypeVar("T")
+A = TypeVar("A", bound=Answer)
 
 
 @dataclass(frozen=True)
@@ -101,7 +118,7 @@ class RunnerEvents:
     def began(self, manifest: Manifest, directory: Path) -> None:
         """The workers are ready; the first stage follows."""
 
-    def progress(self, progress: StageProgress, worker: str, tick: dict[str, Any]) -> None:
+    def progress(self, progress: StageProgress, worker: str, tick: Tick) -> None:
         """A worker's tick: its gauges, and the journal lines of its last interval."""
 
     def preparing(self, what: str, done: int, goal: int) -> None:
@@ -126,11 +143,11 @@ class Headway:
         self._waiting = -1 if removing or making else 1
         self._furthest: dict[str, int] = {}
 
-    def made(self, ticks: Mapping[str, dict[str, Any]]) -> bool:
+    def made(self, ticks: Mapping[str, Tick]) -> bool:
         """Whether any worker, by its name, is further with its latest tick of the stage than with those before."""
         ahead = False
         for worker, tick in ticks.items():
-            there = self._held * int(tick["held"]) + self._waiting * int(tick["waiting"])
+            there = self._held * tick.held + self._waiting * tick.waiting
             if worker not in self._furthest or there > self._furthest[worker]:
                 self._furthest[worker] = there
                 ahead = True
@@ -222,7 +239,7 @@ class Runner:
         if self._interrupt.is_set():
             self._hurry.set()
             for worker in self._workers:
-                worker.tell(do="end", release=False)
+                worker.tell(End(release=False))
         else:
             self._reason = reason
         self._interrupt.set()
@@ -231,7 +248,7 @@ class Runner:
         """Have what is kept up looked at now, and what was given up tried again: only containers are kept up so."""
         if self._stage is not None:
             for worker in self._workers:
-                worker.tell(do="repair")
+                worker.tell(Repair())
 
     async def evict(self, member: str) -> str:
         """Have a member that is gone removed from the target by force, as one event of the run; returns why it was not,
@@ -242,11 +259,11 @@ class Runner:
             worker = next((worker for worker in self._workers if worker.alive), None)
             if worker is None or self._stage is None or self._ending:
                 return "no stage is on"
-            answer = asyncio.create_task(worker.reply("evicted"))
+            answer = asyncio.create_task(worker.reply(Evicted))
             await asyncio.sleep(0)  # the reply is waited for before it is asked for
-            worker.tell(do="evict", member=member)
+            worker.tell(Evict(member=member))
             said = await answer
-        problem = "the worker that was to do it has ended" if said is None else str(said["problem"])
+        problem = "the worker that was to do it has ended" if said is None else said.problem
         if not self._ending:
             self._event("evict-member", member=member, problem=problem)
         return problem
@@ -407,7 +424,7 @@ class Runner:
         self._began = True
         if of_workers:
             self._made.append(entry)
-        self._manifest.target = TargetEntry.model_validate(facts[0])
+        self._manifest.target = TargetEntry.model_validate(facts[0], from_attributes=True)
         self._save_manifest()
 
     async def _unless_interrupted(self, work: Awaitable[T]) -> T:
@@ -461,7 +478,7 @@ class Runner:
         for task in self._fault_tasks:
             task.cancel()
         for worker in self._workers:
-            worker.tell(do="end", release=not self._hurry.is_set())
+            worker.tell(End(release=not self._hurry.is_set()))
         # Each worker may spend its drain and its releases, and a little for its connections and files.
         within = _ANSWER_WITHIN + _SETTLES_WITHIN.get(self._plan.target.kind, 0.0)
         await asyncio.gather(
@@ -525,9 +542,7 @@ class Runner:
                 "the run's directory to stay there while it is written (it is gone)",
             )
         tidy_stderr(self.directory)
-        lost = [
-            worker.done["problem"] for worker in self._workers if worker.done and "problem" in worker.done
-        ]
+        lost = [worker.done.problem for worker in self._workers if worker.done and worker.done.problem]
         if lost:
             self._event("journal-lost", problem="; ".join(lost))
         try:
@@ -642,12 +657,12 @@ class Runner:
         """Have the workers make what stages up to this size need; a failure ends the run with what it has."""
         everyone = len(self._workers)
         orders = {
-            worker: PrepareOrder(size=size, share=(index, everyone), fresh=fresh).model_dump()
+            worker: PrepareOrder(size=size, share=(index, everyone), fresh=fresh)
             for index, worker in enumerate(self._workers)
         }
-        answers = await self._ask("prepared", orders, within=_PREPARE_SILENCE)
+        answers = await self._ask(Prepared, orders, within=_PREPARE_SILENCE)
         self._preparing.clear()
-        problems = [str(answer["problem"]) for answer in answers if answer["problem"]]
+        problems = [answer.problem for answer in answers if answer.problem]
         if problems:
             raise _EndedEarly("failed", problems[0])
 
@@ -687,26 +702,26 @@ class Runner:
             for index, worker in enumerate(self._workers)
         }
         self._stage = next(iter(orders.values()))
-        await self._ask("begun", {worker: order.model_dump(mode="json") for worker, order in orders.items()})
+        await self._ask(Begun, orders)
         return number
 
     async def _ask(
-        self, answer: str, commands: dict[WorkerProcess, dict[str, Any]], within: float = _ANSWER_WITHIN
-    ) -> list[dict[str, Any]]:
+        self, kind: type[A], commands: Mapping[WorkerProcess, Command], within: float = _ANSWER_WITHIN
+    ) -> list[A]:
         """Send every worker its command and wait for its answer; one that stays silent is taken for cut.
 
         Silent is who says nothing but ticks for `within` seconds. Returns the answers there are.
         """
-        replies: dict[WorkerProcess, asyncio.Task[dict[str, Any] | None]] = {}
+        replies: dict[WorkerProcess, asyncio.Task[A | None]] = {}
         for worker in commands:
             if worker.alive:
                 worker.said = time.monotonic()
-                replies[worker] = asyncio.create_task(worker.reply(answer))
+                replies[worker] = asyncio.create_task(worker.reply(kind))
         await asyncio.sleep(0)  # the replies are waited for before they are asked for
         for worker in replies:
-            worker.tell(**commands[worker])
+            worker.tell(commands[worker])
         interrupted = asyncio.create_task(self._interrupt.wait())
-        pending: set[asyncio.Task[dict[str, Any] | None]] = set(replies.values())
+        pending: set[asyncio.Task[A | None]] = set(replies.values())
         left = within
         while pending and not self._interrupt.is_set():
             heard = max(worker.said for worker, reply in replies.items() if reply in pending)
@@ -715,7 +730,7 @@ class Runner:
                 break
             await asyncio.wait([*pending, interrupted], timeout=left, return_when=asyncio.FIRST_COMPLETED)
             pending = {reply for reply in pending if not reply.done()}
-            if any(reply.done() and (reply.result() or {}).get("problem") for reply in replies.values()):
+            if any(reply.done() and (said := reply.result()) and said.problem for reply in replies.values()):
                 break  # one that cannot go on is enough: the others are ended in order
         silent = bool(pending) and left <= 0
         interrupted.cancel()
@@ -735,7 +750,7 @@ class Runner:
         self._hold_began = time.monotonic()
         self._hold_ends = self._hold_began + hold
         for worker in self._workers:
-            worker.tell(do="hold")
+            worker.tell(Hold())
 
     async def _brought_up(self, over: float, *, removing: bool) -> None:
         """Wait until the stage's load is there, or nothing has come of it for as long as an operation may take.
@@ -750,10 +765,14 @@ class Runner:
         while time.monotonic() < deadline:
             current = [worker for worker in self._workers if worker.alive]
             # What was there before the stage says nothing of it: a storm begins with less, a removal with more.
-            heard = [worker for worker in current if worker.tick.get("t", 0.0) > begun]
-            if len(heard) == len(current) and all(worker.tick["up"] for worker in heard):
+            heard = {
+                worker.name: worker.tick
+                for worker in current
+                if worker.tick is not None and worker.tick.t > begun
+            }
+            if len(heard) == len(current) and all(tick.up for tick in heard.values()):
                 return
-            if headway.made({worker.name: worker.tick for worker in heard}):
+            if headway.made(heard):
                 deadline = max(deadline, time.monotonic() + patience)
             self._changed.clear()
             await self._wait_for(self._changed, deadline - time.monotonic())
@@ -763,8 +782,8 @@ class Runner:
         assert self._plan.find is not None
         await self._prepare(size, fresh=True)
         number = await self._run_stage(kind, size, self._plan.find.over, self._plan.find.hold, listed=None)
-        await self._ask("paused", {worker: {"do": "pause"} for worker in self._workers})
-        if any(worker.tick.get("unwritten") for worker in self._workers):
+        await self._ask(Paused, dict.fromkeys(self._workers, Pause()))
+        if any(worker.tick is not None and worker.tick.unwritten for worker in self._workers):
             raise _EndedEarly("cut", "no room left for the journal, which the search goes by")
         so_far = await asyncio.to_thread(load_run, self.directory)
         measured = so_far.stage(number)
@@ -843,9 +862,8 @@ class Runner:
                 return str(refused)
             self._share = self._manifest.share = share
             self._event("share", index=index, of=turn.of)
-            order = ShareOrder(index=index, of=turn.of).model_dump()
             for worker in self._workers:
-                worker.tell(**order)
+                worker.tell(ShareOrder(index=index, of=turn.of))
             await self._prepare(self._largest, fresh=False)
         if self._stage is None:
             self._manifest.first_stage = turn.stage
@@ -911,34 +929,42 @@ class Runner:
 
     # -- listening -------------------------------------------------------------------------------
 
-    def _heard(self, worker: WorkerProcess, message: dict[str, Any]) -> None:
+    def _heard(self, worker: WorkerProcess, message: Message | Gone) -> None:
         self._changed.set()
-        if message["say"] == "tick" and self._stage is not None:
-            left = None if self._hold_ends is None else max(0.0, self._hold_ends - time.monotonic())
-            self._watcher.progress(
-                StageProgress(
-                    elapsed=time.monotonic() - self._started,
-                    stage=self._stage.number,
-                    stages=len(self._plan.stages) or None,
-                    size=self._stage.size,
-                    kind=self._stage.kind,
-                    remaining=left,
-                    listed=self._stage.listed,
-                ),
-                worker.name,
-                message,
-            )
-        elif message["say"] == "preparing":
-            worker.said = time.monotonic()
-            parts = self._preparing.setdefault(message["what"], {})
-            parts[worker.name] = (message["done"], message["goal"])
-            done, goal = (sum(column) for column in zip(*parts.values(), strict=True))
-            self._watcher.preparing(message["what"], done, goal)
-        elif message["say"] == "ended" and worker.done is None and not self._ending:
-            entry = next(entry for entry in self._manifest.workers if entry.name == worker.name)
-            entry.status = "cut"
-            self._save_manifest()
-            self._event("worker-cut", worker=worker.name, exit_code=worker.process.returncode)
+        match message:
+            case Tick():
+                self._heard_tick(worker, message)
+            case Preparing():
+                worker.said = time.monotonic()
+                parts = self._preparing.setdefault(message.what, {})
+                parts[worker.name] = (message.done, message.goal)
+                done, goal = (sum(column) for column in zip(*parts.values(), strict=True))
+                self._watcher.preparing(message.what, done, goal)
+            case Gone() if worker.done is None and not self._ending:
+                entry = next(entry for entry in self._manifest.workers if entry.name == worker.name)
+                entry.status = "cut"
+                self._save_manifest()
+                self._event("worker-cut", worker=worker.name, exit_code=worker.process.returncode)
+            case _:
+                return
+
+    def _heard_tick(self, worker: WorkerProcess, tick: Tick) -> None:
+        if self._stage is None:
+            return
+        left = None if self._hold_ends is None else max(0.0, self._hold_ends - time.monotonic())
+        self._watcher.progress(
+            StageProgress(
+                elapsed=time.monotonic() - self._started,
+                stage=self._stage.number,
+                stages=len(self._plan.stages) or None,
+                size=self._stage.size,
+                kind=self._stage.kind,
+                remaining=left,
+                listed=self._stage.listed,
+            ),
+            worker.name,
+            tick,
+        )
 
     def _event(self, event: str, **fields: object) -> None:
         t = time.monotonic() - self._started

@@ -1,10 +1,8 @@
 """One worker: a process that puts its share of a stage on the target and journals what happens.
 
-Its parent, the runner, writes one JSON command a line to its standard input (`Job` first, then `prepare`,
-`share`, `stage`, `hold`, `pause`, `repair`, `evict`, `end`) and reads one JSON message a line from its standard output:
-`ready` or `refused`, `prepared`, `begun`, `paused` and `evicted` in answer to `prepare`, `stage`, `pause` and `evict`,
-`preparing` on the way, each second a `tick`, and `done`. When the parent is gone the worker gives back what it holds
-and ends.
+Its parent, the runner, writes a `Job` to its standard input, then commands, and reads messages from its standard output
+(see messages.py): Ready or Refusal, the answers to commands, a Tick each second, and Done. When the parent is gone the
+worker gives back what it holds and ends.
 """
 
 from __future__ import annotations
@@ -15,24 +13,42 @@ import os
 import signal
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-import orjson
 import uvloop
 from pydantic import BaseModel
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.plan.plan import AnyPlan
 from tippingpoint.plan.share import part_of
+from tippingpoint.run.messages import (
+    Begun,
+    Command,
+    Done,
+    End,
+    Evict,
+    Evicted,
+    Gauges,
+    Hold,
+    Message,
+    Pause,
+    Paused,
+    Prepared,
+    Preparing,
+    Ready,
+    Refusal,
+    Repair,
+    Tick,
+    command_in,
+    line_of,
+)
 from tippingpoint.rundir.journal import Journal
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.rundir.standstills import PULSE, TOLD, Cause, CauseFinder
 from tippingpoint.rundir.tags import LOOP_LAG
 from tippingpoint.targets.registry import Workspace, make_load
 from tippingpoint.workloads.claim.workload import RELEASE_WITHIN
-from tippingpoint.workloads.load import OWED, PrepareOrder, ShareOrder, StageOrder, Upkeep
+from tippingpoint.workloads.load import OWED, PrepareOrder, ShareOrder, StageOrder, TargetFacts, Upkeep
 from tippingpoint.workloads.schedule import Schedule
 
 INTERVAL = 1.0
@@ -79,13 +95,13 @@ class _Worker:
         self._cpu = time.process_time()
         self._stage: StageOrder | None = None
 
-    async def open(self) -> dict[str, Any]:
+    async def open(self) -> TargetFacts:
         facts = await self._load.open()
         self._opened = time.monotonic()
         self._beat(self._opened)
         self._look(self._opened)
         self._next_interval(self._opened + INTERVAL)
-        return asdict(facts)
+        return facts
 
     def _now(self) -> float:
         return time.monotonic() - self._job.started
@@ -130,21 +146,21 @@ class _Worker:
         since, until = begin - self._job.started, end - self._job.started
         cpu = time.process_time()
         load = self._load.gauge
-        tick = {
-            "held": load.held,
-            "waiting": load.waiting,
-            "in_flight": load.in_flight,
-            "up": load.up,
-            "cpu": round((cpu - self._cpu) / (end - begin), 3),
-            "loop_lag": round(self._worst_lag * 1000, 3),
-            "rss": round(_resident_mib(), 1),
-        }
+        gauges = Gauges(
+            held=load.held,
+            waiting=load.waiting,
+            in_flight=load.in_flight,
+            up=load.up,
+            cpu=round((cpu - self._cpu) / (end - begin), 3),
+            loop_lag=round(self._worst_lag * 1000, 3),
+            rss=round(_resident_mib(), 1),
+        ).model_dump()
         self._cpu = cpu
         self._worst_lag = 0.0
         self._witness.settle()
         lines = self._journal.interval(since, until, self._recorder.drain())
         events = self._journal.events
-        self._journal.tick(until, **tick)
+        self._journal.tick(until, **gauges)
         for (operation, outcome, message), count in self._load.errors.items():
             events.write(until, "error", operation=operation, outcome=outcome, error=message, count=count)
         self._load.errors.clear()
@@ -167,14 +183,15 @@ class _Worker:
                 counted[event] += fields["count"]
         self._load.events.clear()
         self._voice.say(
-            "tick",
-            t=until,
-            seconds=end - begin,
-            lines=lines,
-            unwritten=self._journal.waiting,
-            retries=counted["retry"],
-            gone=counted["lost"],
-            **tick,
+            Tick(
+                t=until,
+                seconds=end - begin,
+                lines=lines,
+                unwritten=self._journal.waiting,
+                retries=counted["retry"],
+                lost=counted["lost"],
+                **gauges,
+            )
         )
 
     def _mark(self, phase: str) -> None:
@@ -198,7 +215,7 @@ class _Worker:
 
         def progress(what: str, done: int, goal: int) -> None:
             made[what] = done
-            self._voice.say("preparing", what=what, done=done, goal=goal)
+            self._voice.say(Preparing(what=what, done=done, goal=goal))
 
         try:
             await self._load.prepare(order, progress)
@@ -210,17 +227,16 @@ class _Worker:
             )
         return ""
 
-    def aside(self, command: dict[str, Any]) -> bool:
+    def aside(self, command: Command) -> bool:
         """Do what can be done beside everything else; False when that is not what is asked for."""
-        match command["do"]:
-            case "share":
-                order = ShareOrder.model_validate(command)
-                self._load.revise(part_of(self._job.plan, order.index, order.of))
-            case "repair":
+        match command:
+            case ShareOrder():
+                self._load.revise(part_of(self._job.plan, command.index, command.of))
+            case Repair():
                 if isinstance(self._load, Upkeep):
                     self._load.repair()
-            case "evict":
-                evicting = asyncio.create_task(self._evict(command["member"]))
+            case Evict():
+                evicting = asyncio.create_task(self._evict(command.member))
                 self._asides.add(evicting)
                 evicting.add_done_callback(self._asides.discard)
             case _:
@@ -234,7 +250,7 @@ class _Worker:
                 await self._load.evict(member)
         except OperationFailed as failed:
             problem = str(failed)
-        self._voice.say("evicted", problem=problem)
+        self._voice.say(Evicted(problem=problem))
 
     async def begin_stage(self, stage: StageOrder) -> None:
         if self._stage is not None:
@@ -301,11 +317,12 @@ class Voice:
         transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, sys.stdout)
         return cls(transport)
 
-    def say(self, message: str, **fields: object) -> None:
+    def say(self, message: Message) -> None:
         """One message; ticks are dropped while the runner does not listen, as the journal has what they say."""
         unheard = self._transport.get_write_buffer_size()
-        if not self._transport.is_closing() and (message != "tick" or unheard < _MOST_UNHEARD):
-            self._transport.write(orjson.dumps({"say": message, **fields}) + b"\n")
+        dropped = isinstance(message, Tick) and unheard >= _MOST_UNHEARD
+        if not self._transport.is_closing() and not dropped:
+            self._transport.write(line_of(message))
 
     async def close(self) -> None:
         """Wait until the runner has heard everything, or is gone, or does not listen."""
@@ -317,93 +334,115 @@ class Voice:
         self._transport.close()
 
 
-async def _commands() -> asyncio.StreamReader:
-    reader = asyncio.StreamReader(limit=2**24)
-    await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
-    )
-    return reader
+class Commands:
+    """What the runner tells this process, in order, beginning with its job."""
+
+    def __init__(self, lines: asyncio.StreamReader) -> None:
+        self._lines = lines
+        self._coming: asyncio.Task[Command | None] | None = None
+
+    @classmethod
+    async def of_standard_input(cls) -> Commands:
+        """The commands to this process."""
+        lines = asyncio.StreamReader(limit=2**24)
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(lines), sys.stdin
+        )
+        return cls(lines)
+
+    async def job(self) -> Job | None:
+        """What is to be done; None where the runner was gone before it said so."""
+        line = await self._lines.readline()
+        return Job.model_validate_json(line) if line else None
+
+    def coming(self) -> asyncio.Task[Command | None]:
+        """The next command, which stays the next one until it is taken; None when the runner is gone."""
+        if self._coming is None:
+            self._coming = asyncio.create_task(self._read())
+        return self._coming
+
+    async def take(self) -> Command | None:
+        """The next command; None when the runner is gone."""
+        command = await self.coming()
+        self._coming = None
+        return command
+
+    async def _read(self) -> Command | None:
+        line = await self._lines.readline()
+        return command_in(line) if line else None
 
 
 async def _work() -> None:
-    commands = await _commands()
-    first = await commands.readline()
-    if not first:
+    commands = await Commands.of_standard_input()
+    job = await commands.job()
+    if job is None:
         return
     voice = await Voice.of_standard_output()
-    job = Job.model_validate_json(first)
     try:
         journal = Journal(job.directory, job.name, job.started_wall)
         worker = _Worker(job, journal, voice)
         facts = await worker.open()
     except (UserError, TargetError) as refusal:
-        voice.say("refused", exit_code=2 if isinstance(refusal, UserError) else 3, problem=str(refusal))
+        voice.say(Refusal(exit_code=2 if isinstance(refusal, UserError) else 3, problem=str(refusal)))
         await voice.close()
         return
-    voice.say("ready", **facts)
+    voice.say(Ready(facts=facts))
     release = await _obey(worker, commands, voice)
     await _end(worker, commands, release)
+    done = Done()
     try:
-        voice.say("done", rescued=journal.close(job.rescue))
+        journal.close(job.rescue)
     except OSError as problem:
-        voice.say("done", rescued=0, problem=f"{job.rescue}: {problem.strerror}")
+        done = Done(problem=f"{job.rescue}: {problem.strerror}")
+    voice.say(done)
     await voice.close()
 
 
-async def _obey(worker: _Worker, commands: asyncio.StreamReader, voice: Voice) -> bool:
+async def _obey(worker: _Worker, commands: Commands, voice: Voice) -> bool:
     """Do as told until told to end, or the runner is gone; returns whether to give leases back."""
-    line = await commands.readline()
-    while line:
-        command: dict[str, Any] = orjson.loads(line)
-        following = None
-        match command["do"]:
-            case "prepare":
-                following = await _prepare(worker, PrepareOrder.model_validate(command), commands, voice)
-            case "stage":
-                await worker.begin_stage(StageOrder.model_validate(command))
-                voice.say("begun", stage=command["number"])
-            case "hold":
+    while command := await commands.take():
+        match command:
+            case PrepareOrder():
+                await _prepare(worker, command, commands, voice)
+            case StageOrder():
+                await worker.begin_stage(command)
+                voice.say(Begun())
+            case Hold():
                 worker.hold()
-            case "pause":
+            case Pause():
                 await worker.stop_load()
-                voice.say("paused")
+                voice.say(Paused())
+            case End():
+                return command.release
             case _:
-                if not worker.aside(command):
-                    return bool(command["release"])
-        line = await commands.readline() if following is None else following
+                worker.aside(command)
     return True
 
 
-async def _prepare(
-    worker: _Worker, order: PrepareOrder, commands: asyncio.StreamReader, voice: Voice
-) -> bytes | None:
-    """Prepare, which may take minutes, unless a command comes that cannot be obeyed beside that: it is returned, and
-    what was made stays."""
+async def _prepare(worker: _Worker, order: PrepareOrder, commands: Commands, voice: Voice) -> None:
+    """Prepare, which may take minutes, unless a command comes that cannot be obeyed beside that; what was made stays
+    then."""
     preparing = asyncio.create_task(worker.prepare(order))
-    told = asyncio.create_task(commands.readline())
-    await asyncio.wait([preparing, told], return_when=asyncio.FIRST_COMPLETED)
-    while told.done() and (line := told.result()) and worker.aside(orjson.loads(line)):
-        told = asyncio.create_task(commands.readline())
-        await asyncio.wait([preparing, told], return_when=asyncio.FIRST_COMPLETED)
+    while True:
+        await asyncio.wait([preparing, commands.coming()], return_when=asyncio.FIRST_COMPLETED)
+        command = commands.coming().result() if commands.coming().done() else None
+        if command is None or not worker.aside(command):
+            break
+        await commands.take()
     if preparing.done():
-        voice.say("prepared", problem=preparing.result())
+        voice.say(Prepared(problem=preparing.result()))
     else:
         preparing.cancel()
         await asyncio.wait([preparing])
-    if told.done():
-        return told.result()
-    told.cancel()
-    await asyncio.wait([told])
-    return None
 
 
-async def _end(worker: _Worker, commands: asyncio.StreamReader, release: bool) -> None:
+async def _end(worker: _Worker, commands: Commands, release: bool) -> None:
     """End in order, unless a second command says that there is no time to give leases back."""
     ending = asyncio.create_task(worker.end(release))
 
     async def hurry() -> None:
-        while line := await commands.readline():
-            if not orjson.loads(line).get("release", True):
+        while command := await commands.take():
+            if isinstance(command, End) and not command.release:
                 ending.cancel()
 
     hurrying = asyncio.create_task(hurry())

@@ -10,14 +10,21 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
-
-import orjson
+from typing import BinaryIO, TypeVar
 
 from tippingpoint.errors import Refused
+from tippingpoint.run.messages import Command, Done, Message, Ready, Refusal, Tick, line_of, message_in
 from tippingpoint.run.worker import Job
+from tippingpoint.workloads.load import TargetFacts
 
-Listener = Callable[["WorkerProcess", dict[str, Any]], None]
+M = TypeVar("M", bound=Message)
+
+
+class Gone:
+    """Heard of a worker at last: its output has ended, as told or not."""
+
+
+Listener = Callable[["WorkerProcess", Message | Gone], None]
 
 
 class WorkerProcess:
@@ -26,14 +33,14 @@ class WorkerProcess:
     def __init__(self, name: str, process: Process, listener: Listener) -> None:
         self.name = name
         self.process = process
-        self.tick: dict[str, Any] = {}
+        self.tick: Tick | None = None
         """The last tick it sent."""
         self.said = 0.0
         """When it last said what it is doing (see Runner._ask), on the monotonic clock."""
-        self.done: dict[str, Any] | None = None
+        self.done: Done | None = None
         """Its last message, when it ended as told."""
         self._listener = listener
-        self._replies: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self._replies: dict[type[Message], asyncio.Future[Message]] = {}
         self._ended = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read())
 
@@ -42,20 +49,24 @@ class WorkerProcess:
         """Whether it still sends; a worker that has ended, as told or not, does not."""
         return not self._ended.done()
 
-    def tell(self, **command: object) -> None:
+    def tell(self, command: Command) -> None:
         """Send a command; a worker that is gone misses it, and is noticed by its end of output."""
         stdin = self.process.stdin
         if stdin is not None and not stdin.is_closing():
             with contextlib.suppress(ConnectionError):
-                stdin.write(orjson.dumps(command) + b"\n")
+                stdin.write(line_of(command))
 
-    async def reply(self, *messages: str) -> dict[str, Any] | None:
+    async def reply(self, *kinds: type[M]) -> M | None:
         """The next message of one of these kinds; None when the worker ends without it."""
-        future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        for message in messages:
-            self._replies[message] = future
+        future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        for kind in kinds:
+            self._replies[kind] = future
         await asyncio.wait([future, self._ended], return_when=asyncio.FIRST_COMPLETED)
-        return future.result() if future.done() else None
+        if not future.done():
+            return None
+        message = future.result()
+        assert isinstance(message, kinds)
+        return message
 
     async def ended(self, within: float) -> None:
         """Wait until the process is gone; after `within` seconds it is killed."""
@@ -78,22 +89,20 @@ class WorkerProcess:
         finally:
             if not self._ended.done():
                 self._ended.set_result(None)
-            self._listener(self, {"say": "ended"})
+            self._listener(self, Gone())
 
     def _hear(self, line: bytes) -> None:
-        try:
-            message: dict[str, Any] = orjson.loads(line)
-        except orjson.JSONDecodeError:
-            return  # cut in the middle of a line: killed
-        kind = message.pop("say")
-        if kind == "tick":
+        message = message_in(line)
+        if message is None:
+            return
+        if isinstance(message, Tick):
             self.tick = message
-        elif kind == "done":
+        elif isinstance(message, Done):
             self.done = message
-        future = self._replies.pop(kind, None)
+        future = self._replies.pop(type(message), None)
         if future is not None and not future.done():
-            future.set_result({"say": kind, **message})
-        self._listener(self, {"say": kind, **message})
+            future.set_result(message)
+        self._listener(self, message)
 
 
 async def start_worker(job: Job, listener: Listener) -> WorkerProcess:
@@ -116,14 +125,14 @@ async def start_worker(job: Job, listener: Listener) -> WorkerProcess:
     return worker
 
 
-async def opened(worker: WorkerProcess) -> dict[str, Any]:
+async def opened(worker: WorkerProcess) -> TargetFacts:
     """The target's facts as a worker found them; Refused when it could not begin."""
-    reply = await worker.reply("ready", "refused")
+    reply = await worker.reply(Ready, Refusal)
     if reply is None:
         raise Refused(f"worker {worker.name}: ended before it was ready (see worker-{worker.name}.stderr)", 4)
-    if reply["say"] == "refused":
-        raise Refused(reply["problem"], reply["exit_code"])
-    return reply
+    if isinstance(reply, Refusal):
+        raise Refused(reply.problem, reply.exit_code)
+    return reply.facts
 
 
 def tidy_stderr(directory: Path) -> None:

@@ -6,16 +6,16 @@ import asyncio
 import socket
 import urllib.error
 import urllib.request
-from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.unit.run_ticks import tick_of
 from tippingpoint.agent.exporter import BUCKETS, Exporter, Measured
 from tippingpoint.errors import UserError
 from tippingpoint.plan.plan import parse_plan
+from tippingpoint.run.messages import Tick
 from tippingpoint.run.runner import StageProgress
-from tippingpoint.rundir.journal import interval_lines
 from tippingpoint.rundir.recorder import Recorded
 
 PLAN = parse_plan("{name: small, stages: [{leases: 10}]}")
@@ -26,10 +26,10 @@ def progress(stage: int = 1) -> StageProgress:
     return StageProgress(elapsed=1.0, stage=stage, stages=1, size=10, kind="ramp", remaining=None, listed=1)
 
 
-def tick(held: int = 0, cpu: float = 0.0, **samples: list[int]) -> dict[str, Any]:
+def tick(held: int = 0, cpu: float = 0.0, **samples: list[int]) -> Tick:
     """A worker's tick; samples in microseconds by tag, with _ for the dots."""
     recorded = {tag.replace("_", "."): Recorded(values) for tag, values in samples.items()}
-    return {"held": held, "cpu": cpu, "up": True, "lines": interval_lines(0.0, 1.0, recorded)}
+    return tick_of(held, recorded, cpu=cpu)
 
 
 def read(measured: Measured) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
@@ -114,9 +114,7 @@ def test_operations_are_counted_by_outcome_over_ticks_and_workers() -> None:
 def test_the_generators_own_health_is_no_operation() -> None:
     measured = Measured()
     measured.began("r-1f3a", PLAN)
-    measured.tick(
-        progress(), "0", {**tick(), "lines": interval_lines(0, 1, {"generator.loop-lag": Recorded([5])})}
-    )
+    measured.tick(progress(), "0", tick_of(0, {"generator.loop-lag": Recorded([5])}))
     assert not [name for name, _ in read(measured) if name.startswith("tippingpoint_operations")]
 
 

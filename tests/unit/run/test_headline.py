@@ -5,18 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.unit.run_ticks import tick_of
 from tippingpoint.run.headline import Headline
+from tippingpoint.run.messages import Tick
 from tippingpoint.run.runner import StageProgress
 from tippingpoint.rundir.histogram import Histogram
-from tippingpoint.rundir.journal import interval_lines
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
 
 STAGE = StageProgress(elapsed=4.0, stage=3, stages=2, size=100, kind="storm", remaining=5.0, listed=2)
 
 
-def tick(held: int, counts: dict[str, list[int]], **fields: Any) -> dict[str, Any]:
-    lines = interval_lines(3.0, 4.0, {name: Histogram.of(values) for name, values in counts.items()})
-    return {"held": held, "waiting": 0, "seconds": 1.0, "lines": lines, "unwritten": 0, **fields}
+def tick(held: int, counts: dict[str, list[int]], **fields: Any) -> Tick:
+    return tick_of(held, {name: Histogram.of(values) for name, values in counts.items()}, **fields)
 
 
 def begun(**fields: Any) -> Headline:
@@ -65,7 +65,7 @@ def test_two_workers_are_one_load_and_a_storm_is_of_its_listed_stage() -> None:
 
 def test_containers_that_are_lost_are_counted_although_no_operation_says_so() -> None:
     headline = begun(workload="spawn", load_unit="containers")
-    headline.progress(STAGE, "0", tick(5, {"launch.ok": [2_000_000] * 5}, gone=2))
+    headline.progress(STAGE, "0", tick(5, {"launch.ok": [2_000_000] * 5}, lost=2))
     told = headline.summary
     assert told is not None
     assert (told.lost, told.what, told.held) == (2, "containers", 5)

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.run_ticks import tick_of
 from tippingpoint.plan.fields import StageKind
+from tippingpoint.run.messages import Tick
 from tippingpoint.run.progress import ConsoleProgress
 from tippingpoint.run.runner import StageProgress
 from tippingpoint.rundir.histogram import Histogram
-from tippingpoint.rundir.journal import interval_lines
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
 
 STAGE = StageProgress(elapsed=4.0, stage=1, stages=2, size=100, kind="ramp", remaining=5.0)
 
 
-def tick(held: int, latency_us: int) -> dict[str, object]:
-    lines = interval_lines(3.0, 4.0, {"extend.ok": Histogram.of([latency_us] * held)})
-    return {"held": held, "seconds": 1.0, "lines": lines, "unwritten": 0}
+def tick(held: int, latency_us: int) -> Tick:
+    return tick_of(held, {"extend.ok": Histogram.of([latency_us] * held)})
 
 
 def manifest() -> Manifest:
@@ -89,13 +89,8 @@ def test_a_spawn_run_shows_what_is_made_of_what_is_to_be_made(
     progress = ConsoleProgress(shown)
     spawning = manifest().model_copy(update={"workload": "spawn", "load_unit": "units"})
     progress.began(spawning, tmp_path)
-    lines = interval_lines(
-        3.0, 4.0, {"add-unit.ok": Histogram.of([200_000]), "connect.limited": Histogram.of([5])}
-    )
-    ticks = [
-        {"held": held, "waiting": 40 - held, "seconds": 2.0, "lines": lines, "unwritten": 0}
-        for held in (10, 20)
-    ]
+    samples = {"add-unit.ok": Histogram.of([200_000]), "connect.limited": Histogram.of([5])}
+    ticks = [tick_of(held, samples, waiting=40 - held, seconds=2.0) for held in (10, 20)]
     # when each has made ten things more within two seconds
     for number, tick in enumerate(ticks):
         later = 1e6 + 60 * number
@@ -125,9 +120,8 @@ def test_a_run_that_makes_containers_shows_how_fast_they_come_and_how_long_one_t
         samples = {"launch.ok": Histogram.of([2_000_000]), "list.ok": Histogram.of([5])} if made else {}
         for worker in "01":
             held = 10 + second // 2
-            lines = interval_lines(second, second + 1.0, samples)
-            told = {"held": held, "waiting": 30 - held, "seconds": 1.0, "lines": lines, "unwritten": 0}
-            progress.progress(STAGE, worker, {**told, "retries": int(worker)})
+            told = tick_of(held, samples, waiting=30 - held, retries=int(worker))
+            progress.progress(STAGE, worker, told)
     # when the line is shown in a second in which none has come
     progress.close()
     # then it has what is there of all, how fast it came (4 in 9 s and 3 in 8 s), and how long a launch takes

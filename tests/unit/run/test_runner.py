@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.run_ticks import tick_of
 from tippingpoint.errors import UserError
 from tippingpoint.plan.plan import load_plan
+from tippingpoint.run.messages import Tick
 from tippingpoint.run.runner import Headway, Runner
 
 
-def ticks(*held: int, waiting: int = 0) -> dict[str, dict[str, int]]:
-    return {str(worker): {"held": there, "waiting": waiting} for worker, there in enumerate(held)}
+def ticks(*held: int, waiting: int = 0) -> dict[str, Tick]:
+    return {str(worker): tick_of(there, waiting=waiting) for worker, there in enumerate(held)}
 
 
 def test_a_load_that_grows_gets_on() -> None:
