@@ -33,7 +33,9 @@ sys.path.insert(0, str(REPOSITORY))
 from lab.juju.simulator import JujuLab  # noqa: E402
 from tests.benchmarks.juju_side import agent_conf, make_agent  # noqa: E402
 from tippingpoint.rundir.journal import read_events  # noqa: E402
-from tippingpoint.rundir.results import SCHEDULE_LAG, RunData, StageResult, load_run  # noqa: E402
+from tippingpoint.rundir.results import RunData, load_run  # noqa: E402
+from tippingpoint.rundir.stages import StageResult  # noqa: E402
+from tippingpoint.rundir.tags import SCHEDULE_LAG  # noqa: E402
 from tippingpoint.targets.juju.api.access import from_store  # noqa: E402
 
 KIB_WANTED = 50.0

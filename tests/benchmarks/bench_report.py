@@ -20,7 +20,8 @@ from tippingpoint.report import write_report
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import Events, Journal
 from tippingpoint.rundir.manifest import Manifest, TargetEntry, WorkerEntry
-from tippingpoint.rundir.results import LOOP_LAG, SCHEDULE_LAG, load_run
+from tippingpoint.rundir.results import load_run
+from tippingpoint.rundir.tags import LOOP_LAG, SCHEDULE_LAG
 
 SECONDS = 3600
 PER_SECOND = 160

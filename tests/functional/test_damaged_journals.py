@@ -15,7 +15,8 @@ from lab.etcd.cluster import EtcdLab
 from tests.functional.program import run, start, until, wait_for_hold, write_plan
 from tests.functional.spawn_runs import ended
 from tests.functional.test_runs import settings
-from tippingpoint.rundir.results import load_run, read_worker_events, worker_names
+from tippingpoint.rundir.results import load_run
+from tippingpoint.rundir.worker_journal import read_worker_events, worker_names
 
 pytestmark = pytest.mark.faults
 

@@ -35,7 +35,8 @@ from tests.functional.program import (
 from tests.functional.test_run_faults import workers_of
 from tests.functional.wiretap import Wiretap
 from tippingpoint.report import RunFormat, write_report
-from tippingpoint.rundir.results import load_run, read_worker_events, worker_names
+from tippingpoint.rundir.results import load_run
+from tippingpoint.rundir.worker_journal import read_worker_events, worker_names
 from tippingpoint.targets.juju.api.access import from_store
 from tippingpoint.targets.juju.api.client import ApiClient
 from tippingpoint.targets.juju.api.model import HollowMachineSpec, ModelAdmin

@@ -28,8 +28,9 @@ from tippingpoint.analysis.latency import costs, freed_costs
 from tippingpoint.analysis.verdict import judge
 from tippingpoint.report import write_report
 from tippingpoint.rundir.manifest import Manifest
-from tippingpoint.rundir.results import RunData, load_run, read_worker_events, worker_names
+from tippingpoint.rundir.results import RunData, load_run
 from tippingpoint.rundir.standstills import PULSE
+from tippingpoint.rundir.worker_journal import read_worker_events, worker_names
 from tippingpoint.util.durations import show_us
 
 STOOD_STILL_S = 4.0

@@ -22,7 +22,8 @@ from tippingpoint.plan.plan import Plan, validate_plan
 from tippingpoint.run.headline import Headline
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.runner import Runner, StageProgress
-from tippingpoint.rundir.results import RunData, StageResult, load_run
+from tippingpoint.rundir.results import RunData, load_run
+from tippingpoint.rundir.stages import StageResult
 from tippingpoint.targets.registry import clean_run
 from tippingpoint.units import shared_run
 from tippingpoint.units.conductor import Follower

@@ -10,9 +10,12 @@ import numpy as np
 
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.plan.plan import parse_plan
+from tippingpoint.rundir.curves import Curve
+from tippingpoint.rundir.gauges import Gauges
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.manifest import Manifest, RunStatus, TargetEntry, WorkerEntry
-from tippingpoint.rundir.results import Curve, Gauges, RunData, StageResult
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
 
 STAGE_SECONDS = 30.0
 

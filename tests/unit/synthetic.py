@@ -13,8 +13,8 @@ from tippingpoint.plan.fields import StageKind
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import Events, Journal
 from tippingpoint.rundir.manifest import Host, Manifest, RunStatus, TargetEntry, WorkerEntry
-from tippingpoint.rundir.results import LOOP_LAG, OBSERVING, SCHEDULE_LAG, tag
-from tippingpoint.rundir.tags import DELAYED, FREED
+from tippingpoint.rundir.operations import OBSERVING
+from tippingpoint.rundir.tags import DELAYED, FREED, LOOP_LAG, SCHEDULE_LAG, tag
 
 STARTED = 1_790_000_000.0
 JUJU = TargetEntry(kind="juju", version="4.0.15", members=["10.0.0.1:17070", "10.0.0.2:17070"])

@@ -12,8 +12,8 @@ import orjson
 
 from tippingpoint.rundir.journal import read_events
 from tippingpoint.rundir.manifest import Manifest
-from tippingpoint.rundir.results import worker_names
 from tippingpoint.rundir.takeovers import KIND
+from tippingpoint.rundir.worker_journal import worker_names
 from tippingpoint.units.digest import make_digest
 
 

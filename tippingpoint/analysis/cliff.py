@@ -21,7 +21,9 @@ from tippingpoint.analysis.held_loads import (
 )
 from tippingpoint.plan.plan import UNDONE_BY
 from tippingpoint.rundir.histogram import Histogram
-from tippingpoint.rundir.results import RunData, StageResult, tag
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
+from tippingpoint.rundir.tags import tag
 from tippingpoint.util.text import show_calls, show_size
 
 SIGNIFICANT = 0.01

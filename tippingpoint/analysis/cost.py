@@ -11,8 +11,10 @@ from typing import Literal
 from tippingpoint.analysis.cliff import loads_of
 from tippingpoint.analysis.held_loads import why_not_held
 from tippingpoint.analysis.tipping import cliff_of
+from tippingpoint.rundir.operations import BRINGING_UP
 from tippingpoint.rundir.resources import FigureData, Resources
-from tippingpoint.rundir.results import BRINGING_UP, RunData, StageResult
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
 from tippingpoint.util.text import show_size
 
 Role = Literal["leader", "follower", "all"]

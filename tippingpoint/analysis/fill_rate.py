@@ -11,7 +11,8 @@ from math import exp, sqrt
 import numpy as np
 
 from tippingpoint.rundir.cluster_events import Cluster
-from tippingpoint.rundir.results import RunData, StageResult
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.takeovers import takeovers
 from tippingpoint.util.text import show_size
 

@@ -9,10 +9,12 @@ from pydantic import ValidationError
 
 from tippingpoint.analysis.latency import costs, freed_costs
 from tippingpoint.plan.plan import ClaimPlan, ClaimWorkload, validate_plan
+from tippingpoint.rundir.curves import Curve
 from tippingpoint.rundir.histogram import rank_of
-from tippingpoint.rundir.results import LOOP_LAG, SCHEDULE_LAG, Curve, RunData, StageResult, Stall, tag
-from tippingpoint.rundir.standstills import LEAST, Cause
-from tippingpoint.rundir.tags import DELAYED
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
+from tippingpoint.rundir.standstills import LEAST, Cause, Stall
+from tippingpoint.rundir.tags import DELAYED, LOOP_LAG, SCHEDULE_LAG, tag
 from tippingpoint.util.durations import show_moment, show_us
 from tippingpoint.util.text import show_size
 

@@ -21,8 +21,13 @@ from tippingpoint.analysis.generator_health import (
 )
 from tippingpoint.analysis.latency import freed_costs
 from tippingpoint.plan.plan import ClaimPlan, Plan, SpawnPlan, validate_plan
+from tippingpoint.plan.spawn import SERVER_LIFE
 from tippingpoint.rundir.damage import Damage
-from tippingpoint.rundir.results import FAILURES, MAKING, SERVER_LIFE, RunData, StageResult, count_of, tag
+from tippingpoint.rundir.journal import count_of
+from tippingpoint.rundir.operations import MAKING
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
+from tippingpoint.rundir.tags import FAILURES, tag
 from tippingpoint.util.durations import format_duration, show_us
 from tippingpoint.util.text import show_list, show_size
 

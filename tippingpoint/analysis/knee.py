@@ -23,7 +23,7 @@ import numpy as np
 
 from tippingpoint.analysis.latency import freed_costs, resampled
 from tippingpoint.rundir.histogram import FloatArray, Histogram
-from tippingpoint.rundir.results import StageResult
+from tippingpoint.rundir.stages import StageResult
 from tippingpoint.util.text import show_calls, show_size
 
 LEAST_STAGES = 4

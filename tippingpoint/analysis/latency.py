@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tippingpoint.rundir.histogram import FloatArray, Histogram, highest_values, rank_of
-from tippingpoint.rundir.results import StageResult, waited_outcomes
+from tippingpoint.rundir.stages import StageResult, waited_outcomes
 from tippingpoint.rundir.tags import DELAYED, FREED, tag
 
 
@@ -23,7 +23,7 @@ def cost_of(histograms: Mapping[str, Histogram], operation: str) -> Histogram:
     """Of histograms by tag, response times of everything that was waited for of an operation, in microseconds.
 
     Successes, timeouts and lost leases count at what they cost, and so do errors that were waited for (see
-    results.waited_outcomes), so an operation that was given up never makes a percentile look better.
+    stages.waited_outcomes), so an operation that was given up never makes a percentile look better.
     """
     return Histogram.merged(
         histograms[name]

@@ -23,7 +23,8 @@ from tippingpoint.analysis.latency import costs
 from tippingpoint.analysis.usl import Forecast, forecast
 from tippingpoint.analysis.verdict import Check, checks_of, first_misses, miss_words
 from tippingpoint.rundir.cluster_events import Cluster, read_cluster
-from tippingpoint.rundir.results import OWN_CALLS, REMOVING, RunData
+from tippingpoint.rundir.operations import OWN_CALLS, REMOVING
+from tippingpoint.rundir.results import RunData
 from tippingpoint.util.durations import show_us
 from tippingpoint.util.text import show_amount, show_calls, show_list, show_size
 

@@ -31,7 +31,10 @@ from tippingpoint.analysis.held_loads import (
 from tippingpoint.analysis.latency import costs
 from tippingpoint.errors import UserError
 from tippingpoint.plan.plan import ClaimPlan, Plan, Threshold, validate_plan
-from tippingpoint.rundir.results import BRINGING_UP, CONNECT, RunData, StageResult, UnitStatus
+from tippingpoint.rundir.gathered import UnitStatus
+from tippingpoint.rundir.operations import BRINGING_UP, CONNECT
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.takeovers import takeovers
 from tippingpoint.util.durations import show_us
 from tippingpoint.util.text import (

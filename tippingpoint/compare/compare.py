@@ -31,7 +31,9 @@ from tippingpoint.compare.sentence import (
 from tippingpoint.errors import UserError
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.rundir.histogram import Histogram
-from tippingpoint.rundir.results import OPERATIONS, OWN_LOAD, RunData, StageResult
+from tippingpoint.rundir.operations import OPERATIONS, OWN_LOAD
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
 from tippingpoint.util.durations import show_us
 from tippingpoint.util.text import show_list, show_load, show_share, show_size
 

@@ -31,7 +31,8 @@ from tippingpoint.plan.plan import MAX_LEASES, MAX_STAGES
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import RESCUE_PREFIX, Events, Journal
 from tippingpoint.rundir.manifest import Manifest, TargetEntry, WorkerEntry, new_run_id
-from tippingpoint.rundir.results import CONNECT, tag
+from tippingpoint.rundir.operations import CONNECT
+from tippingpoint.rundir.tags import tag
 from tippingpoint.util.secret_files import read_text
 
 SIDECAR_SUFFIX = ".stages.yaml"

@@ -19,7 +19,7 @@ from tippingpoint.plan.plan import MAX_STAGES
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import Journal
 from tippingpoint.rundir.manifest import Manifest, TargetEntry, WorkerEntry
-from tippingpoint.rundir.results import tag
+from tippingpoint.rundir.tags import tag
 
 WORKER = "rally"
 _SHORTEST = 0.01

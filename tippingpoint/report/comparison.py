@@ -27,7 +27,9 @@ from tippingpoint.report.document import FORMAT, tipping_entry
 from tippingpoint.report.sections.cautions import build_cautions
 from tippingpoint.report.sections.instances import beside_runs
 from tippingpoint.rundir.histogram import Histogram
-from tippingpoint.rundir.results import OPERATIONS, RunData, StageResult
+from tippingpoint.rundir.operations import OPERATIONS
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
 
 _SHORT = 20
 """Characters of a name that still heads a column or stands in a legend; longer ones give way to letters."""

@@ -43,20 +43,12 @@ from tippingpoint.report.sections.resources import build_resources, leader_marks
 from tippingpoint.report.sections.timeline import build_timeline, is_lost_connection
 from tippingpoint.rundir.cluster_events import Cluster, read_cluster
 from tippingpoint.rundir.histogram import Histogram
-from tippingpoint.rundir.results import (
-    CONNECT,
-    LOOP_LAG,
-    OBSERVING,
-    OUTCOMES,
-    OWN_CALLS,
-    SCHEDULE_LAG,
-    STALL,
-    RunData,
-    StageResult,
-    Stall,
-    count_of,
-    tag,
-)
+from tippingpoint.rundir.journal import count_of
+from tippingpoint.rundir.operations import CONNECT, OBSERVING, OWN_CALLS
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
+from tippingpoint.rundir.standstills import STALL, Stall
+from tippingpoint.rundir.tags import LOOP_LAG, OUTCOMES, SCHEDULE_LAG, tag
 from tippingpoint.rundir.takeovers import KIND as TAKEN_UP
 from tippingpoint.rundir.takeovers import takeovers
 from tippingpoint.util.durations import show_us

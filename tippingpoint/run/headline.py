@@ -11,7 +11,8 @@ from tippingpoint.run.messages import Tick
 from tippingpoint.run.runner import RunnerEvents, StageProgress
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.manifest import Manifest
-from tippingpoint.rundir.results import FAILURES, OPERATIONS, OWN_LOAD, tag
+from tippingpoint.rundir.operations import OPERATIONS, OWN_LOAD
+from tippingpoint.rundir.tags import FAILURES, tag
 from tippingpoint.units import shared_run
 
 _CONTAINERS_OVER = 10

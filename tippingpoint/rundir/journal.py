@@ -336,3 +336,9 @@ def is_seconds(value: object) -> bool:
 def is_number(value: object) -> bool:
     """Whether a value read from an event is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def count_of(event: Mapping[str, Any]) -> int:
+    """How often that happened which an event tells of."""
+    count = event.get("count", 1)
+    return count if isinstance(count, int) else 1

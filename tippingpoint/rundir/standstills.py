@@ -29,6 +29,23 @@ _SHARE = 0.5
 
 Cause = Literal["stopped", "busy", "processor", "steal", "suspend", "unknown"]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
+STALL = "stall"
+"""The event that a worker stood still: for how many `seconds` from its time on, and its `cause` (Cause)."""
+
+
+@dataclass(frozen=True)
+class Stall:
+    """A worker that stood still for a while: `begin` seconds after the run's start, for so many `seconds`."""
+
+    worker: str
+    begin: float
+    seconds: float
+    cause: Cause
+
+    @property
+    def end(self) -> float:
+        """When it went on; a machine that was suspended has no time in between."""
+        return self.begin + (0.0 if self.cause == "suspend" else self.seconds)
 
 
 class Pulse:

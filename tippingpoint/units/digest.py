@@ -21,10 +21,10 @@ import orjson
 from pydantic import BaseModel, Field, ValidationError
 
 from tippingpoint.errors import UserError
+from tippingpoint.rundir.gauges import GAUGES, SUMMED
 from tippingpoint.rundir.histogram import SLOTS, FloatArray, IntArray
 from tippingpoint.rundir.manifest import RunStatus
 from tippingpoint.rundir.recorder import HALF_BITS
-from tippingpoint.rundir.results import GAUGES, SUMMED
 from tippingpoint.units.events import Event, check_event, fewer
 from tippingpoint.units.packing import (
     MOST,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 from tippingpoint.rundir.damage import DAMAGED
-from tippingpoint.rundir.journal import is_number, is_seconds
-from tippingpoint.rundir.results import STALL, count_of
+from tippingpoint.rundir.journal import count_of, is_number, is_seconds
+from tippingpoint.rundir.standstills import STALL
 from tippingpoint.rundir.takeovers import KIND as TAKEN_UP
 
 Event = dict[str, Any]

@@ -21,10 +21,11 @@ from pydantic import BaseModel, Field, ValidationError
 from tippingpoint.errors import UserError
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.plan.plan import Plan
+from tippingpoint.rundir.curves import CHART_BINS
 from tippingpoint.rundir.damage import DAMAGED
+from tippingpoint.rundir.gathered import GATHERED, UNIT, Unit, UnitStatus
 from tippingpoint.rundir.journal import Events, Journal
 from tippingpoint.rundir.manifest import FILE, Manifest, RunStatus, TargetEntry, WorkerEntry
-from tippingpoint.rundir.results import CHART_BINS, GATHERED, UNIT, Unit, UnitStatus
 from tippingpoint.units.digest import Head, read_digest
 from tippingpoint.units.part import Phase
 from tippingpoint.units.shared_run import SharedRun, UnitWord

@@ -13,17 +13,15 @@ from pydantic import BaseModel, Field
 
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.rundir.damage import damage_event, find_damage
+from tippingpoint.rundir.gauges import GAUGES, add_gauges, phase_medians
 from tippingpoint.rundir.histogram import SLOTS, FloatArray, IntArray
 from tippingpoint.rundir.journal import last_begin, read_events
 from tippingpoint.rundir.manifest import Manifest
-from tippingpoint.rundir.results import (
-    GAUGES,
+from tippingpoint.rundir.worker_journal import (
     WorkerEvents,
-    add_gauges,
     bin_seconds_of,
     complete_workers,
     left_out,
-    phase_medians,
     read_worker_events,
     read_worker_log,
     run_damage,
@@ -66,7 +64,7 @@ class Phase(BaseModel):
     """Since the part's start."""
     length: Milliseconds
     gauges: dict[str, Figure] | None = None
-    """What results.phase_medians tells of the workers, joined."""
+    """What gauges.phase_medians tells of the workers, joined."""
 
     @property
     def end(self) -> int:

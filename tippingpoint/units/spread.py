@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tippingpoint.rundir.gauges import GAUGES
 from tippingpoint.rundir.histogram import FloatArray, IntArray, highest_values
-from tippingpoint.rundir.results import GAUGES
 from tippingpoint.units.digest import Digest, Measured
 from tippingpoint.units.packing import encode_rows, share_out
 from tippingpoint.units.part import Phase

@@ -92,7 +92,7 @@ class Gauge:
 class Load(Protocol):
     """One worker's share of a load, used from one event loop.
 
-    It records every operation in the worker's Recorder by the tags of results.py and puts what matters
+    It records every operation in the worker's Recorder by tags (tags.tag) and puts what matters
     singly into `errors` and `lost`, which the worker takes once a second.
     """
 

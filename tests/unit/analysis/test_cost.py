@@ -15,7 +15,8 @@ from tests.unit.made_runs import made_run, made_stage
 from tippingpoint.analysis.cost import LEVEL, Cost, Role, costs_of, theil_sen
 from tippingpoint.rundir.manifest import TargetEntry
 from tippingpoint.rundir.resources import FigureData, Resources, Series
-from tippingpoint.rundir.results import RunData, StageResult
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
 
 STEP = 5.0
 HOLD = 60.0

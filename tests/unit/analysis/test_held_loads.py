@@ -13,7 +13,8 @@ from tippingpoint.analysis.held_loads import behind, loads_held, why_not_held
 from tippingpoint.analysis.tipping import find_tipping
 from tippingpoint.analysis.verdict import judge
 from tippingpoint.plan.plan import parse_plan
-from tippingpoint.rundir.results import RunData, StageResult, load_run
+from tippingpoint.rundir.results import RunData, load_run
+from tippingpoint.rundir.stages import StageResult
 
 SIZES = (1000, 2000, 4000)
 QUICK = "workload: {kind: claim, renew_time: 1s, claim_time: 20s}\n"

@@ -17,7 +17,7 @@ from tests.unit.made_runs import STAGE_SECONDS, made_curve, made_run, made_stage
 from tippingpoint.analysis.knee import Knee, NoKnee, find_knee
 from tippingpoint.analysis.tipping import find_tipping
 from tippingpoint.rundir.histogram import Histogram
-from tippingpoint.rundir.results import StageResult
+from tippingpoint.rundir.stages import StageResult
 
 DOUBLING = [100 * 2**step for step in range(8)]
 

@@ -14,7 +14,8 @@ from tests.unit.made_runs import made_curve, made_run, made_stage
 from tippingpoint.analysis.verdict import judge, stage_checks, stage_saturated
 from tippingpoint.plan.plan import Threshold
 from tippingpoint.rundir.histogram import Histogram
-from tippingpoint.rundir.results import RunData, load_run, tag
+from tippingpoint.rundir.results import RunData, load_run
+from tippingpoint.rundir.tags import tag
 
 SIZES = (1000, 2000, 4000)
 

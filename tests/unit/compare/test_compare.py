@@ -19,7 +19,8 @@ from tippingpoint.compare.compare import Comparison, Row, compare
 from tippingpoint.compare.reach import Reach, tips_against
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.histogram import Histogram
-from tippingpoint.rundir.results import RunData, StageResult
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
 
 SIZES = (1000, 2000, 4000)
 

@@ -19,7 +19,8 @@ from tests.unit.synthetic import MadeStage, write_run
 from tippingpoint.analysis.held_loads import loads_held, why_not_held
 from tippingpoint.report import write_report
 from tippingpoint.report.formats.markup import plain
-from tippingpoint.rundir.results import RunData, StageResult, load_run
+from tippingpoint.rundir.results import RunData, load_run
+from tippingpoint.rundir.stages import StageResult
 
 RENEW_S = 30
 EXIT_CODES = {"met": 0, "missed": 1, "failed": 3, "withheld": 4}

@@ -18,8 +18,9 @@ from tests.unit.report.test_report import FORMATS, HOSTILE, PLAN, STEADY, assert
 from tests.unit.resource_figures import MEANINGS, felt_by, made_figure, made_resources
 from tests.unit.synthetic import MadeStage, write_run
 from tippingpoint.report import figures, write_report
+from tippingpoint.rundir.gathered import Unit
 from tippingpoint.rundir.resources import FigureData, Resources
-from tippingpoint.rundir.results import RunData, Unit, load_run
+from tippingpoint.rundir.results import RunData, load_run
 
 T = np.arange(-10.0, 61.0, 1.0)
 STAGES = [made_stage(1, 100, {"claim.ok": [5.0] * 50}), made_stage(2, 400, {"claim.ok": [6.0] * 50})]

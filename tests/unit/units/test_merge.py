@@ -20,7 +20,8 @@ from tippingpoint.compare.compare import compare
 from tippingpoint.errors import UserError
 from tippingpoint.report import write_report
 from tippingpoint.rundir.manifest import Manifest
-from tippingpoint.rundir.results import RunData, StageResult, load_run
+from tippingpoint.rundir.results import RunData, load_run
+from tippingpoint.rundir.stages import StageResult
 from tippingpoint.units.digest import make_digest
 from tippingpoint.units.merge import gather
 from tippingpoint.units.shared_run import Turn, UnitWord

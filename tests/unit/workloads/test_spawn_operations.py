@@ -12,8 +12,7 @@ import pytest
 
 from tippingpoint.errors import Limited, OperationFailed
 from tippingpoint.rundir.recorder import Recorded, Recorder
-from tippingpoint.rundir.results import SCHEDULE_LAG
-from tippingpoint.rundir.tags import DELAYED, FREED
+from tippingpoint.rundir.tags import DELAYED, FREED, SCHEDULE_LAG
 from tippingpoint.workloads.load import OWED
 from tippingpoint.workloads.operations import Ended, Operations
 

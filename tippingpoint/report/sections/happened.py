@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tippingpoint.report.sections.timeline import is_lost_connection
-from tippingpoint.rundir.results import FAILURES, RunData, count_of, tag
+from tippingpoint.rundir.journal import count_of
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.tags import FAILURES, tag
 
 
 def build_happened(run: RunData, marks: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -16,7 +16,9 @@ from tippingpoint.report import figures
 from tippingpoint.report.sections.landing import host_name
 from tippingpoint.rundir.cluster_events import ONLINE, Cluster, read_cluster
 from tippingpoint.rundir.histogram import Histogram
-from tippingpoint.rundir.results import RunData, StageResult, count_of
+from tippingpoint.rundir.journal import count_of
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
 
 COMMANDS = {
     "cluster-list": "lxc cluster list",

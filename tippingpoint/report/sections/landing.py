@@ -10,7 +10,8 @@ from typing import Any, cast
 
 from tippingpoint.report import figures
 from tippingpoint.rundir.cluster_events import Cluster
-from tippingpoint.rundir.results import RunData, StageResult
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
 
 _HASH = re.compile(r"[0-9a-f]{56}")
 """What an OpenStack tells those who are no administrator of it for a host: SHA-224 of project and host."""

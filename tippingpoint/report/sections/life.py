@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from tippingpoint.rundir.histogram import FloatArray, IntArray
-from tippingpoint.rundir.results import MAKING, RunData
+from tippingpoint.rundir.operations import MAKING
+from tippingpoint.rundir.results import RunData
 
 _GROUPS = 60
 """Points of a line."""

@@ -19,7 +19,8 @@ from tippingpoint.analysis.cost import costs_of
 from tippingpoint.report import figures
 from tippingpoint.rundir.histogram import FloatArray
 from tippingpoint.rundir.resources import MOST_POINTS, FigureData, Resources, Roles
-from tippingpoint.rundir.results import RunData, StageResult
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
 
 LINES = 8
 """Series that a chart has a line for each; of more, a line for the leader, and the others' range and median."""

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from tippingpoint.rundir.curves import Curve
 from tippingpoint.rundir.histogram import FloatArray
-from tippingpoint.rundir.results import OUTCOMES, Curve, RunData, count_of, tag
+from tippingpoint.rundir.journal import count_of
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.tags import OUTCOMES, tag
 
 _GAUGES = ("held", "waiting", "in_flight", "cpu", "loop_lag", "rss")
 _Columns = dict[str, list[int | None]]
@@ -21,7 +24,7 @@ def build_timeline(run: RunData, operations: Sequence[str]) -> dict[str, Any] | 
     the same with failures at what they cost, of operations where that differs (see RunData.costs). `per_second` is
     how many operations ended with each outcome other than ok, over all operations, and `ok` the successes per
     operation; `connections_lost` those that broke, when any did; `gauges` what workers noted of themselves (see
-    results.Gauges).
+    gauges.Gauges).
     """
     if run.manifest.timeline == "order":
         return None

@@ -1,0 +1,93 @@
+"""What workers note of themselves each second: the load that is there, and their own health."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tippingpoint.rundir.histogram import FloatArray
+
+SUMMED = ("held", "waiting", "in_flight", "rss")
+"""Gauges of workers that add up."""
+WORST = ("cpu", "loop_lag")
+"""Gauges of which the worst worker's counts."""
+GAUGES = (*SUMMED, *WORST)
+
+
+@dataclass
+class Gauges:
+    """What workers noted each second, in bins like a Curve's; load summed over workers, health the worst of them."""
+
+    t: FloatArray
+    held: FloatArray
+    """Leases held, or things that are there."""
+    waiting: FloatArray
+    """Units waiting for a release, or things still to be made or removed."""
+    in_flight: FloatArray
+    """Operations sent and not answered."""
+    cpu: FloatArray
+    """Cores used by the busiest worker's process, 1.0 being its whole core."""
+    loop_lag: FloatArray
+    """Longest event-loop lag in the bin, milliseconds."""
+    rss: FloatArray
+    """Resident memory of all workers, MiB."""
+
+
+def gauges_of(workers: Iterable[Sequence[Mapping[str, Any]]], bin_seconds: float) -> Gauges:
+    """The gauges of all workers over time, from the ticks of each.
+
+    The last tick of a bin counts, and stands for bins without one until its worker's next; none after its last.
+    """
+    sums: dict[int, dict[str, float]] = {}
+    for ticks in workers:
+        latest: dict[int, Mapping[str, Any]] = {}
+        lag: dict[int, float] = {}
+        for tick in ticks:
+            number = int(tick["t"] / bin_seconds)
+            latest[number] = tick
+            lag[number] = max(lag.get(number, 0.0), float(tick["loop_lag"]))
+        tick: Mapping[str, Any] = {}
+        for number in range(min(latest, default=0), max(latest, default=-1) + 1):
+            tick = latest.get(number, tick)
+            into = sums.setdefault(number, dict.fromkeys(GAUGES, 0.0))
+            for name in SUMMED:
+                into[name] += float(tick[name])
+            into["cpu"] = max(into["cpu"], float(tick["cpu"]))
+            into["loop_lag"] = max(into["loop_lag"], lag.get(number, 0.0))
+    bins = sorted(sums)
+    columns = {name: np.asarray([sums[b][name] for b in bins], dtype=np.float64) for name in GAUGES}
+    return Gauges(t=np.asarray([b * bin_seconds for b in bins], dtype=np.float64), **columns)
+
+
+def phase_medians(
+    marks: Sequence[dict[str, Any]], ticks: Sequence[Mapping[str, Any]]
+) -> list[tuple[dict[str, Any], dict[str, float]]]:
+    """The medians of a worker's gauges while it held each stage (or brought it up, when it never held it).
+
+    With each the mark that the phase begins with; none of a phase without ticks.
+    """
+    times = np.asarray([tick["t"] for tick in ticks], dtype=np.float64)
+    held = {int(mark["stage"]) for mark in marks if mark["phase"] == "hold"}
+    found: list[tuple[dict[str, Any], dict[str, float]]] = []
+    for mark, following in itertools.pairwise([*marks, {"t": np.inf}]):
+        if mark["phase"] in ("drain", "end") or (mark["phase"] == "begin" and int(mark["stage"]) in held):
+            continue
+        # A tick tells of the interval that it closes: the one at the mark itself belongs to the phase before.
+        inside = np.flatnonzero((times > mark["t"]) & (times <= following["t"]))
+        if inside.size:
+            medians = {
+                name: float(np.median([float(ticks[int(index)][name]) for index in inside]))
+                for name in GAUGES
+            }
+            found.append((mark, medians))
+    return found
+
+
+def add_gauges(gauges: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
+    """Two workers' gauges as one: load is summed, health the worst of them."""
+    pairs = {name: (gauges.get(name, 0.0), float(more[name])) for name in GAUGES}
+    return {name: sum(pair) if name in SUMMED else max(pair) for name, pair in pairs.items()}

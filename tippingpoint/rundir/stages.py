@@ -1,0 +1,205 @@
+"""The stages of a run as they were measured, exactly, joined from all of its workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from tippingpoint.plan.fields import StageKind
+from tippingpoint.rundir.gauges import GAUGES, add_gauges, phase_medians
+from tippingpoint.rundir.histogram import Histogram
+from tippingpoint.rundir.journal import is_number
+from tippingpoint.rundir.operations import BRINGING_UP
+from tippingpoint.rundir.tags import FAILURES, tag
+from tippingpoint.rundir.worker_journal import WorkerData
+
+WAITED = ("ok", "timeout", "lost")
+"""Outcomes that an operation was waited for until they came, whatever they are (see waited_outcomes)."""
+_GROWTH_SECONDS = 5.0
+
+
+def waited_outcomes(histograms: Mapping[str, Histogram], operation: str) -> tuple[str, ...]:
+    """The outcomes whose response times are what an operation cost: failures too, so none makes it look better.
+
+    Errors count where they were waited for. Those quicker than the typical answer are refusals: they say nothing of
+    latency, and their number counts as error rate. `histograms` are by tag.
+    """
+    errors = histograms.get(tag(operation, "error"))
+    if errors is None or not errors.total:
+        return WAITED
+    answered = Histogram.merged(
+        histograms[name] for outcome in WAITED if (name := tag(operation, outcome)) in histograms
+    )
+    return (*WAITED, "error") if errors.percentile(50) >= answered.percentile(50) else WAITED
+
+
+@dataclass
+class StageResult:
+    """One stage as it was measured; `number` counts from 1 in the order stages were run.
+
+    `size` is the load that was to be there, of a stage of kind destroy the load that was there before it.
+    `histograms` cover the stage from its begin, `held` only the part after it was brought up (`hold_begin`).
+    """
+
+    number: int
+    size: int
+    kind: StageKind
+    begin: float
+    hold_begin: float | None = None
+    end: float | None = None
+    histograms: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
+    held: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
+    gauges: dict[str, float] = field(default_factory=dict[str, float])
+    """Medians over the stage's hold: leases held in all; `cpu` (cores) of the busiest worker; see Gauges."""
+    growth: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
+    """Moments from the stage's begin to its hold (or its end without one), some seconds apart, and what was there."""
+
+    @property
+    def is_step(self) -> bool:
+        """Whether it is a step of the ladder of loads, which storms and the removal of things are not."""
+        return self.kind not in ("storm", "destroy")
+
+    def response(self, operation: str, outcome: str = "ok") -> Histogram:
+        """Response times of one operation and outcome (empty when there were none)."""
+        return self.histograms.get(tag(operation, outcome)) or Histogram()
+
+    def service(self, operation: str) -> Histogram:
+        """Service times of the successes of one operation (empty when there were none)."""
+        return self.histograms.get(tag(operation, service=True)) or Histogram()
+
+    def count(self, operation: str, outcome: str = "ok") -> int:
+        """How often an operation ended with an outcome in this stage."""
+        found = self.histograms.get(tag(operation, outcome))
+        return found.total if found else 0
+
+    def attempts(self, operation: str) -> int:
+        """How often an operation ended; denied claims and what a rate limit refused left out."""
+        return self.count(operation) + self.failures(operation)
+
+    def failures(self, operation: str) -> int:
+        """How often an operation was lost, timed out or ended in an error."""
+        return sum(self.count(operation, outcome) for outcome in FAILURES)
+
+    def waited(self, operation: str) -> tuple[str, ...]:
+        """The outcomes of an operation whose times are what it cost in this stage; see waited_outcomes."""
+        return waited_outcomes(self.histograms, operation)
+
+    def throughput(self, operation: str) -> float | None:
+        """Successes per second while the stage was held; None when it was not, or the clock is unknown.
+
+        What connects, makes or removes things is done by then: its successes count per second until the
+        hold began, and None means that the stage asked for none.
+        """
+        if operation in BRINGING_UP:
+            if self.hold_begin is None or self.hold_begin <= self.begin or not self.attempts(operation):
+                return None
+            during_hold = self.held.get(tag(operation))
+            made = self.count(operation) - (during_hold.total if during_hold else 0)
+            return made / (self.hold_begin - self.begin)
+        if self.hold_begin is None or self.end is None or self.end <= self.hold_begin:
+            return None
+        held = self.held.get(tag(operation))
+        return (held.total if held else 0) / (self.end - self.hold_begin)
+
+
+def stages_of(workers: Sequence[WorkerData], growth_parts: int) -> list[StageResult]:
+    """The stages of a run, ascending; the growth of each is told in at most so many parts."""
+    stages = _joined(workers)
+    _set_gauges(stages, workers)
+    _set_growth(stages, workers, growth_parts)
+    return stages
+
+
+def _joined(workers: Sequence[WorkerData]) -> list[StageResult]:
+    """Join the workers' marks: a stage begins when the first worker begins it and is held when all hold it.
+
+    A stage whose begin no worker has on record (its line was damaged) is left out.
+    """
+    found: dict[int, StageResult] = {}
+    for worker in workers:
+        for mark in worker.stages:
+            if mark["phase"] == "begin":
+                number, t = int(mark["stage"]), float(mark["t"])
+                stage = found.setdefault(
+                    number, StageResult(number, int(mark["size"]), mark["kind"], begin=t)
+                )
+                stage.begin = min(stage.begin, t)
+    never_ended: set[int] = set()
+    for worker in workers:
+        still_open: set[int] = set()
+        drained: set[int] = set()
+        for mark in worker.stages:
+            number, t, phase = int(mark["stage"]), float(mark["t"]), mark["phase"]
+            stage = found.get(number)
+            if stage is None:
+                continue
+            if phase == "begin":
+                still_open.add(number)
+            elif phase == "hold":
+                stage.hold_begin = max(stage.hold_begin or 0.0, t)
+            else:
+                if number not in drained:
+                    stage.end = max(stage.end or 0.0, t)
+                if phase == "drain":
+                    drained.add(number)
+                else:
+                    still_open.discard(number)
+        never_ended |= still_open
+        for (number, holding, tag_name), parts in worker.stage_counts.items():
+            stage = found.get(number)
+            if stage is None:
+                continue
+            for into in (stage.histograms, stage.held) if holding else (stage.histograms,):
+                for slots, counts in parts:
+                    into.setdefault(tag_name, Histogram()).counts[slots] += counts
+    for number in never_ended:
+        found[number].end = None  # one of the workers never ended it
+    return [found[number] for number in sorted(found)]
+
+
+def _set_gauges(stages: Iterable[StageResult], workers: Iterable[WorkerData]) -> None:
+    """Of each worker what it noted of its phases, else the medians of its ticks; see phase_medians."""
+    by_number = {stage.number: stage for stage in stages}
+    for worker in workers:
+        told = [mark for mark in worker.stages if _has_gauges(mark)]
+        found = [(mark, mark["gauges"]) for mark in told] or phase_medians(worker.stages, worker.ticks)
+        for mark, medians in found:
+            stage = by_number.get(int(mark["stage"]))
+            if stage is not None:
+                stage.gauges = add_gauges(stage.gauges, medians)
+
+
+def _has_gauges(mark: Mapping[str, Any]) -> bool:
+    """Whether a mark says what its phase was like: a unit's does, whose ticks are too far apart for medians."""
+    gauges = mark.get("gauges")
+    return isinstance(gauges, dict) and all(
+        is_number(cast(dict[str, Any], gauges).get(name)) for name in GAUGES
+    )
+
+
+def _set_growth(stages: Sequence[StageResult], workers: Sequence[WorkerData], most: int) -> None:
+    """What all workers held while a stage was brought up, in at most so many parts.
+
+    Workers tick at a stage's marks, so its ends are exact. One that was never brought up grew until its end, or
+    until nothing more is known of it.
+    """
+    ticks = [
+        (
+            np.asarray([tick["t"] for tick in worker.ticks], dtype=np.float64),
+            np.asarray([tick["held"] for tick in worker.ticks], dtype=np.float64),
+        )
+        for worker in workers
+        if worker.ticks
+    ]
+    last = max((float(times[-1]) for times, _ in ticks), default=0.0)
+    for stage in stages:
+        until = next((t for t in (stage.hold_begin, stage.end) if t is not None), last)
+        if until <= stage.begin or not ticks:
+            continue
+        parts = int((until - stage.begin) / _GROWTH_SECONDS)
+        moments = np.linspace(stage.begin, until, 1 + min(max(parts, 1), most))
+        held = np.sum([np.interp(moments, times, values, left=0.0) for times, values in ticks], axis=0)
+        stage.growth = [(float(t), float(there)) for t, there in zip(moments, held, strict=True)]
