@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from asyncio import Future
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +15,6 @@ from tippingpoint.rundir.tags import OUTCOMES, SCHEDULE_LAG, tag
 from tippingpoint.workloads.failures import Errors, failure
 from tippingpoint.workloads.load import OWED
 from tippingpoint.workloads.spawn.target import Exists, Gone
-
-FIRST_RETRY = 1.0
-LONGEST_RETRY = 30.0
-"""Seconds before what failed is tried again; doubled with each failure in a row."""
 
 
 class NothingToDo(Exception):
@@ -196,8 +191,3 @@ class Operations:
             self._count(call, outcome, now, message)
         answer = future.result() if outcome == "ok" else None
         call.ended(Ended(outcome, now, call.intended, answer, message, problem))
-
-
-def backoff(failures: int) -> float:
-    """Seconds to wait after so many failures in a row, up to a quarter less at random."""
-    return min(LONGEST_RETRY, FIRST_RETRY * 2.0 ** min(failures - 1, 10)) * random.uniform(0.75, 1.0)

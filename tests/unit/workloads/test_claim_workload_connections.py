@@ -14,6 +14,7 @@ from tippingpoint.errors import Limited, OperationFailed
 from tippingpoint.plan.plan import ClaimWorkload
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.rundir.tags import DELAYED, FREED
+from tippingpoint.util import backoff
 from tippingpoint.workloads.claim import workload
 from tippingpoint.workloads.claim.workload import ClaimLoad
 from tippingpoint.workloads.load import OnProgress, PrepareOrder, StageOrder
@@ -100,7 +101,7 @@ class Rig:
 def reconnect_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """These tests do not wait for the jitter that spreads thousands of reconnects."""
     monkeypatch.setattr(workload, "RECONNECT_WITHIN", 0.01)
-    monkeypatch.setattr(workload, "FIRST_RETRY", 0.01)
+    monkeypatch.setattr(backoff, "FIRST_RETRY", 0.01)
 
 
 def order(size: int, **fields: object) -> StageOrder:

@@ -14,14 +14,14 @@ from tests.unit.spawn_rig import Rig, failing, items, plan_of, play
 from tippingpoint.errors import OperationFailed
 from tippingpoint.plan.plan import SpawnPlan
 from tippingpoint.plan.share import part_of
-from tippingpoint.workloads import operations
+from tippingpoint.util import backoff
 from tippingpoint.workloads.spawn.target import Item, SpawnFailed
 
 
 @pytest.fixture(autouse=True)
 def retry_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations, "FIRST_RETRY", 0.01)
-    monkeypatch.setattr(operations, "LONGEST_RETRY", 0.05)
+    monkeypatch.setattr(backoff, "FIRST_RETRY", 0.01)
+    monkeypatch.setattr(backoff, "LONGEST_RETRY", 0.05)
 
 
 def part(plan: SpawnPlan, index: int, of: int) -> SpawnPlan:
@@ -152,8 +152,8 @@ def test_a_repair_tries_again_what_was_given_up() -> None:
 
 def test_a_repair_waits_for_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     # given a target whose failures are tried again after an hour
-    monkeypatch.setattr(operations, "FIRST_RETRY", 3600.0)
-    monkeypatch.setattr(operations, "LONGEST_RETRY", 3600.0)
+    monkeypatch.setattr(backoff, "FIRST_RETRY", 3600.0)
+    monkeypatch.setattr(backoff, "LONGEST_RETRY", 3600.0)
 
     async def scene() -> None:
         cluster = Cluster()

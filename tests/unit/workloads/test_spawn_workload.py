@@ -11,14 +11,14 @@ import pytest
 from tests.unit.memory_target import Box, Cluster
 from tests.unit.spawn_rig import Rig, boxes, failing, items, plan_of, play, spoiling
 from tippingpoint.plan.spawn import OBSERVATIONS
-from tippingpoint.workloads import operations
+from tippingpoint.util import backoff
 from tippingpoint.workloads.spawn.target import Exists, Item, SpawnFailed, Trouble
 
 
 @pytest.fixture(autouse=True)
 def retry_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations, "FIRST_RETRY", 0.01)
-    monkeypatch.setattr(operations, "LONGEST_RETRY", 0.05)
+    monkeypatch.setattr(backoff, "FIRST_RETRY", 0.01)
+    monkeypatch.setattr(backoff, "LONGEST_RETRY", 0.05)
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ def test_what_is_removed_to_be_made_anew_is_not_lost_when_that_fails() -> None:
 def test_what_runs_after_all_is_left_in_peace(monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a thing that was given up as one that will never run, and that a list then shows running, then it is not
     removed."""
-    monkeypatch.setattr(operations, "FIRST_RETRY", 60.0)
-    monkeypatch.setattr(operations, "LONGEST_RETRY", 60.0)
+    monkeypatch.setattr(backoff, "FIRST_RETRY", 60.0)
+    monkeypatch.setattr(backoff, "LONGEST_RETRY", 60.0)
 
     async def scene() -> None:
         cluster = Cluster()

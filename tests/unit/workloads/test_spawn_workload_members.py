@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from tests.unit.memory_target import Box, Cluster
 from tests.unit.spawn_rig import Rig, failing, items, plan_of, play
-from tippingpoint.workloads import operations
+from tippingpoint.util import backoff
 from tippingpoint.workloads.spawn.target import Item, SpawnFailed
 
 
 @pytest.fixture(autouse=True)
 def retry_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operations, "FIRST_RETRY", 0.01)
-    monkeypatch.setattr(operations, "LONGEST_RETRY", 0.05)
+    monkeypatch.setattr(backoff, "FIRST_RETRY", 0.01)
+    monkeypatch.setattr(backoff, "LONGEST_RETRY", 0.05)
 
 
 def plan(**workload: Any) -> Any:

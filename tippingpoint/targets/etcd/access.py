@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from tippingpoint.errors import TargetError, UserError
 from tippingpoint.plan.plan import EtcdTarget
 from tippingpoint.rundir.ownership import WORKER_LEASE_IDS
 from tippingpoint.targets.etcd.http2 import CLOSED, told
+from tippingpoint.util.backoff import backoff
 from tippingpoint.util.certificates import certificate_fault
 from tippingpoint.util.secret_files import read_text, read_yaml
 
@@ -19,9 +19,8 @@ ANSWER_WITHIN = 5.0
 """Seconds a server has for each step of open() and clean(), the handshake among them."""
 LEADER_WITHIN = 2.0
 """Seconds that a member has to say who leads: another is asked after that."""
-FIRST_RETRY, LAST_RETRY = 0.1, 2.0
-"""Seconds between attempts to make a lost connection again: doubled from the first up to the last."""
 LEASE_IDS = WORKER_LEASE_IDS
+_FIRST_RETRY, _LONGEST_RETRY = 0.1, 2.0
 
 
 @dataclass(frozen=True)
@@ -77,9 +76,9 @@ def access(target: EtcdTarget, alpn: str | None = None) -> EtcdAccess:
     return EtcdAccess(target, endpoints, tls, _credentials(target.credentials))
 
 
-def backoff(attempt: int) -> float:
-    """Seconds before the attempt with this number (from 0), spread so that not all come at once."""
-    return min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(attempt, 10)) * random.uniform(0.75, 1.0)
+def pause(failures: int) -> float:
+    """Seconds before a connection that failed so often in a row, or a question over it, is tried again."""
+    return backoff(failures, _FIRST_RETRY, _LONGEST_RETRY)
 
 
 def refusal(access: EtcdAccess, endpoint: Endpoint, error: BaseException) -> TargetError | None:

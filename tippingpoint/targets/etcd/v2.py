@@ -28,7 +28,7 @@ from tippingpoint.targets.etcd.access import (
     EtcdAccess,
     Scope,
     access,
-    backoff,
+    pause,
     refusal,
     unreachable,
 )
@@ -292,13 +292,13 @@ class V2Target:
 
     async def _look(self, lease: int, holder: int, unit: _Unit) -> None:
         """For a unit that was not denied here: released at once unless the key exists."""
-        for attempt in itertools.count():
+        for failures in itertools.count(1):
             if self._units.get(lease, {}).get(holder) is not unit:
                 return
             try:
                 answer = await self._ask(self._link(lease, holder), "GET", self._key(lease) + "?quorum=true")
             except OperationFailed:
-                await asyncio.sleep(backoff(attempt))
+                await asyncio.sleep(pause(failures))
                 continue
             unit.denied = answer.index
             if answer.code == _KEY_NOT_FOUND or unit.freed > unit.denied:
@@ -325,7 +325,7 @@ class V2Target:
         Any connection's stream serves all units, so a release is missed only if all of them were down and
         etcd, which keeps the last 1000 events, no longer knows it.
         """
-        attempt = 0
+        failures = 0
         while True:
             try:
                 path = _path(self._scope.prefix.rstrip("/"))
@@ -341,7 +341,7 @@ class V2Target:
                         link.problem = answer.problem
                     else:
                         link.live = True
-                        attempt = 0
+                        failures = 0
                         if not up.done():
                             up.set_result(None)
                         known = _index(response)
@@ -361,8 +361,8 @@ class V2Target:
             link.live = False
             if not up.done():
                 up.set_result(None)
-            await asyncio.sleep(backoff(attempt))
-            attempt += 1
+            failures += 1
+            await asyncio.sleep(pause(failures))
 
     def _event(self, link: _Link, line: bytes) -> int:
         """Take one event; returns its index."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tippingpoint.errors import OperationFailed
 from tippingpoint.targets.etcd import messages as pb
-from tippingpoint.targets.etcd.access import ANSWER_WITHIN, Credentials, Endpoint, backoff
+from tippingpoint.targets.etcd.access import ANSWER_WITHIN, Credentials, Endpoint, pause
 from tippingpoint.targets.etcd.grpc import (
     UNAUTHENTICATED,
     Call,
@@ -208,8 +208,8 @@ class Link:
             self._remake = self._loop.create_task(self._keep_trying())
 
     async def _keep_trying(self) -> None:
-        for attempt in itertools.count():
-            await asyncio.sleep(backoff(attempt))
+        for failures in itertools.count(1):
+            await asyncio.sleep(pause(failures))
             try:
                 await self.connect()
             except Exception as error:

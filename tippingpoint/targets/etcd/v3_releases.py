@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable
 
 from tippingpoint.targets.etcd import messages as pb
-from tippingpoint.targets.etcd.access import Scope, backoff
+from tippingpoint.targets.etcd.access import Scope, pause
 from tippingpoint.targets.etcd.grpc import UNAUTHENTICATED, UNAVAILABLE, Call, RpcError, framed
 from tippingpoint.targets.etcd.http2 import Connection
 from tippingpoint.targets.etcd.v3_calls import Request
@@ -178,8 +178,8 @@ class Releases:
     def _rest(self, place: _Place) -> None:
         if not place.resting:
             place.resting = True
-            self._loop.call_later(backoff(place.failures), self._rested, place)
             place.failures += 1
+            self._loop.call_later(pause(place.failures), self._rested, place)
 
     def _rested(self, place: _Place) -> None:
         place.resting = False

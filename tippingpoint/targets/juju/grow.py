@@ -37,8 +37,9 @@ from tippingpoint.targets.juju.grow_steps import (
 )
 from tippingpoint.targets.juju.hollow import application_name, instance_id
 from tippingpoint.targets.juju.hollow_agents import Agents
+from tippingpoint.util.backoff import backoff
 from tippingpoint.workloads.load import Event, Gauge, OnProgress, PrepareOrder, StageOrder, TargetFacts
-from tippingpoint.workloads.operations import Ended, Operations, backoff
+from tippingpoint.workloads.operations import Ended, Operations
 from tippingpoint.workloads.schedule import Schedule, spread
 
 FIRST_LOOK = 0.5

@@ -21,7 +21,8 @@ from tippingpoint.errors import OperationFailed
 from tippingpoint.targets.juju.api.client import ApiClient, Connection, Identity
 from tippingpoint.targets.juju.api.errors import NOT_IMPLEMENTED, ApiError, result_error
 from tippingpoint.targets.juju.api.model import fields, items, unit_tag
-from tippingpoint.workloads.operations import Ended, Operations, backoff
+from tippingpoint.util.backoff import backoff
+from tippingpoint.workloads.operations import Ended, Operations
 from tippingpoint.workloads.schedule import Schedule
 
 LEASE = 60.0

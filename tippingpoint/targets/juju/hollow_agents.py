@@ -16,7 +16,8 @@ from tippingpoint.targets.juju.api.errors import ConnectionLost, result_errors
 from tippingpoint.targets.juju.api.model import ask, log_in, unit_tag
 from tippingpoint.targets.juju.hollow import PASSWORDS_PER_CALL
 from tippingpoint.targets.juju.hollow_agent import Agent
-from tippingpoint.workloads.operations import Operations, backoff
+from tippingpoint.util.backoff import backoff
+from tippingpoint.workloads.operations import Operations
 from tippingpoint.workloads.schedule import Schedule
 
 

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 from tippingpoint.targets.lxd.client import LxdClient
 from tippingpoint.targets.lxd.errors import LxdError
+from tippingpoint.util.retrying import retry
+from tippingpoint.workloads.spawn.target import PASSING
 
 PATIENCE = 60.0
 """Seconds that an answer, and what passes by itself, is waited for outside of what is measured."""
 REFUSED = 403
 """The code of what LXD refuses a client, such as one whose certificate is restricted to projects."""
 
-_PASSING = ("locked", "quorum", "busy", "unreachable", "timeout")
 T = TypeVar("T")
 
 
 async def insist(call: Callable[[], Awaitable[T]]) -> T:
     """What a call returns, made again while it fails of what passes by itself, for PATIENCE seconds in all."""
-    loop = asyncio.get_running_loop()
-    until, pause = loop.time() + PATIENCE, 0.2
-    while True:
-        try:
-            async with asyncio.timeout_at(until):
-                return await call()
-        except TimeoutError:
-            raise LxdError(f"no answer within {PATIENCE:.0f} s", "timeout") from None
-        except LxdError as problem:
-            if problem.kind not in _PASSING or loop.time() + pause > until:
-                raise
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, 2.0)
+    try:
+        return await retry(
+            call, PATIENCE, lambda problem: isinstance(problem, LxdError) and problem.kind in PASSING
+        )
+    except TimeoutError:
+        raise LxdError(f"no answer within {PATIENCE:.0f} s", "timeout") from None
 
 
 async def ask(client: LxdClient, path: str, **query: object) -> Any:

@@ -30,7 +30,8 @@ from tippingpoint.targets.openstack.errors import (
 from tippingpoint.targets.openstack.tokens import Token, read_token, request_of, rescope_of, tokens_of
 from tippingpoint.targets.openstack.versions import Version, show_version
 from tippingpoint.util.rest import TooLarge, broken, open_session, read_body
-from tippingpoint.workloads.spawn.target import Trouble
+from tippingpoint.util.retrying import retry
+from tippingpoint.workloads.spawn.target import PASSING, Trouble
 
 LARGEST_ANSWER = 64 << 20
 """Bytes; a page of a list has 1000 servers at most, 2 KB each."""
@@ -42,8 +43,6 @@ RENEW_WITHIN = 60.0
 """Seconds for a token, at most: all who want it wait for the same renewal."""
 PATIENCE = 60.0
 """Seconds that what passes by itself is waited for outside of what is measured."""
-PASSING: tuple[Trouble, ...] = ("locked", "quorum", "busy", "unreachable", "timeout")
-"""What passes by itself."""
 
 _PREFIXES = {"network": "/v2.0", "image": "/v2"}
 _JSON = {"Content-Type": "application/json"}
@@ -262,22 +261,18 @@ async def insist(
 ) -> T:
     """What a call outside of what is measured returns, made again while it fails of what passes by itself, which rate
     limits always do."""
-    loop = asyncio.get_running_loop()
-    until, pause = loop.time() + within, 0.2
-    while True:
-        try:
-            async with asyncio.timeout_at(until):
-                return await call()
-        except TimeoutError:
-            raise OpenstackError(f"no answer within {within:.0f} s", "timeout") from None
-        except Limited as limited:
-            if loop.time() + pause > until:
-                raise OpenstackError(str(limited), "busy") from None
-        except OpenstackError as problem:
-            if problem.kind not in passing or loop.time() + pause > until:
-                raise
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, 2.0)
+
+    def passes(problem: Exception) -> bool:
+        return isinstance(problem, Limited) or (
+            isinstance(problem, OpenstackError) and problem.kind in passing
+        )
+
+    try:
+        return await retry(call, within, passes)
+    except TimeoutError:
+        raise OpenstackError(f"no answer within {within:.0f} s", "timeout") from None
+    except Limited as limited:
+        raise OpenstackError(str(limited), "busy") from None
 
 
 def _heeded(renewal: asyncio.Task[Token]) -> None:

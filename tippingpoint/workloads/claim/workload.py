@@ -24,13 +24,12 @@ from typing import Any
 from tippingpoint.plan.plan import CLAIM_OPERATIONS, MAX_LEASES, ClaimWorkload, Plan
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.rundir.tags import OUTCOMES, SCHEDULE_LAG, tag
+from tippingpoint.util.backoff import backoff
 from tippingpoint.workloads.claim.target import ClaimTarget, Holding, Led, Link, OwnConnections
 from tippingpoint.workloads.failures import Errors, failure
 from tippingpoint.workloads.load import OWED, Event, Gauge, OnProgress, PrepareOrder, StageOrder, TargetFacts
 from tippingpoint.workloads.schedule import Schedule, spread
 
-FIRST_RETRY = 1.0
-"""Seconds before a failed operation is tried again; doubled each time up to the renew time."""
 RECONNECT_WITHIN = 5.0
 """A unit that lost its connection tries again after up to so many seconds, at random: they do not all come at once."""
 RELEASE_WITHIN = 20.0
@@ -581,9 +580,9 @@ class ClaimLoad:
         self._waiting += 1 if waiting else -1
 
     def _backoff(self, unit: Unit) -> float:
+        """Seconds before what failed is tried again, at most the renew time."""
         unit.failures += 1
-        longest = max(self._workload.renew_time, 0.01)
-        return min(longest, FIRST_RETRY * 2.0 ** min(unit.failures - 1, 20)) * random.uniform(0.75, 1.0)
+        return backoff(unit.failures, longest=max(self._workload.renew_time, 0.01))
 
     def _count(self, call: _Call, now: float, outcome: str, message: str = "") -> None:
         own = call.delay + self._pulse.stopped(call.sent, now)

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from tippingpoint.workloads.operations import Ended, Operations, backoff
+from tippingpoint.util.backoff import backoff
+from tippingpoint.workloads.operations import Ended, Operations
 from tippingpoint.workloads.schedule import Schedule
 
 LONGEST_PAUSE = 5.0
@@ -96,7 +97,7 @@ class Poll:
             pause = max(self._every - took, min(LONGEST_PAUSE, took * self._among))
         else:
             self._failures += 1
-            pause = min(LONGEST_PAUSE, backoff(self._failures))
+            pause = backoff(self._failures, longest=LONGEST_PAUSE)
         self._told(asked, ended)
         if turn == self._turn:
             self._schedule.at(ended.moment + max(0.0, pause), partial(self._due, turn))

@@ -32,6 +32,8 @@ timeout: no answer in time; full: no room left in storage; quota: a limit of the
 not there; trust: we are not let in; setting: a setting was refused; other: anything else.
 """
 TROUBLES: tuple[Trouble, ...] = get_args(Trouble)
+PASSING: tuple[Trouble, ...] = ("locked", "quorum", "busy", "unreachable", "timeout")
+"""What passes by itself: what is no part of the load is asked again so long."""
 
 
 class SpawnFailed(OperationFailed):

@@ -6,7 +6,6 @@ Names, fields and versions are those of Juju's rpc/params and apiserver/facades/
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,11 +16,14 @@ from tippingpoint.targets.juju.api import charm
 from tippingpoint.targets.juju.api.access import ControllerAccess
 from tippingpoint.targets.juju.api.client import ApiClient, Connection, Identity
 from tippingpoint.targets.juju.api.errors import ApiError, RateLimited, result_error
+from tippingpoint.util.retrying import retry
 
 ANSWER_WITHIN = 300.0
 """Seconds for one answer; a Deploy of 100 applications into a large model takes some tens."""
 LOGGED_IN_WITHIN = 120.0
 """Seconds for one login, the controller's rate limit among them."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0
+"""Seconds before a login that the rate limit refused is tried again."""
 ARCHITECTURE = "amd64"
 """What the hollow machines claim to be: the one architecture whose agent binaries every controller can find."""
 GONE = ("not found", "model not found")
@@ -47,19 +49,16 @@ async def log_in(
     client: ApiClient, identity: Identity, model: str | None, closed: Callable[[str], None] | None = None
 ) -> Connection:
     """Log in, waiting out the controller's rate limit; OperationFailed where it takes LOGGED_IN_WITHIN seconds."""
-    loop = asyncio.get_running_loop()
-    until, wait = loop.time() + LOGGED_IN_WITHIN, 0.25
-    while True:
-        try:
-            async with asyncio.timeout_at(until):
-                return await client.login(identity, model, closed)
-        except TimeoutError:
-            raise OperationFailed(f"{identity.tag}: not logged in within {LOGGED_IN_WITHIN:.0f} s") from None
-        except RateLimited:
-            if loop.time() + wait > until:
-                raise
-            await asyncio.sleep(wait * random.uniform(0.5, 1.0))
-            wait = min(4.0, wait * 2)
+    try:
+        return await retry(
+            lambda: client.login(identity, model, closed),
+            LOGGED_IN_WITHIN,
+            lambda problem: isinstance(problem, RateLimited),
+            _FIRST_PAUSE,
+            _LONGEST_PAUSE,
+        )
+    except TimeoutError:
+        raise OperationFailed(f"{identity.tag}: not logged in within {LOGGED_IN_WITHIN:.0f} s") from None
 
 
 async def ask(
