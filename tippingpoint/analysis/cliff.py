@@ -116,8 +116,7 @@ def loads_of(run: RunData) -> list[Load]:
     found: dict[int, dict[bool, list[StageResult]]] = {}
     for stage in run.stages:
         if stage.is_step:
-            end = stage.end if stage.end is not None else np.inf
-            faulted = any(begin < end and until > stage.begin for begin, until, _ in faults)
+            faulted = any(stage.overlaps(begin, until) for begin, until, _ in faults)
             found.setdefault(stage.size, {}).setdefault(faulted, []).append(stage)
     held = set(loads_held(run))
     loads: list[Load] = []

@@ -99,8 +99,7 @@ def longest_stall(run: RunData, stage: StageResult) -> Stall | None:
 
 def stalls_in(run: RunData, stage: StageResult) -> list[Stall]:
     """When workers stood still in a stage."""
-    end = stage.end if stage.end is not None else np.inf
-    return [stall for stall in run.stalls if stall.begin < end and stall.end > stage.begin]
+    return [stall for stall in run.stalls if stage.overlaps(stall.begin, stall.end)]
 
 
 def show_stall(stall: Stall) -> str:

@@ -6,7 +6,7 @@ The verdict, the tipping point, a search and comparisons all ask here. Whether t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 
 from pydantic import ValidationError
@@ -27,6 +27,7 @@ from tippingpoint.rundir.journal import count_of
 from tippingpoint.rundir.operations import MAKING
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
+from tippingpoint.rundir.standstills import Stall
 from tippingpoint.rundir.tags import FAILURES, tag
 from tippingpoint.util.durations import format_duration, show_us
 from tippingpoint.util.text import show_list, show_size
@@ -82,8 +83,7 @@ def cut_short(run: RunData, stage: StageResult) -> str:
 
 def damage_in(run: RunData, stage: StageResult) -> list[Damage]:
     """What is missing of the journals of a stage."""
-    end = stage.end if stage.end is not None else inf
-    return [found for found in run.damage if found.begin < end and found.end > stage.begin]
+    return [found for found in run.damage if stage.overlaps(found.begin, found.end)]
 
 
 def gave_way(run: RunData, stage: StageResult) -> str:
@@ -262,9 +262,7 @@ def _silent_at_its_end(run: RunData, stage: StageResult) -> str:
     if begin is None or end is None or not any(tag(name) in run.curves for name in run.own_load):
         return ""
     last = max((_last(run, tag(name), begin, end) for name in run.own_load), default=begin)
-    # While a worker stood still it asked for nothing, and heard no answers.
-    still = sum(max(0.0, min(stall.end, end) - max(stall.begin, last)) for stall in stalls_in(run, stage))
-    silent = end - last - still
+    silent = end - last - _stood_still(stalls_in(run, stage), last, end)
     if silent < _at_its_end(run, begin, end):
         return ""
     following = min((other.begin for other in run.stages if other.begin >= end), default=inf)
@@ -275,6 +273,18 @@ def _silent_at_its_end(run: RunData, stage: StageResult) -> str:
             if curve is not None:  # what has no answer when the load ends is counted after that
                 failures += int(curve.count[(curve.t >= last) & (curve.t < max(end, following))].sum())
     return f"nothing succeeded in its last {format_duration(round(silent))}" if failures >= _FEW else ""
+
+
+def _stood_still(stalls: Iterable[Stall], begin: float, end: float) -> float:
+    """For how many seconds the worker that stood still longest did so: it asked for nothing, and heard no answers.
+
+    Workers stand still at the same time where their machine does, so their times do not add up.
+    """
+    of_workers: dict[str, float] = {}
+    for stall in stalls:
+        still = max(0.0, min(stall.end, end) - max(stall.begin, begin))
+        of_workers[stall.worker] = of_workers.get(stall.worker, 0.0) + still
+    return max(of_workers.values(), default=0.0)
 
 
 def _last(run: RunData, name: str, begin: float, end: float) -> float:

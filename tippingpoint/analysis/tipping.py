@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import Literal
 
 from tippingpoint.analysis.cliff import (
@@ -199,9 +198,7 @@ def _signs(
         )
     times = fault_times(run.events)
     faulted = {
-        stage.number
-        for stage in run.stages
-        if any(begin < (stage.end or inf) and until > stage.begin for begin, until, _ in times)
+        stage.number for stage in run.stages if any(stage.overlaps(begin, until) for begin, until, _ in times)
     }
     undisturbed = first_misses(run, [check for check in checks if check.stage not in faulted])
     misses = undisturbed or first_misses(run, checks)

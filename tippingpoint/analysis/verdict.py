@@ -598,10 +598,8 @@ def _on_purpose(run: RunData, check: Check) -> str:
     if check.stage is None:
         return ""
     stage = run.stage(check.stage)
-    end = stage.end if stage.end is not None else float("inf")
-    gone = sorted(
-        {member for begin, until, member in fault_times(run.events) if begin < end and until > stage.begin}
-    )
+    times = fault_times(run.events)
+    gone = sorted({member for begin, until, member in times if stage.overlaps(begin, until)})
     return f"; {show_list(gone)} {'was' if len(gone) == 1 else 'were'} down on purpose" if gone else ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, cast
 
 import numpy as np
@@ -61,6 +62,10 @@ class StageResult:
     def is_step(self) -> bool:
         """Whether it is a step of the ladder of loads, which storms and the removal of things are not."""
         return self.kind not in ("storm", "destroy")
+
+    def overlaps(self, begin: float, end: float) -> bool:
+        """Whether a span of time has a moment in this stage, which goes on for ever when it has no end."""
+        return begin < (inf if self.end is None else self.end) and end > self.begin
 
     def response(self, operation: str, outcome: str = "ok") -> Histogram:
         """Response times of one operation and outcome (empty when there were none)."""

@@ -79,6 +79,37 @@ def test_a_target_that_was_gone_for_good_before_the_end_was_not_held() -> None:
     assert loads_held(made_run(run.stages, plan=PLAN, curves=curves)) == [1000, 2000, 4000]
 
 
+def test_workers_that_stood_still_at_the_same_time_excuse_a_silence_for_that_time_once() -> None:
+    # given a target that fails in the last 10 seconds of a hold, and two workers that stood still for 5 of them
+    seconds = [float(t) for t in range(60, 90)]
+    curves = {
+        "extend.ok": made_curve({t: [2.0] * 1000 for t in seconds if t < 80}),
+        "extend.error": made_curve({t: [1.0] * 10 for t in seconds if t >= 80}),
+    }
+    stalls = [
+        {"t": t, "event": "stall", "worker": worker, "seconds": 2.5, "cause": "steal"}
+        for worker in ("0", "1")
+        for t in (80.0, 85.0)
+    ]
+    stages = ladder({"extend.ok": [2.0] * 60_000, "extend.error": [1.0] * 100})
+    # when the run is analysed
+    run = made_run(stages, plan=PLAN, curves=curves, events=stalls)
+    # then the silence lasts as long as it is that neither of them explains
+    assert why_not_held(run, run.stages[2]) == "nothing succeeded in its last 5s"
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "inside"),
+    [(0.0, 30.0, False), (0.0, 30.1, True), (59.9, 70.0, True), (60.0, 70.0, False), (40.0, 40.1, True)],
+)
+def test_a_span_of_time_is_in_a_stage_when_a_moment_of_it_is(begin: float, end: float, inside: bool) -> None:
+    stage = made_stage(2, 1000, {})
+    assert stage.overlaps(begin, end) is inside
+    # and one without an end goes on for ever
+    stage.end = None
+    assert stage.overlaps(begin, end) is (end > stage.begin)
+
+
 def test_a_stage_whose_leases_were_mostly_not_there_was_not_held() -> None:
     stages = ladder({"extend.ok": [2.0] * 120_000})
     stages[2].gauges["held"] = 1500.0
