@@ -356,7 +356,7 @@ def test_garbage_on_the_socket_disturbs_nothing(etcd: EtcdLab, tmp_path: Path) -
             agent.done("evict-member", member="m1")
             == "member: m1: expected a run that makes containers on LXD"
         )
-        assert agent.done("probe", target={}) == "target.kind: etcd: expected one of lxd, juju, openstack"
+        assert agent.done("probe", target={}) == "target.kind: etcd: expected one of juju, lxd, openstack"
         leader.until(lambda: leader.run.over)
         assert leader.run.missing == {}
         assert agent.refusal("repair") == "run: none: expected a run that goes on; start one first"

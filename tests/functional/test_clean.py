@@ -17,8 +17,7 @@ from lab.etcd.cluster import EtcdLab
 from tests.functional.program import etcd_call, keys, leases
 from tests.unit.run_directories import OTHER, RUN, clean, expect_one_line, put_run, spoilt
 from tippingpoint.plan.plan import EtcdTarget
-from tippingpoint.rundir.ledger import EtcdEntry
-from tippingpoint.rundir.ownership import RUN_LEASE_IDS, first_lease_id, key_prefix
+from tippingpoint.targets.etcd.ledger import RUN_LEASE_IDS, EtcdEntry, first_lease_id, key_prefix
 
 pytestmark = pytest.mark.timeout(300)
 _LIFE_S = 600

@@ -19,12 +19,12 @@ from tests.functional.spawn_runs import named
 from tests.functional.test_juju_runs import MODEL_OF_OURS, contents
 from tippingpoint.errors import UserError
 from tippingpoint.plan.plan import Plan, validate_plan
+from tippingpoint.run.cleaning import clean_run
 from tippingpoint.run.headline import Headline
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.runner import Runner, StageProgress
 from tippingpoint.rundir.results import RunData, load_run
 from tippingpoint.rundir.stages import StageResult
-from tippingpoint.targets.registry import clean_run
 from tippingpoint.units import shared_run
 from tippingpoint.units.conductor import Follower
 from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, conduct

@@ -19,9 +19,9 @@ import yaml
 
 from lab.certificates import Certificates, make_certificates
 from lab.ports import free_ports
+from tippingpoint.agent.admission import log_in
 from tippingpoint.errors import TargetError
 from tippingpoint.plan.targets import EtcdTarget, JujuTarget, LxdTarget, OpenstackTarget
-from tippingpoint.targets.registry import knock
 
 Target = EtcdTarget | JujuTarget | LxdTarget | OpenstackTarget
 
@@ -159,7 +159,7 @@ def test_the_address_stands_once(
 ) -> None:
     with how(tmp_path) as address:
         with pytest.raises(TargetError) as failure:
-            asyncio.run(knock(kind(address, ours, tmp_path)))
+            asyncio.run(log_in(kind(address, ours, tmp_path)))
         said = str(failure.value)
         print(f"{kind.__name__:10} {how.__name__:12} {failure.value.refused!s:6}{said}")
         host = address.partition(":")[0]

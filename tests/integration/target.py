@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import jubilant
 
-from tippingpoint.rundir.ownership import model_name, name_prefix
+from tippingpoint.rundir.ownership import name_prefix
+from tippingpoint.targets.juju.ledger import model_name
 
 _UNITS = 20
 """More than these tests ever add."""

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from tippingpoint.agent.client import PLACE
 from tippingpoint.errors import TargetError, UserError, told
-from tippingpoint.plan.targets import EtcdTarget, JujuTarget, LxdTarget, OpenstackTarget
-from tippingpoint.targets.registry import knock
+from tippingpoint.plan.fields import Section
+from tippingpoint.targets.registry import SECTIONS, target_of
 
 FIRST_WAIT = 180.0
 """Seconds until a log-in that failed is tried again; after a refusal each time twice as long, up to LONGEST_WAIT."""
@@ -27,12 +25,10 @@ LONGEST_WAIT = 3600.0
 WITHIN = 60.0
 """Seconds that a log-in may take."""
 
-_TARGETS: dict[str, TypeAdapter[Any]] = {
-    "etcd": TypeAdapter(EtcdTarget),
-    "juju": TypeAdapter(JujuTarget),
-    "lxd": TypeAdapter(LxdTarget),
-    "openstack": TypeAdapter(OpenstackTarget),
-}
+
+async def log_in(section: Any) -> None:
+    """See that a target lets us in; TargetError when it does not, UserError for a file of its that is unusable."""
+    await target_of(section.kind).log_in(section)
 
 
 @dataclass(frozen=True)
@@ -107,14 +103,15 @@ class Admission:
             try:
                 _write(self._files, Path(place))
                 async with asyncio.timeout(WITHIN):
-                    await knock(_target_at(self._target, place))
+                    await log_in(_section_at(self._target, place))
             except TimeoutError:
                 return Outcome(f"no answer within {WITHIN:g} s")
             except TargetError as problem:
                 # Who refuses is told by what mends it. Of who does not answer the address matters: it is in `where`,
                 # unless that names a field or a cloud.
                 known = problem.refused or problem.where.startswith("target.")
-                where = "" if known or self._target["kind"] == "openstack" else f"{problem.where}: "
+                named = not target_of(self._target["kind"]).errors_name_address
+                where = "" if known or named else f"{problem.where}: "
                 return Outcome(f"{where}{problem.problem}", problem.refused)
             except UserError as problem:
                 return Outcome(str(problem).replace(f"{place}/", ""), refused=True)
@@ -130,9 +127,9 @@ def _write(files: Mapping[str, str], place: Path) -> None:
             file.write(text)
 
 
-def _target_at(target: Mapping[str, Any], place: str) -> Any:
+def _section_at(target: Mapping[str, Any], place: str) -> Section:
     """The target, whose files are in this directory."""
     fields = {
         key: value.replace(PLACE, place) if isinstance(value, str) else value for key, value in target.items()
     }
-    return _TARGETS[str(fields.get("kind"))].validate_python(fields)
+    return SECTIONS[fields["kind"]].model_validate(fields)

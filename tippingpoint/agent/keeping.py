@@ -17,8 +17,8 @@ from pathlib import Path
 from pydantic import BaseModel, ValidationError
 
 from tippingpoint.errors import UserError
+from tippingpoint.run.cleaning import clean_run
 from tippingpoint.rundir.ledger import entries
-from tippingpoint.targets.registry import clean_run
 from tippingpoint.units.shared_run import SharedRun, UnitWord
 from tippingpoint.workloads.load import OnProgress, untold
 

@@ -11,7 +11,7 @@ from tippingpoint.agent.part import part_name, plan_of
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.ledger import remember
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
-from tippingpoint.targets.registry import ledger_entry
+from tippingpoint.targets.registry import target_of
 from tippingpoint.units.shared_run import SharedRun
 
 
@@ -41,5 +41,5 @@ def inherit(run: SharedRun, unit: str, target: Mapping[str, Any], parts: Path) -
         raise UserError(
             "--state", str(directory), f"a directory with room in it ({problem.strerror})"
         ) from None
-    remember(directory, ledger_entry(plan, name, directory))
+    remember(directory, target_of(plan.target.kind).new_entry(plan, name, directory))
     return name

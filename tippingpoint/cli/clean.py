@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 from tippingpoint.errors import UserError
+from tippingpoint.run.cleaning import clean_run
 from tippingpoint.run.progress import ConsoleProgress
-from tippingpoint.rundir.ledger import Entry, EtcdEntry, LxdEntry, OpenstackEntry, entries
+from tippingpoint.rundir.ledger import entries
 from tippingpoint.rundir.manifest import Manifest
-from tippingpoint.targets.registry import clean_run
 from tippingpoint.util.exit_codes import MET
 
 _PATIENCE = 1.0
@@ -44,22 +44,10 @@ async def _clean_patiently(directory: Path) -> int:
     cleaning = asyncio.create_task(clean_run(directory, progress.removing))
     await asyncio.wait([cleaning], timeout=_PATIENCE)
     if not cleaning.done():
-        made = [_made(entry) for entry in entries(directory)]
+        made = [entry.described for entry in entries(directory)]
         with contextlib.suppress(OSError):  # nobody need listen for it to be done
             print(f"tippingpoint: removing {', '.join(made)}, which may take minutes", file=sys.stderr)
     try:
         return await cleaning
     finally:
         progress.close()
-
-
-def _made(entry: Entry) -> str:
-    if isinstance(entry, EtcdEntry):
-        return f"the keys below {entry.prefix}"
-    if isinstance(entry, LxdEntry) and entry.target.projects:
-        return f"the containers {entry.prefix}-... from {', '.join(entry.target.projects)}"
-    if isinstance(entry, LxdEntry):
-        return f"the projects {entry.prefix}-... and what is in them"
-    if isinstance(entry, OpenstackEntry):
-        return f"the servers {entry.prefix}-... and what was made for them"
-    return f"model {entry.model}" if entry.made_model else f"{entry.prefix}-... from model {entry.model}"

@@ -7,9 +7,8 @@ from pathlib import Path
 from tippingpoint.errors import UserError
 from tippingpoint.plan.plan import Plan, SpawnPlan, validate_plan
 from tippingpoint.run.runner import TakenUp
-from tippingpoint.rundir.ledger import LxdEntry, OpenstackEntry
 from tippingpoint.rundir.manifest import Manifest
-from tippingpoint.rundir.ownership import own_entries
+from tippingpoint.rundir.ownership import LastingEntry, own_entries
 from tippingpoint.rundir.results import load_run
 
 
@@ -27,9 +26,7 @@ def take_up(directory: Path) -> tuple[Plan, TakenUp]:
             str(directory),
             "a spawn run on LXD or OpenStack: what others made is not there any more, or is to be cleaned",
         )
-    made = [
-        entry for entry in own_entries(directory, manifest) if isinstance(entry, LxdEntry | OpenstackEntry)
-    ]
+    made = [entry for entry in own_entries(directory, manifest) if isinstance(entry, LastingEntry)]
     if not made:
         raise UserError("run", str(directory), "a run that got as far as to its ledger")
     stage = manifest.first_stage

@@ -21,8 +21,9 @@ from tippingpoint.analysis.held_loads import why_not_held
 from tippingpoint.analysis.verdict import stage_checks, stage_saturated
 from tippingpoint.errors import Refused, TargetError, UserError
 from tippingpoint.plan.fields import StageKind
-from tippingpoint.plan.plan import UNDONE_BY, ClaimPlan, Fault, ModelPlan, Plan, SpawnPlan
+from tippingpoint.plan.plan import UNDONE_BY, ClaimPlan, Fault, Plan, SpawnPlan
 from tippingpoint.plan.share import begins_after, part_of, size_of
+from tippingpoint.run.cleaning import clean_entries
 from tippingpoint.run.faults import Action, LabControl
 from tippingpoint.run.messages import (
     Answer,
@@ -44,7 +45,7 @@ from tippingpoint.run.search import Found, find_load
 from tippingpoint.run.worker import Job
 from tippingpoint.run.worker_process import Gone, WorkerProcess, opened, start_worker, tidy_stderr
 from tippingpoint.rundir.journal import RESCUE_PREFIX, Events
-from tippingpoint.rundir.ledger import Entry, EtcdEntry, JujuEntry, LxdEntry, OpenstackEntry, remember
+from tippingpoint.rundir.ledger import Entry, remember
 from tippingpoint.rundir.manifest import (
     Host,
     Manifest,
@@ -54,8 +55,9 @@ from tippingpoint.rundir.manifest import (
     new_run_id,
     process_started,
 )
+from tippingpoint.rundir.ownership import LastingEntry
 from tippingpoint.rundir.results import load_run
-from tippingpoint.targets.registry import check_room, clean_entries, ledger_entry, reach, take
+from tippingpoint.targets.registry import target_of
 from tippingpoint.units.conductor import Conductor
 from tippingpoint.units.shared_run import Phase, Turn
 from tippingpoint.util.exit_codes import BAD_INPUT, INTERRUPTED, TARGET_FAILED
@@ -64,16 +66,8 @@ from tippingpoint.util.text import choose, show_names
 from tippingpoint.workloads.claim.workload import RELEASE_WITHIN
 from tippingpoint.workloads.load import OWED, PrepareOrder, ShareOrder, StageOrder
 
-_CLEAN_WITHIN = {"etcd": 20.0, "juju": 900.0, "lxd": 600.0, "openstack": 600.0}
-"""Seconds: 19,000 hollow units of a Juju 4.0.15 went in 47 s with their model; a busy controller takes its time."""
-_CLEAN_EACH = {"lxd": 2.0, "openstack": 2.0}
-"""Seconds more for each thing and group: an LXD removes its containers one by one, 2 to 10 a second, an OpenStack 2 to
-4."""
 _PREPARE_SILENCE = 300.0
 """Seconds without a word from a worker that makes what the stages need, after which it is taken for hung."""
-_SETTLES_WITHIN = {"openstack": 60.0}
-"""Seconds more that a worker may take to end: it waits for what it has asked for and not been answered yet, which would
-come to be there after all was removed."""
 _ANSWER_WITHIN = OWED + RELEASE_WITHIN + 10.0
 _LATE = 1.0
 """Seconds after a turn's begin from which it is told that it was begun late."""
@@ -83,7 +77,6 @@ _HOLDS: Mapping[StageKind, Phase] = {
     "find": "find hold",
     "confirm": "confirm hold",
 }
-_MODEL_GONE = "its model was gone before the run ended"
 
 T = TypeVar("T")
 A = TypeVar("A", bound=Answer)
@@ -166,7 +159,7 @@ class _EndedEarly(Exception):
 class TakenUp:
     """A run that was cut, and that another one goes on with."""
 
-    entry: LxdEntry | OpenstackEntry
+    entry: LastingEntry
     """What it made, and under which names."""
     stage: int
     """The listed stage it was in, from 1: earlier ones are not done again."""
@@ -194,6 +187,7 @@ class Runner:
         unit: str = "",
     ) -> None:
         self._plan = plan
+        self._target = target_of(plan.target.kind)
         self._conductor = conductor
         self._unit = unit
         self._share = share
@@ -213,7 +207,8 @@ class Runner:
         self._taken = False
         self._began = False
         """Whether the target let us in, so that something may have been made since."""
-        self._model_gone = False
+        self._gone = ""
+        """What somebody has removed from the target meanwhile, in a sentence."""
         self._preparing: dict[str, dict[str, tuple[int, int]]] = {}
         self._interrupt = asyncio.Event()
         self._changed = asyncio.Event()
@@ -357,8 +352,8 @@ class Runner:
             status = "cut"
             they = choose(len(cut), "it was", "they were")
             reason = f"{show_names(cut, 'worker')} of {len(self._workers)} ended before {they} told to"
-        if self._model_gone and status == "complete":
-            status, reason = self._without_its_model()
+        if self._gone and status == "complete":
+            status, reason = self._without_what_it_made()
         return self._finish(status, reason)
 
     # -- opening and closing ---------------------------------------------------------------------
@@ -394,15 +389,14 @@ class Runner:
             entry: Entry = self._takes_up.entry
             self._made.append(entry)  # it is there, and ours to remove, however early this ends
         else:
-            entry = ledger_entry(self._plan, self._id, self.directory.resolve())
+            entry = self._target.new_entry(self._plan, self._id, self.directory.resolve())
         remember(self.directory, entry)
-        await self._unless_interrupted(reach(entry))
-        of_workers = isinstance(entry, EtcdEntry) or (isinstance(entry, JujuEntry) and not entry.model)
-        if self._takes_up is None and not of_workers:
+        await self._unless_interrupted(self._target.reach(entry))
+        if self._takes_up is None and not entry.made_by_workers:
             self._made.append(entry)
         await self._make_room(self._first)
-        self._began = not of_workers  # else these are the first to ask the target anything
-        workspace = await self._unless_interrupted(take(entry, self._plan, self._note))
+        self._began = not entry.made_by_workers  # else these are the first to ask the target anything
+        workspace = await self._unless_interrupted(self._target.take(entry, self._plan, self._note))
         self._taken = True
         self._manifest.workers = [WorkerEntry(name=str(index)) for index in range(count)]
         for index in range(count):
@@ -412,7 +406,7 @@ class Runner:
                 directory=self.directory.resolve(),
                 rescue=self._rescue,
                 name=str(index),
-                workspace=workspace,
+                workspace=workspace.model_dump(mode="json"),
                 started_wall=self._started_wall,
                 started=self._started,
             )
@@ -422,7 +416,7 @@ class Runner:
                 raise Refused(f"worker {index}: cannot be started: {problem.strerror}", 4) from None
         facts = await self._unless_interrupted(asyncio.gather(*(opened(worker) for worker in self._workers)))
         self._began = True
-        if of_workers:
+        if entry.made_by_workers:
             self._made.append(entry)
         self._manifest.target = TargetEntry.model_validate(facts[0], from_attributes=True)
         self._save_manifest()
@@ -446,23 +440,7 @@ class Runner:
 
     def _check_size(self, workers: int) -> None:
         """Refuse a plan that needs more connections than a worker's process may open."""
-        plan = self._own
-        if plan.target.kind == "etcd" or isinstance(plan, SpawnPlan):
-            return
-        if isinstance(plan, ModelPlan):
-            sizes = {
-                f"stages.{n}.units": (stage.size, 1)
-                for n, stage in enumerate(plan.stages)
-                if plan.workload.agents
-            }
-        elif plan.find is not None:
-            sizes = {"find.limit": (plan.find.limit, plan.workload.units)}
-        else:
-            sizes = {
-                f"stages.{n}.leases": (stage.leases, plan.workload.units)
-                for n, stage in enumerate(plan.stages)
-            }
-        for field, (size, connections) in sizes.items():
+        for field, (size, connections) in self._target.connections(self._own).items():
             fits = allow_connections(-(-size // workers) * connections) // connections * workers
             if fits < size:
                 raise UserError(
@@ -480,7 +458,7 @@ class Runner:
         for worker in self._workers:
             worker.tell(End(release=not self._hurry.is_set()))
         # Each worker may spend its drain and its releases, and a little for its connections and files.
-        within = _ANSWER_WITHIN + _SETTLES_WITHIN.get(self._plan.target.kind, 0.0)
+        within = _ANSWER_WITHIN + self._target.settles_within
         await asyncio.gather(
             *(worker.ended(within) for worker in self._workers),
             *(self._undo(fault) for fault in [*self._undone]),
@@ -493,11 +471,10 @@ class Runner:
         Silently, only what is left is told: what was refused says why in one line.
         """
         remedy = f"tippingpoint clean {self.directory}"
-        kind = self._plan.target.kind
         things = max((size for _, size in self._own.loads), default=0)
         if isinstance(self._own, SpawnPlan):
             things += max(stage.groups for stage in self._own.stages)
-        within = _CLEAN_WITHIN[kind] + _CLEAN_EACH.get(kind, 0.0) * things
+        within = self._target.clean_within(things)
         cleaning = asyncio.ensure_future(clean_entries(self._made, self._id, self._watcher.removing))
         hurried = asyncio.ensure_future(self._hurry.wait())
         await asyncio.wait([hurried, cleaning], timeout=within, return_when=asyncio.FIRST_COMPLETED)
@@ -513,17 +490,17 @@ class Runner:
         if removed:
             if not silently:
                 self._event("cleaned", removed=removed)
-        elif self._taken and any(isinstance(entry, JujuEntry) and entry.made_model for entry in self._made):
-            self._model_gone = True
-            self._event("model-gone", problem=_MODEL_GONE)
+        elif self._taken and (gone := next(filter(None, (entry.always_there for entry in self._made)), "")):
+            self._gone = f"{gone} was gone before the run ended"
+            self._event("model-gone", problem=self._gone)
         return True
 
-    def _without_its_model(self) -> tuple[RunStatus, str]:
+    def _without_what_it_made(self) -> tuple[RunStatus, str]:
         """What a run is whose model somebody has removed: a real Juju 4.0.15 keeps its units' connections then, and
         goes on granting them leases."""
         if not isinstance(self._plan, ClaimPlan):
-            return "cut", _MODEL_GONE
-        reason = f"{_MODEL_GONE}; leases after that were of units that no longer existed"
+            return "cut", self._gone
+        reason = f"{self._gone}; leases after that were of units that no longer existed"
         # Nobody knows which probes were before that, so that a search has found nothing.
         return ("cut" if self._plan.find is None else "failed"), reason
 
@@ -565,7 +542,7 @@ class Runner:
         gathered.mkdir()
         tails = self._rescue if self._rescue.exists() else gathered
         # The password of a user that a run made is of no use any more, and nobody else's to read.
-        passwords = [entry.identity for entry in self._made if isinstance(entry, OpenstackEntry)]
+        passwords = [path for entry in self._made for path in entry.passwords]
         for path in self.directory.iterdir():
             if path.resolve() in passwords:
                 continue
@@ -638,7 +615,16 @@ class Runner:
             return
         await self._unless_interrupted(self._start_members(plan.stages[stage - 1].members or 0))
         if not self._force:
-            await self._unless_interrupted(check_room(self._made[0], plan, stage, self._there))
+            await self._unless_interrupted(self._check_room(stage))
+
+    async def _check_room(self, stage: int) -> None:
+        try:
+            await self._target.check_room(self._made[0], self._own, stage, self._there)
+        except UserError as refused:
+            if refused.field.startswith("target."):
+                raise
+            field = f"stages.{stage - 1}.{refused.field}"
+            raise UserError(field, refused.value, refused.accepted) from None
 
     async def _start_members(self, wanted: int) -> None:
         """Have a lab start members, in its order, until so many run."""

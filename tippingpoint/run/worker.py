@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import uvloop
 from pydantic import BaseModel
@@ -46,7 +47,7 @@ from tippingpoint.rundir.journal import Journal
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.rundir.standstills import PULSE, TOLD, Cause, CauseFinder
 from tippingpoint.rundir.tags import LOOP_LAG
-from tippingpoint.targets.registry import Workspace, make_load
+from tippingpoint.targets.registry import target_of
 from tippingpoint.workloads.claim.workload import RELEASE_WITHIN
 from tippingpoint.workloads.load import OWED, PrepareOrder, ShareOrder, StageOrder, TargetFacts, Upkeep
 from tippingpoint.workloads.schedule import Schedule
@@ -69,7 +70,8 @@ class Job(BaseModel):
     directory: Path
     rescue: Path
     name: str
-    workspace: Workspace
+    workspace: dict[str, Any]
+    """What the target made ready, as its own model of that has it."""
     started_wall: float
     """The run's start, seconds since the epoch."""
     started: float
@@ -87,7 +89,9 @@ class _Worker:
         # Beats have a schedule of their own: the load's is cleared when a stage's load is dropped.
         self._beats = Schedule(asyncio.get_running_loop())
         plan = part_of(job.plan, *job.share)
-        self._load = make_load(plan, job.workspace, job.name, self._recorder, self._schedule)
+        target = target_of(plan.target.kind)
+        workspace = target.workspace.model_validate(job.workspace)
+        self._load = target.make_load(plan, workspace, job.name, self._recorder, self._schedule)
         self._asides: set[asyncio.Task[None]] = set()
         self._opened = 0.0
         self._worst_lag = 0.0

@@ -4,99 +4,62 @@ from __future__ import annotations
 
 import contextlib
 import os
+from abc import ABC, abstractmethod
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import Any, Self, cast
 
-from pydantic import BaseModel, Discriminator, Tag, TypeAdapter, ValidationError
+from pydantic import BaseModel
+from pydantic_core import from_json
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.targets import EtcdTarget, JujuTarget, LxdTarget, OpenstackTarget
+from tippingpoint.plan.fields import Section
 from tippingpoint.rundir.files import read_file
+from tippingpoint.rundir.manifest import Manifest
 
 FILE = "ledger.jsonl"
-KEY_PAIR = "trust"
-"""Beside it: the directory of the key pair that a trust token of an LXD was redeemed for."""
-PASSWORD = "openstack-user"
-"""Beside it: the file with the password of the user that was made in an OpenStack."""
 LARGEST_FILE = 1 << 20
 """Bytes; a run has one entry of a few hundred."""
 
 
-class EtcdEntry(BaseModel):
-    """Everything a run makes in an etcd: keys below a prefix, and leases with ids from a range."""
+class Entry(BaseModel, ABC, frozen=True):
+    """What a run makes in a target. Each target has an entry of its own: `ENTRY` in the module `ledger` of its package.
 
-    kind: Literal["etcd"] = "etcd"
-    prefix: str
-    first_lease_id: int
-    lease_ids: int
-    target: EtcdTarget
-
-
-class JujuEntry(BaseModel):
-    """Everything a run makes on a Juju controller: hollow machines, applications and units in one model."""
-
-    kind: Literal["juju"] = "juju"
-    prefix: str
-    """What the names of applications and machines begin with."""
-    model: str
-    """Name or UUID of the model they are in; empty when the run makes nothing."""
-    made_model: bool
-    """Whether the model is the run's own, and goes with it."""
-    target: JujuTarget
-    store: Path | None
-    """The juju client's directory that names the controller; None where a credentials file does."""
-
-
-class LxdEntry(BaseModel):
-    """Everything a run makes in an LXD: projects with their profile and containers, an image, our trust.
-
-    Where its target names `projects`, the containers and the image are in these, and it makes no projects.
+    It is all that `clean` has to go by, on another day and from another directory.
     """
 
-    kind: Literal["lxd"] = "lxd"
-    run: str
-    """The run whose names and marks they carry: another one than the ledger's where a run takes that one up."""
-    prefix: str
-    """What the names of projects and containers begin with."""
-    image: str
-    """Fingerprint of the image that is imported unless it is there; empty where the plan names one on the server."""
-    target: LxdTarget
-    """As the ledger has it: with the remote's name, whatever becomes lxc's default one meanwhile."""
-    store: Path | None
-    """The lxc client's directory that names the remote; None where the plan says otherwise who we are."""
-    identity: Path | None
-    """Directory of the key pair made for a trust token; None without one."""
+    kind: str
+    target: Section
+    """The target as the plan has it, with the names that it is found by whatever becomes the default meanwhile."""
 
+    @property
+    @abstractmethod
+    def described(self) -> str:
+        """What is removed when this is cleaned up, in words: "the keys below /a/"."""
 
-class OpenstackEntry(BaseModel):
-    """Everything a run makes in an OpenStack: servers; where its target says so also projects with a user in them,
-    networks with their subnets and routers, a flavor, and an image."""
+    @abstractmethod
+    def own(self, directory: Path, manifest: Manifest) -> Self:
+        """The entry with its files where they are now, in the directory of the run with this manifest.
 
-    kind: Literal["openstack"] = "openstack"
-    run: str
-    """The run whose names and marks they carry: another one than the ledger's where a run takes that one up."""
-    prefix: str
-    """What the names of all of it begin with."""
-    target: OpenstackTarget
-    """As the ledger has it: with the cloud's name and file, whatever becomes the default meanwhile."""
-    identity: Path | None
-    """File with the password of the user that is made; None where none is."""
+        UserError for anything that this run cannot have made: whoever wrote the ledger, nothing else is removed.
+        """
 
+    @property
+    def made_by_workers(self) -> bool:
+        """Whether nothing is made before the workers are let in: a run that is refused then has nothing to clean up."""
+        return False
 
-def _kind(value: Any) -> str:
-    return str(cast("dict[str, Any]", value).get("kind", "etcd")) if isinstance(value, dict) else ""
+    @property
+    def always_there(self) -> str:
+        """What a run makes first and removes last, in words: "its model". Where cleaning finds nothing, somebody has
+        removed it meanwhile. Empty where cleaning may find nothing."""
+        return ""
 
-
-Entry = EtcdEntry | JujuEntry | LxdEntry | OpenstackEntry
-_ENTRIES: TypeAdapter[Entry] = TypeAdapter(
-    Annotated[
-        Annotated[EtcdEntry, Tag("etcd")]
-        | Annotated[JujuEntry, Tag("juju")]
-        | Annotated[LxdEntry, Tag("lxd")]
-        | Annotated[OpenstackEntry, Tag("openstack")],
-        Discriminator(_kind),
-    ]
-)
+    @property
+    def passwords(self) -> list[Path]:
+        """Files of the run's directory that are nobody's to read once what the run made is gone."""
+        return []
 
 
 def remember(directory: Path, entry: Entry) -> None:
@@ -130,13 +93,30 @@ def entries(directory: Path) -> list[Entry]:
     found: list[Entry] = []
     for number, line in enumerate(lines, start=1):
         try:
-            found.append(_ENTRIES.validate_json(line))
-        except ValidationError:
+            found.append(_read(line))
+        except ValueError:
             raise UserError("ledger", f"{path}:{number}", "a ledger entry") from None
     # A crash in the middle of the write: nothing was made yet under that entry.
-    with contextlib.suppress(ValidationError):
-        found.append(_ENTRIES.validate_json(rest))
+    with contextlib.suppress(ValueError):
+        found.append(_read(rest))
     return found
+
+
+def _read(line: bytes) -> Entry:
+    """The entry in a line; ValueError where there is none of a target that we know."""
+    document: Any = from_json(line)
+    if not isinstance(document, dict):
+        raise ValueError("no mapping")
+    # Ledgers of before there were other targets name no kind.
+    kind = cast("dict[str, Any]", document).get("kind", "etcd")
+    return _entry_of(str(kind)).model_validate_json(line)
+
+
+@cache
+def _entry_of(kind: str) -> type[Entry]:
+    if kind not in ("etcd", "juju", "lxd", "openstack"):
+        raise ValueError(kind)
+    return import_module(f"tippingpoint.targets.{kind}.ledger").ENTRY
 
 
 def _anchored(part: BaseModel) -> dict[str, Path]:

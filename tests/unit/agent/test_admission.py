@@ -30,10 +30,10 @@ class Door:
         self.runtime = tmp_path
         self.asked = asyncio.Event()
         self.told = asyncio.Event()
-        monkeypatch.setattr(admission, "knock", self._knock)
+        monkeypatch.setattr(admission, "log_in", self._log_in)
         self.admission = Admission(tmp_path, lambda: self.busy, self._changed, self._sleep)
 
-    async def _knock(self, target: Any) -> None:
+    async def _log_in(self, target: Any) -> None:
         await asyncio.sleep(0)
         self.knocks.append((target.credentials.read_text(), target.credentials.stat().st_mode & 0o777))
         answer = self.answers.pop(0)

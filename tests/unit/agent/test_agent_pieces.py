@@ -25,7 +25,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.plan import parse_plan
 from tippingpoint.rundir.ledger import remember
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
-from tippingpoint.targets.registry import ledger_entry
+from tippingpoint.targets.registry import target_of
 from tippingpoint.units.shared_run import SharedRun, Turn, begin_run
 from tippingpoint.util.systemd_notify import notify, watchdog_every
 
@@ -45,7 +45,7 @@ def a_part(keeping: Keeping, run: SharedRun, *, status: str = "complete", made_s
     manifest = Manifest(id=name, title="small", target=TargetEntry(kind="etcd"), started=run.made)
     manifest.model_copy(update={"status": status, "pid": 2**30, "pid_started": 1}).save(directory)
     if made_something:
-        remember(directory, ledger_entry(PLAN, name, directory))
+        remember(directory, target_of(PLAN.target.kind).new_entry(PLAN, name, directory))
     keeping.save(Kept(run=run, parts=[name]))
     return name
 
@@ -300,8 +300,8 @@ def test_a_task_is_asked_for_by_its_id_until_it_is_forgotten() -> None:
 @pytest.mark.parametrize(
     ("target", "problem"),
     [
-        ({}, "target.kind: missing: expected one of lxd, juju, openstack"),
-        ({"kind": "etcd"}, "target.kind: etcd: expected one of lxd, juju, openstack"),
+        ({}, "target.kind: missing: expected one of juju, lxd, openstack"),
+        ({"kind": "etcd"}, "target.kind: etcd: expected one of juju, lxd, openstack"),
         ({"kind": "lxd", "nonsense": "secret"}, "target.nonsense: given: expected"),
         ({"kind": "lxd", "credentials": "/none"}, "target.credentials: /none: expected"),
         ({"kind": "openstack", "credentials": "/none"}, "target.credentials: /none: expected a clouds.yaml"),

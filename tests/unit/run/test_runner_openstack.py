@@ -15,11 +15,11 @@ from aiohttp import web
 from tests.unit.openstack_cloud import Cloud, cloud_at, failure
 from tippingpoint.errors import TargetError
 from tippingpoint.plan.plan import load_plan
-from tippingpoint.run import runner as running
 from tippingpoint.run.runner import Runner
 from tippingpoint.rundir.journal import RESCUE_PREFIX
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.ownership import name_prefix
+from tippingpoint.targets.openstack.target import TARGET
 
 RUN_ID = "the-run"
 Scene = Callable[[Cloud, Runner], Awaitable[None]]
@@ -129,13 +129,13 @@ def test_what_was_made_before_garbage_was_answered_is_removed(tmp_path: Path) ->
 def test_what_was_made_before_a_fault_of_ours_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken = running.take
+    taken = TARGET.take
 
     async def faulty(*args: Any) -> None:
         await taken(*args)
         raise ZeroDivisionError("ours")
 
-    monkeypatch.setattr(running, "take", faulty)
+    monkeypatch.setattr(TARGET, "take", faulty)
 
     async def scene(cloud: Cloud, runner: Runner) -> None:
         with pytest.raises(ZeroDivisionError):
@@ -148,8 +148,7 @@ def test_what_was_made_before_a_fault_of_ours_is_removed(
 
 
 def test_a_removal_has_time_for_each_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(running._CLEAN_WITHIN, "openstack", 0.0)  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setitem(running._CLEAN_EACH, "openstack", 0.2)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(TARGET, "clean_within", lambda things: 0.2 * things)
 
     async def scene(cloud: Cloud, runner: Runner) -> None:
         await interrupted_while_routers_are_made(cloud, runner)

@@ -8,7 +8,9 @@ import pytest
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.plan import EtcdTarget, JujuTarget
-from tippingpoint.rundir.ledger import FILE, Entry, EtcdEntry, JujuEntry, entries, remember
+from tippingpoint.rundir.ledger import FILE, Entry, entries, remember
+from tippingpoint.targets.etcd.ledger import EtcdEntry
+from tippingpoint.targets.juju.ledger import JujuEntry
 
 
 def entry(prefix: str = "/tippingpoint/r/", **target: Path) -> EtcdEntry:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.rundir.ledger import LxdEntry
 from tippingpoint.targets.lxd.client import LxdClient
 from tippingpoint.targets.lxd.errors import LxdError
+from tippingpoint.targets.lxd.ledger import LxdEntry
 from tippingpoint.targets.lxd.pool_and_network import find_site
 from tippingpoint.targets.lxd.provision import access_of, greet
 from tippingpoint.targets.lxd.retrying import ask, ask_unless_refused

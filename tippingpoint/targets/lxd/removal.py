@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.rundir.ledger import LxdEntry
 from tippingpoint.targets.lxd import trust
 from tippingpoint.targets.lxd.client import LxdClient
 from tippingpoint.targets.lxd.errors import LxdError
+from tippingpoint.targets.lxd.ledger import LxdEntry
 from tippingpoint.targets.lxd.provision import (
     MARK,
     access_of,

@@ -1,9 +1,8 @@
-"""What the workers of a run find ready in an LXD. Light to import: every worker knows of it, whatever its target."""
+"""What the workers of a run find ready in an LXD."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from pydantic import BaseModel
 
@@ -23,7 +22,6 @@ class LxdPlace(BaseModel):
 class LxdWorkspace(BaseModel):
     """Projects and containers whose names begin with a prefix, made from an image on a pool and a network."""
 
-    kind: Literal["lxd"] = "lxd"
     run: str
     """The run whose mark they carry (user.tippingpoint)."""
     prefix: str

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tippingpoint.errors import UserError
-from tippingpoint.rundir.ledger import OpenstackEntry
 from tippingpoint.targets.openstack.access import from_clouds
 from tippingpoint.targets.openstack.client import OpenstackClient, insist, mapping
 from tippingpoint.targets.openstack.errors import FORBIDDEN, OpenstackError, OpenstackGone
+from tippingpoint.targets.openstack.ledger import OpenstackEntry
 from tippingpoint.targets.openstack.provision import FLAVOR, MADE, NONE, pages, told_of
 from tippingpoint.targets.openstack.versions import Version
 

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from tippingpoint.errors import OperationFailed
-from tippingpoint.rundir.ledger import OpenstackEntry
 from tippingpoint.targets.openstack.access import from_clouds
 from tippingpoint.targets.openstack.client import PATIENCE, OpenstackClient, insist
 from tippingpoint.targets.openstack.errors import CONFLICT, OpenstackError, OpenstackGone
+from tippingpoint.targets.openstack.ledger import OpenstackEntry
 from tippingpoint.targets.openstack.provision import (
     MADE,
     NONE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from pydantic import BaseModel
 
@@ -13,7 +12,6 @@ from tippingpoint.plan.targets import OpenstackTarget
 class OpenstackWorkspace(BaseModel):
     """Servers, and what they need, whose names begin with a prefix."""
 
-    kind: Literal["openstack"] = "openstack"
     run: str
     """The run whose mark they carry (metadata `tippingpoint`)."""
     prefix: str

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tippingpoint.errors import UserError
 from tippingpoint.plan.plan import parse_plan
 from tippingpoint.plan.targets import LxdTarget
-from tippingpoint.rundir.ledger import LxdEntry
 from tippingpoint.targets.lxd.image import fingerprint
+from tippingpoint.targets.lxd.ledger import LxdEntry
 from tippingpoint.targets.lxd.provision import (
     group_of,
     instance_name,
@@ -23,7 +23,7 @@ from tippingpoint.targets.lxd.provision import (
     parts_of,
     project_name,
 )
-from tippingpoint.targets.registry import ledger_entry
+from tippingpoint.targets.registry import target_of
 
 PREFIX = "tp12345678"
 
@@ -138,7 +138,7 @@ target: {kind: lxd, image: jammy, projects: [a, b]}
 workload: {kind: spawn, concurrency: 4}
 stages: [{groups: 2, instances: 5}, {groups: GROUPS, instances: 5}]
 """
-    entry = ledger_entry(parse_plan(text.replace("GROUPS", "1")), "run-1", tmp_path)
+    entry = target_of("lxd").new_entry(parse_plan(text.replace("GROUPS", "1")), "run-1", tmp_path)
     assert isinstance(entry, LxdEntry)
     assert entry.target.projects == ["a", "b"]
     expected = r"^stages\.1\.groups: 3: expected at most 2, as target\.projects has that many \(a, b\)$"

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from tests.unit.openstack_cloud import PREFIX, Cloud, failure, play
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.rundir.ledger import OpenstackEntry
+from tippingpoint.targets.openstack.ledger import OpenstackEntry
 from tippingpoint.targets.openstack.provision import reach, take
 from tippingpoint.targets.openstack.removal import remove
 

@@ -11,8 +11,8 @@ from aiohttp import web
 
 from tests.unit.openstack_cloud import PREFIX, RUN, Cloud, failure, play
 from tippingpoint.errors import TargetError
-from tippingpoint.rundir.ledger import OpenstackEntry
 from tippingpoint.targets.openstack import removal
+from tippingpoint.targets.openstack.ledger import OpenstackEntry
 from tippingpoint.targets.openstack.provision import mark_text
 from tippingpoint.targets.openstack.removal import remove
 

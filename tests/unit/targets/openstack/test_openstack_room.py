@@ -10,8 +10,8 @@ import pytest
 
 from tests.unit.openstack_cloud import Cloud, play
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.rundir.ledger import OpenstackEntry
 from tippingpoint.targets.openstack.capacity import check_room
+from tippingpoint.targets.openstack.ledger import OpenstackEntry
 
 PORTS = "network quotas/shop-id/details"
 

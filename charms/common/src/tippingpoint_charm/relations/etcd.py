@@ -30,7 +30,7 @@ from tippingpoint_charm.relations.databag import (
 
 DB, CLIENT = "etcd", "etcd-client"
 PREFIX = "/tippingpoint/"
-"""All keys of all runs are below it (tippingpoint.rundir.ownership.key_prefix)."""
+"""All keys of all runs are below it (tippingpoint.targets.etcd.ledger.key_prefix)."""
 
 _LABEL, _LABEL_SENT = "etcd-client", "etcd-client-mtls"
 _SECRETS = ("username", "password", "tls", "tls-ca", "uris")

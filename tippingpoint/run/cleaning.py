@@ -1,0 +1,30 @@
+"""Removing from a target what a run made there, by its ledger: after its end, or any time later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tippingpoint.errors import UserError
+from tippingpoint.rundir.ledger import FILE, Entry
+from tippingpoint.rundir.manifest import Manifest
+from tippingpoint.rundir.ownership import own_entries
+from tippingpoint.targets.registry import target_of
+from tippingpoint.workloads.load import OnProgress, untold
+
+
+async def clean_run(directory: Path, progress: OnProgress = untold) -> int:
+    """Remove from the target what the run's ledger names and is still there; returns how many things that was.
+
+    Raises TargetError when the target cannot be reached, UserError for a ledger that names what is not the run's.
+    """
+    manifest = Manifest.load(directory)
+    made = own_entries(directory, manifest)
+    if not made and manifest.source == "run":
+        raise UserError("ledger", str(directory / FILE), "the run's ledger, or nobody knows what it made")
+    return await clean_entries(made, manifest.id, progress)
+
+
+async def clean_entries(made: Iterable[Entry], run_id: str, progress: OnProgress = untold) -> int:
+    """Remove what these entries of that run name, which are its own (own_entries)."""
+    return sum([await target_of(entry.kind).clean(entry, run_id, progress) for entry in made])

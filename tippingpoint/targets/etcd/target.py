@@ -1,0 +1,71 @@
+"""What a run, `clean` and an agent ask of an etcd."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tippingpoint.plan.plan import ClaimPlan, ClaimWorkload, Plan
+from tippingpoint.plan.targets import EtcdTarget
+from tippingpoint.rundir.recorder import Recorder
+from tippingpoint.targets.etcd.ledger import (
+    RUN_LEASE_IDS,
+    WORKER_LEASE_IDS,
+    EtcdEntry,
+    first_lease_id,
+    key_prefix,
+)
+from tippingpoint.targets.etcd.workspace import EtcdWorkspace
+from tippingpoint.targets.target import Target, Tell
+from tippingpoint.workloads.load import Load, OnProgress
+from tippingpoint.workloads.schedule import Schedule
+
+
+class Etcd(Target[EtcdTarget, EtcdEntry, EtcdWorkspace]):
+    """Leases in a real cluster. Workers make all that there is, in parts of their own of what the entry names."""
+
+    workspace = EtcdWorkspace
+
+    def new_entry(self, plan: Plan, run_id: str, directory: Path) -> EtcdEntry:
+        assert isinstance(plan.target, EtcdTarget)
+        return EtcdEntry(
+            prefix=key_prefix(run_id),
+            first_lease_id=first_lease_id(run_id),
+            lease_ids=RUN_LEASE_IDS,
+            target=plan.target,
+        )
+
+    async def take(self, entry: EtcdEntry, plan: Plan, tell: Tell) -> EtcdWorkspace:
+        return EtcdWorkspace(prefix=entry.prefix, first_lease_id=entry.first_lease_id)
+
+    def make_load(
+        self, plan: Plan, workspace: EtcdWorkspace, worker: str, recorder: Recorder, schedule: Schedule
+    ) -> Load:
+        from tippingpoint.targets.etcd import claim
+        from tippingpoint.workloads.claim.workload import ClaimLoad
+
+        assert isinstance(plan, ClaimPlan)
+        assert isinstance(plan.target, EtcdTarget)
+        scope = claim.Scope(workspace.prefix, workspace.first_lease_id + int(worker) * WORKER_LEASE_IDS)
+        return ClaimLoad(plan.workload, claim.connect(plan.target, plan.workload, scope), recorder, schedule)
+
+    def clean_within(self, things: int) -> float:
+        return 20.0
+
+    async def clean(self, entry: EtcdEntry, run_id: str, progress: OnProgress) -> int:
+        from tippingpoint.targets.etcd import claim
+
+        ids = range(entry.first_lease_id, entry.first_lease_id + entry.lease_ids)
+        return await claim.clean(entry.target, entry.prefix, ids, only_of_keys=not entry.follows_from(run_id))
+
+    async def log_in(self, section: EtcdTarget) -> None:
+        from tippingpoint.targets.etcd import claim
+
+        scope = claim.Scope(key_prefix("login"), 0)
+        leases = claim.connect(section.model_copy(update={"connections": 1}), ClaimWorkload(), scope)
+        try:
+            await leases.open()
+        finally:
+            await leases.close()
+
+
+TARGET = Etcd()

@@ -1,0 +1,65 @@
+"""What a cloud's users ask it for, timed now, each once: the figures a person would try by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from tippingpoint.errors import OperationFailed
+from tippingpoint.plan.spawn import SERVER_OBSERVATIONS
+from tippingpoint.plan.targets import OpenstackTarget
+from tippingpoint.targets.openstack.access import from_clouds
+from tippingpoint.targets.openstack.client import OpenstackClient
+from tippingpoint.targets.openstack.provision import is_admin, told_of
+from tippingpoint.targets.openstack.spawn import OpenstackServers
+from tippingpoint.targets.openstack.versions import SERVERS
+from tippingpoint.targets.openstack.workspace import OpenstackWorkspace
+
+ANSWERS_WITHIN = 30.0
+"""Seconds for each answer of an OpenStack's services."""
+
+
+async def probe(target: OpenstackTarget) -> list[str]:
+    """SERVER_OBSERVATIONS of the cloud's own project, one after the other; some are answered to an admin alone."""
+    access = from_clouds(target)
+    client = OpenstackClient(access)
+    try:
+        with told_of(access.name, "an OpenStack that answers"):
+            await client.log_in()
+            admin = await is_admin(client)
+    finally:
+        await client.close()
+    workspace = OpenstackWorkspace(
+        run="",
+        prefix="",
+        image="",
+        flavor="",
+        network="",
+        external="",
+        admin=admin,
+        version=SERVERS,
+        user="",
+        role="",
+        domain="",
+        identity=None,
+        target=target,
+    )
+    servers = OpenstackServers(workspace, poll_every=1.0)
+    try:
+        await servers.open()
+        return [await _asked(servers, what) for what in SERVER_OBSERVATIONS]
+    finally:
+        await servers.close()
+
+
+async def _asked(servers: OpenstackServers, what: str) -> str:
+    begun = time.monotonic()
+    try:
+        async with asyncio.timeout(ANSWERS_WITHIN):
+            answered = await servers.observe(what, 0, None)
+    except TimeoutError:
+        return f"{what}: no answer within {ANSWERS_WITHIN:g} s"
+    except OperationFailed as problem:
+        return f"{what}: {problem}"
+    took = time.monotonic() - begun
+    return f"{what} {took * 1e3:.0f} ms" if answered else f"{what}: answered to an admin alone"

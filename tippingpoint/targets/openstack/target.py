@@ -1,0 +1,86 @@
+"""What a run, `clean` and an agent ask of an OpenStack."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tippingpoint.plan.plan import Plan, SpawnPlan
+from tippingpoint.plan.targets import OpenstackTarget
+from tippingpoint.rundir.ownership import name_prefix
+from tippingpoint.rundir.recorder import Recorder
+from tippingpoint.targets.openstack.ledger import OpenstackEntry
+from tippingpoint.targets.openstack.workspace import OpenstackWorkspace
+from tippingpoint.targets.target import Target, Tell
+from tippingpoint.workloads.load import Load, OnProgress
+from tippingpoint.workloads.schedule import Schedule
+
+
+class Openstack(Target[OpenstackTarget, OpenstackEntry, OpenstackWorkspace]):
+    """Servers in the cloud's own project, or in projects that a run makes."""
+
+    workspace = OpenstackWorkspace
+    can_probe = True
+    errors_name_address = False  # but a cloud of a clouds.yaml
+    settles_within = 60.0
+
+    def new_entry(self, plan: Plan, run_id: str, directory: Path) -> OpenstackEntry:
+        from tippingpoint.targets.openstack import provision
+
+        assert isinstance(plan.target, OpenstackTarget)
+        return provision.new_entry(plan.target, run_id, name_prefix(run_id), directory)
+
+    async def reach(self, entry: OpenstackEntry) -> None:
+        from tippingpoint.targets.openstack import provision
+
+        await provision.reach(entry)
+
+    async def check_room(self, entry: OpenstackEntry, plan: Plan, stage: int, before: int) -> None:
+        from tippingpoint.targets.openstack import capacity
+
+        assert isinstance(plan, SpawnPlan)
+        asked, workload = plan.stages[stage - 1], plan.workload
+        adds = asked.size - before
+        if workload.cycle:  # as many as there are at once
+            adds, before = min(asked.size, workload.concurrency or workload.batch or 1), 0
+        await capacity.check_room(entry, adds, asked.members, before)
+
+    async def take(self, entry: OpenstackEntry, plan: Plan, tell: Tell) -> OpenstackWorkspace:
+        from tippingpoint.targets.openstack import provision
+
+        return await provision.take(entry, tell)
+
+    def make_load(
+        self, plan: Plan, workspace: OpenstackWorkspace, worker: str, recorder: Recorder, schedule: Schedule
+    ) -> Load:
+        from tippingpoint.targets.openstack.spawn import OpenstackServers
+        from tippingpoint.workloads.spawn.workload import SpawnLoad
+
+        assert isinstance(plan, SpawnPlan)
+        servers = OpenstackServers(workspace, plan.workload.poll_every)
+        return SpawnLoad(plan, servers, recorder, schedule)
+
+    def clean_within(self, things: int) -> float:
+        return 600.0 + 2.0 * things  # it removes 2 to 4 servers a second
+
+    async def clean(self, entry: OpenstackEntry, run_id: str, progress: OnProgress) -> int:
+        from tippingpoint.targets.openstack import removal
+
+        return await removal.remove(entry, progress)
+
+    async def log_in(self, section: OpenstackTarget) -> None:
+        from tippingpoint.targets.openstack.access import from_clouds
+        from tippingpoint.targets.openstack.client import OpenstackClient
+
+        cloud = OpenstackClient(from_clouds(section))
+        try:
+            await cloud.log_in()
+        finally:
+            await cloud.close()
+
+    async def probe(self, section: OpenstackTarget, made: OpenstackEntry | None) -> list[str]:
+        from tippingpoint.targets.openstack.probe import probe
+
+        return await probe(section)
+
+
+TARGET = Openstack()
