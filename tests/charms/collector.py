@@ -58,7 +58,7 @@ def on_machine(monkeypatch: pytest.MonkeyPatch, root: Path) -> Directory:
     (pack / "tippingpoint/__init__.py").write_text("version = 1\n")
     monkeypatch.setattr(charm.MetricsCollectorCharm, "machine", machine)
     monkeypatch.setattr(charm.MetricsCollectorCharm, "pack", pack)
-    monkeypatch.setattr(charm.confined, "UNPRIVILEGED", "")
+    monkeypatch.setattr(charm.sandbox, "UNPRIVILEGED", "")
     return machine
 
 

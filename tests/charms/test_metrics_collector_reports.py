@@ -310,7 +310,7 @@ def test_an_engine_that_takes_too_long_is_not_waited_for(
 ) -> None:
     run = a_run(FIRST)
     arrived(run, digests[FIRST])
-    monkeypatch.setattr(charm.confined, "SECONDS", 0.001)
+    monkeypatch.setattr(charm.sandbox, "SECONDS", 0.001)
 
     with pytest.raises(testing.ActionFailed, match="expected one that is read in 0 s"):
         answered("report")
