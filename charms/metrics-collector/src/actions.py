@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import hashlib
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import ops
@@ -16,11 +16,8 @@ from tippingpoint_charm.parameters import Parameters, Report
 from tippingpoint_charm.results import Results, how_to_fetch, report_results, verbatim
 
 from tippingpoint.collect import sandbox
-from tippingpoint.collect.runs import StoredRun, forget_oldest
+from tippingpoint.collect.runs import Runs, StoredRun, forget_oldest
 from tippingpoint.errors import UserError
-
-if TYPE_CHECKING:
-    from charm import MetricsCollectorCharm
 
 LISTED = 50
 """Runs that `list-runs` names."""
@@ -43,10 +40,43 @@ def _answers(do: Callable[[Actions, ops.ActionEvent], Results]) -> Callable[[Act
     return action
 
 
+class ActingCharm(ops.CharmBase, ABC):
+    """What the actions need of the charm."""
+
+    runs: Runs
+    state: Path
+    """The directory of what it keeps."""
+
+    @property
+    @abstractmethod
+    def generators(self) -> list[str]:
+        """The applications that are related to it."""
+
+    @property
+    @abstractmethod
+    def problems(self) -> list[str]:
+        """What is wrong, a line each."""
+
+    @property
+    @abstractmethod
+    def page_url(self) -> str:
+        """Where the page is; empty while it is off."""
+
+    @property
+    @abstractmethod
+    def page_told(self) -> Results:
+        """What `status` says of the page."""
+
+    @property
+    @abstractmethod
+    def prometheus_told(self) -> str:
+        """What `status` says of Prometheus."""
+
+
 class Actions(ops.Object):
     """The actions of the charm."""
 
-    def __init__(self, charm: MetricsCollectorCharm) -> None:
+    def __init__(self, charm: ActingCharm) -> None:
         super().__init__(charm, "actions")
         self._charm = charm
         self._runs = charm.runs

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 import ops
 import watching
-from actions import LISTED, Actions, came_to
+from actions import LISTED, ActingCharm, Actions, came_to
 from monitoring import PORT as PROMETHEUS_PORT
 from monitoring import Monitoring, Wanted
 from page import OPTION as PAGE_TOKEN
@@ -47,7 +47,7 @@ _TARGETS_CREDENTIALS = "static-targets-credentials"
 _RELATION = "scale-run"
 
 
-class MetricsCollectorCharm(ops.CharmBase):
+class MetricsCollectorCharm(ActingCharm):
     """Stores in hooks what arrives, and sees to its services; everything else is asked of the engine."""
 
     machine: ClassVar[Machine] = Machine()

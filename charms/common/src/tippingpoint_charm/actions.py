@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import ops
 
@@ -17,15 +18,13 @@ from tippingpoint.plan.share import part_of
 from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, stop, summary
 from tippingpoint.util.durations import show_us
 from tippingpoint_charm.access import find_access
-from tippingpoint_charm.agent import AgentAway, Refused
+from tippingpoint_charm.agent import Agent, AgentAway, Refused
+from tippingpoint_charm.exchange import Exchange
 from tippingpoint_charm.machine import MachineProblem
 from tippingpoint_charm.parameters import Clean, Parameters, Report, Start, Status
-from tippingpoint_charm.peers import LARGEST_RUN
+from tippingpoint_charm.peers import LARGEST_RUN, Peers
 from tippingpoint_charm.results import Results as Results
 from tippingpoint_charm.results import how_to_fetch, report_results, verbatim
-
-if TYPE_CHECKING:
-    from tippingpoint_charm.generator import GeneratorCharm
 
 O = TypeVar("O", bound=ops.Object)  # noqa: E741
 
@@ -58,10 +57,28 @@ def answers(do: Callable[[O, ops.ActionEvent], Results]) -> Callable[[O, ops.Act
     return action
 
 
+class ActingCharm(ops.CharmBase, ABC):
+    """What the actions need of a generator's charm."""
+
+    workload: ClassVar[Literal["claim", "spawn"]]
+    """The workload of the plans that it runs."""
+    agent: Agent
+    peers: Peers
+    exchange: Exchange
+
+    @abstractmethod
+    def catch_up(self) -> None:
+        """All that a hook does; an action does it first that wants to know how things are now."""
+
+    @abstractmethod
+    def lacking(self, plan: Plan | None = None) -> str:
+        """What a plan, or a usual one, would miss on this machine, in one line; empty when nothing."""
+
+
 class Actions(ops.Object):
     """What both generators can be asked for."""
 
-    def __init__(self, charm: GeneratorCharm) -> None:
+    def __init__(self, charm: ActingCharm) -> None:
         super().__init__(charm, "actions")
         self._charm = charm
         framework, on = charm.framework, charm.on
@@ -76,7 +93,7 @@ class Actions(ops.Object):
     def _on_start(self, event: ops.ActionEvent) -> Results:
         charm = self._charm
         plan = read_plan(Start.read(event.params), charm.workload)
-        charm.need_leader("start plan=NAME")
+        charm.exchange.need_leader("start plan=NAME")
         _refuse_access(plan)
         charm.catch_up()
         before = charm.peers.run

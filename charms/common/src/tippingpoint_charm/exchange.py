@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ops
 from pydantic import ValidationError
@@ -14,21 +14,18 @@ from pydantic import ValidationError
 from tippingpoint.agent.client import PLACE
 from tippingpoint.units.shared_run import SharedRun, UnitWord, conduct, lose
 from tippingpoint_charm.access import KINDS, TargetAccess, find_access
-from tippingpoint_charm.agent import HOOK_WAITS, AgentAway, Refused
+from tippingpoint_charm.agent import HOOK_WAITS, Agent, AgentAway, Refused
 from tippingpoint_charm.credentials import (
     DIRECTORY,
     names_of_credentials,
     remove_credentials,
     write_credentials,
 )
-from tippingpoint_charm.machine import MachineProblem
+from tippingpoint_charm.machine import Machine, MachineProblem
 from tippingpoint_charm.peers import NAME as PEERS
-from tippingpoint_charm.peers import now_by_reference
+from tippingpoint_charm.peers import Peers, now_by_reference
 from tippingpoint_charm.relations import scale_run
-from tippingpoint_charm.service import USER
-
-if TYPE_CHECKING:
-    from tippingpoint_charm.generator import GeneratorCharm
+from tippingpoint_charm.service import USER, Service
 
 logger = logging.getLogger(__name__)
 
@@ -41,9 +38,15 @@ class Exchange(ops.Object):
 
     _stored = ops.StoredState()
 
-    def __init__(self, charm: GeneratorCharm) -> None:
+    def __init__(
+        self, charm: ops.CharmBase, machine: Machine, service: Service, agent: Agent, peers: Peers
+    ) -> None:
         super().__init__(charm, "exchange")
         self._charm = charm
+        self._machine = machine
+        self._service = service
+        self._agent = agent
+        self._peers = peers
         # run, target: the run that the agent was told how to reach its target of, and how, in JSON. kept: the run whose
         # results the agent has, and of how many units. looked: the run since whose end credentials were looked at.
         self._stored.set_default(run="", target="{}", kept="", looked="")
@@ -64,55 +67,53 @@ class Exchange(ops.Object):
         With `access_too` the files with credentials are looked at again, else only at a run's first sight.
         """
         self.took_place = True
-        run = self._charm.peers.run
+        run = self._peers.run
         self._hand_over(run, access_too)
         ended = "" if run is None else run.id
         if (run is None or run.over) and (access_too or self._stored.looked != ended):
             self._look_after_credentials()
             self._stored.looked = ended
         if not self.away:
-            units = 1 + len(self._charm.peers.others)
-            self._charm.peers.say(self.word, self.result, units)
+            units = 1 + len(self._peers.others)
+            self._peers.say(self.word, self.result, units)
         if run is not None and self._charm.unit.is_leader():
             run = self._conduct(run)
-        scale_run.publish(self._charm, run, self._charm.peers.said(), self.result)
+        scale_run.publish(self._charm, run, self._peers.said(), self.result)
 
     def say_last_word(self) -> None:
         """End our part of the run, as this unit is being removed, and tell the others what it came to while we may."""
         self.word = self.result = None
         try:
-            answer = self._charm.agent.ask(
-                "leave", within=LAST_WORD_WITHIN + HOOK_WAITS, seconds=LAST_WORD_WITHIN
-            )
+            answer = self._agent.ask("leave", within=LAST_WORD_WITHIN + HOOK_WAITS, seconds=LAST_WORD_WITHIN)
         except AgentAway:
             return
         except Refused:  # an agent of before
             with suppress(AgentAway, Refused):
-                self._charm.agent.ask("orders", run=None, unit=self._charm.unit.name, target={}, reference="")
+                self._agent.ask("orders", run=None, unit=self._charm.unit.name, target={}, reference="")
             return
         self.word, self.result = _as_word(answer.get("word")), _as_result(answer.get("result"))
-        run, peers = self._charm.peers.run, self._charm.peers
+        run = self._peers.run
         try:
             if self.word is not None:
-                peers.say(self.word, self.result, 1)
+                self._peers.say(self.word, self.result, 1)
             if run is not None and self._charm.unit.is_leader():
                 run = lose(run, self._charm.unit.name)
-                peers.write_run(run)
+                self._peers.write_run(run)
         except ops.ModelError as gone:  # we may be out of the relation already
             logger.warning("our last word was not told: %s", gone)
         scale_run.publish(self._charm, run, self.word, self.result)
 
     def keep_last_word(self, unit: ops.Unit | None) -> None:
         """Have the agent keep what a unit that is being removed came to: its bag goes with it."""
-        run = self._charm.peers.run
+        run = self._peers.run
         if unit is None or run is None or unit == self._charm.unit:
             return
-        word, result = self._charm.peers.bag_of(unit)
+        word, result = self._peers.bag_of(unit)
         if word is None or not word.leaves or word.run != run.id:
             return
         digests = {unit.name: result[1]} if result is not None and result[0] == run.id else {}
         try:
-            self._charm.agent.ask(
+            self._agent.ask(
                 "keep",
                 shared=run.model_dump(mode="json", exclude_none=True),
                 words={unit.name: word.model_dump(mode="json", exclude_none=True)},
@@ -126,7 +127,7 @@ class Exchange(ops.Object):
         self.word = self.result = None
         try:
             if self._has_target(run, access_too):
-                self._charm.agent.ask(
+                self._agent.ask(
                     "orders",
                     run=None if run is None else run.model_dump(mode="json", exclude_none=True),
                     unit=self._charm.unit.name,
@@ -135,9 +136,9 @@ class Exchange(ops.Object):
                     address="" if run is None else self._address(),
                     lost=self._lost(run),
                 )
-            answer = self._charm.agent.ask("word")
+            answer = self._agent.ask("word")
         except AgentAway:
-            self.away = f"the agent does not answer: journalctl -u {self._charm.service.name}"
+            self.away = f"the agent does not answer: journalctl -u {self._service.name}"
         except Refused as refused:
             self.unreached = str(refused)
         else:
@@ -173,12 +174,12 @@ class Exchange(ops.Object):
     def write_access(self, access: TargetAccess) -> dict[str, Any]:
         """Write the files of an access for the agent; the target's fields with their paths."""
         if access.files:
-            owner = self._charm.machine.user(USER)
+            owner = self._machine.user(USER)
             if owner is None:
                 raise MachineProblem(f"{USER}: no such user yet")
-            self._charm.service.state.mkdir(mode=0o755, parents=True, exist_ok=True)
-            write_credentials(self._charm.service.state, access.files, owner)
-        directory = str(self._charm.service.state / DIRECTORY)
+            self._service.state.mkdir(mode=0o755, parents=True, exist_ok=True)
+            write_credentials(self._service.state, access.files, owner)
+        directory = str(self._service.state / DIRECTORY)
         return {
             name: value.replace(PLACE, directory) if isinstance(value, str) else value
             for name, value in access.target.items()
@@ -187,16 +188,15 @@ class Exchange(ops.Object):
     def try_access(self, access: TargetAccess) -> tuple[str, bool]:
         """Have the agent log in where the access is news; why that failed when it was tried last, empty where it did
         not, and whether it was a refusal. With an access that awaits something, it wakes us until that is there."""
-        agent = self._charm.agent
         try:
-            known = agent.ask("access", target=access.target, files=access.files, awaits=access.awaits)
+            known = self._agent.ask("access", target=access.target, files=access.files, awaits=access.awaits)
         except (AgentAway, Refused):  # one of before, or gone a moment ago
             return "", False
         return " ".join(str(known.get("problem") or "").split()), known.get("refused") is True
 
     def lend_credentials(self) -> None:
         """Have the files there again that lead to the last run's target, for what is left of it to be removed."""
-        run = self._charm.peers.run
+        run = self._peers.run
         if run is not None:
             access = find_access(self._charm, run.validated().target.kind)
             if not access.missing:
@@ -205,7 +205,7 @@ class Exchange(ops.Object):
     def _look_after_credentials(self) -> None:
         """Between runs, have the files with secrets go with the relation or the secret that they are from, and be as
         that is now."""
-        state = self._charm.service.state
+        state = self._service.state
         try:
             there = names_of_credentials(state)
             if not there:
@@ -214,7 +214,7 @@ class Exchange(ops.Object):
             for kind in KINDS:
                 files |= find_access(self._charm, kind).files
             remove_credentials(state, there - {*files})
-            owner = self._charm.machine.user(USER)
+            owner = self._machine.user(USER)
             if owner is not None:
                 write_credentials(state, {name: files[name] for name in there & {*files}}, owner)
         except OSError as problem:
@@ -224,7 +224,7 @@ class Exchange(ops.Object):
         """The units that a run which is over has lost with all that they made; the leader sees to that."""
         if run is None or not run.over or not run.missing or not self._charm.unit.is_leader():
             return []
-        heard = self._charm.peers.remembered()
+        heard = self._peers.remembered()
         words = {unit: word for unit, word in heard.items() if word is not None and word.run == run.id}
         return [
             unit
@@ -236,14 +236,14 @@ class Exchange(ops.Object):
     def _reference(self, run: SharedRun) -> str:
         """Where the clock is that we go by: that of the first unit which is there and has one; empty where we are it,
         or it has not said yet."""
-        there = {unit.name for unit in self._charm.peers.others}
-        heard = self._charm.peers.remembered() if self._charm.unit.is_leader() else {}
+        there = {unit.name for unit in self._peers.others}
+        heard = self._peers.remembered() if self._charm.unit.is_leader() else {}
         for unit in run.units:
             if unit == self._charm.unit.name:
                 return ""
             if unit not in there or unit in run.missing:
                 continue
-            word = heard.get(unit) or self._charm.peers.word_of(unit)
+            word = heard.get(unit) or self._peers.word_of(unit)
             if word is None or word.run != run.id:
                 return ""
             if word.clock:
@@ -260,21 +260,27 @@ class Exchange(ops.Object):
 
     def _conduct(self, run: SharedRun) -> SharedRun:
         words = {
-            **self._charm.peers.remembered(),
-            self._charm.unit.name: self.word or self._charm.peers.said(),
+            **self._peers.remembered(),
+            self._charm.unit.name: self.word or self._peers.said(),
         }
         fresh = conduct(run, words, now_by_reference(self.word))
-        if fresh == run or not self._charm.peers.write_run(fresh):
+        if fresh == run or not self._peers.write_run(fresh):
             return run
         self._hand_over(fresh, access_too=False)
         return fresh
 
+    def need_leader(self, what: str) -> None:
+        """Refused on other units than the leader; `what` was asked for."""
+        unit = self._charm.unit
+        if not unit.is_leader():
+            raise Refused(f"{unit.name} is not the leader: juju run {self._charm.app.name}/leader {what}")
+
     def change_run(self, what: str, change: Callable[[SharedRun, float], SharedRun]) -> SharedRun:
         """As the leader, change the run that goes on; Refused where there is none, or another unit leads."""
-        self._charm.need_leader(what)
-        self._charm.peers.listen()
+        self.need_leader(what)
+        self._peers.listen()
         self.update(access_too=False)
-        run = self._charm.peers.run
+        run = self._peers.run
         if run is None or run.over:
             raise Refused(f"no run goes on: juju run {self._charm.app.name}/leader start plan=NAME")
         fresh = change(run, now_by_reference(self.word))
@@ -284,7 +290,7 @@ class Exchange(ops.Object):
 
     def write_run(self, run: SharedRun, what: str) -> None:
         """Have a run be everybody's; Refused where another unit leads by now. `what` was asked for."""
-        if not self._charm.peers.write_run(run):
+        if not self._peers.write_run(run):
             charm = self._charm
             raise Refused(f"{charm.unit.name} leads no more: juju run {charm.app.name}/leader {what}")
 
@@ -293,11 +299,11 @@ class Exchange(ops.Object):
     def told_of_run(self, run_id: str) -> dict[str, Any]:
         """What the units say of a run and what their parts came to, as requests to the agent have it; empty for any run
         but the last."""
-        run = self._charm.peers.run
+        run = self._peers.run
         if run is None or run_id not in ("", run.id):
             return {}
-        words, results = self._charm.peers.read_all()
-        words[self._charm.unit.name] = self.word or self._charm.peers.said()
+        words, results = self._peers.read_all()
+        words[self._charm.unit.name] = self.word or self._peers.said()
         said = {
             unit: word.model_dump(mode="json", exclude_none=True)
             for unit, word in words.items()
@@ -308,14 +314,14 @@ class Exchange(ops.Object):
 
     def keep_results(self) -> None:
         """Have the agent keep the results of the last run, which the next one's will take the place of."""
-        run = self._charm.peers.run
+        run = self._peers.run
         if run is None or not run.over or not self._charm.unit.is_leader():
             return
-        reported = self._charm.peers.have_reported(run.id)
+        reported = self._peers.have_reported(run.id)
         done = f"{run.id} {len(reported)}"
         if self._stored.kept != done:
             try:
-                self._charm.agent.ask("keep", **self.told_of_run(run.id))
+                self._agent.ask("keep", **self.told_of_run(run.id))
             except (AgentAway, Refused) as problem:
                 logger.warning("results of %s: %s", run.id, problem)
             else:
@@ -323,11 +329,11 @@ class Exchange(ops.Object):
 
     def keep_complete_results(self) -> None:
         """The same, once the last result is in: reading them all takes a while."""
-        run = self._charm.peers.run
+        run = self._peers.run
         if run is None or not run.over or not self._charm.unit.is_leader():
             return
-        awaited = {unit.name for unit in self._charm.peers.others} & {*run.units} - {*run.missing}
-        if awaited <= self._charm.peers.have_reported(run.id):
+        awaited = {unit.name for unit in self._peers.others} & {*run.units} - {*run.missing}
+        if awaited <= self._peers.have_reported(run.id):
             self.keep_results()
 
 

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import ops
 
@@ -18,7 +18,7 @@ from tippingpoint import __version__
 from tippingpoint.errors import UserError
 from tippingpoint.plan.plan import Plan
 from tippingpoint_charm.access import find_access
-from tippingpoint_charm.actions import Actions
+from tippingpoint_charm.actions import ActingCharm, Actions
 from tippingpoint_charm.agent import Agent, AgentAway, Refused
 from tippingpoint_charm.exchange import Exchange
 from tippingpoint_charm.machine import Machine, MachineProblem
@@ -48,14 +48,12 @@ class GeneratorEvents(ops.CharmEvents):
     agent_changed = ops.EventSource(AgentChangedEvent)
 
 
-class GeneratorCharm(ops.CharmBase):
+class GeneratorCharm(ActingCharm):
     """What load-claimer and container-spawner have in common, which is all but their names and a few actions."""
 
     on = GeneratorEvents()  # pyright: ignore[reportAssignmentType]  (as ops documents it)
 
     settings: ClassVar[type[Settings]]
-    workload: ClassVar[Literal["claim", "spawn"]]
-    """The workload of the plans that it runs."""
     port: ClassVar[int]
     """Of the exporter."""
     machine: ClassVar[Machine] = Machine()
@@ -72,7 +70,7 @@ class GeneratorCharm(ops.CharmBase):
         self.service = Service(self.machine, self.unit.name, self.port)
         self.agent = Agent(self.service.socket)
         self.peers = Peers(self, self.machine)
-        self.exchange = Exchange(self)
+        self.exchange = Exchange(self, self.machine, self.service, self.agent, self.peers)
         self._observe()
         self._actions = Actions(self)
 
@@ -187,11 +185,6 @@ class GeneratorCharm(ops.CharmBase):
         self._keep_service()
         publish_all(self, port=self.port, projects=str(self.config.get("lxd-projects", "")))
         self.exchange.update()
-
-    def need_leader(self, what: str) -> None:
-        """Refused on other units than the leader."""
-        if not self.unit.is_leader():
-            raise Refused(f"{self.unit.name} is not the leader: juju run {self.app.name}/leader {what}")
 
     @property
     def pack(self) -> Path:
