@@ -96,3 +96,10 @@ def unsigned(
 def _write(path: Path, content: bytes) -> None:
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
+
+
+def name_in(certificate: bytes) -> str:
+    """The name that a server certificate (PEM) is for, as LXD's is for no address of a lab."""
+    parsed = x509.load_pem_x509_certificate(certificate)
+    names = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return names.get_values_for_type(x509.DNSName)[0]

@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -94,7 +94,7 @@ def main(arguments: list[str]) -> int:
 
 
 @contextmanager
-def _watched_if_possible(lab: EtcdLab | LxdLab) -> Iterator[PrometheusLab | None]:
+def _watched_if_possible(lab: EtcdLab | LxdLab) -> Generator[PrometheusLab | None]:
     """A Prometheus that scrapes the lab; None where none can be had, which the report then says."""
     with ExitStack() as ending:
         try:

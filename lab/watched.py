@@ -8,102 +8,37 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
-
-from cryptography import x509
+from typing import Protocol
 
 from lab.control import LabError
-from lab.etcd.cluster import EtcdLab
-from lab.exporters import LXD, MACHINE, NETWORK, OPENSTACK, Exporters
-from lab.lxd.access import make_client_certificate
-from lab.lxd.cluster import LxdLab
-from lab.lxd.unix_socket import ask
-from lab.openstack.cloud import OpenstackLab
-from lab.ports import free_ports
+from lab.exporters import Exporters
 from lab.prometheus import PrometheusLab
 from tippingpoint.errors import TargetError
 from tippingpoint.monitoring.prometheus import Prometheus
-from tippingpoint.monitoring.scrape.jobs import Found, Group, Job, static_targets
+from tippingpoint.monitoring.scrape.jobs import Found
 
 _BEFORE = 12
 """Scrapes of everything before a run may begin: rates of what there is without load span several."""
 _WITHIN_S = 60.0
 _POLL_S = 0.2
-_CONTAINERS_EVERY_S = 2
-"""LXD looks into each container for its metrics, which is load of its own."""
+
+
+class Watchable(Protocol):
+    """A lab that says what there is to scrape of it."""
+
+    def scraped(self, exporters: Exporters) -> Found:
+        """What a Prometheus scrapes of its members and, by these exporters, beside them."""
+        ...
 
 
 @contextmanager
-def watched(lab: EtcdLab | LxdLab | OpenstackLab) -> Iterator[PrometheusLab]:
+def watched(lab: Watchable) -> Generator[PrometheusLab]:
     """Scrape each member each second; what is measured from here on has something to be compared with."""
-    with Exporters() as exporters:
-        match lab:
-            case EtcdLab():
-                found = _of_etcd(lab)
-            case LxdLab():
-                found = _of_lxd(lab, exporters)
-            case OpenstackLab():
-                found = _of_openstack(lab, exporters)
-        with PrometheusLab([found]) as prometheus:
-            asyncio.run(_await_scrapes(prometheus.url))
-            yield prometheus
-
-
-def _of_etcd(lab: EtcdLab) -> Found:
-    members = zip(lab.names, lab.endpoints, strict=True)
-    return static_targets(
-        "\n".join(f"{endpoint.removeprefix('http://')} host={name}" for name, endpoint in members)
-    )
-
-
-def _of_lxd(lab: LxdLab, exporters: Exporters) -> Found:
-    """Each member's daemon, network and containers; the members share the CPU, memory and disks of this machine."""
-    client = make_client_certificate()
-    trust = {"type": "metrics", "name": "watched", "certificate": client.der}
-    ask(lab.unix_socket(), "POST", "/1.0/certificates", trust)
-    server, _key = lab.server_certificate()
-    machine = f"127.0.0.1:{free_ports(1)[0]}"
-    exporters.node(machine, MACHINE)
-    jobs = [Job("lab", "machine", [Group([machine], {"host": "machine"})])]
-    for member, pid in lab.pids.items():
-        host = lab.address(member).removeprefix("https://").removesuffix(":8443")
-        exporters.node(f"{host}:9100", NETWORK, of=pid)
-        exporters.processes(f"{host}:9256", LXD, of=pid)
-        around = Group([f"{host}:9100", f"{host}:9256"], {"host": member})
-        jobs.append(Job("lab", f"around-{member}", [around]))
-        jobs.append(
-            Job(
-                "lab",
-                f"lxd-{member}",
-                [Group([f"{host}:8443"], {"host": member})],
-                "https",
-                "/1.0/metrics",
-                interval=_CONTAINERS_EVERY_S,
-                server_name=name_in(server.read_bytes()),
-                ca=server.read_text(),
-                certificate=client.certificate,
-                key=client.key,
-            )
-        )
-    return Found(jobs)
-
-
-def _of_openstack(lab: OpenstackLab, exporters: Exporters) -> Found:
-    """Each broker with its messages by virtual host, and the programs of the control plane on this machine."""
-    machine, processes = (f"127.0.0.1:{port}" for port in free_ports(2))
-    exporters.node(machine, MACHINE)
-    exporters.processes(processes, OPENSTACK)
-    targets = [f"{machine} host=machine", f"{processes} host=machine"]
-    targets += [f"http://{address}/metrics/per-object host={name}" for name, address in lab.metrics.items()]
-    return static_targets("\n".join(targets))
-
-
-def name_in(certificate: bytes) -> str:
-    """The name that a server certificate (PEM) is for, as LXD's is for no address of a lab."""
-    parsed = x509.load_pem_x509_certificate(certificate)
-    names = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return names.get_values_for_type(x509.DNSName)[0]
+    with Exporters() as exporters, PrometheusLab([lab.scraped(exporters)]) as prometheus:
+        asyncio.run(_await_scrapes(prometheus.url))
+        yield prometheus
 
 
 async def _await_scrapes(url: str) -> None:

@@ -31,10 +31,12 @@ from types import TracebackType
 from typing import Any
 
 from lab.control import ControlServer, LabError, Member
+from lab.exporters import Exporters
 from lab.halt import halt
 from lab.ports import free_ports
 from lab.program import serve, vanishing_directory
 from lab.tether import tethered
+from tippingpoint.monitoring.scrape.jobs import Found, static_targets
 
 USER = "loadclaimer"
 PREFIX = "/tippingpoint/"
@@ -188,6 +190,13 @@ class EtcdLab:
         """Where the lab is, for a plan: `key=value` for each `--set` of `tippingpoint run`."""
         files = [f"target.{name}={path}" for name, path in self._files().items()]
         return [f"target.endpoints=[{','.join(self.endpoints)}]", f"lab={self.socket}", *files]
+
+    def scraped(self, exporters: Exporters) -> Found:
+        """What a Prometheus scrapes: each member, which tells all that is asked of it itself."""
+        members = zip(self.names, self.endpoints, strict=True)
+        return static_targets(
+            "\n".join(f"{endpoint.removeprefix('http://')} host={name}" for name, endpoint in members)
+        )
 
     def _files(self) -> dict[str, str]:
         files = {"ca": self.ca, "cert": self.cert, "key": self.key, "credentials": self.credentials}

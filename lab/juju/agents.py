@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from lab.juju.machines import unit_name
+from lab.juju.methods import facade, method
 from lab.juju.model import Endpoint, Refused, Relation, Status, Unit, not_found, permission_denied
-from lab.juju.rpc import Call, facade, for_each, method
+from lab.juju.rpc import Call, for_each
 from lab.juju.watchers import Topic, Watcher, merge_names, merge_notice
 
 _SHA_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from lab.juju.machines import unit_name, unit_tag
+from lab.juju.methods import facade, method
 from lab.juju.model import Application, Model, Refused, Unit, not_found
-from lab.juju.rpc import Call, facade, for_each, method
+from lab.juju.rpc import Call, for_each
 
 facade("Application", "user")
 
@@ -76,7 +77,8 @@ def _more_units(call: Call) -> dict[str, Any]:
     count = int(call.params["num-units"])
     if count < 1:
         raise Refused("must add at least one unit")
-    wanted = [_machine(place) for place in call.params.get("placement") or []]
+    places: list[dict[str, Any]] = call.params.get("placement") or []
+    wanted = [_machine(place) for place in places]
     for name in wanted:
         if name is not None and name not in call.model.machines:
             raise Refused(f'getting machine "{name}" for unit placement directive: machine not found')

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import uuid
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from lab.juju.facades import CONTROLLER_FACADES, MODEL_FACADES, Versions
 from lab.juju.leases import Leases, next_round_in
+from lab.juju.methods import METHODS, Handler
 from lab.juju.model import Model
 from lab.juju.ratelimit import Bucket
-from lab.juju.rpc import METHODS, Handler, Session
 from lab.juju.store import PROFILES, Store
 
 VERSION = "4.0-simulator15"
@@ -36,6 +36,17 @@ class Setup:
     controller_uuid: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 
+class Connection(Protocol):
+    """A client's connection: `rpc.Session`."""
+
+    model: Model | None
+    """The model it is for; None for the controller alone."""
+
+    def close(self) -> None:
+        """End it."""
+        ...
+
+
 class Controller:
     """One controller; its servers share it, as HA controllers share their database."""
 
@@ -49,7 +60,7 @@ class Controller:
         self.store = Store(PROFILES[setup.profile], setup.scale, self.leases_held, loop)
         self.limits: dict[str, Bucket | None] = {}
         self.redirects: dict[str, str] = {}
-        self.sessions: set[Session] = set()
+        self.sessions: set[Connection] = set()
         self.facades: Versions = CONTROLLER_FACADES | MODEL_FACADES
         self.dispatch: tuple[dict[tuple[str, int, str], Handler], ...] = ()
         self.offer({})
@@ -73,7 +84,7 @@ class Controller:
         model.empty()
         if disconnect:
             for session in [session for session in self.sessions if session.model is model]:
-                session.channel.close()
+                session.close()
 
     def leases_held(self) -> int:
         """Leases held now, those of removed models among them."""
@@ -118,11 +129,11 @@ class Controller:
             for address in addresses
         ]
 
-    def entered(self, session: Session) -> None:
+    def entered(self, session: Connection) -> None:
         """Somebody has logged in."""
         self.sessions.add(session)
 
-    def left(self, session: Session) -> None:
+    def left(self, session: Connection) -> None:
         """A connection has ended."""
         self.sessions.discard(session)
 

@@ -10,8 +10,9 @@ import re
 from typing import Any
 
 from lab.juju.leases import LONGEST_S, SHORTEST_S, Outcome
+from lab.juju.methods import facade, method
 from lab.juju.model import permission_denied
-from lab.juju.rpc import Call, facade, method
+from lab.juju.rpc import Call
 
 _UNIT = re.compile(r"unit-(?P<application>.+)-(?P<number>[0-9]+)")
 _DENIED = {"error": {"message": "leadership claim denied", "code": "leadership claim denied"}}

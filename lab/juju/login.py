@@ -11,8 +11,9 @@ from typing import Any
 
 from lab.juju.controller import VERSION
 from lab.juju.facades import listed
+from lab.juju.methods import facade, method
 from lab.juju.model import Model, Refused, now
-from lab.juju.rpc import Call, Entity, facade, method
+from lab.juju.rpc import Call, Entity
 
 facade("Admin")
 facade("Pinger")

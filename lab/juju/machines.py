@@ -9,8 +9,9 @@ from typing import Any
 import yaml
 
 from lab.juju.controller import VERSION
+from lab.juju.methods import facade, method
 from lab.juju.model import Machine, Refused, not_found, permission_denied
-from lab.juju.rpc import Call, facade, for_each, method
+from lab.juju.rpc import Call, for_each
 
 SHORTEST_PASSWORD = 18
 """Characters of an agent's password (MinAgentPasswordLength of internal/password)."""
@@ -36,12 +37,13 @@ def _add_machine(call: Call, params: dict[str, Any]) -> Machine:
     instance = str(params.get("instance-id") or "")
     if instance and not params.get("nonce"):
         raise Refused("cannot add a new machine: cannot add a machine with an instance id and no nonce")
+    addresses: list[dict[str, Any]] = params.get("addresses") or []
     return call.model.add_machine(
         instance or f"simulated-{secrets.token_hex(4)}",
         str(params.get("nonce") or ""),
         {"name": base["name"], "channel": base["channel"]},
         params.get("hardware-characteristics") or {},
-        [address["value"] for address in params.get("addresses") or []],
+        [address["value"] for address in addresses],
     )
 
 

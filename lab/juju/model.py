@@ -56,7 +56,7 @@ class Status:
 
     status: str
     info: str = ""
-    data: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict[str, Any])
     since: str = field(default_factory=now)
 
     def detailed(self, life: str = "", data: bool = True) -> dict[str, Any]:
@@ -135,7 +135,7 @@ class Machine:
     hardware: dict[str, Any]
     addresses: list[str]
     password: str = ""
-    units: dict[str, None] = field(default_factory=dict)
+    units: dict[str, None] = field(default_factory=dict[str, None])
     status: Status = field(default_factory=lambda: Status("pending"))
 
 
@@ -164,7 +164,7 @@ class Application:
     base: dict[str, str]
     config: dict[str, Any]
     constraints: dict[str, Any]
-    units: dict[str, Unit] = field(default_factory=dict)
+    units: dict[str, Unit] = field(default_factory=dict[str, Unit])
     next_unit: int = 0
 
 
@@ -174,7 +174,7 @@ class Relation:
 
     id: int
     ends: list[tuple[str, Endpoint]]
-    in_scope: dict[str, dict[str, str]] = field(default_factory=dict)
+    in_scope: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     status: Status | None = None
 
     @property
@@ -416,8 +416,11 @@ def _endpoints(metadata: dict[str, Any]) -> dict[str, Endpoint]:
     roles = {"peers": "peer", "provides": "provider", "requires": "requirer"}
     found = {"juju-info": Endpoint("juju-info", "provider", "juju-info")}
     for section, role in roles.items():
-        for name, described in (metadata.get(section) or {}).items():
-            fields: dict[str, Any] = described if isinstance(described, dict) else {"interface": described}
+        of_role: dict[str, Any] = metadata.get(section) or {}
+        for name, described in of_role.items():
+            fields: dict[str, Any] = (
+                cast(dict[str, Any], described) if isinstance(described, dict) else {"interface": described}
+            )
             found[name] = Endpoint(
                 name,
                 role,

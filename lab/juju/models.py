@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from lab.juju.controller import VERSION, Controller
+from lab.juju.methods import facade, method
 from lab.juju.model import Model, Refused, not_found, now, permission_denied
-from lab.juju.rpc import Call, facade, for_each, method
+from lab.juju.rpc import Call, for_each
 
 CLOUD = "simulated"
 REGION = "default"

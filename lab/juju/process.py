@@ -20,13 +20,7 @@ from typing import Any
 
 import uvloop
 
-from lab.juju import agents as _agents  # noqa: F401  the facades declare themselves
-from lab.juju import applications as _applications  # noqa: F401
-from lab.juju import leadership as _leadership  # noqa: F401
-from lab.juju import login as _login  # noqa: F401
-from lab.juju import machines as _machines  # noqa: F401
-from lab.juju import models as _models  # noqa: F401
-from lab.juju import status as _status  # noqa: F401
+from lab.juju import agents, applications, leadership, login, machines, models, status
 from lab.juju.control import Control
 from lab.juju.controller import Controller, Setup
 from lab.juju.machines import unit_tag
@@ -34,6 +28,8 @@ from lab.juju.model import Charm, Model, Unit
 from lab.juju.ratelimit import Bucket
 from lab.juju.server import Server
 
+FACADES = (agents, applications, leadership, login, machines, models, status)
+"""What this controller offers: each of these modules enters its methods into `methods.METHODS` as it is imported."""
 _FILES_WANTED = 65_536
 
 

@@ -259,7 +259,7 @@ def differences(recorded: Any, replied: Any, at: str = "reply") -> list[str]:
         ]
     if at.rpartition(".")[2] in _EXACT and isinstance(recorded, str):
         return [] if recorded == replied else [f"{at}: {replied!r}, recorded {recorded!r}"]
-    if _kind(recorded) != _kind(replied):
+    if _kind(cast(object, recorded)) != _kind(cast(object, replied)):
         return [f"{at}: {replied!r}, recorded {recorded!r}"]
     return []
 
@@ -282,7 +282,7 @@ def _ordered(items: list[Any]) -> list[Any]:
     return items
 
 
-def _kind(value: Any) -> type:
+def _kind(value: object) -> type[object]:
     return float if isinstance(value, int) and not isinstance(value, bool) else type(value)
 
 

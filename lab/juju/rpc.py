@@ -1,4 +1,4 @@
-"""Requests and replies: one session per connection, and the table of what every facade answers.
+"""Requests and replies: one session per connection.
 
 The errors before and beside a facade's own are those of Juju 4.0 (rpc/server.go, apiserver/root.go): an unknown
 version, an unknown method, a facade that is not for this kind of login.
@@ -8,39 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import orjson
 
+from lab.juju.controller import Controller
+from lab.juju.methods import METHODS, WHO, Handler, Kind
 from lab.juju.model import Model, Refused, permission_denied
 from lab.juju.watchers import Watcher
 
-if TYPE_CHECKING:
-    from lab.juju.controller import Controller
-
 T = TypeVar("T")
-Kind = Literal["user", "machine", "unit"]
-Handler = Callable[["Call"], "dict[str, Any] | None"]
-"""Answers a call: the response, or None when it will be given to `Call.answer` later; Refused to refuse it."""
-
-METHODS: dict[str, dict[str, Handler]] = {}
-_WHO: dict[str, frozenset[Kind]] = {}
-
-
-def facade(name: str, *who: Kind) -> None:
-    """Declare who may use a facade at all; nobody named: everybody."""
-    _WHO[name] = frozenset(who)
-    METHODS.setdefault(name, {})
-
-
-def method(facade: str, name: str) -> Callable[[Handler], Handler]:
-    """Declare what answers a request."""
-
-    def declare(handler: Handler) -> Handler:
-        METHODS[facade][name] = handler
-        return handler
-
-    return declare
 
 
 def for_each(
@@ -157,7 +134,7 @@ class Session:
                 handler = self.controller.dispatch[self.model is not None].get((facade, version, name))
             if handler is None:
                 handler = self._before_facades(facade, version, name)
-            elif entity is not None and _WHO[facade] and entity.kind not in _WHO[facade]:
+            elif entity is not None and WHO[facade] and entity.kind not in WHO[facade]:
                 raise permission_denied()
             response = handler(Call(self, number, thing, params))
         except Refused as refusal:
@@ -180,6 +157,10 @@ class Session:
         if refusal.info:
             reply["error-info"] = refusal.info
         self.channel.send(orjson.dumps(reply | {"response": {}}))
+
+    def close(self) -> None:
+        """End the connection."""
+        self.channel.close()
 
     def when_gone(self, key: object, do: Callable[[], None]) -> None:
         """Have something done when the connection ends; `not_when_gone` takes it back."""

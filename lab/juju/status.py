@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from lab.juju.controller import VERSION
+from lab.juju.methods import facade, method
 from lab.juju.model import Application, Machine, Model, Relation, Status, Unit, now
 from lab.juju.models import CLOUD, REGION
-from lab.juju.rpc import Call, facade, method
+from lab.juju.rpc import Call
 
 facade("Client", "user")
 
@@ -20,7 +21,8 @@ _WAITING = Status("waiting", "waiting for machine")
 @method("Client", "FullStatus")
 def _full_status(call: Call) -> dict[str, Any]:
     model = call.model
-    machines, applications = model.matching([str(pattern) for pattern in call.params.get("patterns") or []])
+    patterns: list[str] = call.params.get("patterns") or []
+    machines, applications = model.matching([str(pattern) for pattern in patterns])
     names = {application.name for application, _ in applications}
     return {
         "model": {

@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -33,15 +33,19 @@ from typing import Any
 
 import yaml
 
+from lab.certificates import name_in
 from lab.cgroups import VanishingCgroups
 from lab.control import ControlServer, LabError, Member
+from lab.exporters import LXD, MACHINE, NETWORK, Exporters
 from lab.halt import halt
 from lab.lxd.access import make_client_certificate, write_credentials, write_remote
 from lab.lxd.machine import SMALL
 from lab.lxd.network import Switch
 from lab.lxd.unix_socket import ask
+from lab.ports import free_ports
 from lab.program import serve, vanishing_directory
 from lab.tether import tethered
+from tippingpoint.monitoring.scrape.jobs import Found, Group, Job
 from tippingpoint.targets.lxd.image import tiny_image
 
 PROGRAMS = ("lxd", "lxc", "dnsmasq", "ip", "nft", "nsenter", "unshare")
@@ -56,6 +60,8 @@ _NOWHERE = "http://127.0.0.1:9"
 _CONTAINERS = "10.92.0.1/20"
 """The network of containers, on a bridge of each machine's own: every lab and every member has the same."""
 _POOL, _BRIDGE, _FULL = "default", "lxdbr0", "small"
+_CONTAINERS_EVERY_S = 2
+"""Of a scrape: LXD looks into each container for its metrics, which is load of its own."""
 
 
 @dataclass
@@ -153,6 +159,40 @@ class LxdLab:
             "remote": str(self.remote_directory()),
         }
 
+    def scraped(self, exporters: Exporters) -> Found:
+        """What a Prometheus scrapes: each member's daemon, network and containers.
+
+        The members share the CPU, memory and disks of this machine.
+        """
+        client = make_client_certificate()
+        trust = {"type": "metrics", "name": "watched", "certificate": client.der}
+        ask(self.unix_socket(), "POST", "/1.0/certificates", trust)
+        server, _key = self.server_certificate()
+        machine = f"127.0.0.1:{free_ports(1)[0]}"
+        exporters.node(machine, MACHINE)
+        jobs = [Job("lab", "machine", [Group([machine], {"host": "machine"})])]
+        for member, pid in self.pids.items():
+            host = self.address(member).removeprefix("https://").removesuffix(":8443")
+            exporters.node(f"{host}:9100", NETWORK, of=pid)
+            exporters.processes(f"{host}:9256", LXD, of=pid)
+            around = Group([f"{host}:9100", f"{host}:9256"], {"host": member})
+            jobs.append(Job("lab", f"around-{member}", [around]))
+            jobs.append(
+                Job(
+                    "lab",
+                    f"lxd-{member}",
+                    [Group([f"{host}:8443"], {"host": member})],
+                    "https",
+                    "/1.0/metrics",
+                    interval=_CONTAINERS_EVERY_S,
+                    server_name=name_in(server.read_bytes()),
+                    ca=server.read_text(),
+                    certificate=client.certificate,
+                    key=client.key,
+                )
+            )
+        return Found(jobs)
+
     def lxc(self, *arguments: str, content: str | None = None, on: str | None = None) -> str:
         """What the lxc client prints, asked of a member that runs, or of `on`; LabError when it fails."""
         environment = {
@@ -194,7 +234,7 @@ class LxdLab:
         return fingerprint
 
     @contextlib.contextmanager
-    def full_pool(self) -> Iterator[str]:
+    def full_pool(self) -> Generator[str]:
         """A pool on a file system with room for no container, on every member there is; its name.
 
         It goes with the block, and does not outlive its member's death: there the file system is new, and LXD does not

@@ -16,7 +16,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any
 
 from lab.certificates import make_certificates
 from lab.control import ControlServer, LabError, Member
+from lab.exporters import MACHINE, OPENSTACK, Exporters
 from lab.openstack.configuration import TOKEN_LIFE_S, write_compute, write_configuration, write_keystone
 from lab.openstack.database import COUNTED, Database
 from lab.openstack.fleet import Fleet, Forked
@@ -40,9 +41,11 @@ from lab.openstack.tenancy import (
     make_resources,
     make_tenant,
 )
+from lab.ports import free_ports
 from lab.program import serve, vanishing_directory
 from lab.rabbitmq import RabbitLab
 from lab.service import Service, Starter
+from tippingpoint.monitoring.scrape.jobs import Found, static_targets
 
 READY_WITHIN_S = 300.0
 _POLL_S = 0.1
@@ -125,6 +128,18 @@ class OpenstackLab:
             "metrics": self.metrics,
         }
 
+    def scraped(self, exporters: Exporters) -> Found:
+        """What a Prometheus scrapes: each broker with its messages by virtual host, and the programs of the control
+        plane on this machine."""
+        machine, processes = (f"127.0.0.1:{port}" for port in free_ports(2))
+        exporters.node(machine, MACHINE)
+        exporters.processes(processes, OPENSTACK)
+        targets = [f"{machine} host=machine", f"{processes} host=machine"]
+        targets += [
+            f"http://{address}/metrics/per-object host={name}" for name, address in self.metrics.items()
+        ]
+        return static_targets("\n".join(targets))
+
     def counts(self) -> dict[str, int]:
         """How many there are of everything in the databases: what is removed is not there (COUNTED)."""
         return self._database.counts()
@@ -195,7 +210,7 @@ class OpenstackLab:
             file.unlink(missing_ok=True)
 
     @contextmanager
-    def token_life(self, seconds: int) -> Iterator[None]:
+    def token_life(self, seconds: int) -> Generator[None]:
         """Have the tokens that Keystone gives meanwhile be good for so long; it is started again, before and after.
         Those that there are, the services' own among them, are good as long as they were."""
         self._restart_keystone(seconds)

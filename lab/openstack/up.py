@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -28,7 +28,7 @@ def main() -> int:
     make = asked_for("lab.openstack.up", "A private OpenStack, watched.")
 
     @contextmanager
-    def up() -> Iterator[_Up]:
+    def up() -> Generator[_Up]:
         with make() as lab, watched(lab) as prometheus:
             yield _Up(lab, prometheus.url)
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from lab.certificates import name_in
 from lab.lxd.access import make_client_certificate
 from lab.lxd.cluster import LxdLab
 from lab.lxd.unix_socket import ask
 from lab.prometheus import PrometheusLab
-from lab.watched import name_in
 from tests.functional.test_lxd_target import entry_of, taken
 from tests.functional.test_packs_lxd import fingerprint
 from tippingpoint.monitoring.gather import gather_resources

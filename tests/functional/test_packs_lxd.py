@@ -8,12 +8,12 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 
+from lab.certificates import name_in
 from lab.exporters import LXD, Exporters
 from lab.lxd.access import make_client_certificate
 from lab.lxd.cluster import LxdLab
 from lab.lxd.unix_socket import ask
 from lab.prometheus import PrometheusLab
-from lab.watched import name_in
 from tests.functional.scraping import await_figures
 from tippingpoint.monitoring.query_packs import shipped_packs
 from tippingpoint.monitoring.scrape.jobs import Found, Group, Job
