@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from tippingpoint.collect.page import course
+from tippingpoint.collect import course
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.resources import FILE as RESOURCES
 from tippingpoint.units.shared_run import SharedRun, UnitWord, read_shared, read_word, silent_after, summary

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tippingpoint.collect.page import course
-from tippingpoint.collect.page.course import FILE, MOST_POINTS, build_course, read_points
+from tippingpoint.collect import course
+from tippingpoint.collect.course import FILE, MOST_POINTS, build_course, read_points
 from tippingpoint.collect.runs import Runs
 from tippingpoint.plan.plan import load_plan
 from tippingpoint.units.shared_run import SharedRun, UnitProgress, UnitWord, begin_run, silent_after

@@ -1,7 +1,7 @@
 """The page of collected runs as a server: `python -m tippingpoint.collect.page.server`.
 
 It speaks TLS only, lets in who has the token, and changes nothing: what it reads is there for everybody on the machine,
-what it makes of it is made by confined.py. It needs no privilege and is to have none.
+what it makes of it is made by sandbox.py. It needs no privilege and is to have none.
 """
 
 from __future__ import annotations
