@@ -1,4 +1,4 @@
-"""The demo: a private cluster, a shipped plan run on it, what its members felt, and where the report is.
+"""The demo: a private cluster, a shipped plan run on it, resources of its members, and where the report is.
 
     python -m lab.demo etcd              # leases on 3 members of etcd, one of which is killed
     python -m lab.demo lxd --members 8   # containers on 8 members of LXD; needs root

@@ -80,7 +80,7 @@ class Starter:
 
 
 class Service:
-    """A program with its workers, which are one group of processes: a fault is felt by all of them."""
+    """A program with its workers, which are one group of processes: a fault is of all of them."""
 
     def __init__(
         self, starter: Starter, name: str, line: Sequence[str], environment: Mapping[str, str]

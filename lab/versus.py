@@ -1,4 +1,4 @@
-"""One plan on two private targets, what their members felt, and one page of both.
+"""One plan on two private targets, resources of their members, and one page of both.
 
     python -m lab.versus etcd        # API v2 against v3
     python -m lab.versus openstack   # Nova and Neutron on one message broker, and on one each

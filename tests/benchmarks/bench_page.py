@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
 from tests.browser.conftest import find_chromium  # noqa: E402
-from tests.unit.resource_figures import MEANINGS, felt_by  # noqa: E402
+from tests.unit.resource_figures import MEANINGS, resources_of  # noqa: E402
 from tests.unit.synthetic import MadeStage, write_run  # noqa: E402
 from tippingpoint.report import write_report  # noqa: E402
 from tippingpoint.rundir.resources import write_resources  # noqa: E402
@@ -36,7 +36,7 @@ def write_large_run(directory: Path) -> Path:
         directory, [MadeStage(500 * 2**n, over=100, hold=1700, extends_per_second=200) for n in range(8)]
     )
     led = [(-200.0, "node-7"), (6000.0, "node-40")]
-    write_resources(directory, felt_by(HOSTS, 8 * 1800, step=36.3, led=led, figures=FIGURES))
+    write_resources(directory, resources_of(HOSTS, 8 * 1800, step=36.3, led=led, figures=FIGURES))
     return directory
 
 

@@ -1,4 +1,4 @@
-"""How long it takes to gather what 100 hosts felt for four hours, scraped each 15 s, and to make a report of it.
+"""How long it takes to gather figures of 100 hosts over four hours, scraped each 15 s, and to make a report of it.
 
 Run by hand: python tests/benchmarks/bench_resources.py [HOSTS [HOURS]]. A real Prometheus has what was recorded, made
 up and written into its database by promtool; the figures are those of the packs for LXD (hosts and processes among
@@ -74,13 +74,13 @@ def recorded(hosts: int, seconds: int) -> dict[str, dict[str, Iterator[tuple[int
 
     chance = np.random.default_rng(1)
     for host in range(1, hosts + 1):
-        felt = growing * (5 if host == 1 else 1)
+        level = growing * (5 if host == 1 else 1)
         add("up{}", host, np.ones(len(moments)))
         add("node_time_seconds{}", host, moments + 0.01)
         for series, middle in GAUGES.items():
-            add(series, host, middle * felt * chance.normal(1, 0.02, len(moments)))
+            add(series, host, middle * level * chance.normal(1, 0.02, len(moments)))
         for series, middle in COUNTERS.items():
-            add(series, host, np.cumsum(middle * EVERY * felt * np.abs(chance.normal(1, 0.1, len(moments)))))
+            add(series, host, np.cumsum(middle * EVERY * level * np.abs(chance.normal(1, 0.1, len(moments)))))
     return found
 
 

@@ -1,6 +1,6 @@
 """A picture of a page for the documentation: some of its sections and charts, as a browser shows them.
 
-python -m tests.browser.picture REPORT.html OUT.png [--sections verdict,time] [--charts chart-held,chart-felt-cpu]
+python -m tests.browser.picture REPORT.html OUT.png [--sections verdict,time] [--charts chart-held,chart-resources-cpu]
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page of a comparison in a browser: the seeds' own, two runs with what their targets felt, and a dozen."""
+"""The page of a comparison in a browser: the seeds' own, two runs with their targets' resources, and a dozen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from tests.browser.conftest import Opened
 from tests.browser.test_run_page import DRAWN, assert_within_400_pixels, charts, luminance
-from tests.unit.resource_figures import felt_by
+from tests.unit.resource_figures import resources_of
 from tests.unit.synthetic import STARTED, MadeStage, write_run
 from tippingpoint.compare.baselines import load_baseline
 from tippingpoint.compare.compare import compare
@@ -27,7 +27,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     base = tmp_path_factory.mktemp("runs")
     two = [made(base / name, week, claim_ms) for week, (name, claim_ms) in enumerate((("a", 40), ("b", 10)))]
     for run in two:
-        run.resources = felt_by(["m1", "m2", "m3"], 45, led=[(-4, "m1")])
+        run.resources = resources_of(["m1", "m2", "m3"], 45, led=[(-4, "m1")])
     dozen = [made(base / f"w{week}", week, 10 + week, lost=week > 9) for week in range(12)]
     return {
         "juju": seeds("juju-2.5.0", "juju-2.5.1"),

@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page
 from tests.browser.conftest import Opened
 from tests.unit.lxd_runs import FILL_PLAN, Fill, write_fill
 from tests.unit.openstack_runs import computes, write_cycles, write_servers
-from tests.unit.resource_figures import MEANINGS, felt_by
+from tests.unit.resource_figures import MEANINGS, resources_of
 from tests.unit.synthetic import MadeStage, write_run
 from tippingpoint.report import write_report
 from tippingpoint.rundir.results import load_run
@@ -49,17 +49,17 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
         )
     )
     hosts = ["lxd1", "lxd2", "lxd3"]
-    cluster.resources = felt_by(hosts, 100, led=[(-4, "lxd1"), (63, "lxd3")], away=("lxd2", 58, 68))
+    cluster.resources = resources_of(hosts, 100, led=[(-4, "lxd1"), (63, "lxd3")], away=("lxd2", 58, 68))
     stages = [
         MadeStage(size, failures={"claim.error": 5}, errors=["timed out"]) for size in (500, 1000, 2000, 4000)
     ]
     claims = load_run(write_run(base / "claims", stages, plan=CLAIMS))
     many = load_run(write_run(base / "many", stages, plan=CLAIMS))
     nodes = [f"node-{number}" for number in range(1, 101)]
-    many.resources = felt_by(nodes, 40, led=[(-4, "node-7"), (20, "node-40")])
+    many.resources = resources_of(nodes, 40, led=[(-4, "node-7"), (20, "node-40")])
     empty = load_run(write_run(base / "empty", []))
     bare = load_run(write_run(base / "bare", []))
-    bare.resources = felt_by(hosts, 60)
+    bare.resources = resources_of(hosts, 60)
     shares = {name: float(number % 3) for number, name in enumerate(computes(300))}
     servers = load_run(write_servers(base / "servers", [2000, 4000], hosts=shares, per_second=100))
     boots = load_run(write_cycles(base / "boots", 50, failures=2))
@@ -85,7 +85,7 @@ def test_every_chart_is_drawn_in_both_colour_schemes(
     assert {id: pixels for id, pixels in drawn.items() if not isinstance(pixels, int) or pixels < 20} == {}
 
 
-def test_what_the_target_felt_is_drawn_though_no_load_was_measured(
+def test_the_targets_resources_are_drawn_though_no_load_was_measured(
     opened: Opened, pages: Mapping[str, str]
 ) -> None:
     page = opened(pages["bare"])
@@ -190,14 +190,14 @@ def legend(page: Page, chart: str) -> list[str]:
 
 def test_pointing_at_one_chart_shows_the_same_moment_in_all(opened: Opened, pages: Mapping[str, str]) -> None:
     page = opened(pages["cluster"])
-    page.locator("#chart-felt-network-out").scroll_into_view_if_needed()
-    over = page.locator("#chart-felt-network-out .u-over").bounding_box()
+    page.locator("#chart-resources-network-out").scroll_into_view_if_needed()
+    over = page.locator("#chart-resources-network-out .u-over").bounding_box()
     assert over is not None
     page.mouse.move(over["x"] + over["width"] / 2, over["y"] + 40)
     page.wait_for_function("document.querySelector('#chart-time-launch .u-value').textContent !== '–'")
-    time, *values = legend(page, "chart-felt-network-out")
+    time, *values = legend(page, "chart-resources-network-out")
     assert all(value.endswith("bit/s") for value in values[:2])
-    for other in ("chart-held", "chart-time-launch", "chart-felt-memory"):
+    for other in ("chart-held", "chart-time-launch", "chart-resources-memory"):
         assert legend(page, other)[0] == time
 
 
@@ -207,8 +207,8 @@ def test_a_part_of_one_chart_that_is_dragged_over_is_shown_by_all_until_a_double
     page = opened(pages["cluster"])
     seen = "() => document.querySelector('#chart-time-launch canvas').toDataURL()"
     whole = page.evaluate(seen)
-    page.locator("#chart-felt-cpu").scroll_into_view_if_needed()
-    over = page.locator("#chart-felt-cpu .u-over").bounding_box()
+    page.locator("#chart-resources-cpu").scroll_into_view_if_needed()
+    over = page.locator("#chart-resources-cpu .u-over").bounding_box()
     assert over is not None
     page.mouse.move(over["x"] + over["width"] / 4, over["y"] + 40)
     page.mouse.down()
@@ -304,7 +304,7 @@ def test_paper_is_white_and_as_wide_as_its_charts(
     assert max(widths) <= 680
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     page.emulate_media(media="screen", color_scheme="dark")
-    assert page.locator("#chart-felt-cpu").evaluate(DRAWN) > 20
+    assert page.locator("#chart-resources-cpu").evaluate(DRAWN) > 20
 
 
 def test_without_scripts_every_figure_is_in_a_table_and_nothing_pretends_to_sort(
@@ -314,4 +314,4 @@ def test_without_scripts_every_figure_is_in_a_table_and_nothing_pretends_to_sort
     assert page.locator(".no-script").is_visible()
     assert page.locator("#resources table").first.is_visible()
     assert page.locator("table button").count() == 0
-    assert page.locator("#chart-felt-cpu").is_hidden()
+    assert page.locator("#chart-resources-cpu").is_hidden()

@@ -337,7 +337,7 @@ def test_with_a_page_results_name_its_addresses(digests: dict[str, dict[str, str
     )
 
 
-def test_what_the_target_felt_is_gathered_before_a_run_is_judged(
+def test_the_targets_resources_are_gathered_before_a_run_is_judged(
     state: Path, digests: dict[str, dict[str, str]]
 ) -> None:
     """Given a Prometheus elsewhere that is gone, the run says so, and is judged all the same."""

@@ -1,4 +1,4 @@
-"""The demo: one command runs a plan on a private cluster, and its report has what the members felt."""
+"""The demo: one command runs a plan on a private cluster, and its report has figures of the members."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def test_a_report_of_etcd_tells_its_members_apart(tmp_path: Path) -> None:
     assert [line for line in told.splitlines() if "missing" in line or "nothing was sampled" in line] == []
     assert "demo: the report names the figures that nothing in this lab exports" in told
     assert "nothing was sampled" in (run.directory / "report.html").read_text(encoding="utf-8")
-    felt = run.resources
-    assert felt is not None
-    assert felt.hosts == ["m1", "m2", "m3"]
-    assert {"etcd-memory", "etcd-cpu", "etcd-peer-out"} <= {figure.name for figure in felt.figures}
+    resources = run.resources
+    assert resources is not None
+    assert resources.hosts == ["m1", "m2", "m3"]
+    assert {"etcd-memory", "etcd-cpu", "etcd-peer-out"} <= {figure.name for figure in resources.figures}
     # and there are samples of rates from before the first stage
-    peers = next(figure for figure in felt.figures if figure.name == "etcd-peer-out")
-    before = [t < run.stages[0].begin for t in felt.t]
+    peers = next(figure for figure in resources.figures if figure.name == "etcd-peer-out")
+    before = [t < run.stages[0].begin for t in resources.t]
     assert all(
         any(v is not None for v, early in zip(s.values, before, strict=True) if early) for s in peers.series
     )
@@ -72,10 +72,10 @@ def test_without_prometheus_the_report_comes_all_the_same_and_says_what_it_lacks
 def test_a_report_of_lxd_tells_the_leader_from_its_followers(tmp_path: Path) -> None:
     stages = json.dumps([{"groups": 1, "instances": 6, "hold": "5s"}])
     _told, run = demo("lxd", tmp_path, f"stages={stages}")
-    felt = run.resources
-    assert felt is not None
-    figures = {figure.name: figure for figure in felt.figures}
+    resources = run.resources
+    assert resources is not None
+    figures = {figure.name: figure for figure in resources.figures}
     assert {series.host for series in figures["lxd-memory"].series} == {"m1", "m2", "m3"}
-    assert felt.leading(felt.t[-1]) in {"m1", "m2", "m3"}
+    assert resources.leading(resources.t[-1]) in {"m1", "m2", "m3"}
     # and what the members share is told once
     assert {series.host for series in figures["host-cpu"].series} == {"machine"}

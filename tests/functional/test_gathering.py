@@ -1,4 +1,4 @@
-"""What a run's target felt comes into the collected run's directory, from a Prometheus, and then the run is judged."""
+"""A collector gathers the resources of a run's target from a Prometheus, and then the run is judged."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_a_full_disk_costs_what_was_gathered_and_nothing_that_was_there(
     """
     line = ["unshare", "-Urm", "sh", "-c", script, place, run.directory, sys.executable, kept]
     kept.parent.mkdir()
-    # when what its target felt is gathered
+    # when its target's resources are gathered
     asked = json.dumps({"run": run.as_text(), "url": prometheus.url})
     done = subprocess.run(line, input=asked.encode(), capture_output=True, timeout=300)
     # then nothing is broken by it, and it is done when there is room

@@ -54,7 +54,7 @@ def test_units_of_a_related_lxd_go_by_its_members_names(lxd: LxdLab, tmp_path: P
     bag = {"scrape_jobs": json.dumps([job]), "scrape_metadata": json.dumps(metadata)}
     found = jobs_of_relation("metrics:1 lxd", bag, units)
 
-    # When what they felt is gathered for a run that knows the members as LXD lists them
+    # When their resources are gathered for a run that knows the members as LXD lists them
     async def members() -> list[Member]:
         async with taken(entry_of(lxd, tmp_path)) as target:
             return [Member(seen.name, seen.address) for seen in await target.members()]

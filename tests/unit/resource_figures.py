@@ -1,4 +1,4 @@
-"""Resources made up for tests: what a target's hosts felt under a load that grows, one of them leading."""
+"""Resources made up for tests: figures of a target's hosts under a load that grows, one of them leading."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def made_resources(
     )
 
 
-def felt_by(
+def resources_of(
     hosts: Sequence[str],
     seconds: float,
     *,

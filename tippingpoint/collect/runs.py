@@ -2,7 +2,7 @@
 
 A run has a directory with `run.json` (the SharedRun), and of each unit, for example load-claimer/0, the files
 `load-claimer-0.word.json` and `load-claimer-0.digest`; `course.jsonl` is how words went on (course.py). `verdict.json`
-is what the run came to, written by whoever judged it, `resources.json` what the target felt, written by gathering.py.
+is what the run came to, written by whoever judged it, `resources.json` figures of its target (gather_resources.py).
 Files are replaced whole, so that a reader never sees a half of one; lines are added to `course.jsonl` alone. Nothing
 here takes long, as all of it happens in hooks.
 """
@@ -106,7 +106,7 @@ class StoredRun:
 
     @property
     def resources(self) -> str | None:
-        """What the target felt, as tippingpoint.rundir.resources reads it; None where nobody has asked a Prometheus."""
+        """The target's resources, as rundir.resources reads them; None where nobody has asked a Prometheus."""
         return _text(self.resources_file)
 
     @property

@@ -83,7 +83,7 @@ def judge(run: StoredRun, user: str | None = None) -> None:
 
 
 def conclude(run: StoredRun, prometheus: Mapping[str, str]) -> None:
-    """Have what the target felt gathered from a Prometheus (gathering.Asked), and then the run judged.
+    """Have the run's resources gathered from a Prometheus (gather_resources.Asked), and then the run judged.
 
     That goes on, for some minutes at most, after this returned. What is in `prometheus` is on no disk.
     """

@@ -198,12 +198,12 @@ def compare(runs: Sequence[RunData], tolerance: float = 0.10, beside: Sequence[B
     worse, better = _changes(rows, tips, reaches, names, unit)
     verdicts = [judge(run) for run in runs]
     main = _main(runs)
-    felt = compare_resources(runs)
+    resources = compare_resources(runs)
     parts = [
         tipping_words(names, reaches, unit),
         _main_words(rows, main, names, reaches, unit),
         *_contrary_words(rows, tips, main, names, unit),
-        resource_words(names, felt, reaches, unit),
+        resource_words(names, resources, reaches, unit),
         published_words(beside_names, published, alone=not runs),
     ]
     in_doubt = [
@@ -236,7 +236,7 @@ def compare(runs: Sequence[RunData], tolerance: float = 0.10, beside: Sequence[B
         verdicts=verdicts,
         tippings=tippings,
         reaches=reaches,
-        resources=felt,
+        resources=resources,
         costs=compare_costs(runs),
         published=published,
         sentence=" ".join([f"{'; '.join(part for part in parts if part)}.", *in_doubt]),

@@ -11,7 +11,7 @@ from tippingpoint.compare.baselines import Baseline, Figure
 Bound = Literal["", "about", "at least", "at most"]
 
 RESOURCES = ("CPU", "memory", "heap", "disk IOPS", "network")
-"""What a target felt, in the order in which it is told: the etcd seed's own four charts first to last."""
+"""Figures of a target, in the order in which they are told: the etcd seed's own four charts first to last."""
 _UNITS = {
     **{"kB": ("bytes", 1e3), "MB": ("bytes", 1e6), "GB": ("bytes", 1e9)},
     **{"ms": ("s", 1e-3), "min": ("s", 60.0), "%": ("share", 0.01)},

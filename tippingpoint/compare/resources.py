@@ -1,4 +1,4 @@
-"""What the targets of several runs felt at each load, side by side."""
+"""Resources of several runs' targets at each load, side by side."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def telling_load(sizes: Sequence[int], reaches: Sequence[Reach]) -> int | None:
 def resource_words(
     names: Sequence[str], compared: Sequence[ResourceComparison], reaches: Sequence[Reach], unit: str
 ) -> str:
-    """What the targets felt at the load that tells most, where that was different most of the time."""
+    """The targets' resources at the load that tells most, where that was different most of the time."""
     found: dict[int, tuple[float, int, str]] = {}
     for figure in compared:
         size = telling_load(figure.shared, reaches)

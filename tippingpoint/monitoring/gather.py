@@ -1,4 +1,4 @@
-"""Gathers what a run's target felt from a Prometheus: the figures of packs over the run's time, on one grid of moments.
+"""Gathers a run's resources from a Prometheus: the figures of packs over the run's time, on one grid of moments.
 
 A figure that fails or has no samples is told as missing; a Prometheus that is gone makes all of them that.
 """
@@ -148,7 +148,7 @@ _CLOCK = "node_time_seconds{$selector} - timestamp(node_time_seconds{$selector})
 async def gather_run(
     run: RunData, prometheus: Prometheus, *, selector: str = "", asked: Asked | None = None
 ) -> Resources:
-    """What a run's target felt, with the packs of its kind, from two minutes before it to one after it.
+    """A run's resources, by the packs of its target's kind, from two minutes before it to one after it.
 
     `selector` are label matchers, without braces, that say what of that Prometheus is the target's; our generators are
     not in any case.

@@ -1,4 +1,4 @@
-"""Query packs: what a target's hosts felt, as named figures, each with a unit, PromQL and a meaning.
+"""Query packs: named figures of a target's hosts, each with a unit, PromQL and a meaning.
 
 A pack is a YAML file in `packs/`. A figure's expression is written as if there were one host; Figure.query makes it one
 series for each host (and process, vhost ...), whoever scraped them: `host` is the label `host` where a series has it,

@@ -1,4 +1,4 @@
-"""What a run's target felt: figures of its hosts over the run's time, kept in the run's directory as resources.json."""
+"""Figures of a target's hosts over a run's time, kept in the run's directory as resources.json."""
 
 from __future__ import annotations
 

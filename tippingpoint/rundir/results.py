@@ -59,7 +59,7 @@ class RunData:
     damage: list[Damage] = field(default_factory=list[Damage])
     """What is missing of its journals."""
     resources: Resources | None = None
-    """What the target felt; None when nothing was gathered of it (see collect/resources.py)."""
+    """Figures of the target's hosts; None when none were gathered (see monitoring/gather.py)."""
     costs: dict[str, Curve] = field(default_factory=dict[str, Curve])
     """By operation what it cost, failures too, when they ended: over time what latency.costs is of a stage.
 
@@ -170,7 +170,7 @@ def load_run(directory: Path) -> RunData:
 
 
 def add_resources(run: RunData, resources: Resources) -> None:
-    """Let a run have what its target felt; where metrics do not tell who led, it is what the run itself saw."""
+    """Let a run have its target's resources; where metrics do not tell who led, it is what the run itself saw."""
     run.resources = resources
     leaders = read_cluster(run.events).leaders
     if resources.leader or not leaders:

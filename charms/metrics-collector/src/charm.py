@@ -183,7 +183,7 @@ class MetricsCollectorCharm(ActingCharm):
             self._judge(stored)
 
     def _judge(self, run: StoredRun) -> None:
-        """Have a run judged, unless it is, or just is being; before, what its target felt is gathered."""
+        """Have a run judged, unless it is, or just is being; before, its target's resources are gathered."""
         if not run.reportable or run.verdict is not None or run.judged_since(time.time() - _JUDGED_WITHIN):
             return
         measured = run.reported and not run.resources_file.exists()
@@ -370,7 +370,7 @@ class MetricsCollectorCharm(ActingCharm):
 
     @property
     def prometheus_told(self) -> str:
-        """Which Prometheus is asked for what the target feels."""
+        """Which Prometheus is asked for figures of the target."""
         try:
             settings = read_settings(self, CollectorSettings)
             url = self._elsewhere(settings)

@@ -1,4 +1,4 @@
-"""What the targets of several runs felt at the same loads."""
+"""Resources of several runs' targets at the same loads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def figure(name: str, courses: Mapping[tuple[str, str], Course], window: float =
     )
 
 
-def felt(title: str, *figures: FigureData, sizes: tuple[int, ...] = SIZES) -> RunData:
+def run_with(title: str, *figures: FigureData, sizes: tuple[int, ...] = SIZES) -> RunData:
     stages = [made_stage(n, size, {"claim.ok": [5.0] * 50}) for n, size in enumerate(sizes, start=1)]
     resources = Resources(
         source="Prometheus 2.42.0", step=3, t=T, leader=[(0.0, "m1")], figures=list(figures)
@@ -63,7 +63,7 @@ def only(runs: list[RunData]) -> ResourceComparison:
 
 
 def test_every_load_has_the_mean_of_its_hosts_and_the_leader() -> None:
-    found = only([felt("a", memory(100)), felt("b", memory(25, leader=1))])
+    found = only([run_with("a", memory(100)), run_with("b", memory(25, leader=1))])
     assert found.sizes == [1000, 2000, 4000]
     assert [level and level.typical for level in found.levels[0]] == pytest.approx(
         [400e3 / 3, 800e3 / 3, 1600e3 / 3]
@@ -74,11 +74,11 @@ def test_every_load_has_the_mean_of_its_hosts_and_the_leader() -> None:
 
 def test_the_sentence_tells_what_was_different_most_of_the_time_and_no_more() -> None:
     runs = [
-        felt("a", memory(100), memory(70, name="host-cpu")),
-        felt("b", memory(25), memory(70, name="host-cpu")),
+        run_with("a", memory(100), memory(70, name="host-cpu")),
+        run_with("b", memory(25), memory(70, name="host-cpu")),
     ]
     assert compare(runs).sentence.endswith("; etcd-memory 0.25x at 4,000 leases.")
-    third = felt("c", memory(400))
+    third = run_with("c", memory(400))
     assert "etcd-memory 0.25x (b) to 4x (c) at 4,000 leases" in compare([*runs, third]).sentence
 
 
@@ -86,11 +86,11 @@ def test_a_figure_that_goes_up_and_down_as_widely_in_both_runs_is_not_told() -> 
     def saw(height: float) -> FigureData:
         return figure("etcd-memory", {("m1", ""): lambda t: 100 + height * (t % 30)})
 
-    found = only([felt("a", saw(10)), felt("b", saw(12))])
+    found = only([run_with("a", saw(10)), run_with("b", saw(12))])
     ratio = found.ratios[0][-1]
     assert ratio is not None
     assert ratio.low < 1 < ratio.ratio < ratio.high
-    assert "memory" not in compare([felt("a", saw(10)), felt("b", saw(12))]).sentence
+    assert "memory" not in compare([run_with("a", saw(10)), run_with("b", saw(12))]).sentence
 
 
 def test_what_a_rate_averages_over_belongs_to_the_load_of_that_time() -> None:
@@ -99,7 +99,7 @@ def test_what_a_rate_averages_over_belongs_to_the_load_of_that_time() -> None:
         return float(load(t - 1)) if (t - 1) % STAGE_SECONDS >= 14 else 9e9
 
     rate = figure("network", {("m1", ""): course}, window=15)
-    found = only([felt("a", rate), felt("b", rate)])
+    found = only([run_with("a", rate), run_with("b", rate)])
     assert [level and (level.low, level.high) for level in found.levels[0][:2]] == [
         (1000, 1000),
         (2000, 2000),
@@ -112,13 +112,13 @@ def test_parts_of_the_same_name_are_compared_and_others_taken_together() -> None
     )
     fewer = figure("process-memory", {("m1", "etcd"): lambda _: 8.0})
     assert [(found.part, found.ratios[0][0] and found.ratios[0][0].ratio) for found in compare_resources(
-        [felt("a", processes), felt("b", fewer)]
+        [run_with("a", processes), run_with("b", fewer)]
     )] == [("etcd", 2.0)]  # fmt: skip
     disks = [
         figure("disk", {("m1", part): lambda _: 3.0 for part in parts})
         for parts in (("sda", "sdb"), ("vda",))
     ]
-    found = only([felt("a", disks[0]), felt("b", disks[1])])
+    found = only([run_with("a", disks[0]), run_with("b", disks[1])])
     assert (found.part, found.ratios[0][0] and found.ratios[0][0].ratio) == ("", 0.5)
 
 
@@ -127,7 +127,7 @@ def test_figures_of_two_packs_that_are_called_the_same_are_told_apart() -> None:
         return memory(1.0, name=name).model_copy(update={"pack": pack, "title": title})
 
     cpu = [of("nova", "nova-cpu", "CPU"), of("neutron", "neutron-cpu", "CPU")]
-    run = felt("one", *cpu, of("nova", "nova-memory", "Resident memory"))
+    run = run_with("one", *cpu, of("nova", "nova-memory", "Resident memory"))
 
     compared = compare_resources([run, run])
 
@@ -135,17 +135,17 @@ def test_figures_of_two_packs_that_are_called_the_same_are_told_apart() -> None:
 
 
 def test_what_only_one_run_has_is_left_out_and_no_run_needs_any() -> None:
-    without = replace(felt("b"), resources=None)
-    assert compare_resources([felt("a", memory(100)), without]) == []
+    without = replace(run_with("b"), resources=None)
+    assert compare_resources([run_with("a", memory(100)), without]) == []
     assert compare_resources([without, without]) == []
-    assert compare([felt("a", memory(100)), without]).sentence == "a and b tip beyond 4,000 leases."
-    assert only([felt("a", memory(100)), felt("b", memory(100), sizes=(500, 1000, 1500))]).sizes == [
+    assert compare([run_with("a", memory(100)), without]).sentence == "a and b tip beyond 4,000 leases."
+    assert only([run_with("a", memory(100)), run_with("b", memory(100), sizes=(500, 1000, 1500))]).sizes == [
         *(500, 1000, 1500, 2000, 4000)
     ]
 
 
 def test_a_figure_that_was_zero_before_has_no_ratio() -> None:
-    found = only([felt("a", memory(0)), felt("b", memory(10))])
+    found = only([run_with("a", memory(0)), run_with("b", memory(10))])
     assert found.ratios == [[None, None, None]]
     assert found.shared == []
 
@@ -160,7 +160,7 @@ def test_a_figure_that_was_zero_before_has_no_ratio() -> None:
 )
 def test_whatever_was_gathered_a_ratio_lies_in_its_range(values: list[list[float | None]]) -> None:
     runs = [
-        felt(
+        run_with(
             str(n),
             FigureData(
                 name="made",

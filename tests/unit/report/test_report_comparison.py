@@ -149,7 +149,7 @@ def test_the_etcd_seed_is_four_charts_without_a_run() -> None:
     assert write_comparison(comparison, "md").startswith("# etcd: v2 schema / v3 schema: as published\n")
 
 
-def test_what_the_targets_felt_stands_side_by_side_against_load(tmp_path: Path) -> None:
+def test_the_targets_resources_stand_side_by_side_against_load(tmp_path: Path) -> None:
     def run(api: str, each: float) -> RunData:
         plan = {**PLAN, "target": {"kind": "etcd", "api": api}}
         return with_resources(made(tmp_path / api, STEADY, plan=plan), each)

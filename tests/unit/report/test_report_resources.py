@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.lxd_runs import FILL_PLAN, Fill, write_fill
 from tests.unit.made_runs import made_run, made_stage
 from tests.unit.report.test_report import FORMATS, HOSTILE, PLAN, STEADY, assert_loads_nothing, said
-from tests.unit.resource_figures import MEANINGS, felt_by, made_figure, made_resources
+from tests.unit.resource_figures import MEANINGS, made_figure, made_resources, resources_of
 from tests.unit.synthetic import MadeStage, write_run
 from tippingpoint.report import figures, write_report
 from tippingpoint.rundir.gathered import Unit
@@ -36,7 +36,7 @@ def told(resources: Resources | None, **options: Any) -> dict[str, Any]:
     return json.loads(write_report(run_with(resources, **options), "json"))
 
 
-def felt(figure: FigureData, *more: FigureData, **options: Any) -> dict[str, Any]:
+def section_of(figure: FigureData, *more: FigureData, **options: Any) -> dict[str, Any]:
     return told(made_resources([figure, *more], T, **options))["resources"]
 
 
@@ -49,7 +49,7 @@ def flat(**hosts: float) -> dict[str, np.ndarray]:
 
 
 def test_the_sentence_says_in_what_the_leader_stands_out_most_first() -> None:
-    found = felt(
+    found = section_of(
         made_figure("memory", T, flat(a=6.2e8, b=1.9e8, c=2.1e8)),
         made_figure("disk-writes", T, flat(a=300, b=310, c=290)),
         made_figure("network-out", T, flat(a=2.08e8, b=3.9e7, c=4.1e7)),
@@ -62,7 +62,7 @@ def test_the_sentence_says_in_what_the_leader_stands_out_most_first() -> None:
 
 def test_all_that_stands_out_is_counted_though_three_are_named() -> None:
     made = [made_figure(f"made-{n}", T, flat(a=10.0 * (n + 2), b=10, c=10)) for n in range(5)]
-    found = felt(*made, leader=LED)
+    found = section_of(*made, leader=LED)
     assert found["sentence"] == (
         "The leader stands out: made-4 is 6.0x the followers' median, made-3 5.0x and made-2 4.0x, "
         "and 2 more figures; a led all the time."
@@ -70,7 +70,7 @@ def test_all_that_stands_out_is_counted_though_three_are_named() -> None:
 
 
 def test_what_the_load_is_told_to_cost_comes_first_and_a_title_of_two_packs_says_whose_it_is() -> None:
-    found = felt(
+    found = section_of(
         made_figure("cpu", T, flat(a=9, b=1, c=1)),
         made_figure("cpu", T, flat(a=4, b=1, c=1), pack="lxd", cost="operations"),
         leader=LED,
@@ -81,14 +81,14 @@ def test_what_the_load_is_told_to_cost_comes_first_and_a_title_of_two_packs_says
 
 
 def test_what_the_followers_do_not_have_at_all_stands_out_too() -> None:
-    found = felt(made_figure("network-out", T, flat(a=2e6, b=0, c=0)), leader=LED)
+    found = section_of(made_figure("network-out", T, flat(a=2e6, b=0, c=0)), leader=LED)
     assert found["sentence"].startswith(
         "The leader stands out: network out is 2 Mbit/s where the followers have none;"
     )
 
 
 def test_a_leader_that_is_one_among_others_does_not_stand_out() -> None:
-    found = felt(made_figure("memory", T, flat(a=2.2e8, b=2e8, c=2.1e8)), leader=LED)
+    found = section_of(made_figure("memory", T, flat(a=2.2e8, b=2e8, c=2.1e8)), leader=LED)
     assert found["sentence"] == (
         "No host stands out: in none of 1 figures is the leader, or any one host, "
         "at 1.5 times the others' median or more for most of the time."
@@ -98,11 +98,11 @@ def test_a_leader_that_is_one_among_others_does_not_stand_out() -> None:
 
 def test_one_that_is_highest_only_now_and_then_does_not_stand_out() -> None:
     turns = {host: np.where(place == (T // 10) % 3, 90.0, 10.0) for place, host in enumerate("abc")}
-    assert felt(made_figure("cpu", T, turns), leader=LED)["sentence"].startswith("No host stands out")
+    assert section_of(made_figure("cpu", T, turns), leader=LED)["sentence"].startswith("No host stands out")
 
 
 def test_without_a_leader_the_host_that_stands_out_is_named() -> None:
-    found = felt(
+    found = section_of(
         made_figure("memory", T, flat(n1=1e8, n2=1.1e8, n3=4.2e8)),
         made_figure("cpu", T, flat(n1=1, n2=1, n3=2)),
     )
@@ -113,13 +113,14 @@ def test_without_a_leader_the_host_that_stands_out_is_named() -> None:
 def test_how_slow_scrapes_are_is_nothing_of_the_target() -> None:
     slow = made_figure("scrape-duration", T, flat(a=9, b=1, c=1), pack="scrape")
     assert (
-        "No host stands out" in felt(slow, made_figure("cpu", T, flat(a=1, b=1, c=1)), leader=LED)["sentence"]
+        "No host stands out"
+        in section_of(slow, made_figure("cpu", T, flat(a=1, b=1, c=1)), leader=LED)["sentence"]
     )
 
 
 def test_of_a_target_with_one_host_what_grew_with_the_load_is_told() -> None:
     memory = np.where(T < 30, 4e8, 1.24e9)
-    found = felt(
+    found = section_of(
         made_figure("memory", T, {"controller": memory}),
         made_figure("cpu", T, flat(controller=0.5)),
     )
@@ -130,7 +131,7 @@ def test_of_a_target_with_one_host_what_grew_with_the_load_is_told() -> None:
 
 def test_a_host_that_was_only_scraped_is_none_of_the_targets() -> None:
     slow = made_figure("scrape-duration", T, flat(controller=0.1, prometheus=0.1), pack="scrape")
-    found = felt(made_figure("memory", T, {"controller": np.where(T < 30, 4e8, 1.24e9)}), slow)
+    found = section_of(made_figure("memory", T, {"controller": np.where(T < 30, 4e8, 1.24e9)}), slow)
     assert found["hosts"] == ["controller"]
     assert found["sentence"].startswith("What grew most")
     assert found["by_host"] is None
@@ -138,7 +139,9 @@ def test_a_host_that_was_only_scraped_is_none_of_the_targets() -> None:
 
 def test_a_part_is_named_with_its_figure() -> None:
     values = {("a", "jujud"): 9e8, ("b", "jujud"): 3e8, ("a", "mongod"): 1e8, ("b", "mongod"): 1e8}
-    found = felt(made_figure("memory", T, {k: np.full(len(T), v) for k, v in values.items()}), leader=LED)
+    found = section_of(
+        made_figure("memory", T, {k: np.full(len(T), v) for k, v in values.items()}), leader=LED
+    )
     assert found["sentence"].startswith(
         "The leader stands out: resident memory of jujud is 3.0x the followers' median;"
     )
@@ -147,7 +150,7 @@ def test_a_part_is_named_with_its_figure() -> None:
 
 def test_when_the_leader_changes_it_is_whoever_led_then() -> None:
     heavy = {"a": np.where(T < 30, 50.0, 10.0), "b": np.where(T < 30, 10.0, 50.0), "c": np.full(len(T), 10.0)}
-    found = felt(made_figure("cpu", T, heavy), leader=[(-10.0, "a"), (30.0, "b")])
+    found = section_of(made_figure("cpu", T, heavy), leader=[(-10.0, "a"), (30.0, "b")])
     assert (
         found["sentence"] == "The leader stands out: CPU is 5.0x the followers' median; 2 hosts led in turn."
     )
@@ -159,14 +162,14 @@ def test_when_the_leader_changes_it_is_whoever_led_then() -> None:
 
 
 def test_few_hosts_have_a_line_each() -> None:
-    figure = felt(made_figure("cpu", T, flat(a=2, b=1)))["figures"][0]
+    figure = section_of(made_figure("cpu", T, flat(a=2, b=1)))["figures"][0]
     assert [(line["host"], line["values"][0]) for line in figure["lines"]] == [("a", 2.0), ("b", 1.0)]
     assert (figure["roles"], figure["led"]) == ([], [])
 
 
 def test_many_hosts_have_the_leaders_line_and_the_followers_range() -> None:
     values = {f"h{n}": np.full(len(T), float(n)) for n in range(1, 10)} | {"h10": np.full(len(T), 100.0)}
-    figure = felt(made_figure("cpu", T, values), leader=[(-10.0, "h10")])["figures"][0]
+    figure = section_of(made_figure("cpu", T, values), leader=[(-10.0, "h10")])["figures"][0]
     (role,) = figure["roles"]
     assert figure["lines"] == []
     assert (role["leader"][0], role["low"][0], role["middle"][0], role["high"][0]) == (100.0, 1.0, 5.0, 9.0)
@@ -174,7 +177,7 @@ def test_many_hosts_have_the_leaders_line_and_the_followers_range() -> None:
 
 def test_of_many_parts_the_largest_have_a_line_and_the_others_are_counted() -> None:
     values = {(h, f"v{n}"): np.full(len(T), float(n)) for h in ("a", "b") for n in range(10)}
-    figure = felt(made_figure("messages", T, values))["figures"][0]
+    figure = section_of(made_figure("messages", T, values))["figures"][0]
     assert [role["part"] for role in figure["roles"]] == ["v4", "v5", "v6", "v7", "v8", "v9"]
     assert figure["parts_left_out"] == 4
     assert len(figure["rows"]) == 10
@@ -185,8 +188,8 @@ def test_a_figure_that_is_always_zero_is_told_and_not_drawn() -> None:
     page = assert_loads_nothing(write_report(run_with(resources), "html"))
     assert [f["always_zero"] for f in told(resources)["resources"]["figures"]] == [False, True]
     assert "Always 0, so not drawn: failures." in said(page, "time")
-    charts = {a["id"] for a in page.attributes("div") if (a.get("id") or "").startswith("chart-felt-")}
-    assert charts == {"chart-felt-cpu"}
+    charts = {a["id"] for a in page.attributes("div") if (a.get("id") or "").startswith("chart-resources-")}
+    assert charts == {"chart-resources-cpu"}
 
 
 def test_charts_have_400_points_at_most() -> None:
@@ -210,7 +213,8 @@ def test_new_leaders_that_only_the_figures_tell_of_stand_on_the_charts() -> None
 def test_a_new_leader_that_the_run_saw_itself_is_told_once(tmp_path: Path) -> None:
     directory = write_fill(tmp_path / "run", [Fill(10), Fill(20, lose="lxd2")], plan=FILL_PLAN)
     run = replace(
-        load_run(directory), resources=felt_by(["lxd1", "lxd2", "lxd3"], 60, led=[(-4, "lxd1"), (30, "lxd3")])
+        load_run(directory),
+        resources=resources_of(["lxd1", "lxd2", "lxd3"], 60, led=[(-4, "lxd1"), (30, "lxd3")]),
     )
     marks = json.loads(write_report(run, "json"))["events"]["marks"]
     assert [mark["text"] for mark in marks].count("lxd3 leads") == 1
@@ -221,7 +225,7 @@ def test_a_new_leader_that_the_run_saw_itself_is_told_once(tmp_path: Path) -> No
 
 def test_figures_are_summed_up_over_the_stages_only() -> None:
     values = {"a": np.where(T < 0, 900.0, 30.0), "b": np.where(T < 0, 900.0, 10.0)}
-    (row,) = felt(made_figure("cpu", T, values), leader=LED)["figures"][0]["rows"]
+    (row,) = section_of(made_figure("cpu", T, values), leader=LED)["figures"][0]["rows"]
     assert (row["leader"], row["others"]) == (
         {"typical": 30.0, "max": 30.0},
         {"typical": 10.0, "max": 10.0},
@@ -230,7 +234,7 @@ def test_figures_are_summed_up_over_the_stages_only() -> None:
 
 
 def test_hosts_stand_side_by_side_with_how_long_each_led() -> None:
-    found = felt(
+    found = section_of(
         made_figure("cpu", T, flat(a=2, b=1)),
         made_figure("memory", T, flat(b=1e8, c=3e8)),
         leader=[(-10.0, "a"), (45.0, "b")],
@@ -248,14 +252,14 @@ def test_hosts_stand_side_by_side_with_how_long_each_led() -> None:
 
 
 def test_one_host_is_not_put_beside_others() -> None:
-    assert felt(made_figure("cpu", T, flat(a=2)))["by_host"] is None
+    assert section_of(made_figure("cpu", T, flat(a=2)))["by_host"] is None
 
 
 def test_of_a_rate_that_comes_in_bursts_the_mean_is_told_and_of_a_level_the_median() -> None:
     burst = {"a": np.where(T % 6 == 0, 30.0, 0.0)}
-    (rate,) = felt(made_figure("disk-writes", T, burst))["figures"][0]["rows"]
+    (rate,) = section_of(made_figure("disk-writes", T, burst))["figures"][0]["rows"]
     assert rate["others"] == {"typical": pytest.approx(5.0, rel=0.1), "max": 30.0}
-    (level,) = felt(made_figure("memory", T, burst))["figures"][0]["rows"]
+    (level,) = section_of(made_figure("memory", T, burst))["figures"][0]["rows"]
     assert level["others"] == {"typical": 0.0, "max": 30.0}
 
 
@@ -394,13 +398,15 @@ def test_missing_units_and_their_clocks_are_told_next_to_a_failure() -> None:
 
 def test_the_page_has_a_chart_for_each_figure_and_says_what_stands_out(tmp_path: Path) -> None:
     directory = write_fill(tmp_path / "run", [Fill(10), Fill(20)], plan=FILL_PLAN)
-    run = replace(load_run(directory), resources=felt_by(["lxd1", "lxd2", "lxd3"], 40, led=[(-4, "lxd1")]))
+    run = replace(
+        load_run(directory), resources=resources_of(["lxd1", "lxd2", "lxd3"], 40, led=[(-4, "lxd1")])
+    )
     document = json.loads(write_report(run, "json"))
     page = assert_loads_nothing(write_report(run, "html"))
     for section in ("verdict", "resources"):
         assert document["resources"]["sentence"] in said(page, section)
     charts = {a["id"] for a in page.attributes("div") if "chart" in (a.get("class") or "").split()}
-    assert {f"chart-felt-{name}" for name in MEANINGS} <= charts
+    assert {f"chart-resources-{name}" for name in MEANINGS} <= charts
     assert json.loads(page.texts["script"][0]) == document
     markdown = write_report(run, "md")
     assert document["resources"]["sentence"] in markdown
@@ -427,7 +433,7 @@ def test_four_hours_of_100_hosts_are_a_small_page(tmp_path: Path) -> None:
     run = load_run(write_run(tmp_path / "run", stages, plan=None))
     names = [*MEANINGS, *(f"made-{n}" for n in range(7))]
     hosts = [f"node-{n}" for n in range(100)]
-    run.resources = felt_by(hosts, 8 * 1800, step=36.2, led=[(-200, "node-7")], figures=names)
+    run.resources = resources_of(hosts, 8 * 1800, step=36.2, led=[(-200, "node-7")], figures=names)
     assert len(write_report(run, "html").encode()) < 5_000_000 / 4
 
 

@@ -1,4 +1,4 @@
-"""What a target felt, in a run's directory: kept whole, read back with the run, and told by role."""
+"""A target's resources, in a run's directory: kept whole, read back with the run, and told by role."""
 
 from __future__ import annotations
 

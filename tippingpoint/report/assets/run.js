@@ -107,13 +107,13 @@ function throughputAgainstLoad() {
     scales: { x: loadScale(sizes), y: fromZero }, xLabel: unit, xFormat: v => v == null ? "–" : count(Math.round(v)), bands, lines };
 }
 
-// All charts over time have one axis: that of the load, and of what was felt just before and after it.
-const felt = doc.resources, AROUND = 0.05;
+// All charts over time have one axis: that of the load, and of what was measured just before and after it.
+const resources = doc.resources, AROUND = 0.05;
 const timeEnds = (() => {
-  const times = felt && felt.t.length ? [felt.t[0], felt.t[felt.t.length - 1]] : [0, 1];
+  const times = resources && resources.t.length ? [resources.t[0], resources.t[resources.t.length - 1]] : [0, 1];
   if (!doc.timeline) return times;
   const end = doc.timeline.t[doc.timeline.t.length - 1] + doc.timeline.bin_seconds;
-  return felt ? [Math.min(0, Math.max(times[0], -AROUND * end)), Math.max(end, Math.min(times[1], (1 + AROUND) * end))] : [0, end];
+  return resources ? [Math.min(0, Math.max(times[0], -AROUND * end)), Math.max(end, Math.min(times[1], (1 + AROUND) * end))] : [0, end];
 })();
 // A chart that shows all that it has shows all the time that any has; else what the reader chose.
 const timeRange = t => (u, min, max) => t.length < 2 || (min === t[0] && max === t[t.length - 1]) ? timeEnds : [min, max];
@@ -127,7 +127,7 @@ function overTime(t, columns, axisOfY, scale, more) {
     bands.push({ from: stage.begin, to: up, fill: css("--stage-up") });
   }
   for (const stall of doc.generator?.stalls ?? []) bands.push({ from: stall.t, to: stall.end, fill: alpha(css("--health"), 0.25) });
-  for (const gap of felt?.gaps ?? []) bands.push({ from: gap.from, to: gap.to, hatch: css("--gap"), faint: true });
+  for (const gap of resources?.gaps ?? []) bands.push({ from: gap.from, to: gap.to, hatch: css("--gap"), faint: true });
   const lines = doc.events.marks.map(mark => ({ x: mark.t, label: mark.label ?? mark.text, upright: true, dash: [4, 3],
     stroke: css({ fault: "--error", "member-gone": "--lost", "member-back": "--held", leader: "--health", stall: "--health", "agent-down": "--denied" }[mark.kind] ?? "--timeout") }));
   return { data: [t, ...columns.map(c => c.values)], series: [{}, ...columns.map(c => c.series)],
@@ -173,12 +173,12 @@ function linesOfRoles(figure, format) {
 }
 
 function drawFelt() {
-  for (const figure of felt ? felt.figures : []) {
-    draw("chart-felt-" + figure.name, 200, () => {
+  for (const figure of resources ? resources.figures : []) {
+    draw("chart-resources-" + figure.name, 200, () => {
       const format = quantity(figure.unit);
       const { columns, between } = figure.lines.length ? linesOfHosts(figure, format) : linesOfRoles(figure, format);
       const most = Math.max(0, ...columns.flatMap(column => column.values));
-      return overTime(felt.t, columns, null, fromZero,
+      return overTime(resources.t, columns, null, fromZero,
         { between, axes: [timeAxis(), quantityAxis(figure.unit, most)] });
     });
   }

@@ -342,17 +342,17 @@ def _highest(row: dict[str, Any]) -> str:
     return host if row["hosts"] > 1 else f"{host} only"
 
 
-def _resources(felt: dict[str, Any] | None, unit: str) -> list[str]:
-    if felt is None:
+def _resources(resources: dict[str, Any] | None, unit: str) -> list[str]:
+    if resources is None:
         return []
     rows = [
         (row["stands_out"], figure, row)
-        for figure in felt["figures"]
+        for figure in resources["figures"]
         if (figure["chart"] and not figure["always_zero"]) or any(row["stands_out"] for row in figure["rows"])
         for row in figure["rows"]
     ]
     rows.sort(key=lambda row: not row[0])
-    led = bool(felt["leader"])
+    led = bool(resources["leader"])
     header = [
         "figure",
         *(["leader"] if led else []),
@@ -364,13 +364,13 @@ def _resources(felt: dict[str, Any] | None, unit: str) -> list[str]:
     shown = [_resource_row(figure, row, led) for _, figure, row in rows[:MOST_LINES]]
     rendered = table(header, shown, text=(0, len(header) - 1), left_out=len(rows) - len(shown))
     missing: dict[str, list[str]] = {}
-    for entry in felt["missing"]:
+    for entry in resources["missing"]:
         missing.setdefault(entry["why"], []).append(entry["what"])
     # The reason first: a line that becomes too long is cut.
     lines = [f"{why}: {', '.join(what)}" for why, what in missing.items()]
     return [
         section("What the target felt over the stages", rendered),
-        section("What the load costs", _costs(felt)),
+        section("What the load costs", _costs(resources)),
         section("Missing of the target", bullets(lines)),
     ]
 
@@ -389,11 +389,11 @@ def _resource_row(figure: dict[str, Any], row: dict[str, Any], led: bool) -> lis
     ]
 
 
-def _costs(felt: dict[str, Any]) -> str:
-    costs = felt["costs"]
+def _costs(resources: dict[str, Any]) -> str:
+    costs = resources["costs"]
     lines = [cost["sentence"] for cost in costs[:MOST_LINES]]
     lines += [f"and {len(costs) - MOST_LINES} more"] if len(costs) > MOST_LINES else []
-    return bullets(lines or [f"not told: {why}" for why in felt["no_costs"]])
+    return bullets(lines or [f"not told: {why}" for why in resources["no_costs"]])
 
 
 def _units(units: Sequence[dict[str, Any]]) -> str:
