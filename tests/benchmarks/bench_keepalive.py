@@ -65,8 +65,9 @@ async def each_in_turn(clients: int, total: int, send: Callable[[int, Callable[[
 
 
 async def ours(endpoints: list[str], clients: int, total: int) -> None:
-    from tippingpoint.plan.plan import ClaimWorkload, EtcdTarget
+    from tippingpoint.plan.claim import ClaimWorkload
     from tippingpoint.targets.etcd.claim import Scope, connect
+    from tippingpoint.targets.etcd.plan import EtcdTarget
 
     scope = Scope(f"/tippingpoint/bench-{os.getpid()}/", os.getpid() << 32)
     target = connect(EtcdTarget(endpoints=endpoints), ClaimWorkload(), scope)
@@ -122,8 +123,9 @@ async def grpc_aio(endpoints: list[str], clients: int, total: int) -> None:
 
 async def hold(endpoints: list[str], leases: int, units: int) -> dict[str, float]:
     """Hold leases with all other units waiting, extend each once over 30 s, and report the memory."""
-    from tippingpoint.plan.plan import ClaimWorkload, EtcdTarget
+    from tippingpoint.plan.claim import ClaimWorkload
     from tippingpoint.targets.etcd.claim import Scope, connect
+    from tippingpoint.targets.etcd.plan import EtcdTarget
     from tippingpoint.workloads.claim.target import Holding
 
     scope = Scope(f"/tippingpoint/bench-{os.getpid()}/", os.getpid() << 32)
@@ -172,7 +174,7 @@ def child(kind: str, endpoints: list[str], clients: int, total: int) -> None:
         print(json.dumps(uvloop.run(hold(endpoints, total, clients))))
         return
     run = {"ours": ours, "grpc.aio": grpc_aio}[kind]
-    import tippingpoint.plan.plan  # noqa: F401 - imported here, so that `running` leaves it out
+    import tippingpoint.plan.read  # noqa: F401 - imported here, so that `running` leaves it out
 
     if kind == "grpc.aio":
         import grpc.aio  # noqa: F401

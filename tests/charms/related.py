@@ -13,8 +13,8 @@ from tippingpoint_charm.access import TargetAccess, find_access
 from tippingpoint_charm.relations import publish_all
 
 from lab.lxd.access import make_client_certificate
-from tippingpoint.plan.targets import OpenstackTarget
 from tippingpoint.targets.openstack.access import CloudAccess, from_clouds
+from tippingpoint.targets.openstack.plan import OpenstackTarget
 
 KINDS = ("juju", "lxd", "etcd", "openstack")
 PORT = 9477

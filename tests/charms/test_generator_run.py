@@ -22,7 +22,7 @@ from tests.charms.generators import (
     units_of,
     with_peer,
 )
-from tippingpoint.plan.plan import parse_plan
+from tippingpoint.plan.read import parse_plan
 from tippingpoint.plan.share import part_of
 from tippingpoint.units.shared_run import SharedRun, UnitProgress, UnitWord, read_word
 

@@ -16,7 +16,7 @@ from ops import testing
 from tests.charms.collector import bag_of_unit, charm, context, on_machine, related, state_of
 from tippingpoint.collect.runs import Runs
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import load_plan
+from tippingpoint.plan.read import load_plan
 from tippingpoint.units.shared_run import SharedRun, Turn, UnitProgress, UnitWord, begin_run
 
 UNITS = ["load-claimer/0", "load-claimer/1"]

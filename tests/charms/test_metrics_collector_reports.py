@@ -20,7 +20,7 @@ from tests.charms.collector import bag_of_unit, charm, context, on_machine, rela
 from tests.charms.related import SERVER
 from tests.unit.synthetic import JUJU, STARTED, MadeStage, write_run
 from tippingpoint.collect.runs import Runs
-from tippingpoint.plan.plan import load_plan
+from tippingpoint.plan.read import load_plan
 from tippingpoint.plan.share import part_of
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.results import load_run

@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.charms.related import MODEL, PORT, after, context, state
 from tippingpoint.agent.exporter import Measured
-from tippingpoint.plan.plan import validate_plan
+from tippingpoint.plan.read import validate_plan
 
 OPERATIONS = "tippingpoint_operations_total"
 SHIPPED = Path(tippingpoint_charm.__file__).parent

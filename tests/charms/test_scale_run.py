@@ -13,7 +13,7 @@ from ops import testing
 from tippingpoint_charm.relations import scale_run
 from tippingpoint_charm.relations.scale_run import PartResult, Reported
 
-from tippingpoint.plan.plan import validate_plan
+from tippingpoint.plan.read import validate_plan
 from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run
 
 PLAN = validate_plan(

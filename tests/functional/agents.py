@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from tests.functional.program import WITHIN_S, no_traceback, until
 from tippingpoint.agent.client import AgentAway, call
-from tippingpoint.plan.plan import Plan
+from tippingpoint.plan.read import Plan
 from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, conduct
 
 T = TypeVar("T")

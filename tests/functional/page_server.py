@@ -23,7 +23,7 @@ from tippingpoint.collect.page.server import serving
 from tippingpoint.collect.page.tls import find_or_make, server_context
 from tippingpoint.collect.page.views import Pages
 from tippingpoint.collect.runs import Runs
-from tippingpoint.plan.plan import load_plan
+from tippingpoint.plan.read import load_plan
 from tippingpoint.plan.share import part_of
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.units.digest import make_digest

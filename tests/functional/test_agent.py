@@ -16,7 +16,7 @@ from lab.etcd.cluster import EtcdLab
 from lab.ports import free_ports
 from tests.functional.agents import Agent, Leader, workers_end
 from tests.functional.program import QUICK, keys, leases, until
-from tippingpoint.plan.plan import Plan, validate_plan
+from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.results import load_run
 from tippingpoint.units import shared_run

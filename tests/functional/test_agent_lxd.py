@@ -12,7 +12,7 @@ from lab.lxd.cluster import LxdLab
 from tests.functional.agents import Agent, Leader, workers_end
 from tests.functional.lxd_runs import FEW, everything
 from tests.functional.program import until
-from tippingpoint.plan.plan import Plan, validate_plan
+from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.units import shared_run
 from tippingpoint.units.digest import read_digest

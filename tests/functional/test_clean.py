@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from lab.etcd.cluster import EtcdLab
 from tests.functional.program import etcd_call, keys, leases
 from tests.unit.run_directories import OTHER, RUN, clean, expect_one_line, put_run, spoilt
-from tippingpoint.plan.plan import EtcdTarget
 from tippingpoint.targets.etcd.ledger import RUN_LEASE_IDS, EtcdEntry, first_lease_id, key_prefix
+from tippingpoint.targets.etcd.plan import EtcdTarget
 
 pytestmark = pytest.mark.timeout(300)
 _LIFE_S = 600

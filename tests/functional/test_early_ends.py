@@ -21,7 +21,7 @@ from tests.functional.program import keys, leases, only_run, start, wait_for_hol
 from tests.functional.spawn_runs import ended, going, wait_for
 from tests.functional.test_juju_runs import contents, juju_plan
 from tests.functional.test_runs import settings
-from tippingpoint.plan.plan import CLAIM_OPERATIONS
+from tippingpoint.plan.claim import CLAIM_OPERATIONS
 
 pytestmark = pytest.mark.timeout(180)
 _SOON_S = 60.0

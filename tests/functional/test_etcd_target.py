@@ -25,8 +25,9 @@ from lab.certificates import make_certificates
 from lab.etcd.cluster import EtcdLab, find_etcd
 from lab.ports import free_ports
 from tippingpoint.errors import OperationFailed, TargetError, UserError
-from tippingpoint.plan.plan import ClaimWorkload, EtcdTarget
+from tippingpoint.plan.claim import ClaimWorkload
 from tippingpoint.targets.etcd.claim import LEASE_IDS, Scope, clean, connect
+from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.workloads.claim.target import ClaimTarget, Holding, Led
 from tippingpoint.workloads.load import TargetFacts
 

@@ -15,7 +15,7 @@ import pytest
 from lab.juju.simulator import JujuLab
 from tests.functional.juju_access import REAL, run, user_of
 from tippingpoint.errors import TargetError
-from tippingpoint.plan.plan import ModelPlan
+from tippingpoint.plan.grow import ModelPlan
 from tippingpoint.plan.share import part_of
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.recorder import Recorded, Recorder

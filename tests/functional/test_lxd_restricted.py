@@ -29,12 +29,11 @@ from tests.functional.lxd_runs import (
 from tests.functional.program import only_run, run, start, until
 from tests.functional.spawn_runs import crash, going, named, one_line
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.plan.spawn import OBSERVATIONS
-from tippingpoint.plan.targets import LxdTarget
 from tippingpoint.rundir.ownership import name_prefix
 from tippingpoint.targets.lxd.capacity import check_room
 from tippingpoint.targets.lxd.image import tiny_image
 from tippingpoint.targets.lxd.ledger import LxdEntry
+from tippingpoint.targets.lxd.plan import OBSERVATIONS, LxdTarget
 from tippingpoint.targets.lxd.probe import probe
 from tippingpoint.targets.lxd.provision import instance_name, new_entry, reach, take
 from tippingpoint.targets.lxd.removal import remove

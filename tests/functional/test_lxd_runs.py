@@ -33,8 +33,8 @@ from tests.functional.lxd_runs import (
 )
 from tests.functional.program import no_traceback, only_run, run, start, until, write_plan
 from tests.functional.spawn_runs import crash, ended, going, named, one_line
-from tippingpoint.plan.spawn import OBSERVATIONS
 from tippingpoint.rundir.results import load_run
+from tippingpoint.targets.lxd.plan import OBSERVATIONS
 
 pytestmark = pytest.mark.timeout(900)
 

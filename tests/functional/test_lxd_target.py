@@ -21,13 +21,12 @@ from lab.lxd.access import make_client_certificate, write_credentials
 from lab.lxd.cluster import LxdLab
 from tests.functional.lxd_runs import await_online
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.plan.spawn import OBSERVATIONS
-from tippingpoint.plan.targets import LxdTarget
 from tippingpoint.rundir.ownership import name_prefix
 from tippingpoint.targets.lxd.capacity import check_room
 from tippingpoint.targets.lxd.image import fingerprint as image_fingerprint
 from tippingpoint.targets.lxd.image import tiny_image
 from tippingpoint.targets.lxd.ledger import LxdEntry
+from tippingpoint.targets.lxd.plan import OBSERVATIONS, LxdTarget
 from tippingpoint.targets.lxd.provision import new_entry, project_name, reach, take
 from tippingpoint.targets.lxd.removal import remove
 from tippingpoint.targets.lxd.spawn import LxdInstances

@@ -18,7 +18,7 @@ from tests.functional.program import QUICK, keys, leases
 from tests.functional.spawn_runs import named
 from tests.functional.test_juju_runs import MODEL_OF_OURS, contents
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import Plan, validate_plan
+from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.run.cleaning import clean_run
 from tippingpoint.run.headline import Headline
 from tippingpoint.run.messages import Tick

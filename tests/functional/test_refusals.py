@@ -21,7 +21,10 @@ from lab.certificates import Certificates, make_certificates
 from lab.ports import free_ports
 from tippingpoint.agent.admission import log_in
 from tippingpoint.errors import TargetError
-from tippingpoint.plan.targets import EtcdTarget, JujuTarget, LxdTarget, OpenstackTarget
+from tippingpoint.targets.etcd.plan import EtcdTarget
+from tippingpoint.targets.juju.plan import JujuTarget
+from tippingpoint.targets.lxd.plan import LxdTarget
+from tippingpoint.targets.openstack.plan import OpenstackTarget
 
 Target = EtcdTarget | JujuTarget | LxdTarget | OpenstackTarget
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from tippingpoint.plan.fields import StageKind
-from tippingpoint.plan.spawn import OBSERVATIONS
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import Events, Journal
 from tippingpoint.rundir.manifest import Manifest, TargetEntry, WorkerEntry
 from tippingpoint.rundir.tags import LOOP_LAG, SCHEDULE_LAG, tag
+from tippingpoint.targets.lxd.plan import OBSERVATIONS
 
 STARTED = 1_795_000_000.0
 LIFE_MS = {"create": 900.0, "start": 600.0, "reachable": 350.0, "launch": 2100.0}

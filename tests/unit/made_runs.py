@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tippingpoint.plan.fields import StageKind
-from tippingpoint.plan.plan import parse_plan
+from tippingpoint.plan.read import parse_plan
 from tippingpoint.rundir.curves import Curve
 from tippingpoint.rundir.gauges import Gauges
 from tippingpoint.rundir.histogram import Histogram

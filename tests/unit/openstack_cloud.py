@@ -14,8 +14,8 @@ from typing import Any
 from aiohttp import web
 
 from tests.unit.openstack_stub import OpenstackStub
-from tippingpoint.plan.targets import OpenstackTarget
 from tippingpoint.targets.openstack.ledger import OpenstackEntry
+from tippingpoint.targets.openstack.plan import OpenstackTarget
 from tippingpoint.targets.openstack.provision import mark_text
 from tippingpoint.targets.openstack.servers import MARK
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tippingpoint.plan.spawn import SERVER_OBSERVATIONS
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import Events, Journal
 from tippingpoint.rundir.manifest import Manifest, TargetEntry, WorkerEntry
 from tippingpoint.rundir.tags import LOOP_LAG, SCHEDULE_LAG, tag
+from tippingpoint.targets.openstack.plan import SERVER_OBSERVATIONS
 
 STARTED = 1_795_300_000.0
 HELD_S = 20

@@ -14,9 +14,9 @@ from types import TracebackType
 import yaml
 from aiohttp import web
 
-from tippingpoint.plan.targets import OpenstackTarget
 from tippingpoint.targets.openstack.access import CloudAccess, from_clouds
 from tippingpoint.targets.openstack.client import OpenstackClient
+from tippingpoint.targets.openstack.plan import OpenstackTarget
 
 _numbers = itertools.count()
 Answer = Callable[[web.Request], Awaitable[web.Response]]

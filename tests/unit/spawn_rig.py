@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.unit.memory_target import Box, Cluster, MemoryTarget
-from tippingpoint.plan.plan import SpawnPlan, validate_plan
+from tippingpoint.plan.read import validate_plan
+from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.rundir.recorder import Recorded, Recorder
 from tippingpoint.rundir.tags import DELAYED, FREED
 from tippingpoint.workloads.load import PrepareOrder, StageOrder

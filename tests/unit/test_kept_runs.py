@@ -18,7 +18,7 @@ from tippingpoint.analysis.verdict import judge
 from tippingpoint.collect.runs import Runs, StoredRun
 from tippingpoint.compare.baselines import load_baseline
 from tippingpoint.compare.compare import compare
-from tippingpoint.plan.plan import SpawnPlan
+from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.report import write_comparison, write_report
 from tippingpoint.run.resume import take_up
 from tippingpoint.rundir.ledger import entries

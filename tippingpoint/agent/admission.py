@@ -16,8 +16,8 @@ from typing import Any
 
 from tippingpoint.agent.client import PLACE
 from tippingpoint.errors import TargetError, UserError, told
-from tippingpoint.plan.fields import Section
-from tippingpoint.targets.registry import SECTIONS, target_of
+from tippingpoint.plan.kinds import TargetSection, section_of
+from tippingpoint.targets.registry import target_of
 
 FIRST_WAIT = 180.0
 """Seconds until a log-in that failed is tried again; after a refusal each time twice as long, up to LONGEST_WAIT."""
@@ -127,9 +127,9 @@ def _write(files: Mapping[str, str], place: Path) -> None:
             file.write(text)
 
 
-def _section_at(target: Mapping[str, Any], place: str) -> Section:
+def _section_at(target: Mapping[str, Any], place: str) -> TargetSection:
     """The target, whose files are in this directory."""
     fields = {
         key: value.replace(PLACE, place) if isinstance(value, str) else value for key, value in target.items()
     }
-    return SECTIONS[fields["kind"]].model_validate(fields)
+    return section_of(fields["kind"]).model_validate(fields)

@@ -15,7 +15,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import Plan
+from tippingpoint.plan.read import Plan
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.runner import StageProgress
 from tippingpoint.rundir.histogram import SLOTS, decode_batch, highest_values, middle_values

@@ -13,7 +13,7 @@ from typing import Any, cast
 from tippingpoint.agent.exporter import Measured
 from tippingpoint.agent.state import Phase
 from tippingpoint.errors import OperationFailed, Refused, TargetError, UserError, told
-from tippingpoint.plan.plan import Plan, parse_plan
+from tippingpoint.plan.read import Plan, parse_plan
 from tippingpoint.run.headline import Headline
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.runner import Runner, StageProgress, TakenUp

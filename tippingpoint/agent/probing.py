@@ -8,8 +8,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from tippingpoint.errors import UserError
+from tippingpoint.plan.kinds import kinds, section_of
 from tippingpoint.rundir.ledger import Entry
-from tippingpoint.targets.registry import SECTIONS, target_of
+from tippingpoint.targets.registry import target_of
 
 
 async def probe(target: Mapping[str, Any], made: Entry | None = None) -> str:
@@ -18,11 +19,11 @@ async def probe(target: Mapping[str, Any], made: Entry | None = None) -> str:
     UserError or TargetError where nobody can be asked.
     """
     kind = str(target.get("kind", ""))
-    if kind not in SECTIONS or not target_of(kind).can_probe:
-        known = [kind for kind in SECTIONS if target_of(kind).can_probe]
+    if kind not in kinds() or not target_of(kind).can_probe:
+        known = [kind for kind in kinds() if target_of(kind).can_probe]
         raise UserError("target.kind", kind or "missing", f"one of {', '.join(known)}")
     try:
-        section = SECTIONS[kind].model_validate(dict(target))
+        section = section_of(kind).model_validate(dict(target))
     except ValidationError as problem:
         error = problem.errors(include_url=False, include_input=False)[0]
         field = ".".join(["target", *map(str, error["loc"])])

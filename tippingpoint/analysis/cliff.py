@@ -19,7 +19,7 @@ from tippingpoint.analysis.held_loads import (
     load_missing,
     loads_held,
 )
-from tippingpoint.plan.plan import UNDONE_BY
+from tippingpoint.plan.base import UNDONE_BY
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult

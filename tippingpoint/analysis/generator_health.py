@@ -8,7 +8,8 @@ import numpy as np
 from pydantic import ValidationError
 
 from tippingpoint.analysis.latency import costs, freed_costs
-from tippingpoint.plan.plan import ClaimPlan, ClaimWorkload, validate_plan
+from tippingpoint.plan.claim import ClaimPlan, ClaimWorkload
+from tippingpoint.plan.read import validate_plan
 from tippingpoint.rundir.curves import Curve
 from tippingpoint.rundir.histogram import rank_of
 from tippingpoint.rundir.results import RunData

@@ -20,11 +20,12 @@ from tippingpoint.analysis.generator_health import (
     stalls_in,
 )
 from tippingpoint.analysis.latency import freed_costs
-from tippingpoint.plan.plan import ClaimPlan, Plan, SpawnPlan, validate_plan
-from tippingpoint.plan.spawn import SERVER_LIFE
+from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.read import Plan, validate_plan
+from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.rundir.damage import Damage
 from tippingpoint.rundir.journal import count_of
-from tippingpoint.rundir.operations import MAKING
+from tippingpoint.rundir.operations import LAUNCHES, MAKING
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.standstills import Stall
@@ -44,8 +45,6 @@ _QUICKEST = 10
 """The percentile of the times of things that tells how long one takes by itself."""
 _FEW = 3
 """So few failures say little of how a hold ended."""
-_WHOLE_LIVES = ("launch", SERVER_LIFE["launch"])
-"""What stands for all of a thing's life, with what was tried again."""
 _COUNTED_SINGLY = ("containers", "servers")
 """Loads whose things are made one by one, and are all there or given up."""
 
@@ -88,7 +87,7 @@ def damage_in(run: RunData, stage: StageResult) -> list[Damage]:
 
 def gave_way(run: RunData, stage: StageResult) -> str:
     """Why the target did not hold a load; empty when it did, or as far as the stage went."""
-    composite = [name for name in _WHOLE_LIVES if stage.attempts(name)]
+    composite = [name for name in LAUNCHES if stage.attempts(name)]
     own = composite or run.own_load
     attempts = sum(stage.attempts(name) for name in own)
     failures = sum(stage.failures(name) for name in own)
@@ -180,7 +179,7 @@ def late_by_us(run: RunData, stage: StageResult) -> str:
     strained = stage_saturated(stage) if behind(run, stage) else None
     if strained is None:
         return ""
-    waited = max(stage.response(name).percentile(50) for name in ("extend", *_WHOLE_LIVES, "create"))
+    waited = max(stage.response(name).percentile(50) for name in ("extend", *LAUNCHES, "create"))
     return "" if has_free_core(stage) and waited > EXPLAINS * own_delay(stage) else strained
 
 
@@ -230,7 +229,7 @@ def _made_too_late(run: RunData, stage: StageResult, rate: float) -> str:
     A thing takes as long as it takes, as the quickest show: so few that all are due within that time say nothing of
     a queue, and one that takes long alone is not most.
     """
-    name = next((name for name in _WHOLE_LIVES if stage.attempts(name)), "create")
+    name = next((name for name in LAUNCHES if stage.attempts(name)), "create")
     made = stage.count(name)
     if not made:
         return ""

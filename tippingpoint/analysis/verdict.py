@@ -30,7 +30,9 @@ from tippingpoint.analysis.held_loads import (
 )
 from tippingpoint.analysis.latency import costs
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import ClaimPlan, Plan, Threshold, validate_plan
+from tippingpoint.plan.base import Threshold
+from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.rundir.gathered import UnitStatus
 from tippingpoint.rundir.operations import BRINGING_UP, CONNECT
 from tippingpoint.rundir.results import RunData

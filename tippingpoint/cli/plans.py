@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tippingpoint.plan.plan import load_plan, parse_plan, plan_schema, shipped_plans
+from tippingpoint.plan.read import load_plan, parse_plan, plan_schema, shipped_plans
 from tippingpoint.util.exit_codes import MET
 
 

@@ -7,7 +7,7 @@ import json
 
 from tippingpoint.cli.running import add_run_options, run_to_report
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import load_plan
+from tippingpoint.plan.read import load_plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

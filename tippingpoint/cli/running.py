@@ -16,7 +16,7 @@ from rich.markup import escape
 from tippingpoint.analysis.tipping import Tipping, find_tipping
 from tippingpoint.analysis.verdict import Verdict, judge
 from tippingpoint.cli.page import keep_report
-from tippingpoint.plan.plan import Plan
+from tippingpoint.plan.read import Plan
 from tippingpoint.report import write_report
 from tippingpoint.run.progress import ConsoleProgress
 from tippingpoint.run.runner import Runner, TakenUp

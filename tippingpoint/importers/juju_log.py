@@ -27,7 +27,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tippingpoint.errors import UserError
 from tippingpoint.importers.juju_log_lines import Line, parse_line
-from tippingpoint.plan.plan import MAX_LEASES, MAX_STAGES
+from tippingpoint.plan.base import MAX_STAGES
+from tippingpoint.plan.claim import MAX_LEASES
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import RESCUE_PREFIX, Events, Journal
 from tippingpoint.rundir.manifest import Manifest, TargetEntry, WorkerEntry, new_run_id

@@ -15,7 +15,7 @@ import numpy as np
 from tippingpoint.errors import UserError
 from tippingpoint.importers.juju_log import new_journal, new_run, shown_name
 from tippingpoint.importers.rally_results import Results, Timed, Workload, read_rally
-from tippingpoint.plan.plan import MAX_STAGES
+from tippingpoint.plan.base import MAX_STAGES
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import Journal
 from tippingpoint.rundir.manifest import Manifest, TargetEntry, WorkerEntry

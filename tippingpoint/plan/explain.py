@@ -15,15 +15,9 @@ from tippingpoint.errors import UserError
 _EXPLAINS_OTHERS = {"extra_forbidden": 1}
 _NOTHING = 2
 
-ON = " on "
-"""Between a workload's kind and its target's, where both choose what a plan is."""
 
-Alternatives = Mapping[str, type[BaseModel]]
-"""Models by the `kind` that chooses between them, which a field's path has in it (see _without_tags)."""
-
-
-def explained(problem: ValidationError, plans: Alternatives, targets: Alternatives) -> UserError:
-    """The first thing wrong with what is one of these plans, with one of these targets."""
+def explained(problem: ValidationError, plan: type[BaseModel], target: type[BaseModel]) -> UserError:
+    """The first thing wrong with what is to be such a plan, with such a target."""
     errors = problem.errors(include_url=False)
     # What is no mapping where one is wanted explains what follows from it, and a misspelt key also makes the right
     # one missing: what was written wrongly is the better explanation.
@@ -31,15 +25,16 @@ def explained(problem: ValidationError, plans: Alternatives, targets: Alternativ
         errors,
         key=lambda error: 0 if _is_no_mapping(error) else _EXPLAINS_OTHERS.get(error["type"], _NOTHING),
     )
-    path = _without_tags(error["loc"], plans, targets)
+    path = tuple(part for part in error["loc"] if part != "[key]")
     field = without_login(" ".join(".".join(str(part) for part in path).split()))[:120] or "plan"
     value = _shown(error["input"])
     if _is_no_mapping(error):
         return UserError(field, value, "a mapping")
-    if error["type"] == "union_tag_invalid":
-        return _unknown_kind([str(part) for part in path], error.get("ctx", {}))
+    if error["type"] == "unknown_kind":
+        found = error.get("ctx", {})
+        return UserError(".".join([*map(str, path), found["field"]]), found["kind"], found["accepted"])
     if error["type"] == "extra_forbidden":
-        known = _fields_at(error["loc"][:-1], plans, targets)
+        known = _fields_at(error["loc"][:-1], plan, target)
         return UserError(field, value, f"one of {', '.join(known)}{nearest(str(path[-1]), known)}")
     if error["type"] == "missing":
         return UserError(field, "missing", f"a value; {field} is required")
@@ -57,32 +52,8 @@ def explained(problem: ValidationError, plans: Alternatives, targets: Alternativ
 
 
 def _is_no_mapping(error: Mapping[str, Any]) -> bool:
-    """Whether something else stands where a mapping is wanted, of one kind or of several."""
-    return error["type"] == "model_type" or (
-        error["type"] == "union_tag_invalid" and not isinstance(error["input"], dict)
-    )
-
-
-def _unknown_kind(path: Sequence[str], found: Mapping[str, Any]) -> UserError:
-    """What chose between alternatives: the field's own kind, or for a whole plan its workload's and its target's."""
-    kind = str(found.get("tag", ""))
-    known = str(found.get("expected_tags", "")).replace("'", "").split(", ")
-    if path:
-        return UserError(".".join([*path, "kind"]), kind, f"one of {', '.join(known)}")
-    workload, on, target = kind.partition(ON)
-    if on:
-        targets = sorted(name.removeprefix(workload + ON) for name in known if name.startswith(workload + ON))
-        return UserError("target.kind", target, f"one of {', '.join(targets)}, for {workload}")
-    workloads = dict.fromkeys(name.partition(ON)[0] for name in known)
-    return UserError("workload.kind", workload, f"one of {', '.join(workloads)}")
-
-
-def _without_tags(
-    loc: tuple[int | str, ...], plans: Alternatives, targets: Alternatives
-) -> tuple[int | str, ...]:
-    """A field's path without the names of the alternatives that were chosen on the way to it."""
-    rest = tuple(part for part in (loc[1:] if loc and loc[0] in plans else loc) if part != "[key]")
-    return rest[:1] + rest[2:] if rest[:1] == ("target",) and rest[1:2] and rest[1] in targets else rest
+    """Whether something else stands where a mapping is wanted."""
+    return error["type"] == "model_type"
 
 
 def _shown(value: object) -> str:
@@ -102,12 +73,12 @@ def without_login(text: str) -> str:
     return f"{text[:begin]}://...{text[end:]}" if 0 <= begin < end else text
 
 
-def _fields_at(path: Sequence[int | str], plans: Alternatives, targets: Alternatives) -> list[str]:
-    """The fields that a plan has at a place, which is named with the alternatives chosen on the way to it."""
-    model: Any = plans[str(path[0])]
-    for part in path[1:]:
-        if part in targets:
-            model = targets[str(part)]
+def _fields_at(path: Sequence[int | str], plan: type[BaseModel], target: type[BaseModel]) -> list[str]:
+    """The fields that a plan has at a place."""
+    model: Any = plan
+    for part in path:
+        if part == "target":
+            model = target
         elif not isinstance(part, int) and model is not None:
             model = _model_in(model.model_fields[part].annotation) if part in model.model_fields else None
     return list(model.model_fields) if model is not None else []

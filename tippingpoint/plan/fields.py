@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from tippingpoint.util.durations import ACCEPTED, format_duration, parse_duration
 
@@ -40,7 +40,5 @@ Seconds = Annotated[
 ]
 
 
-class Section(BaseModel):
-    """A part of a plan: it has no fields but its own, and never changes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class Section(BaseModel, extra="forbid", frozen=True):
+    """A part of a plan: it has no fields but its own, and never changes (each says so, for who checks types)."""

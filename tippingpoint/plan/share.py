@@ -14,8 +14,10 @@ from __future__ import annotations
 from typing import TypeVar
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import ClaimPlan, ModelPlan, ModelStage, ModelWorkload, Plan, SpawnPlan
-from tippingpoint.plan.spawn import SpawnWorkload
+from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.grow import ModelPlan, ModelStage, ModelWorkload
+from tippingpoint.plan.read import Plan
+from tippingpoint.plan.spawn import SpawnPlan, SpawnWorkload
 
 W = TypeVar("W", SpawnWorkload, ModelWorkload)
 

@@ -6,46 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from tippingpoint.plan.fields import Seconds, Section
+from tippingpoint.plan.base import MAX_STAGES, BasePlan, check_operations, check_things_faults
+from tippingpoint.plan.fields import Seconds, Section, StageKind
+from tippingpoint.plan.kinds import ByKind, TargetSection
 from tippingpoint.util.durations import format_duration
 
 LIFE = ("create", "start", "reachable", "probe", "launch", "delete", "total")
 """What is timed of one thing's life; `launch` from the moment it was due until it is as the plan wants it, `total`
 until it is removed again, where that is what the plan wants of it."""
-OBSERVATIONS = (
-    "cluster-list",
-    "list-fast",
-    "list",
-    "operation-list",
-    "exec",
-    "network-leases",
-    "network-list",
-)
-"""What a user asks an LXD for, timed as the number of containers grows."""
-SPAWN_OPERATIONS = (*LIFE, "evict", "poll", *OBSERVATIONS)
-"""What the spawn workload times on LXD; `poll` is its own list of a group."""
-
-SERVER_LIFE = {
-    "create": "create_server",
-    "start": "await_active",
-    "launch": "boot_server",
-    "delete": "delete_server",
-    "total": "total",
-}
-"""What the steps of a server's life are called on OpenStack, after Rally's operations: `create_server` until the API
-has accepted it, `await_active` from then until a list shows it ACTIVE, `boot_server` both, with what was tried again,
-`delete_server` until no list shows it any more, `total` a whole iteration."""
-SERVER_OBSERVATIONS = (
-    "server-list",
-    "flavor-list",
-    "image-list",
-    "network-list",
-    "service-list",
-    "agent-list",
-)
-"""What users and operators ask an OpenStack for, timed as the number of servers grows; the last two are an admin's."""
-SERVER_OPERATIONS = (*SERVER_LIFE.values(), "poll", *SERVER_OBSERVATIONS)
-"""What the spawn workload times on OpenStack."""
 
 Until = Literal["created", "started", "reachable", "probed"]
 Passing = Literal["locked", "quorum", "unreachable", "busy", "timeout", "full", "quota", "image", "other"]
@@ -65,7 +33,7 @@ RETRIES: dict[Passing, int] = {
 Count = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
 
 
-class SpawnWorkload(Section):
+class SpawnWorkload(Section, frozen=True):
     """Things in groups (projects) that are made, started, reached, probed, repaired while kept, and removed."""
 
     kind: Literal["spawn"]
@@ -130,7 +98,7 @@ class SpawnWorkload(Section):
         return self
 
 
-class SpawnStage(Section):
+class SpawnStage(Section, frozen=True):
     """One step of a fill: what there is in all when it is reached; less than before is removed."""
 
     groups: Count = Field(default=1, description="groups (projects)")
@@ -150,3 +118,50 @@ class SpawnStage(Section):
     def over(self) -> float:
         """Seconds the stage is spread over: none, as the workload says how fast things are made."""
         return 0.0
+
+
+class SpawnPlan(BasePlan, frozen=True):
+    """A plan of the spawn workload, on a target that runs things."""
+
+    target: Annotated[TargetSection, ByKind("spawn")]
+    workload: SpawnWorkload
+    stages: Annotated[list[SpawnStage], Field(min_length=1, max_length=MAX_STAGES)]
+
+    @property
+    def load_unit(self) -> str:
+        """What loads are counted in: what things are called, or the cluster's members where only these differ."""
+        if self.workload.cycle:
+            return "iterations"
+        few = len({stage.size for stage in self.stages}) == 1 < len({stage.members for stage in self.stages})
+        if few:
+            return "members"
+        return self.target.things
+
+    @property
+    def loads(self) -> list[tuple[StageKind, int]]:
+        """The kind and the load of each stage; one with fewer things than before destroys, and has the load before it.
+
+        A stage that removes everything would say nothing otherwise.
+        """
+        if self.workload.cycle:
+            return [("ramp", stage.size) for stage in self.stages]
+        found: list[tuple[StageKind, int]] = []
+        before = 0
+        for stage in self.stages:
+            load = (stage.members or 0) if self.load_unit == "members" else max(stage.size, before)
+            found.append(("destroy" if stage.size < before else "ramp", load))
+            before = stage.size
+        return found
+
+    @model_validator(mode="after")
+    def _whole(self) -> SpawnPlan:
+        check_operations(self.thresholds, spawn_operations(type(self.target)))
+        check_things_faults(self.faults, [stage.hold for stage in self.stages])
+        self.target.check(self)
+        return self
+
+
+def spawn_operations(target: type[TargetSection]) -> tuple[str, ...]:
+    """What the spawn workload times on such a target; `poll` is its own list of a group."""
+    life = tuple(target.called.values()) or LIFE
+    return (*life, *(("evict",) if target.evicts else ()), "poll", *target.observations)

@@ -25,7 +25,7 @@ from tippingpoint.analysis.latency import costs
 from tippingpoint.analysis.tipping import Forecast, Tipping
 from tippingpoint.analysis.verdict import Check, Verdict
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import load_plan, validate_plan
+from tippingpoint.plan.read import load_plan, validate_plan
 from tippingpoint.report import figures
 from tippingpoint.report.sections.cautions import build_cautions
 from tippingpoint.report.sections.happened import build_happened

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import Plan, SpawnPlan, validate_plan
+from tippingpoint.plan.read import Plan, validate_plan
+from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.run.runner import TakenUp
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.ownership import LastingEntry, own_entries

@@ -20,9 +20,12 @@ from typing import Any, Literal, TypeVar
 from tippingpoint.analysis.held_loads import why_not_held
 from tippingpoint.analysis.verdict import stage_checks, stage_saturated
 from tippingpoint.errors import Refused, TargetError, UserError
+from tippingpoint.plan.base import UNDONE_BY, Fault
+from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.fields import StageKind
-from tippingpoint.plan.plan import UNDONE_BY, ClaimPlan, Fault, Plan, SpawnPlan
+from tippingpoint.plan.read import Plan
 from tippingpoint.plan.share import begins_after, part_of, size_of
+from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.run.cleaning import clean_entries
 from tippingpoint.run.faults import Action, LabControl
 from tippingpoint.run.messages import (

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from tippingpoint.plan.plan import Find
+from tippingpoint.plan.claim import Find
 
 Probe = Callable[[int, Literal["find", "confirm"]], Awaitable[bool]]
 """Puts a load on the target, from nothing, and says whether it held."""

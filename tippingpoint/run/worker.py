@@ -20,7 +20,7 @@ import uvloop
 from pydantic import BaseModel
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
-from tippingpoint.plan.plan import AnyPlan
+from tippingpoint.plan.read import AnyPlan
 from tippingpoint.plan.share import part_of
 from tippingpoint.run.messages import (
     Begun,

@@ -6,7 +6,6 @@ import contextlib
 import os
 from abc import ABC, abstractmethod
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -14,7 +13,7 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.fields import Section
+from tippingpoint.plan.kinds import DEFAULT, TargetSection, module_of
 from tippingpoint.rundir.files import read_file
 from tippingpoint.rundir.manifest import Manifest
 
@@ -30,7 +29,7 @@ class Entry(BaseModel, ABC, frozen=True):
     """
 
     kind: str
-    target: Section
+    target: TargetSection
     """The target as the plan has it, with the names that it is found by whatever becomes the default meanwhile."""
 
     @property
@@ -108,15 +107,16 @@ def _read(line: bytes) -> Entry:
     if not isinstance(document, dict):
         raise ValueError("no mapping")
     # Ledgers of before there were other targets name no kind.
-    kind = cast("dict[str, Any]", document).get("kind", "etcd")
+    kind = cast("dict[str, Any]", document).get("kind", DEFAULT)
     return _entry_of(str(kind)).model_validate_json(line)
 
 
 @cache
 def _entry_of(kind: str) -> type[Entry]:
-    if kind not in ("etcd", "juju", "lxd", "openstack"):
-        raise ValueError(kind)
-    return import_module(f"tippingpoint.targets.{kind}.ledger").ENTRY
+    try:
+        return cast("type[Entry]", module_of(kind, "ledger").ENTRY)
+    except LookupError:
+        raise ValueError(kind) from None
 
 
 def _anchored(part: BaseModel) -> dict[str, Path]:

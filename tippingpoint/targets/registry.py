@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
-from tippingpoint.plan.fields import Section
-from tippingpoint.plan.targets import EtcdTarget, JujuTarget, LxdTarget, OpenstackTarget
+from tippingpoint.plan.kinds import module_of
 from tippingpoint.targets.target import Target
-
-SECTIONS: dict[str, type[Section]] = {
-    "etcd": EtcdTarget, "juju": JujuTarget, "lxd": LxdTarget, "openstack": OpenstackTarget
-}  # fmt: skip
 
 
 @cache
 def target_of(kind: str) -> Target[Any, Any, Any]:
-    """The target of this kind."""
-    return import_module(f"tippingpoint.targets.{kind}.target").TARGET
+    """The target of this kind; LookupError when nobody brings it."""
+    return cast("Target[Any, Any, Any]", module_of(kind, "target").TARGET)

@@ -19,14 +19,14 @@ from typing import ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel
 
-from tippingpoint.plan.fields import Section
-from tippingpoint.plan.plan import Plan
+from tippingpoint.plan.kinds import TargetSection
+from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.ledger import Entry
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.workloads.load import Load, OnProgress
 from tippingpoint.workloads.schedule import Schedule
 
-S = TypeVar("S", bound=Section)
+S = TypeVar("S", bound=TargetSection)
 E = TypeVar("E", bound=Entry)
 W = TypeVar("W", bound=BaseModel)
 

@@ -20,7 +20,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.fields import StageKind
-from tippingpoint.plan.plan import Plan
+from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.curves import CHART_BINS
 from tippingpoint.rundir.damage import DAMAGED
 from tippingpoint.rundir.gathered import GATHERED, UNIT, Unit, UnitStatus

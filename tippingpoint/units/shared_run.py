@@ -17,8 +17,9 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, Field, ValidationError
 
 from tippingpoint.errors import UserError
+from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.fields import StageKind
-from tippingpoint.plan.plan import ClaimPlan, Plan, validate_plan
+from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.plan.share import part_of
 from tippingpoint.rundir.manifest import new_run_id
 from tippingpoint.util.durations import format_duration, show_us

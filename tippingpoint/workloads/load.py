@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from pydantic import BaseModel
 
 from tippingpoint.plan.fields import StageKind
-from tippingpoint.plan.plan import Plan
+from tippingpoint.plan.read import Plan
 
 OnProgress = Callable[[str, int, int], None]
 """Told what is being made, how many of it there are, and how many there will be."""

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.run_ticks import tick_of
 from tippingpoint.agent.exporter import BUCKETS, Exporter, Measured
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import parse_plan
+from tippingpoint.plan.read import parse_plan
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.runner import StageProgress
 from tippingpoint.rundir.recorder import Recorded

@@ -22,7 +22,7 @@ from tippingpoint.agent.state import PartState, State, lock
 from tippingpoint.agent.tasks import Outcome, Tasks
 from tippingpoint.agent.wake import wake
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import parse_plan
+from tippingpoint.plan.read import parse_plan
 from tippingpoint.rundir.ledger import remember
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
 from tippingpoint.targets.registry import target_of

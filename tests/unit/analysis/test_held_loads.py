@@ -12,7 +12,7 @@ from tests.unit.synthetic import MadeGrowth, MadeStage, write_run
 from tippingpoint.analysis.held_loads import behind, loads_held, why_not_held
 from tippingpoint.analysis.tipping import find_tipping
 from tippingpoint.analysis.verdict import judge
-from tippingpoint.plan.plan import parse_plan
+from tippingpoint.plan.read import parse_plan
 from tippingpoint.rundir.results import RunData, load_run
 from tippingpoint.rundir.stages import StageResult
 

@@ -8,7 +8,7 @@ from typing import Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tippingpoint.plan.plan import Find
+from tippingpoint.plan.claim import Find
 from tippingpoint.run.search import Found, find_load
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.lxd_runs import FILL_PLAN, Fill, write_fill
 from tests.unit.made_runs import made_curve, made_run, made_stage
 from tippingpoint.analysis.verdict import judge, stage_checks, stage_saturated
-from tippingpoint.plan.plan import Threshold
+from tippingpoint.plan.base import Threshold
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.results import RunData, load_run
 from tippingpoint.rundir.tags import tag

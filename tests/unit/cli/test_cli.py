@@ -19,11 +19,11 @@ import yaml
 from tests.unit.juju_stub import certificates
 from tests.unit.synthetic import MadeStage, write_run
 from tippingpoint.cli.program import build_parser, main
-from tippingpoint.plan.plan import JujuTarget
 from tippingpoint.rundir.ledger import remember
 from tippingpoint.rundir.manifest import Manifest, process_started
 from tippingpoint.rundir.ownership import name_prefix
 from tippingpoint.targets.juju.ledger import JujuEntry, model_name
+from tippingpoint.targets.juju.plan import JujuTarget
 
 LOG = """\
   3.058s claimed  a1601/0 in 1.652s

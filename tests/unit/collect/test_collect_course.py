@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tippingpoint.collect import course
 from tippingpoint.collect.course import FILE, MOST_POINTS, build_course, read_points
 from tippingpoint.collect.runs import Runs
-from tippingpoint.plan.plan import load_plan
+from tippingpoint.plan.read import load_plan
 from tippingpoint.units.shared_run import SharedRun, UnitProgress, UnitWord, begin_run, silent_after
 
 UNITS = ["load-claimer/0", "load-claimer/1"]

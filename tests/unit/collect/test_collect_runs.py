@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tippingpoint.collect.runs import KEPT, RESULTS_WITHIN, Runs, forget_oldest
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import load_plan
+from tippingpoint.plan.read import load_plan
 from tippingpoint.units.shared_run import SharedRun, Turn, UnitProgress, UnitWord, begin_run, silent_after
 
 UNITS = ["load-claimer/0", "load-claimer/1", "load-claimer/2"]

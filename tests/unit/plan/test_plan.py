@@ -12,26 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import (
-    MODEL_OPERATIONS,
-    ClaimPlan,
-    ClaimWorkload,
-    EtcdTarget,
-    Fault,
-    Find,
-    JujuTarget,
-    ModelPlan,
-    ModelStage,
-    ModelWorkload,
-    Plan,
-    Stage,
-    Threshold,
-    load_plan,
-    parse_plan,
-    plan_schema,
-    shipped_plans,
-    validate_plan,
-)
+from tippingpoint.plan.base import Fault, Threshold
+from tippingpoint.plan.claim import ClaimPlan, ClaimWorkload, Find, Stage
+from tippingpoint.plan.grow import MODEL_OPERATIONS, ModelPlan, ModelStage, ModelWorkload
+from tippingpoint.plan.read import Plan, load_plan, parse_plan, plan_schema, shipped_plans, validate_plan
+from tippingpoint.targets.etcd.plan import EtcdTarget
+from tippingpoint.targets.juju.plan import JujuTarget
 from tippingpoint.util.durations import format_duration, parse_duration
 
 seconds = st.floats(0, 604800, allow_nan=False).map(lambda value: float(f"{value:.6g}"))

@@ -9,16 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import (
-    ClaimPlan,
-    ModelPlan,
-    Plan,
-    SpawnPlan,
-    load_plan,
-    shipped_plans,
-    validate_plan,
-)
+from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.grow import ModelPlan
+from tippingpoint.plan.read import Plan, load_plan, shipped_plans, validate_plan
 from tippingpoint.plan.share import begins_after, part_of, size_of
+from tippingpoint.plan.spawn import SpawnPlan
 
 
 def parts(plan: Plan, of: int) -> list[Plan]:

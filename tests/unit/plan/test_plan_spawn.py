@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import LxdTarget, SpawnPlan, SpawnStage, SpawnWorkload, load_plan, parse_plan
+from tippingpoint.plan.read import load_plan, parse_plan
+from tippingpoint.plan.spawn import SpawnPlan, SpawnStage, SpawnWorkload
+from tippingpoint.targets.lxd.plan import LxdTarget
 
 FILL = """
 name: fill

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from tests.unit.one_maximum import assert_one_maximum
 from tests.unit.synthetic import JUJU, MadeGrowth, MadeStage, write_run
 from tippingpoint.compare.baselines import list_baselines
-from tippingpoint.plan.plan import parse_plan
+from tippingpoint.plan.read import parse_plan
 from tippingpoint.report import figures, write_report
 from tippingpoint.report.formats.markup import LIMIT
 from tippingpoint.rundir.results import RunData, load_run

@@ -14,10 +14,10 @@ from tippingpoint.analysis.tipping import find_tipping
 from tippingpoint.analysis.verdict import judge
 from tippingpoint.compare.baselines import load_baseline
 from tippingpoint.compare.compare import compare
-from tippingpoint.plan.spawn import OBSERVATIONS
 from tippingpoint.report import write_comparison, write_report
 from tippingpoint.report.sections.instances import COMMANDS, command_of
 from tippingpoint.rundir.results import RunData, load_run
+from tippingpoint.targets.lxd.plan import OBSERVATIONS
 
 KILLED = {"t": 86.0, "event": "fault", "do": "kill", "member": "lxd2"}
 SMALL = [Fill(20), Fill(40), Fill(60, hold=30, lose="lxd2"), Fill(0, hold=5, kind="destroy")]

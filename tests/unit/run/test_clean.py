@@ -33,24 +33,26 @@ from tests.unit.run_directories import (
 )
 from tests.unit.threaded_server import in_thread
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import EtcdTarget, JujuTarget
-from tippingpoint.plan.targets import LxdTarget, OpenstackTarget
 from tippingpoint.rundir.ledger import FILE as LEDGER
 from tippingpoint.rundir.ledger import Entry
 from tippingpoint.rundir.manifest import FILE as MANIFEST
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.ownership import name_prefix, own_entries
 from tippingpoint.targets.etcd.ledger import RUN_LEASE_IDS, EtcdEntry, first_lease_id, key_prefix
+from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.targets.juju.api.access import from_store
 from tippingpoint.targets.juju.api.client import ApiClient
 from tippingpoint.targets.juju.api.model import HollowMachineSpec, ModelAdmin
 from tippingpoint.targets.juju.hollow import make_model
 from tippingpoint.targets.juju.ledger import JujuEntry, model_name
+from tippingpoint.targets.juju.plan import JujuTarget
 from tippingpoint.targets.lxd import removal as lxd_removal
 from tippingpoint.targets.lxd.ledger import LxdEntry
+from tippingpoint.targets.lxd.plan import LxdTarget
 from tippingpoint.targets.lxd.provision import image_mark
 from tippingpoint.targets.openstack import removal as openstack_removal
 from tippingpoint.targets.openstack.ledger import OpenstackEntry
+from tippingpoint.targets.openstack.plan import OpenstackTarget
 from tippingpoint.targets.openstack.provision import mark_text
 from tippingpoint.util.key_pair import make_pair
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import LxdTarget, load_plan
+from tippingpoint.plan.read import load_plan
 from tippingpoint.run.resume import take_up
 from tippingpoint.rundir.journal import Journal
 from tippingpoint.rundir.ledger import remember
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
 from tippingpoint.rundir.ownership import name_prefix
 from tippingpoint.targets.lxd.ledger import LxdEntry
+from tippingpoint.targets.lxd.plan import LxdTarget
 
 STAGES = 3
 HOLD = 12.0

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.run_ticks import tick_of
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import load_plan
+from tippingpoint.plan.read import load_plan
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.runner import Headway, Runner
 

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from tests.unit.openstack_cloud import Cloud, cloud_at, failure
 from tippingpoint.errors import TargetError
-from tippingpoint.plan.plan import load_plan
+from tippingpoint.plan.read import load_plan
 from tippingpoint.run.runner import Runner
 from tippingpoint.rundir.journal import RESCUE_PREFIX
 from tippingpoint.rundir.manifest import Manifest

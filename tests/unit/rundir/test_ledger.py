@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import EtcdTarget, JujuTarget
 from tippingpoint.rundir.ledger import FILE, Entry, entries, remember
 from tippingpoint.targets.etcd.ledger import EtcdEntry
+from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.targets.juju.ledger import JujuEntry
+from tippingpoint.targets.juju.plan import JujuTarget
 
 
 def entry(prefix: str = "/tippingpoint/r/", **target: Path) -> EtcdEntry:

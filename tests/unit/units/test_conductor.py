@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
-from tippingpoint.plan.plan import parse_plan
+from tippingpoint.plan.read import parse_plan
 from tippingpoint.units.conductor import Follower
 from tippingpoint.units.shared_run import SharedRun, Turn, begin_run, stop
 

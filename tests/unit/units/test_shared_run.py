@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import Plan, parse_plan
+from tippingpoint.plan.read import Plan, parse_plan
 from tippingpoint.units.shared_run import Phase as StagePhase
 from tippingpoint.units.shared_run import (
     SharedRun,

@@ -19,8 +19,9 @@ from lab.certificates import named, unsigned
 from tests.unit.lxd_files import written
 from tippingpoint.errors import TargetError
 from tippingpoint.monitoring.prometheus import Prometheus
-from tippingpoint.plan.plan import ClaimWorkload, EtcdTarget
+from tippingpoint.plan.claim import ClaimWorkload
 from tippingpoint.targets.etcd.claim import Scope, connect
+from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.targets.juju.api.stream import why
 from tippingpoint.util.certificates import certificate_fault
 from tippingpoint.util.rest import broken

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tippingpoint.errors import OperationFailed
-from tippingpoint.plan.plan import ClaimWorkload
+from tippingpoint.plan.claim import ClaimWorkload
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.recorder import Recorded, Recorder
 from tippingpoint.rundir.tags import DELAYED, FREED

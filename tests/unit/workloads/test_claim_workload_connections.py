@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.workloads.test_claim_workload import HandTarget, play
 from tippingpoint.errors import Limited, OperationFailed
-from tippingpoint.plan.plan import ClaimWorkload
+from tippingpoint.plan.claim import ClaimWorkload
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.rundir.tags import DELAYED, FREED
 from tippingpoint.util import backoff

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.unit.memory_target import Cluster
 from tests.unit.spawn_rig import Rig, failing, items, plan_of, play
 from tippingpoint.errors import OperationFailed
-from tippingpoint.plan.plan import SpawnPlan
 from tippingpoint.plan.share import part_of
+from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.util import backoff
 from tippingpoint.workloads.spawn.target import Item, SpawnFailed
 

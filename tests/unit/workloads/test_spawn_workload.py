@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.memory_target import Box, Cluster
 from tests.unit.spawn_rig import Rig, boxes, failing, items, plan_of, play, spoiling
-from tippingpoint.plan.spawn import OBSERVATIONS
+from tippingpoint.targets.lxd.plan import OBSERVATIONS
 from tippingpoint.util import backoff
 from tippingpoint.workloads.spawn.target import Exists, Item, SpawnFailed, Trouble
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.memory_target import Cluster
 from tests.unit.spawn_rig import Rig, failing, plan_of, play, spoiling
-from tippingpoint.plan.plan import SpawnPlan
+from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.workloads.spawn.target import Item
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from tippingpoint.analysis.fill_rate import fill_words, fills_of
 from tippingpoint.analysis.latency import costs
 from tippingpoint.compare.baselines import Baseline, Figure
-from tippingpoint.plan.spawn import OBSERVATIONS, SERVER_OBSERVATIONS
 from tippingpoint.report import figures
 from tippingpoint.report.sections.landing import host_name
 from tippingpoint.rundir.cluster_events import ONLINE, Cluster, read_cluster
@@ -19,6 +18,8 @@ from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import count_of
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
+from tippingpoint.targets.lxd.plan import OBSERVATIONS
+from tippingpoint.targets.openstack.plan import SERVER_OBSERVATIONS
 
 COMMANDS = {
     "cluster-list": "lxc cluster list",

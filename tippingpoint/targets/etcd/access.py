@@ -8,9 +8,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.plan.plan import EtcdTarget
 from tippingpoint.targets.etcd.http2 import CLOSED, told
 from tippingpoint.targets.etcd.ledger import WORKER_LEASE_IDS
+from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.util.backoff import backoff
 from tippingpoint.util.certificates import certificate_fault
 from tippingpoint.util.secret_files import read_text, read_yaml

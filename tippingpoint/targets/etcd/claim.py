@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tippingpoint.plan.plan import ClaimWorkload, EtcdTarget
+from tippingpoint.plan.claim import ClaimWorkload
 from tippingpoint.targets.etcd.access import LEASE_IDS, Scope
+from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.targets.etcd.v2 import V2Target, clean_v2
 from tippingpoint.targets.etcd.v3 import V3Target
 from tippingpoint.targets.etcd.v3_clean import clean_v3

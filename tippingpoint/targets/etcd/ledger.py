@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Literal, Self
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.targets import EtcdTarget
 from tippingpoint.rundir.ledger import Entry
 from tippingpoint.rundir.manifest import Manifest
+from tippingpoint.targets.etcd.plan import EtcdTarget
 
 RUN_LEASE_IDS = 2**40
 """Each run has a block of so many v3 lease ids, one of 2**22 by its id, which begins at a multiple of it."""

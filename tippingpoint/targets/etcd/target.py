@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tippingpoint.plan.plan import ClaimPlan, ClaimWorkload, Plan
-from tippingpoint.plan.targets import EtcdTarget
+from tippingpoint.plan.claim import ClaimPlan, ClaimWorkload
+from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.targets.etcd.ledger import (
     RUN_LEASE_IDS,
@@ -14,6 +14,7 @@ from tippingpoint.targets.etcd.ledger import (
     first_lease_id,
     key_prefix,
 )
+from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.targets.etcd.workspace import EtcdWorkspace
 from tippingpoint.targets.target import Target, Tell
 from tippingpoint.workloads.load import Load, OnProgress

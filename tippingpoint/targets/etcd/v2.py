@@ -20,7 +20,7 @@ import aiohttp
 import orjson
 
 from tippingpoint.errors import OperationFailed, TargetError
-from tippingpoint.plan.plan import ClaimWorkload, EtcdTarget
+from tippingpoint.plan.claim import ClaimWorkload
 from tippingpoint.targets.etcd.access import (
     ANSWER_WITHIN,
     LEADER_WITHIN,
@@ -33,6 +33,7 @@ from tippingpoint.targets.etcd.access import (
     unreachable,
 )
 from tippingpoint.targets.etcd.http2 import CLOSED, told
+from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.workloads.claim.target import Holding
 from tippingpoint.workloads.load import TargetFacts
 

@@ -15,11 +15,12 @@ from asyncio import Future
 from collections.abc import Callable
 from contextlib import suppress
 
-from tippingpoint.plan.plan import ClaimWorkload, EtcdTarget
+from tippingpoint.plan.claim import ClaimWorkload
 from tippingpoint.targets.etcd import messages as pb
 from tippingpoint.targets.etcd.access import LEADER_WITHIN, LEASE_IDS, Scope, access
 from tippingpoint.targets.etcd.grpc import INTERNAL, NOT_FOUND, UNIMPLEMENTED, RpcError, framed
 from tippingpoint.targets.etcd.http2 import ProtocolError
+from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.targets.etcd.v3_calls import Request, ask, for_administrators
 from tippingpoint.targets.etcd.v3_cluster import Cluster
 from tippingpoint.targets.etcd.v3_link import LEASE_AT, Link

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from tippingpoint.plan.plan import EtcdTarget
 from tippingpoint.targets.etcd import messages as pb
 from tippingpoint.targets.etcd.access import access, unreachable
 from tippingpoint.targets.etcd.grpc import NOT_FOUND, PERMISSION_DENIED, RpcError
 from tippingpoint.targets.etcd.http2 import ProtocolError, told
+from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.targets.etcd.v3_calls import ask
 from tippingpoint.targets.etcd.v3_cluster import Cluster
 from tippingpoint.targets.etcd.v3_link import Link

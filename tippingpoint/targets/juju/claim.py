@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tippingpoint.errors import Limited, OperationFailed, TargetError
-from tippingpoint.plan.plan import MAX_LEASES
+from tippingpoint.plan.claim import MAX_LEASES
 from tippingpoint.targets.juju.api.access import AgentAccess, ControllerAccess
 from tippingpoint.targets.juju.api.client import ApiClient, Connection, Identity
 from tippingpoint.targets.juju.api.errors import (

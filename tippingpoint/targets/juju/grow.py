@@ -19,7 +19,8 @@ from functools import partial
 from typing import Any
 
 from tippingpoint.errors import OperationFailed, TargetError
-from tippingpoint.plan.plan import MODEL_OPERATIONS, ModelPlan, ModelStage, ModelUnit, Plan
+from tippingpoint.plan.grow import MODEL_OPERATIONS, ModelPlan, ModelStage, ModelUnit
+from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.targets.juju.api import charm
 from tippingpoint.targets.juju.api.access import ControllerAccess

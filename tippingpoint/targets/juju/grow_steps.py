@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tippingpoint.plan.plan import ModelStage, ModelUnit
+from tippingpoint.plan.grow import ModelStage, ModelUnit
 from tippingpoint.targets.juju.api.model import fields, items
 from tippingpoint.targets.juju.hollow import application_name, instance_id
 

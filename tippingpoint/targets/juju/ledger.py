@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Literal, Self
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.targets import JujuTarget
 from tippingpoint.rundir.ledger import Entry
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.ownership import name_prefix
+from tippingpoint.targets.juju.plan import JujuTarget
 
 
 def model_name(prefix: str) -> str:

@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
-from tippingpoint.plan.plan import ClaimPlan, ModelPlan, Plan
-from tippingpoint.plan.targets import JujuTarget
+from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.grow import ModelPlan
+from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.ownership import name_prefix
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.targets.juju.ledger import JujuEntry, model_name
+from tippingpoint.targets.juju.plan import JujuTarget
 from tippingpoint.targets.juju.workspace import JujuWorkspace
 from tippingpoint.targets.target import Target, Tell
 from tippingpoint.workloads.load import Load, OnProgress

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from tippingpoint.plan.targets import JujuTarget
+from tippingpoint.targets.juju.plan import JujuTarget
 
 
 class JujuWorkspace(BaseModel):

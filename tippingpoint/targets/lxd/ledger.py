@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Literal, Self
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.targets import LxdTarget
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.ownership import LastingEntry
+from tippingpoint.targets.lxd.plan import LxdTarget
 
 KEY_PAIR = "trust"
 """Beside the ledger: the directory of the key pair that a trust token was redeemed for."""

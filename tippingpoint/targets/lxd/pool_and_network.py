@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.targets import LxdTarget
 from tippingpoint.targets.lxd.client import LxdClient
+from tippingpoint.targets.lxd.plan import LxdTarget
 from tippingpoint.targets.lxd.retrying import ask, ask_unless_refused, last, one_of
 
 Devices = dict[str, dict[str, str]]

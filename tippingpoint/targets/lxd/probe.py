@@ -7,11 +7,10 @@ import time
 from typing import Any, NamedTuple
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
-from tippingpoint.plan.spawn import OBSERVATIONS
-from tippingpoint.plan.targets import LxdTarget
 from tippingpoint.targets.lxd.access import config_directory
 from tippingpoint.targets.lxd.client import LxdClient
 from tippingpoint.targets.lxd.errors import LxdError
+from tippingpoint.targets.lxd.plan import OBSERVATIONS, LxdTarget
 from tippingpoint.targets.lxd.pool_and_network import find_network, find_projects
 from tippingpoint.targets.lxd.provision import MARK, access_of, greet, parts_of
 from tippingpoint.targets.lxd.retrying import ask_unless_refused

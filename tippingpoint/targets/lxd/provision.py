@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.plan.targets import LxdTarget
 from tippingpoint.targets.lxd import trust
 from tippingpoint.targets.lxd.access import (
     LxdAccess,
@@ -26,6 +25,7 @@ from tippingpoint.targets.lxd.client import LxdClient
 from tippingpoint.targets.lxd.errors import LxdError, LxdExists, LxdGone
 from tippingpoint.targets.lxd.image import fingerprint, tiny_image
 from tippingpoint.targets.lxd.ledger import KEY_PAIR, LxdEntry
+from tippingpoint.targets.lxd.plan import LxdTarget
 from tippingpoint.targets.lxd.pool_and_network import Site, find_projects, find_site
 from tippingpoint.targets.lxd.retrying import PATIENCE, REFUSED, ask, ask_unless_refused, insist, last, one_of
 from tippingpoint.targets.lxd.workspace import LxdPlace, LxdWorkspace

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from tippingpoint.plan.targets import LxdTarget
+from tippingpoint.targets.lxd.plan import LxdTarget
 
 
 class LxdPlace(BaseModel):

@@ -11,7 +11,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.targets import OpenstackTarget
+from tippingpoint.targets.openstack.plan import OpenstackTarget
 from tippingpoint.util.secret_files import read_yaml
 
 _PLACE = "target.credentials"

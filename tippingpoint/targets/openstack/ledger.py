@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal, Self
 
-from tippingpoint.plan.targets import OpenstackTarget
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.ownership import LastingEntry
+from tippingpoint.targets.openstack.plan import OpenstackTarget
 
 PASSWORD = "openstack-user"
 """Beside the ledger: the file with the password of the user that was made."""

@@ -6,10 +6,9 @@ import asyncio
 import time
 
 from tippingpoint.errors import OperationFailed
-from tippingpoint.plan.spawn import SERVER_OBSERVATIONS
-from tippingpoint.plan.targets import OpenstackTarget
 from tippingpoint.targets.openstack.access import from_clouds
 from tippingpoint.targets.openstack.client import OpenstackClient
+from tippingpoint.targets.openstack.plan import SERVER_OBSERVATIONS, OpenstackTarget
 from tippingpoint.targets.openstack.provision import is_admin, told_of
 from tippingpoint.targets.openstack.spawn import OpenstackServers
 from tippingpoint.targets.openstack.versions import SERVERS

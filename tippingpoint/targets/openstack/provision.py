@@ -14,7 +14,6 @@ from typing import Any, NoReturn, TypeVar
 from urllib.parse import urlencode
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
-from tippingpoint.plan.targets import OpenstackTarget
 from tippingpoint.targets.openstack.access import CloudAccess, clouds_file, from_clouds
 from tippingpoint.targets.openstack.client import PATIENCE, OpenstackClient, insist, mapping
 from tippingpoint.targets.openstack.errors import (
@@ -25,6 +24,7 @@ from tippingpoint.targets.openstack.errors import (
     OpenstackGone,
 )
 from tippingpoint.targets.openstack.ledger import PASSWORD, OpenstackEntry
+from tippingpoint.targets.openstack.plan import OpenstackTarget
 from tippingpoint.targets.openstack.servers import MARK, group_name
 from tippingpoint.targets.openstack.versions import FLAVORS, SERVERS, Version, choose, offered, show_version
 from tippingpoint.targets.openstack.workspace import OpenstackWorkspace

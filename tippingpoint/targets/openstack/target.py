@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tippingpoint.plan.plan import Plan, SpawnPlan
-from tippingpoint.plan.targets import OpenstackTarget
+from tippingpoint.plan.read import Plan
+from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.rundir.ownership import name_prefix
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.targets.openstack.ledger import OpenstackEntry
+from tippingpoint.targets.openstack.plan import OpenstackTarget
 from tippingpoint.targets.openstack.workspace import OpenstackWorkspace
 from tippingpoint.targets.target import Target, Tell
 from tippingpoint.workloads.load import Load, OnProgress

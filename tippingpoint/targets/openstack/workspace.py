@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from tippingpoint.plan.targets import OpenstackTarget
+from tippingpoint.targets.openstack.plan import OpenstackTarget
 
 
 class OpenstackWorkspace(BaseModel):

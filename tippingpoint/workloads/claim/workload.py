@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tippingpoint.plan.plan import CLAIM_OPERATIONS, MAX_LEASES, ClaimWorkload, Plan
+from tippingpoint.plan.claim import CLAIM_OPERATIONS, MAX_LEASES, ClaimWorkload
+from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.rundir.tags import OUTCOMES, SCHEDULE_LAG, tag
 from tippingpoint.util.backoff import backoff

@@ -24,8 +24,8 @@ from functools import partial
 from typing import Any
 
 from tippingpoint.errors import OperationFailed
-from tippingpoint.plan.plan import Plan, SpawnPlan
-from tippingpoint.plan.spawn import LIFE, SpawnStage
+from tippingpoint.plan.read import Plan
+from tippingpoint.plan.spawn import LIFE, SpawnPlan, SpawnStage
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.workloads.load import Gauge, OnProgress, PrepareOrder, StageOrder, TargetFacts
 from tippingpoint.workloads.operations import Ended, Operations
@@ -50,11 +50,14 @@ class SpawnLoad:
         self._stages: Sequence[SpawnStage] = plan.stages
         self._most_groups = max(stage.groups for stage in plan.stages)
         self._workload = workload = plan.workload
-        self._in_turn = plan.in_turn
+        self._in_turn = plan.target.in_turn
         self._target = target
         self._schedule = schedule
         self._operations = Operations(
-            (*LIFE, "evict", "poll", *plan.observations), recorder, workload.timeout, plan.called
+            (*LIFE, "evict", "poll", *plan.target.observations),
+            recorder,
+            workload.timeout,
+            plan.target.called,
         )
         self._members = Members(workload.offline_polls)
         self._fill = Fill(self._members, repair=workload.repair, evict=workload.evict)
@@ -67,7 +70,7 @@ class SpawnLoad:
             self._operations,
             schedule,
             workload.observe_every,
-            plan.observations,
+            plan.target.observations,
         )
         self._member_poll = Poll(
             self._list_members, self._see_members, self._operations, schedule, workload.poll_every

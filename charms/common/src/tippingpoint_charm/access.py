@@ -212,8 +212,8 @@ def _etcd(charm: ops.CharmBase) -> TargetAccess:
         files["etcd.yaml"] = yaml.safe_dump(user)
 
     def read(paths: Mapping[str, Path]) -> None:
-        from tippingpoint.plan.targets import EtcdTarget
         from tippingpoint.targets.etcd.access import access
+        from tippingpoint.targets.etcd.plan import EtcdTarget
 
         fields = {
             name: paths.get(str(value).removeprefix(f"{PLACE}/"), value) for name, value in target.items()
@@ -280,8 +280,8 @@ def _openstack_access(cloud: dict[str, Any], ca: str, source: str) -> TargetAcce
     target = {"kind": "openstack", "credentials": f"{PLACE}/clouds.yaml", "cloud": _CLOUD}
 
     def read(paths: Mapping[str, Path]) -> None:
-        from tippingpoint.plan.targets import OpenstackTarget
         from tippingpoint.targets.openstack.access import from_clouds
+        from tippingpoint.targets.openstack.plan import OpenstackTarget
 
         if ca:  # in memory nothing is beside anything
             paths["clouds.yaml"].write_text(_clouds({**cloud, "cacert": str(paths[_OPENSTACK_CA])}))

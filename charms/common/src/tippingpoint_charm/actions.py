@@ -13,7 +13,7 @@ import ops
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.explain import nearest
-from tippingpoint.plan.plan import JujuTarget, LxdTarget, OpenstackTarget, Plan, parse_plan, shipped_plans
+from tippingpoint.plan.read import Plan, parse_plan, shipped_plans
 from tippingpoint.plan.share import part_of
 from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, stop, summary
 from tippingpoint.util.durations import show_us
@@ -227,12 +227,7 @@ def _refuse_access(plan: Plan) -> None:
                 str(value),
                 "nothing: the charm fills it in, from a relation or its credentials",
             )
-    if isinstance(plan.target, JujuTarget) and plan.target.identity != "hollow":
-        raise UserError("target.identity", plan.target.identity, "hollow, in a charm")
-    if isinstance(plan.target, LxdTarget) and "/" in plan.target.image:
-        raise UserError("target.image", plan.target.image, "tiny, or an image on the server: no file")
-    if isinstance(plan.target, OpenstackTarget) and "/" in (plan.target.image or ""):
-        raise UserError("target.image", plan.target.image, "the name or id of an image in the cloud: no file")
+    plan.target.check_in_charm()
 
 
 def _check_projects(plan: Plan, projects: list[str] | None) -> None:

@@ -16,7 +16,7 @@ import ops
 
 from tippingpoint import __version__
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import Plan
+from tippingpoint.plan.read import Plan
 from tippingpoint_charm.access import find_access
 from tippingpoint_charm.actions import ActingCharm, Actions
 from tippingpoint_charm.agent import Agent, AgentAway, Refused

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import uvloop
 
-from tippingpoint.plan.targets import EtcdTarget
 from tippingpoint.targets.etcd import http2
 from tippingpoint.targets.etcd.claim import clean
 from tippingpoint.targets.etcd.http2 import frame
+from tippingpoint.targets.etcd.plan import EtcdTarget
 
 _TURNS = 40
 """More turns of the loop than it takes until a connection is made and the server's first word is heard."""

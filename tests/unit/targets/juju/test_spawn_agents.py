@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.juju_stub import Peer, Stub, login_reply, obliging, server_frame, stub
 from tippingpoint.errors import OperationFailed
-from tippingpoint.plan.plan import MODEL_OPERATIONS
+from tippingpoint.plan.grow import MODEL_OPERATIONS
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.targets.juju import hollow_agent
 from tippingpoint.targets.juju.api.access import ControllerAccess

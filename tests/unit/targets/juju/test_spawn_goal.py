@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tippingpoint.plan.plan import ModelStage
+from tippingpoint.plan.grow import ModelStage
 from tippingpoint.targets.juju.grow_steps import (
     Goal,
     Pair,

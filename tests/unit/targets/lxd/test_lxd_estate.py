@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.plan import parse_plan
-from tippingpoint.plan.targets import LxdTarget
+from tippingpoint.plan.read import parse_plan
 from tippingpoint.targets.lxd.image import fingerprint
 from tippingpoint.targets.lxd.ledger import LxdEntry
+from tippingpoint.targets.lxd.plan import LxdTarget
 from tippingpoint.targets.lxd.provision import (
     group_of,
     instance_name,

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from lab.certificates import make_certificates
 from tippingpoint.errors import UserError
-from tippingpoint.plan.targets import OpenstackTarget
 from tippingpoint.targets.openstack.access import CloudAccess, clouds_file, from_clouds
+from tippingpoint.targets.openstack.plan import OpenstackTarget
 
 SECRET = "hush-hush"
 PASSWORD: dict[str, Any] = {

@@ -13,9 +13,9 @@ from aiohttp import web
 
 from tests.unit.openstack_stub import Answer, OpenstackStub
 from tippingpoint.errors import TargetError
-from tippingpoint.plan.targets import OpenstackTarget
 from tippingpoint.targets.openstack import spawn
 from tippingpoint.targets.openstack.errors import OpenstackError, OpenstackExists, OpenstackGone
+from tippingpoint.targets.openstack.plan import OpenstackTarget
 from tippingpoint.targets.openstack.servers import item_of
 from tippingpoint.targets.openstack.spawn import OpenstackServers
 from tippingpoint.targets.openstack.workspace import OpenstackWorkspace

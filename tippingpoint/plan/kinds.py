@@ -1,0 +1,175 @@
+"""The kinds of target there are, and what a plan and the rooms below the targets know of each: its section of a plan.
+
+A target is a package of its name in `tippingpoint.targets`, or somebody else's that an entry point of the group
+`tippingpoint.targets` names: the entry point's name is the kind, its value the package (or the one module) to import.
+Nothing of a target is imported before a plan or a run names its kind.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Iterable, Mapping
+from importlib.metadata import entry_points
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from pydantic import GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import PydanticCustomError, core_schema
+
+from tippingpoint.errors import UserError
+from tippingpoint.plan.fields import Section
+
+if TYPE_CHECKING:
+    from tippingpoint.plan.base import BasePlan
+
+BUILT_IN = ("etcd", "juju", "lxd", "openstack")
+"""The targets of the suite, in the order in which they are listed: a new one is one word more."""
+GROUP = "tippingpoint.targets"
+"""The entry points of targets that other packages bring, and the package ours are in."""
+DEFAULT = "etcd"
+"""The target of a plan that names none."""
+
+
+class TargetSection(Section, frozen=True):
+    """What a plan says of its target, and what is known of all targets of its kind.
+
+    The class variables here are what holds for a kind that nobody knows, such as an imported run may have.
+    """
+
+    kind: str
+
+    plans: ClassVar[Mapping[str, type[BasePlan]]] = {}
+    """The workloads that this target answers to, and the class that a plan of each is of."""
+    own_connections: ClassVar[bool] = False
+    """Whether every unit that claims has a connection of its own, so that `connect` is timed."""
+    things: ClassVar[str] = "containers"
+    """What people call what a spawn workload makes here."""
+    member: ClassVar[str] = "member"
+    """What people call one of the machines that things run on."""
+    called: ClassVar[Mapping[str, str]] = {}
+    """What the steps of a thing's life (spawn.LIFE) are called here, where not that; steps left out are not timed."""
+    observations: ClassVar[tuple[str, ...]] = ()
+    """What users ask this target for, timed as the number of things grows."""
+    evicts: ClassVar[bool] = False
+    """Whether a member that is gone can be removed by force."""
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether we say which member a thing is put on."""
+        return False
+
+    def check(self, plan: BasePlan) -> None:
+        """ValueError, as `field: value: expected ...`, where a plan of this target asks for what it cannot do."""
+
+    def check_in_charm(self) -> None:
+        """UserError where a plan that a charm runs may not say this of its target."""
+
+
+def kinds() -> tuple[str, ...]:
+    """All kinds of target: ours first, then those that other packages bring, by name."""
+    return (*BUILT_IN, *_brought())
+
+
+def kinds_of(workload: str) -> tuple[str, ...]:
+    """The kinds of target that answer to a workload."""
+    return tuple(kind for kind in kinds() if workload in section_of(kind).plans)
+
+
+def package_of(kind: str) -> str:
+    """The package (or module) that everything about a kind of target is in; LookupError when there is no such kind."""
+    return f"{GROUP}.{kind}" if kind in BUILT_IN else _brought()[kind]
+
+
+def module_of(kind: str, part: str) -> ModuleType:
+    """One module of a target's package, such as `plan`; the module itself where a target is one module.
+
+    LookupError when nobody brings this kind, UserError when what brings it cannot be imported.
+    """
+    name = package_of(kind)
+    try:
+        package = importlib.import_module(name)
+        return importlib.import_module(f"{name}.{part}") if hasattr(package, "__path__") else package
+    except ImportError as problem:
+        raise UserError("target.kind", kind, f"a target that can be imported ({problem})") from None
+
+
+@functools.cache
+def section_of(kind: str) -> type[TargetSection]:
+    """The section of a plan about a target of this kind: SECTION of its module `plan`.
+
+    LookupError when nobody brings this kind, UserError when what brings it cannot be imported.
+    """
+    return cast("type[TargetSection]", module_of(kind, "plan").SECTION)
+
+
+def facts_of(kind: str) -> type[TargetSection]:
+    """What is known of targets of this kind; of one that nobody knows, what holds for any."""
+    try:
+        return section_of(kind)
+    except (LookupError, UserError):
+        return TargetSection
+
+
+class ByKind:
+    """Annotates the target in a plan of a workload: it is read by its kind, of those that answer to the workload."""
+
+    def __init__(self, workload: str) -> None:
+        self._workload = workload
+
+    def __get_pydantic_core_schema__(self, *_: object) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            self._read, serialization=core_schema.wrap_serializer_function_ser_schema(_as_it_is)
+        )
+
+    def __get_pydantic_json_schema__(
+        self, _: core_schema.CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        sections = {kind: section_of(kind) for kind in kinds_of(self._workload)}
+        choices = {kind: section.__pydantic_core_schema__ for kind, section in sections.items()}
+        return handler(core_schema.tagged_union_schema(choices, repr))
+
+    def _read(self, value: object) -> TargetSection:
+        if isinstance(value, TargetSection):
+            return value
+        if not isinstance(value, dict):
+            return TargetSection.model_validate(value)  # which says that a mapping is wanted
+        kind = cast("dict[str, Any]", value).get("kind", DEFAULT)
+        try:
+            section = section_of(kind)
+        except (LookupError, TypeError):
+            section = TargetSection
+        if self._workload not in section.plans:
+            raise unknown_kind("kind", kind, kinds_of(self._workload))
+        return section.model_validate(value)
+
+
+def default_target() -> TargetSection:
+    """The target of a plan that names none."""
+    return section_of(DEFAULT).model_validate({})
+
+
+def said_default(schema: dict[str, Any]) -> None:
+    """Put that target into the JSON schema of a field."""
+    schema["default"] = default_target().model_dump(mode="json")
+
+
+def unknown_kind(field: str, kind: object, known: Iterable[str], why: str = "") -> PydanticCustomError:
+    """An error of validation: what stands there as a kind chooses nothing. `why` is why no others would."""
+    context = {"field": field, "kind": kind if isinstance(kind, str) else repr(kind)}
+    accepted = f"one of {', '.join(known)}{why}"
+    return PydanticCustomError(
+        "unknown_kind", "{kind}: expected {accepted}", context | {"accepted": accepted}
+    )
+
+
+def _as_it_is(section: Any, handler: Any) -> Any:
+    return handler(section)
+
+
+@functools.cache
+def _brought() -> Mapping[str, str]:
+    """What other packages bring, by kind. Ours are never replaced."""
+    found = {entry.name: entry.value for entry in entry_points(group=GROUP)}
+    return {kind: found[kind] for kind in sorted(found.keys() - set(BUILT_IN))}

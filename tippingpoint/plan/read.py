@@ -1,0 +1,188 @@
+"""Plans as people write them: YAML texts and files, with overrides, and the plans that come with the suite."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, cast, get_args
+
+import yaml
+from pydantic import PlainValidator, TypeAdapter, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import core_schema
+
+from tippingpoint.errors import UserError
+from tippingpoint.plan.base import BasePlan
+from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.explain import explained, nearest, without_login
+from tippingpoint.plan.grow import ModelPlan
+from tippingpoint.plan.kinds import DEFAULT, facts_of, kinds_of, unknown_kind
+from tippingpoint.plan.spawn import SpawnPlan
+
+MAX_TEXT = 1 << 20
+"""Characters (bytes of a file) of a plan."""
+
+# What YAML's own constructors raise on values that only look like theirs, such as the date 2001-99-99.
+_NO_YAML = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+Plan = ClaimPlan | SpawnPlan | ModelPlan
+"""A validated plan: `workload.kind` says which, and of the spawn workloads the target's kind."""
+
+_WORKLOADS: Mapping[str, type[BasePlan]] = {"claim": ClaimPlan, "spawn": SpawnPlan}
+"""By workload, what a plan is that does not say its target's kind, and what says what is wrong with one."""
+
+
+def _class_of(fields: object) -> type[BasePlan]:
+    """What a plan of these fields is to be; one whose target nobody knows is what its workload says."""
+    workload, kind = _said(fields, "workload"), _said(fields, "target")
+    if not isinstance(workload, str):
+        return ClaimPlan
+    default = _WORKLOADS.get(workload, ClaimPlan)
+    return facts_of(kind).plans.get(workload, default) if isinstance(kind, str) else default
+
+
+def _said(fields: object, section: str) -> object:
+    """The kind that a section of a plan says it is of; None where it says none."""
+    part = cast("dict[str, object]", fields).get(section) if isinstance(fields, dict) else None
+    return cast("dict[str, object]", part).get("kind") if isinstance(part, dict) else None
+
+
+def _read(value: object) -> BasePlan:
+    if isinstance(value, BasePlan):
+        return value
+    workload, kind = _said(value, "workload"), _said(value, "target")
+    if workload is not None and workload not in tuple(_WORKLOADS):
+        raise unknown_kind("workload.kind", workload, _WORKLOADS)
+    if isinstance(workload, str) and workload != "claim" and kind is not None:
+        known = kinds_of(workload)
+        if kind not in known:
+            raise unknown_kind("target.kind", kind, sorted(known), f", for {workload}")
+    return _class_of(value).model_validate(value)
+
+
+AnyPlan = Annotated[Plan, PlainValidator(_read)]
+"""A plan as a field of a pydantic model."""
+_PLANS: TypeAdapter[Plan] = TypeAdapter(AnyPlan)
+
+
+def validate_plan(fields: object) -> Plan:
+    """The plan of these fields, such as a manifest has; ValidationError when they are none."""
+    return _PLANS.validate_python(fields)
+
+
+def plan_schema() -> dict[str, Any]:
+    """The JSON schema of plans."""
+    choices = {str(n): plan.__pydantic_core_schema__ for n, plan in enumerate(get_args(Plan))}
+    return GenerateJsonSchema().generate(core_schema.tagged_union_schema(choices, repr))
+
+
+def parse_plan(text: str, overrides: Sequence[str] = (), source: str = "plan") -> Plan:
+    """The plan in a YAML text with `key=value` overrides applied; UserError says which field is wrong and why."""
+    try:
+        document = _read_yaml(text)
+    except ValueError as problem:
+        raise UserError(source, without_login(str(problem)), "a plan in YAML") from None
+    if not isinstance(document, dict):
+        found = "empty" if document is None else "a list" if isinstance(document, list) else "a single value"
+        raise UserError(source, found, "a mapping of plan fields")
+    fields = cast(dict[str, Any], document)
+    for override in overrides:
+        _override(fields, override)
+    try:
+        return validate_plan(fields)
+    except ValidationError as problem:
+        target = fields.get("target")
+        kind = cast("dict[str, Any]", target).get("kind", DEFAULT) if isinstance(target, dict) else DEFAULT
+        raise explained(problem, _class_of(fields), facts_of(kind)) from None
+    except RecursionError:
+        raise UserError(source, "nested too deeply", "a plan") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without merge keys: a few lines of them can stand for more than fits into the memory."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        if any(key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value):
+            raise ValueError("a merge key (<<)")
+        super().flatten_mapping(node)
+
+
+def _read_yaml(text: str) -> object:
+    """The value in a text; ValueError says in one line why there is none."""
+    if len(text) > MAX_TEXT:
+        raise ValueError(f"{len(text)} characters, more than {MAX_TEXT}")
+    try:
+        return yaml.load(text, _Loader)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except _NO_YAML as problem:
+        raise ValueError(
+            " ".join(str(problem).split()) or "a value that is not what its tag says"
+        ) from problem
+
+
+def shipped_plans() -> dict[str, str]:
+    """The names of the plans that come with the suite, and their texts."""
+    folder = resources.files("tippingpoint") / "plans"
+    return {
+        entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8")
+        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
+        if entry.name.endswith(".yaml")
+    }
+
+
+def load_plan(name: str, overrides: Sequence[str] = ()) -> Plan:
+    """The plan in the file of that name, or the shipped plan of that name."""
+    path = Path(name)
+    try:
+        if path.is_file():
+            if path.stat().st_size > MAX_TEXT:
+                raise UserError("plan", name, "a file of at most 1 MiB")
+            return parse_plan(path.read_text(encoding="utf-8"), overrides, name)
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = problem.strerror if isinstance(problem, OSError) else problem
+        raise UserError("plan", name, f"a readable text file ({reason})") from None
+    plans = shipped_plans()
+    if name in plans:
+        return parse_plan(plans[name], overrides, name)
+    raise UserError("plan", name, f"a file, or one of {', '.join(plans)}{nearest(name, plans)}")
+
+
+def _override(fields: dict[str, Any], override: str) -> None:
+    """Apply `workload.renew_time=10s` or `stages.0.leases=50`; the value is read as YAML."""
+    key, equals, text = override.partition("=")
+    if not equals or not key:
+        raise UserError("--set", without_login(override), "key=value, such as workload.renew_time=10s")
+    try:
+        value = _read_yaml(text)
+    except ValueError as problem:
+        if not isinstance(problem.__cause__, yaml.YAMLError):
+            raise UserError("--set", without_login(override), f"a value in YAML ({problem})") from None
+        value = text  # no YAML at all, such as a description with a colon
+    *parents, last = key.split(".")
+    place: Any = fields
+    for parent in parents:
+        if isinstance(place, dict):
+            place = cast(dict[str, Any], place).setdefault(parent, {})
+        else:
+            place = _item(place, parent, override)
+    if isinstance(place, dict):
+        place[last] = value
+    else:
+        _item(place, last, override)
+        place[int(last)] = value
+
+
+def _item(place: Any, index: str, override: str) -> Any:
+    if not isinstance(place, list):
+        raise UserError("--set", without_login(override), f"a key of the plan ({index} is inside a value)")
+    items = cast(list[Any], place)
+    if not items:
+        raise UserError(
+            "--set", without_login(override), f"another key, as the list has no position {index}: it is empty"
+        )
+    if not re.fullmatch("[0-9]{1,9}", index) or int(index) >= len(items):
+        raise UserError("--set", without_login(override), f"a position from 0 to {len(items) - 1}")
+    return items[int(index)]

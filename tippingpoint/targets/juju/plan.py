@@ -1,0 +1,74 @@
+"""A Juju controller in a plan: which one it is, who we are there, and what it grants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from tippingpoint.errors import UserError
+from tippingpoint.plan.base import BasePlan
+from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.grow import ModelPlan
+from tippingpoint.plan.kinds import TargetSection
+from tippingpoint.util.durations import format_duration
+
+
+class JujuTarget(TargetSection, frozen=True):
+    """A Juju controller, stock or patched. TLS is verified against the controller's own authority, always."""
+
+    kind: Literal["juju"]
+    plans: ClassVar = {"claim": ClaimPlan, "spawn": ModelPlan}
+    own_connections = True
+
+    controller: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None, description="name in the juju client's store; its current controller when left out"
+    )
+    credentials: Path | None = Field(
+        default=None,
+        description="YAML file, mode 0600, with `addresses`, `ca`, `user` and `password`, instead of the store",
+    )
+    model: Annotated[str, Field(min_length=1)] | None = Field(
+        default=None,
+        description="name or UUID of a model to make hollow units in; one is made, and removed, when left out",
+    )
+    identity: Literal["hollow", "agent"] = Field(
+        default="hollow",
+        description="hollow: every unit logs in as itself; agent: all as one unit, which needs a patched controller",
+    )
+    agent: Path | None = Field(
+        default=None, description="the unit's agent.conf, with identity agent; it is read, not copied"
+    )
+
+    @model_validator(mode="after")
+    def _who(self) -> JujuTarget:
+        if self.controller is not None and self.credentials is not None:
+            raise ValueError(
+                f"credentials: {self.credentials}: expected either controller or credentials, not both"
+            )
+        if (self.identity == "agent") != (self.agent is not None):
+            raise ValueError(
+                f"agent: {self.agent or 'missing'}: expected an agent.conf with identity agent, and only then"
+            )
+        if self.identity == "agent" and (self.controller or self.credentials or self.model):
+            raise ValueError(
+                "identity: agent: expected no controller, credentials or model, as the agent.conf names them"
+            )
+        return self
+
+    def check(self, plan: BasePlan) -> None:
+        if isinstance(plan, ModelPlan) and self.identity != "hollow":
+            raise ValueError(f"target.identity: {self.identity}: expected hollow, for spawn")
+        if isinstance(plan, ClaimPlan) and not 5 <= plan.workload.claim_time <= 300:
+            raise ValueError(
+                f"workload.claim_time: {format_duration(plan.workload.claim_time)}: expected 5s to 5m, "
+                "which is what a Juju controller grants"
+            )
+
+    def check_in_charm(self) -> None:
+        if self.identity != "hollow":
+            raise UserError("target.identity", self.identity, "hollow, in a charm")
+
+
+SECTION = JujuTarget
