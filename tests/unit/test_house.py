@@ -1,0 +1,73 @@
+"""What the house promises of itself and `lint-imports` cannot see. What it can is in pyproject.toml."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CHARMS = sorted(path.parent for path in ROOT.glob("charms/*/charmcraft.yaml"))
+DATA = ("py.typed", "__pycache__")
+
+
+def imported(source: Path) -> set[str]:
+    """The modules that a module imports anywhere in it, for types included."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            found.add(node.module)
+    return found
+
+
+def test_the_top_of_the_engine_and_beside_it_is_small() -> None:
+    top = {path.stem for path in (ROOT / "tippingpoint").iterdir() if path.name not in DATA}
+    beside = {path.parent.parent.name for path in ROOT.glob("charms/*/src")} | {"lab"}
+    assert len(top | beside) <= 24, sorted(top | beside)
+
+
+@pytest.mark.parametrize("charm", CHARMS, ids=lambda charm: charm.name)
+def test_a_charms_own_modules_import_each_other_without_a_cycle(charm: Path) -> None:
+    own = {path.stem: imported(path) for path in (charm / "src").glob("*.py")}
+    order = TopologicalSorter({name: names & own.keys() for name, names in own.items()}).static_order()
+    assert list(order)[-1] == "charm"
+
+
+@pytest.mark.parametrize("charm", CHARMS, ids=lambda charm: charm.name)
+def test_a_hook_imports_no_numpy_and_no_http_library(charm: Path) -> None:
+    pytest.importorskip("ops")
+    heavy = ("numpy", "aiohttp", "uvloop", "jinja2", "rich")
+    code = f"import sys, charm; print([name for name in {heavy} if name in sys.modules])"
+    path = [str(charm / "src"), str(ROOT / "charms/common/src"), str(ROOT)]
+    told = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path[:0] = {path}; {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert told.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "page", ["CONTRIBUTING.md", *(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
+)
+def test_a_page_names_files_that_there_are(page: str) -> None:
+    there = [path.relative_to(ROOT).as_posix() for path in files()]
+    named = set(re.findall(r"`([\w./-]+\.(?:py|js|css))`", (ROOT / page).read_text()))
+    assert sorted(name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in there)) == []
+
+
+def files() -> list[Path]:
+    """The files that pages may name: those of the engine, the charms, the labs, tests and scripts."""
+    return [
+        path
+        for top in ("tippingpoint", "charms", "lab", "tests", "scripts")
+        for path in (ROOT / top).rglob("*")
+    ]
