@@ -73,7 +73,7 @@ def write_part(
     return part
 
 
-def together(directory: Path, parts: Sequence[Path]) -> Path:
+def as_one_run(directory: Path, parts: Sequence[Path]) -> Path:
     """One run with the journals of all workers of all parts."""
     directory.mkdir()
     for number, part in enumerate(parts):

@@ -30,7 +30,7 @@ _VERDICT = "verdict.json"
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,120}")
 """As in SharedRun.id."""
 _UNIT = re.compile(r"[a-z][a-z0-9-]{0,100}/[0-9]{1,9}")
-"""As in together.Unit."""
+"""As in shared_run.Unit."""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ Values are whole microseconds from 1 us to one hour with three significant digit
 within 0.1 % of the recorded value. The bucket layout and the encoding are those of HdrHistogram
 (https://github.com/HdrHistogram/HdrHistogram, V2 with ZigZag LEB128 counts). A second's samples fill some hundred of
 its 23,552 slots: they are kept as what is filled, and a worker needs no array library, which is a fifth of its
-memory. What is read back and computed with is hdr.py's.
+memory. What is read back and computed with is histogram.py's.
 """
 
 from __future__ import annotations

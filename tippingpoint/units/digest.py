@@ -219,7 +219,7 @@ def _details(part: UnitPart) -> list[_Detail]:
 
 
 def _events_within(part: UnitPart, begins: Sequence[float], room: int) -> tuple[list[Event], int]:
-    """The single events, as many as there is room for, and how many happenings are not among them."""
+    """The single events, as many as there is room for, and how many events are not among them."""
     for most in _MOST_EVENTS:
         events, untold = fewer(part.events, most, begins)
         if len(lzma.compress(orjson.dumps(events))) * 4 // 3 <= room:

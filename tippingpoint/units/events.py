@@ -45,7 +45,7 @@ _LARGEST = 1e15
 
 
 def fewer(events: Iterable[Event], most: int, phases: Sequence[float]) -> tuple[list[Event], int]:
-    """At most so many events, in the order of time, and how many happenings none of them tells of any more.
+    """At most so many events, in the order of time, and how many more there were that none of them tells of.
 
     `phases` are the moments at which phases begin: what is counted together is of one of them. The workers' names
     stay with what tells of a cluster, which every worker sees for itself.

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.lxd_runs import FILL_PLAN, Fill, write_fill
-from tests.unit.parts_of_units import PLAN, RUN, names, shared, together, word, write_part
+from tests.unit.parts_of_units import PLAN, RUN, as_one_run, names, shared, word, write_part
 from tests.unit.synthetic import STARTED, MadeGrowth, MadeStage, write_run
 from tests.unit.units.test_digest import HEAD, packed
 from tippingpoint.analysis.verdict import judge
@@ -90,7 +90,7 @@ def test_percentiles_of_gathered_digests_are_those_of_all_journals_together(
     digests = {unit: make_digest(part, 10**6) for unit, part in zip(names(units), parts, strict=True)}
     ours = gathered(path / "out", digests, units, turns=[])
     # then it is the run that all journals make together
-    theirs = load_run(together(path / "all", parts))
+    theirs = load_run(as_one_run(path / "all", parts))
     assert len(ours.stages) == len(theirs.stages)
     for one, other in zip(ours.stages, theirs.stages, strict=True):
         assert_same_figures(one, other)
@@ -107,7 +107,7 @@ def test_curves_over_time_keep_their_course(tmp_path: Path) -> None:
     stages = [MadeStage(500, extend_ms=ms, extends_per_second=200, hold=20) for ms in (10, 20, 40)]
     parts = [write_part(tmp_path, number, stages) for number in range(2)]
     digests = {unit: make_digest(part) for unit, part in zip(names(2), parts, strict=True)}
-    ours, theirs = gathered(tmp_path, digests, 2, seconds=80), load_run(together(tmp_path / "all", parts))
+    ours, theirs = gathered(tmp_path, digests, 2, seconds=80), load_run(as_one_run(tmp_path / "all", parts))
     assert ours.bin_seconds == theirs.bin_seconds == 1.0
     exact, told = theirs.curves["extend.ok"], ours.curves["extend.ok"]
     assert told.t.tolist() == exact.t.tolist()
@@ -124,7 +124,7 @@ def test_joined_intervals_keep_rates_and_do_not_cross_phases(tmp_path: Path) -> 
     ]
     parts = [write_part(tmp_path, number, stages) for number in range(2)]
     digests = {unit: make_digest(part, 12_000) for unit, part in zip(names(2), parts, strict=True)}
-    ours, theirs = gathered(tmp_path, digests, 2, seconds=200), load_run(together(tmp_path / "all", parts))
+    ours, theirs = gathered(tmp_path, digests, 2, seconds=200), load_run(as_one_run(tmp_path / "all", parts))
     assert ours.bin_seconds > 1
     for one, other in zip(ours.stages, theirs.stages, strict=True):
         assert {tag: h.total for tag, h in one.held.items()} == {
@@ -435,7 +435,7 @@ def test_growth_and_members_of_fills_add_up(tmp_path: Path) -> None:
         digests[names(2)[number]] = make_digest(part, 100_000)
     plan = {**FILL_PLAN, "stages": FILL_PLAN["stages"][:2]}
     ours = gathered(tmp_path, digests, 2, plan=plan, seconds=200)
-    theirs = load_run(together(tmp_path / "all", parts))
+    theirs = load_run(as_one_run(tmp_path / "all", parts))
     for one, other in zip(ours.stages, theirs.stages, strict=True):
         assert np.asarray(one.growth) == pytest.approx(np.asarray(other.growth), abs=0.01)
     told = [(e["event"], e.get("member")) for e in ours.events if e["event"] in ("member", "leader", "lost")]
@@ -459,7 +459,7 @@ def test_a_model_that_grows_by_units_adds_up(tmp_path: Path) -> None:
         write_part(tmp_path, n, stages, plan=plan, workload="spawn", load_unit="units") for n in range(2)
     ]
     ours = gathered(tmp_path, {u: make_digest(p) for u, p in zip(names(2), parts, strict=True)}, 2, plan=plan)
-    theirs = load_run(together(tmp_path / "all", parts))
+    theirs = load_run(as_one_run(tmp_path / "all", parts))
     assert [stage.size for stage in ours.stages] == [100, 200]
     assert ours.stages[0].count("add-unit") == theirs.stages[0].count("add-unit")
     assert ours.stages[0].throughput("add-unit") == pytest.approx(theirs.stages[0].throughput("add-unit"))

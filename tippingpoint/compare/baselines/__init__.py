@@ -82,7 +82,7 @@ class Figure(_Section):
     derived: str = ""
     """The arithmetic, when the number is not in the source but follows from numbers in `quote`."""
     resource: Literal["", "CPU", "memory", "heap", "disk IOPS", "network"] = ""
-    """What of the target it is, where two baselines are held against each other by it (compare_published.py)."""
+    """What of the target it is, where two baselines are held against each other by it (compare/published.py)."""
     against: str = ""
     """The baseline that it is relative to: `value` is then how many `times less`, or how much less."""
     quote: str

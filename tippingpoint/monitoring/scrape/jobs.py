@@ -117,7 +117,7 @@ class Configuration:
 def configuration(found: Iterable[Found], interval: int = INTERVAL) -> Configuration:
     """The files that make Prometheus scrape all of this, every `interval` seconds.
 
-    See `checking.checked` for what it would refuse of it.
+    See `check.checked` for what it would refuse of it.
     """
     found = list(found)
     files: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Runs the distribution's Prometheus on a configuration directory (scrape.py), with a data directory of its own.
+"""Runs the distribution's Prometheus on a configuration directory (jobs.py), with a data directory of its own.
 
 Under systemd only `command` is needed, `kill -HUP` for a reload, and `awaited_reload` and `problems` to know how it is.
 """

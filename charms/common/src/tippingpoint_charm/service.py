@@ -66,7 +66,7 @@ WantedBy=multi-user.target
 
 # PathExists and the removal before the hook, rather than PathChanged: what is said while a hook runs wakes again.
 # A juju-exec that comes as Juju begins a refresh may never be answered (seen with 4.0.15). It is given up and tried
-# again before the unit would be taken for silent (together.silent_after).
+# again before the unit would be taken for silent (shared_run.silent_after).
 _WAKE_PATH = """\
 [Unit]
 Description=Tipping Point agent of {unit} has news

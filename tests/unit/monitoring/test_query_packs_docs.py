@@ -1,4 +1,4 @@
-"""docs/packs.md says what packs ask for. `python -m tests.unit.monitoring.test_packs_docs` prints its tables."""
+"""docs/packs.md says what packs ask for. `python -m tests.unit.monitoring.test_query_packs_docs` prints its tables."""
 
 from __future__ import annotations
 
