@@ -22,7 +22,8 @@ from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.run.cleaning import clean_run
 from tippingpoint.run.headline import Headline
 from tippingpoint.run.messages import Tick
-from tippingpoint.run.runner import Runner, StageProgress
+from tippingpoint.run.runner import Runner
+from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.results import RunData, load_run
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.units import shared_run

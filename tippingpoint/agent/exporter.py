@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan
 from tippingpoint.run.messages import Tick
-from tippingpoint.run.runner import StageProgress
+from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.histogram import SLOTS, decode_batch, highest_values, middle_values
 from tippingpoint.rundir.tags import OUTCOMES
 

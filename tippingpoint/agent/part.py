@@ -16,7 +16,9 @@ from tippingpoint.errors import OperationFailed, Refused, TargetError, UserError
 from tippingpoint.plan.read import Plan, parse_plan
 from tippingpoint.run.headline import Headline
 from tippingpoint.run.messages import Tick
-from tippingpoint.run.runner import Runner, StageProgress, TakenUp
+from tippingpoint.run.resume import TakenUp
+from tippingpoint.run.runner import Runner
+from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.units.conductor import Follower
 from tippingpoint.units.shared_run import SharedRun

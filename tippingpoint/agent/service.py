@@ -30,8 +30,7 @@ from tippingpoint.agent.state import ENDED, PartState, Phase, State
 from tippingpoint.agent.tasks import Tasks
 from tippingpoint.agent.wake import wake
 from tippingpoint.errors import UserError, told
-from tippingpoint.run.resume import take_up
-from tippingpoint.run.runner import TakenUp
+from tippingpoint.run.resume import TakenUp, take_up
 from tippingpoint.rundir.ledger import entries
 from tippingpoint.units.shared_run import REMOVED, SharedRun, UnitProgress, UnitWord, stop
 

@@ -19,7 +19,8 @@ from tippingpoint.cli.page import keep_report
 from tippingpoint.plan.read import Plan
 from tippingpoint.report import write_report
 from tippingpoint.run.progress import ConsoleProgress
-from tippingpoint.run.runner import Runner, TakenUp
+from tippingpoint.run.resume import TakenUp
+from tippingpoint.run.runner import Runner
 from tippingpoint.rundir.results import RunData, load_run
 
 RUNS = Path("runs")

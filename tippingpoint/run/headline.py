@@ -8,7 +8,7 @@ from typing import Any
 
 from tippingpoint.analysis.latency import cost_of
 from tippingpoint.run.messages import Tick
-from tippingpoint.run.runner import RunnerEvents, StageProgress
+from tippingpoint.run.watcher import RunnerEvents, StageProgress
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.operations import OPERATIONS, OWN_LOAD

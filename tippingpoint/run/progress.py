@@ -17,7 +17,7 @@ from rich.text import Text
 
 from tippingpoint.run.headline import Headline
 from tippingpoint.run.messages import Tick
-from tippingpoint.run.runner import RunnerEvents, StageProgress
+from tippingpoint.run.watcher import RunnerEvents, StageProgress
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.util.durations import show_us
 from tippingpoint.util.text import show_count

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.plan.spawn import SpawnPlan
-from tippingpoint.run.runner import TakenUp
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.ownership import LastingEntry, own_entries
 from tippingpoint.rundir.results import load_run
+
+
+@dataclass(frozen=True)
+class TakenUp:
+    """A run that was cut, and that another one goes on with."""
+
+    entry: LastingEntry
+    """What it made, and under which names."""
+    stage: int
+    """The listed stage it was in, from 1: earlier ones are not done again."""
 
 
 def take_up(directory: Path) -> tuple[Plan, TakenUp]:

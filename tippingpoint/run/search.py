@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from tippingpoint.plan.claim import Find
+from tippingpoint.analysis.held_loads import why_not_held
+from tippingpoint.analysis.verdict import stage_checks, stage_saturated
+from tippingpoint.plan.claim import ClaimPlan, Find
+from tippingpoint.run.crew import Crew
+from tippingpoint.run.interruption import EndedEarly
+from tippingpoint.run.messages import Pause, Paused
+from tippingpoint.run.record import Record
+from tippingpoint.run.stages import Stages
+from tippingpoint.rundir.results import load_run
 
 Probe = Callable[[int, Literal["find", "confirm"]], Awaitable[bool]]
 """Puts a load on the target, from nothing, and says whether it held."""
@@ -87,3 +96,44 @@ async def _repeat(find: Find, probe: Probe, size: int | None) -> int:
     if size is None:
         return 0
     return sum([await probe(size, "confirm") for _ in range(find.repeats)])
+
+
+class Search:
+    """A run's search: its probes are stages, judged by what the journals have of them."""
+
+    def __init__(self, plan: ClaimPlan, find: Find, stages: Stages, crew: Crew, record: Record) -> None:
+        self._plan = plan
+        self._find = find
+        self._stages = stages
+        self._crew = crew
+        self._record = record
+
+    async def play(self) -> None:
+        """Search, and write down what was found."""
+        found = await find_load(self._find, self._probe)
+        self._record.event(
+            "found",
+            held=found.held,
+            broken=found.broken,
+            confirmed=found.confirmed,
+            agreeing=found.agreeing,
+            repeats=found.repeats,
+        )
+
+    async def _probe(self, size: int, kind: Literal["find", "confirm"]) -> bool:
+        await self._crew.prepare(size, fresh=True)
+        number = await self._stages.play(kind, size, self._find.over, self._find.hold, listed=None)
+        await self._crew.ask(Paused, lambda _: Pause())
+        if self._crew.unwritten:
+            raise EndedEarly("cut", "no room left for the journal, which the search goes by")
+        so_far = await asyncio.to_thread(load_run, self._record.directory)
+        measured = so_far.stage(number)
+        checks = stage_checks(measured, self._plan.thresholds)
+        broken = [f"{check.operation} {check.limit}" for check in checks if not check.met]
+        not_held = why_not_held(so_far, measured)
+        broken += [not_held] if not_held else []
+        saturated = stage_saturated(measured)
+        self._record.event(
+            "probe", stage=number, size=size, held=not broken, broken=broken, saturated=saturated
+        )
+        return not broken

@@ -15,7 +15,7 @@ from tippingpoint.agent.exporter import BUCKETS, Exporter, Measured
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import parse_plan
 from tippingpoint.run.messages import Tick
-from tippingpoint.run.runner import StageProgress
+from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.recorder import Recorded
 
 PLAN = parse_plan("{name: small, stages: [{leases: 10}]}")

@@ -8,7 +8,7 @@ from typing import Any
 from tests.unit.run_ticks import tick_of
 from tippingpoint.run.headline import Headline
 from tippingpoint.run.messages import Tick
-from tippingpoint.run.runner import StageProgress
+from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
 

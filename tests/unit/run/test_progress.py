@@ -14,7 +14,7 @@ from tests.unit.run_ticks import tick_of
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.progress import ConsoleProgress
-from tippingpoint.run.runner import StageProgress
+from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
 

@@ -10,8 +10,9 @@ import pytest
 from tests.unit.run_ticks import tick_of
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import load_plan
+from tippingpoint.run.crew import Headway
 from tippingpoint.run.messages import Tick
-from tippingpoint.run.runner import Headway, Runner
+from tippingpoint.run.runner import Runner
 
 
 def ticks(*held: int, waiting: int = 0) -> dict[str, Tick]:

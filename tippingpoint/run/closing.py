@@ -1,0 +1,125 @@
+"""The ends of a run: its workers are ended, what it made is removed, its files are closed, whatever ended it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from tippingpoint.errors import Refused, TargetError, UserError
+from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.read import Plan
+from tippingpoint.run.crew import Crew
+from tippingpoint.run.fault_timeline import FaultTimeline
+from tippingpoint.run.interruption import EndedEarly
+from tippingpoint.run.made import Made
+from tippingpoint.run.record import Record
+from tippingpoint.run.worker_process import tidy_stderr
+from tippingpoint.rundir.manifest import RunStatus
+from tippingpoint.targets.target import Target
+from tippingpoint.util.exit_codes import BAD_INPUT, INTERRUPTED, TARGET_FAILED
+from tippingpoint.util.text import choose, show_names
+
+
+class Closing:
+    """Ends a run, in one of the ways below."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        target: Target[Any, Any, Any],
+        record: Record,
+        crew: Crew,
+        faults: FaultTimeline,
+        made: Made,
+        *,
+        of_unit: bool,
+        takes_up: bool,
+    ) -> None:
+        """A part `of_unit` leaves its directory where it was refused, and so does a run that `takes_up` another."""
+        self.measured = asyncio.Event()
+        """Set when the workers have ended: the journals are whole, what was made is removed next."""
+        self._plan = plan
+        self._target = target
+        self._record = record
+        self._crew = crew
+        self._faults = faults
+        self._made = made
+        self._of_unit = of_unit
+        self._takes_up = takes_up
+
+    async def complete(self) -> Path:
+        """The plan was played to its end."""
+        return await self._end("complete", "")
+
+    async def early(self, early: EndedEarly) -> Path:
+        """The run ends with what it has; Refused where that is nothing, as it was interrupted before."""
+        if early.status == "interrupted":
+            if not (self._made.begun or self._of_unit or self._takes_up):
+                self._crew.kill()
+                await self.end_workers()
+                if await self._made.clean(silently=True):
+                    self._record.discard()
+                    raise Refused(f"{early}, before anything was made", INTERRUPTED) from None
+            self._record.event("interrupted")
+        return await self._end(early.status, str(early))
+
+    async def refused(self, refused: UserError | TargetError | Refused) -> None:
+        """The plan cannot be run here, or the target does not let us; no directory is left unless it says more."""
+        await self.end_workers()
+        bad_input = isinstance(refused, UserError) or (
+            isinstance(refused, Refused) and refused.exit_code == BAD_INPUT
+        )
+        # What refused us at the first word has nothing of ours; a model may have been made before that.
+        clean = not self._made.entries or await self._made.clean(silently=bad_input)
+        # What the directory would have is the line that is raised; a worker that broke has left its words there.
+        unmet = not isinstance(refused, Refused) or refused.exit_code == TARGET_FAILED
+        if clean and (bad_input or (unmet and not self._made.begun and not self._of_unit)):
+            self._record.discard()
+        else:
+            self._finish("failed", str(refused))
+
+    async def broken(self, unexpected: Exception) -> None:
+        """A fault of ours: what was made goes all the same."""
+        await self.end_workers()
+        await self._made.clean()
+        self._finish("failed", f"{type(unexpected).__name__}: {unexpected}")
+
+    async def end_workers(self) -> None:
+        """End the workers, and meanwhile undo what faults left undone."""
+        self._crew.tell_end()
+        self._faults.stop()
+        await asyncio.gather(self._crew.ended(self._target.settles_within), self._faults.undo())
+        self.measured.set()
+
+    async def _end(self, status: RunStatus, reason: str) -> Path:
+        await self.end_workers()
+        await self._made.clean()
+        cut = self._crew.cut
+        if cut and status == "complete":
+            status = "cut"
+            they = choose(len(cut), "it was", "they were")
+            reason = f"{show_names(cut, 'worker')} of {len(self._crew.workers)} ended before {they} told to"
+        if self._made.gone and status == "complete":
+            status, reason = self._without_what_it_made()
+        return self._finish(status, reason)
+
+    def _without_what_it_made(self) -> tuple[RunStatus, str]:
+        """What a run is whose model somebody has removed: a real Juju 4.0.15 keeps its units' connections then, and
+        goes on granting them leases."""
+        if not isinstance(self._plan, ClaimPlan):
+            return "cut", self._made.gone
+        reason = f"{self._made.gone}; leases after that were of units that no longer existed"
+        # Nobody knows which probes were before that, so that a search has found nothing.
+        return ("cut" if self._plan.find is None else "failed"), reason
+
+    def _finish(self, status: RunStatus, reason: str) -> Path:
+        """Close the run's own files; returns where they are."""
+        for worker, entry in zip(self._crew.workers, self._record.manifest.workers, strict=False):
+            entry.status = "complete" if worker.done is not None else "cut"
+        self._record.end(status, reason)
+        tidy_stderr(self._record.directory)
+        lost = [worker.done.problem for worker in self._crew.workers if worker.done and worker.done.problem]
+        if lost:
+            self._record.event("journal-lost", problem="; ".join(lost))
+        return self._record.close(self._made.passwords)

@@ -1,0 +1,97 @@
+"""A plan's faults, played at their moments on the members of a lab, and undone."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tippingpoint.errors import UserError
+from tippingpoint.plan.base import UNDONE_BY, Fault
+from tippingpoint.plan.read import Plan
+from tippingpoint.run.faults import Action, LabControl
+from tippingpoint.run.record import Record
+
+
+class FaultTimeline:
+    """The faults of a plan: what is to be done to which member, and what is still to be undone."""
+
+    def __init__(self, plan: Plan, record: Record) -> None:
+        self._plan = plan
+        self._record = record
+        self._lab = LabControl(plan.lab) if plan.lab is not None else None
+        self._playing: set[asyncio.Task[None]] = set()
+        self._undone: list[Fault] = []
+
+    async def check(self) -> None:
+        """Refuse, by UserError, a plan whose faults have nothing to act on."""
+        wanted = {fault.member for fault in self._plan.faults if fault.member is not None}
+        if not wanted:
+            return
+        if self._lab is None:
+            raise UserError("lab", "missing", "the control socket of a lab, as faults act on its members")
+        there = {member.name for member in await self._lab.members()}
+        if wanted - there:
+            raise UserError(
+                "faults.member", ", ".join(sorted(wanted - there)), f"one of {', '.join(sorted(there))}"
+            )
+
+    async def start_members(self, wanted: int) -> None:
+        """Have a lab start members, in its order, until so many run."""
+        if self._lab is None or not wanted:
+            return
+        members = await self._lab.members()
+        running = sum(member.running for member in members)
+        for member in members:
+            if running < wanted and not member.running:
+                await self._lab.act("start", member.name)
+                self._undone = [undone for undone in self._undone if undone.member != member.name]
+                running += 1
+                self._record.event("member-started", member=member.name)
+
+    def start(self, stage: int | None) -> None:
+        """Begin the faults of a listed stage, from 1, whose hold begins now; None for those of the whole run."""
+        for fault in self._plan.faults:
+            if fault.stage == stage and fault.member is not None:
+                task = asyncio.create_task(self._play(fault))
+                self._playing.add(task)
+                task.add_done_callback(self._playing.discard)
+
+    def storms(self, listed: int | None) -> list[Fault]:
+        """The restart storms of a listed stage, in their order: each is a stage of its own (Stages.play)."""
+        storms = [fault for fault in self._plan.faults if fault.do == "drop-claims" and fault.stage == listed]
+        return sorted(storms, key=lambda fault: fault.at)
+
+    def stop(self) -> None:
+        """Begin nothing further."""
+        for task in self._playing:
+            task.cancel()
+
+    async def undo(self) -> None:
+        """Undo what was left undone."""
+        await asyncio.gather(*(self._undo(fault) for fault in [*self._undone]))
+
+    async def _play(self, fault: Fault) -> None:
+        assert fault.do != "drop-claims"  # see storms
+        await asyncio.sleep(fault.at)
+        if fault.do in UNDONE_BY:
+            self._undone.append(fault)
+        else:
+            self._undone = [undone for undone in self._undone if undone.member != fault.member]
+        await self._act(fault.do, fault.member)
+        if fault.undo_after is not None:
+            await asyncio.sleep(fault.undo_after)
+            await self._undo(fault)
+
+    async def _undo(self, fault: Fault) -> None:
+        await self._act(UNDONE_BY[fault.do], fault.member)
+        if fault in self._undone:
+            self._undone.remove(fault)  # only now: cut off in between, it is still to be done
+
+    async def _act(self, do: Action, member: str | None) -> None:
+        assert self._lab is not None
+        assert member is not None
+        try:
+            await self._lab.act(do, member)
+        except UserError as problem:
+            self._record.event("fault-failed", do=do, member=member, problem=str(problem))
+            return
+        self._record.event("fault", do=do, member=member)

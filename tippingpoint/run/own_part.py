@@ -1,0 +1,34 @@
+"""The part of a plan that a runner plays: all of it, or a unit's share in a run of many."""
+
+from __future__ import annotations
+
+from tippingpoint.plan.read import Plan
+from tippingpoint.plan.share import begins_after, part_of, size_of
+
+
+class OwnPart:
+    """A plan, and what of it is ours. The share (its index, of how many) may change between stages."""
+
+    def __init__(self, whole: Plan, share: tuple[int, int]) -> None:
+        self.whole = whole
+        self.share = share
+        self.plan = whole
+        """The part that is ours: all of it until `take`."""
+
+    def take(self, share: tuple[int, int]) -> None:
+        """Play this share from now on; UserError where the plan cannot be shared so."""
+        self.plan = part_of(self.whole, *share)
+        self.share = share
+
+    def size(self, stage: int) -> int:
+        """Our load in a listed stage, from 1."""
+        return size_of(self.whole, self.plan, stage)
+
+    @property
+    def largest(self) -> int:
+        """The most load that our part has in any stage."""
+        return max(self.size(stage) for stage in range(1, len(self.plan.stages) + 1))
+
+    def begins_after(self, stage: int) -> float:
+        """Seconds from a stage's begin until our part of it begins."""
+        return begins_after(self.whole, stage, *self.share)

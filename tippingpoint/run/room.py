@@ -1,0 +1,74 @@
+"""Room on the target for the stage that follows: members that a lab starts, and what the target has left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tippingpoint.errors import TargetError, UserError
+from tippingpoint.plan.read import Plan
+from tippingpoint.plan.spawn import SpawnPlan
+from tippingpoint.run.fault_timeline import FaultTimeline
+from tippingpoint.run.interruption import Interruption
+from tippingpoint.run.made import Made
+from tippingpoint.run.own_part import OwnPart
+from tippingpoint.run.record import Record
+from tippingpoint.targets.target import Target
+
+
+class Room:
+    """Looks for room for what a plan makes; with `force`, what there is no room for is tried all the same."""
+
+    def __init__(
+        self,
+        target: Target[Any, Any, Any],
+        own: OwnPart,
+        made: Made,
+        faults: FaultTimeline,
+        record: Record,
+        interruption: Interruption,
+        *,
+        force: bool,
+    ) -> None:
+        self._target = target
+        self._own = own
+        self._made = made
+        self._faults = faults
+        self._record = record
+        self._interruption = interruption
+        self._force = force
+        self._there = 0
+        """How many things there was room for: those of the stage before, or of the one that is taken up."""
+
+    def fill(self, stage: int) -> None:
+        """The things of this listed stage, from 1, take room from now on."""
+        if isinstance(self._own.plan, SpawnPlan):
+            self._there = self._own.plan.stages[stage - 1].size
+
+    async def make(self, stage: int) -> None:
+        """Have the members that a stage asks for, as far as a lab starts them; UserError when it does not fit."""
+        plan = self._own.plan
+        if not isinstance(plan, SpawnPlan):
+            return
+        unless_asked = self._interruption.unless_asked
+        await unless_asked(self._faults.start_members(plan.stages[stage - 1].members or 0))
+        if not self._force:
+            await unless_asked(self._check(plan, stage))
+
+    async def look(self, stage: int) -> str:
+        """Make room for a stage, or say why it cannot be begun."""
+        try:
+            await self.make(stage)
+        except UserError as refused:
+            return f"stage {stage} was not begun: {refused}"
+        except TargetError as problem:  # it fails: what becomes of the stage will be seen
+            self._record.event("room-unknown", stage=stage, problem=str(problem))
+        return ""
+
+    async def _check(self, plan: Plan, stage: int) -> None:
+        try:
+            await self._target.check_room(self._made.entries[0], plan, stage, self._there)
+        except UserError as refused:
+            if refused.field.startswith("target."):
+                raise
+            field = f"stages.{stage - 1}.{refused.field}"
+            raise UserError(field, refused.value, refused.accepted) from None

@@ -1,0 +1,121 @@
+"""The stages of a run: a load is brought up by all workers and held, with the restart storms in between."""
+
+from __future__ import annotations
+
+import time
+
+from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.fields import StageKind
+from tippingpoint.run.crew import Crew, Headway
+from tippingpoint.run.fault_timeline import FaultTimeline
+from tippingpoint.run.messages import Begun, Hold
+from tippingpoint.run.own_part import OwnPart
+from tippingpoint.run.record import Record
+from tippingpoint.run.room import Room
+from tippingpoint.run.watcher import StageProgress
+from tippingpoint.workloads.load import StageOrder
+
+
+class Stages:
+    """Plays stages, and knows which one is on."""
+
+    def __init__(
+        self,
+        own: OwnPart,
+        crew: Crew,
+        faults: FaultTimeline,
+        room: Room,
+        record: Record,
+        first: int,
+    ) -> None:
+        """`first` is the number that the first stage has in the journals."""
+        self._own = own
+        self._crew = crew
+        self._faults = faults
+        self._room = room
+        self._record = record
+        self._next = first
+        self._on: StageOrder | None = None
+        self._hold_began = 0.0
+        self._hold_ends: float | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether any stage has begun."""
+        return self._on is not None
+
+    @property
+    def progress(self) -> StageProgress | None:
+        """Where the run is; None before its first stage."""
+        if self._on is None:
+            return None
+        return StageProgress(
+            elapsed=self._record.now(),
+            stage=self._on.number,
+            stages=len(self._own.whole.stages) or None,
+            size=self._on.size,
+            kind=self._on.kind,
+            remaining=None if self._hold_ends is None else max(0.0, self._hold_ends - time.monotonic()),
+            listed=self._on.listed,
+        )
+
+    async def play(self, kind: StageKind, size: int, over: float, hold: float, *, listed: int | None) -> int:
+        """Bring a load up and hold it; returns the number of the stage as the journals have it."""
+        number = self._next
+        await self.bring_up(number, kind, size, over, listed)
+        self.begin_hold(hold)
+        if listed is not None:
+            self._faults.start(stage=listed)
+        held_since = self._hold_began
+        for storm in self._faults.storms(listed):
+            await self._crew.wait(held_since + storm.at - time.monotonic())
+            self._record.event("fault", do=storm.do)
+            await self.bring_up(self._next, "storm", size, 0.0, listed)
+            self.begin_hold(hold)
+        await self._crew.wait(hold - (time.monotonic() - self._hold_began))
+        return number
+
+    async def bring_up(
+        self, number: int, kind: StageKind, size: int, over: float, listed: int | None
+    ) -> None:
+        """Begin a stage, and wait until its load is there, or nothing has come of it for as long as an operation may
+        take.
+
+        What is made is tried again where that takes too long, so it is given the time of a second try: of a service
+        that was killed all that it had been told may hang.
+        """
+        await self._begin(number, kind, size, over, listed)
+        plan = self._own.whole
+        patience = plan.workload.timeout * (1 if isinstance(plan, ClaimPlan) else 2)
+        begun = self._record.now()
+        deadline = time.monotonic() + over + patience
+        headway = Headway(removing=kind == "destroy", making=not isinstance(plan, ClaimPlan))
+        while time.monotonic() < deadline:
+            # What was there before the stage says nothing of it: a storm begins with less, a removal with more.
+            heard = self._crew.ticks_after(begun)
+            if len(heard) == len(self._crew.alive) and all(tick.up for tick in heard.values()):
+                return
+            if headway.made(heard):
+                deadline = max(deadline, time.monotonic() + patience)
+            self._crew.changed.clear()
+            await self._crew.wait_for(self._crew.changed, deadline - time.monotonic())
+
+    def begin_hold(self, hold: float) -> None:
+        """Hold the load for so many seconds from now on."""
+        self._hold_began = time.monotonic()
+        self._hold_ends = self._hold_began + hold
+        self._crew.tell(Hold())
+
+    async def hold_to_the_end(self) -> None:
+        """Wait until the hold that was begun last is over, if one was."""
+        if self._hold_ends is not None:
+            await self._crew.wait(self._hold_ends - time.monotonic())
+
+    async def _begin(self, number: int, kind: StageKind, size: int, over: float, listed: int | None) -> None:
+        self._next = number + 1
+        self._hold_ends = None
+        if listed is not None:
+            self._room.fill(listed)
+        order = StageOrder(number=number, size=size, kind=kind, over=over, share=(0, 1), listed=listed)
+        self._on = order
+        await self._crew.ask(Begun, lambda share: order.model_copy(update={"share": share}))

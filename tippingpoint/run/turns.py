@@ -1,0 +1,110 @@
+"""The turns of a run of many units: this unit's share of each is brought up and held when the conductor says."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from tippingpoint.errors import UserError
+from tippingpoint.run.crew import Crew
+from tippingpoint.run.interruption import EndedEarly
+from tippingpoint.run.own_part import OwnPart
+from tippingpoint.run.record import Record
+from tippingpoint.run.room import Room
+from tippingpoint.run.stages import Stages
+from tippingpoint.units.conductor import Conductor
+from tippingpoint.units.shared_run import Turn
+from tippingpoint.workloads.load import ShareOrder
+
+_LATE = 1.0
+"""Seconds after a turn's begin from which it is told that it was begun late."""
+
+T = TypeVar("T")
+
+
+class Turns:
+    """Plays the turns that a conductor names."""
+
+    def __init__(
+        self, conductor: Conductor, own: OwnPart, stages: Stages, crew: Crew, room: Room, record: Record
+    ) -> None:
+        self._conductor = conductor
+        self._own = own
+        self._stages = stages
+        self._crew = crew
+        self._room = room
+        self._record = record
+
+    async def play(self) -> None:
+        """Bring our share of each turn up and hold it, when the conductor says, until there is no further turn."""
+        conductor = self._conductor
+        await self._heed(conductor.ready())
+        turn = await self._heed(conductor.next_turn())
+        while turn is not None:
+            refused = await self._get_ready(turn, conductor.index)
+            begin = turn.begin
+            if turn.kind != "storm":
+                begin += self._own.begins_after(turn.stage)
+            try:
+                # It may be replaced by another one until it begins.
+                turn = await self._heed(conductor.next_turn(), until=begin)
+                continue
+            except TimeoutError:
+                pass
+            if refused:
+                raise EndedEarly("cut", refused)
+            turn = await self._play_turn(turn, time.time() - begin)
+        if conductor.stopped:
+            raise EndedEarly("interrupted", conductor.stopped)
+        await self._stages.hold_to_the_end()
+
+    async def _play_turn(self, turn: Turn, late: float) -> Turn | None:
+        """Play one turn, which begins now; returns what follows it, as soon as that is known."""
+        if late > _LATE:
+            self._record.event("began-late", stage=turn.number, seconds=round(late, 3))
+        over = 0.0 if turn.kind == "storm" else self._own.plan.stages[turn.stage - 1].over
+        await self._stages.bring_up(turn.number, turn.kind, self._own.size(turn.stage), over, turn.stage)
+        hold = await self._heed(self._conductor.up(turn))
+        if hold is None:
+            return None
+        await self._crew.wait(hold - time.time())
+        self._stages.begin_hold(max(0.0, hold + turn.lasts - time.time()))
+        return await self._heed(self._conductor.next_turn())
+
+    async def _get_ready(self, turn: Turn, index: int) -> str:
+        """Have the share of a turn that is to come, and room for it; returns why it cannot be begun, or nothing."""
+        share = index, turn.of
+        if share != self._own.share:
+            try:
+                self._own.take(share)
+            except UserError as refused:
+                return str(refused)
+            self._record.manifest.share = share
+            self._record.event("share", index=index, of=turn.of)
+            self._crew.tell(ShareOrder(index=index, of=turn.of))
+            await self._crew.prepare(self._own.largest, fresh=False)
+        if not self._stages.begun:
+            self._record.manifest.first_stage = turn.stage
+        self._record.save_manifest()
+        return await self._room.look(turn.stage)
+
+    async def _heed(self, saying: Awaitable[T], until: float = float("inf")) -> T:
+        """What the conductor says, while the run goes on; TimeoutError when it has said nothing until then (seconds
+        since the epoch)."""
+        changed = self._crew.changed
+        deadline = time.monotonic() + until - time.time()
+        said = asyncio.ensure_future(saying)
+        said.add_done_callback(lambda _: changed.set())
+        try:
+            await asyncio.sleep(0)  # so that what is known is said, however late it is
+            while not said.done():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError
+                changed.clear()
+                await self._crew.wait_for(changed, min(left, 1.0))
+            return said.result()
+        finally:
+            said.cancel()
