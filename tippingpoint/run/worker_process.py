@@ -36,7 +36,7 @@ class WorkerProcess:
         self.tick: Tick | None = None
         """The last tick it sent."""
         self.said = 0.0
-        """When it last said what it is doing (see Runner._ask), on the monotonic clock."""
+        """When it last said what it is doing (see Crew.ask), on the monotonic clock."""
         self.done: Done | None = None
         """Its last message, when it ended as told."""
         self._listener = listener

@@ -12,57 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.control import ControlServer, LabError, Member
+from lab.control import ControlServer, LabError
+from tests.unit.two_members import TwoMembers
 from tippingpoint.errors import UserError
 from tippingpoint.run.faults import LabControl, LabMember
-
-
-class TwoMembers:
-    """The smallest lab there is: two members that live and die on paper."""
-
-    def __init__(self) -> None:
-        self.state = {"a": "running", "b": "running"}
-
-    @property
-    def names(self) -> list[str]:
-        return list(self.state)
-
-    def members(self) -> list[Member]:
-        return [
-            Member(
-                name=name,
-                pid=None if state == "dead" else 100,
-                running=state == "running",
-                leader=name == "a",
-            )
-            for name, state in self.state.items()
-        ]
-
-    def kill(self, name: str) -> None:
-        self.state[name] = "dead"
-
-    def stop(self, name: str) -> None:
-        self.state[name] = "stopped"
-
-    def resume(self, name: str) -> None:
-        self.state[name] = "running"
-
-    def start(self, name: str) -> None:
-        if self.state[name] != "dead":
-            raise LabError(f"{name}: is running", "a member that is dead")
-        self.state[name] = "running"
-
-
-@pytest.fixture
-def lab() -> TwoMembers:
-    return TwoMembers()
-
-
-@pytest.fixture
-def control(lab: TwoMembers, tmp_path: Path) -> Iterator[Path]:
-    path = tmp_path / "lab.sock"
-    with ControlServer(lab, path):
-        yield path
 
 
 def test_each_action_has_happened_when_it_returns(lab: TwoMembers, control: Path) -> None:

@@ -1,0 +1,144 @@
+"""A plan's faults, played on a lab: what was done is undone, whenever the run ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.two_members import TwoMembers
+from tippingpoint.errors import UserError
+from tippingpoint.plan.read import Plan, validate_plan
+from tippingpoint.run.fault_timeline import FaultTimeline
+from tippingpoint.run.record import Record
+from tippingpoint.run.watcher import RunnerEvents
+from tippingpoint.rundir.manifest import Manifest, TargetEntry
+
+STAGE: dict[str, Any] = {"leases": 10, "hold": "9s"}
+
+
+class Watch(RunnerEvents):
+    """Keeps what happened, and says when there was so much of it."""
+
+    def __init__(self) -> None:
+        self.happened: list[tuple[str, ...]] = []
+        self._more = asyncio.Event()
+
+    def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
+        self.happened.append((event, *(str(fields[name]) for name in ("do", "member") if name in fields)))
+        self._more.set()
+
+    async def until(self, count: int) -> None:
+        """Wait until so many events have happened."""
+        while len(self.happened) < count:
+            self._more.clear()
+            await self._more.wait()
+
+
+def plan_of(control: Path | None, *faults: dict[str, Any]) -> Plan:
+    lab = {} if control is None else {"lab": str(control)}
+    return validate_plan({"name": "small", **lab, "stages": [STAGE, STAGE], "faults": list(faults)})
+
+
+def played(tmp_path: Path, plan: Plan, scene: Callable[[FaultTimeline, Watch], Awaitable[None]]) -> Watch:
+    """Play a scene with the faults of a plan."""
+    watch = Watch()
+    record = Record(plan.name, tmp_path, None, watch)
+    record.make_directory()
+    record.open(Manifest(id="r", title="small", target=TargetEntry(kind="etcd"), started=0.0))
+
+    async def within_reason() -> None:
+        async with asyncio.timeout(60):
+            await scene(FaultTimeline(plan, record), watch)
+
+    asyncio.run(within_reason())
+    return watch
+
+
+def test_a_fault_is_undone_when_it_is_due(tmp_path: Path, lab: TwoMembers, control: Path) -> None:
+    async def scene(faults: FaultTimeline, watch: Watch) -> None:
+        faults.start(stage=1)
+        await watch.until(2)
+
+    kill = {"do": "kill", "member": "b", "stage": 1, "at": "0s", "undo_after": "0s"}
+    watch = played(tmp_path, plan_of(control, kill), scene)
+
+    assert watch.happened == [("fault", "kill", "b"), ("fault", "start", "b")]
+    assert lab.state["b"] == "running"
+
+
+def test_what_is_not_undone_yet_is_undone_at_the_end(tmp_path: Path, lab: TwoMembers, control: Path) -> None:
+    async def scene(faults: FaultTimeline, watch: Watch) -> None:
+        faults.start(stage=None)
+        await watch.until(1)
+        assert lab.state["b"] == "stopped"
+        faults.stop()
+        await faults.undo()
+
+    freeze = {"do": "stop", "member": "b", "undo_after": "600s"}
+    watch = played(tmp_path, plan_of(control, freeze), scene)
+
+    assert watch.happened == [("fault", "stop", "b"), ("fault", "continue", "b")]
+    assert lab.state["b"] == "running"
+
+
+def test_faults_of_another_stage_wait_for_it(tmp_path: Path, lab: TwoMembers, control: Path) -> None:
+    async def scene(faults: FaultTimeline, watch: Watch) -> None:
+        faults.start(stage=None)
+        faults.start(stage=1)
+        faults.stop()
+        await faults.undo()
+
+    later = {"do": "kill", "member": "b", "stage": 2}
+    assert played(tmp_path, plan_of(control, later), scene).happened == []
+    assert lab.state["b"] == "running"
+
+
+def test_what_a_lab_refuses_is_told_and_the_run_goes_on(tmp_path: Path, control: Path) -> None:
+    async def scene(faults: FaultTimeline, watch: Watch) -> None:
+        faults.start(stage=None)
+        await watch.until(1)
+
+    watch = played(tmp_path, plan_of(control, {"do": "start", "member": "a"}), scene)
+    assert watch.happened == [("fault-failed", "start", "a")]
+
+
+def test_members_are_started_until_enough_run_and_not_once_more(
+    tmp_path: Path, lab: TwoMembers, control: Path
+) -> None:
+    """Given a member that a fault has killed, then the stage that needs it starts it, and nobody at the end."""
+
+    async def scene(faults: FaultTimeline, watch: Watch) -> None:
+        faults.start(stage=None)
+        await watch.until(1)
+        await faults.start_members(2)
+        await faults.start_members(2)
+        faults.stop()
+        await faults.undo()
+
+    watch = played(tmp_path, plan_of(control, {"do": "kill", "member": "b"}), scene)
+    assert watch.happened == [("fault", "kill", "b"), ("member-started", "b")]
+    assert lab.state["b"] == "running"
+
+
+def test_faults_need_a_lab_that_has_their_members(tmp_path: Path, control: Path) -> None:
+    async def check(faults: FaultTimeline, watch: Watch) -> None:
+        await faults.check()
+
+    with pytest.raises(UserError, match=r"^faults\.member: c: expected one of a, b$"):
+        played(tmp_path, plan_of(control, {"do": "kill", "member": "c"}), check)
+    with pytest.raises(UserError, match=r"^lab: missing: expected the control socket of a lab"):
+        played(tmp_path, plan_of(None, {"do": "kill", "member": "a"}), check)
+    played(tmp_path, plan_of(control, {"do": "kill", "member": "a"}), check)
+
+
+def test_storms_come_in_their_order(tmp_path: Path) -> None:
+    async def scene(faults: FaultTimeline, watch: Watch) -> None:
+        assert [storm.at for storm in faults.storms(2)] == [1.0, 5.0]
+        assert faults.storms(1) == []
+
+    storms = [{"do": "drop-claims", "stage": 2, "at": at} for at in ("5s", "1s")]
+    played(tmp_path, plan_of(None, *storms), scene)
