@@ -1,1 +1,1 @@
-"""The suite's own tests, and the labs they run on."""
+"""The suite's own tests. What they run on is in `lab`."""

@@ -1,1 +1,1 @@
-"""What every room may use: files, keys, durations, HTTP and words."""
+"""What every package may use: files, keys, durations, HTTP and words."""

@@ -1,1 +1,1 @@
-"""A client of Juju's API made for tens of thousands of connections, and the hollow units that log in over them."""
+"""Juju: leases, model growth, hollow units, and an API client made for tens of thousands of connections."""

@@ -1,1 +1,1 @@
-"""A client of the LXD API, for one server or a cluster of them; it knows nothing of workloads."""
+"""LXD, one server or a cluster: containers in projects, and a client of its API."""

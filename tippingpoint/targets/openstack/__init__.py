@@ -1,1 +1,1 @@
-"""The API of an OpenStack: Keystone, Nova, Neutron and Glance."""
+"""OpenStack: servers in projects, and a client of Keystone, Nova, Neutron and Glance."""
