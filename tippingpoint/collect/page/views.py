@@ -329,7 +329,7 @@ async def _style(request: web.Request) -> web.Response:
         ("report", "assets/report.css"),
         ("collect.page", "templates/page.css"),
     )
-    return _asset("text/css", "\n".join(_text(room, name) for room, name in styles))
+    return _asset("text/css", "\n".join(_text(package, name) for package, name in styles))
 
 
 async def _script(request: web.Request) -> web.Response:
@@ -351,8 +351,8 @@ def _asset(kind: str, text: str) -> web.Response:
 
 
 @cache
-def _text(room: str, name: str) -> str:
-    return (resources.files(f"tippingpoint.{room}") / name).read_text(encoding="utf-8")
+def _text(package: str, name: str) -> str:
+    return (resources.files(f"tippingpoint.{package}") / name).read_text(encoding="utf-8")
 
 
 def _problem(status: int, line: str) -> web.Response:

@@ -30,7 +30,7 @@ _PAUSE = 0.5
 
 
 @dataclass(frozen=True)
-class MemberRoom:
+class MemberCapacity:
     """A member, how many containers are on it, and how many more it has room for, of each thing that may be short."""
 
     name: str
@@ -58,18 +58,18 @@ async def check_room(entry: LxdEntry, adds: int, memory: int, members: int | Non
             raise UserError("members", members, f"at most {len(online)}, as many as are online")
         if memory == 0 or adds <= 0:
             return
-        rooms = await _rooms(client, entry, online, clustered, memory)
+        capacities = await _capacities(client, entry, online, clustered, memory)
     except LxdError as problem:
         raise TargetError(access.name, str(problem), "an LXD that says what it has room for") from None
     finally:
         await client.close()
-    if not rooms:
+    if not capacities:
         return
     if access.socket is not None:
-        for room in rooms:
-            if room.name == here:
-                room.more["processes"] = _free_pids() // PIDS_EACH
-    number, short = fitting(rooms)
+        for member in capacities:
+            if member.name == here:
+                member.more["processes"] = _free_pids() // PIDS_EACH
+    number, short = fitting(capacities)
     if number < adds:
         raise UserError(
             "instances",
@@ -78,7 +78,7 @@ async def check_room(entry: LxdEntry, adds: int, memory: int, members: int | Non
         )
 
 
-def fitting(members: Sequence[MemberRoom]) -> tuple[int, str]:
+def fitting(members: Sequence[MemberCapacity]) -> tuple[int, str]:
     """How many more containers fit when each is put where the fewest are, as LXD does, and what is short then."""
     fits: dict[str, int] = {}
     for what in {what for member in members for what in member.more}:
@@ -106,15 +106,15 @@ async def _online(client: LxdClient, wanted: int) -> list[str]:
         await asyncio.sleep(_PAUSE)
 
 
-async def _rooms(
+async def _capacities(
     client: LxdClient, entry: LxdEntry, names: list[str], clustered: bool, memory: int
-) -> list[MemberRoom]:
+) -> list[MemberCapacity]:
     """What members say they have; nothing where our certificate may not ask them."""
     projects = entry.target.projects
     site = await find_site(client, entry.target, projects[0] if projects else "")
     bridge = await _bridge(client, site.network, {"project": projects[0]} if projects else {})
     listed = await _instances(client, projects)
-    rooms: list[MemberRoom] = []
+    capacities: list[MemberCapacity] = []
     silent: LxdError | None = None
     for name in names:
         query = {"target": name} if clustered else {}
@@ -131,10 +131,10 @@ async def _rooms(
         more = {"memory": max(0, free) // (memory * _MIB)}
         if bridge:
             more["bridge ports"] = max(0, BRIDGE_PORTS - sum(_ports(instance, bridge) for instance in there))
-        rooms.append(MemberRoom(name, len(there), more))
-    if silent is not None and not rooms:
+        capacities.append(MemberCapacity(name, len(there), more))
+    if silent is not None and not capacities:
         raise silent
-    return rooms
+    return capacities
 
 
 async def _instances(client: LxdClient, projects: list[str]) -> list[dict[str, Any]]:

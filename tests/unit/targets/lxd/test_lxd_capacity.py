@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from tippingpoint.targets.lxd.capacity import MemberRoom, fitting
+from tippingpoint.targets.lxd.capacity import MemberCapacity, fitting
 
 
-def members(*rooms: tuple[int, int]) -> list[MemberRoom]:
+def members(*capacities: tuple[int, int]) -> list[MemberCapacity]:
     """Members that have so many containers and memory for so many more."""
-    return [MemberRoom(f"m{n}", there, {"memory": more}) for n, (there, more) in enumerate(rooms, start=1)]
+    return [
+        MemberCapacity(f"m{n}", there, {"memory": more})
+        for n, (there, more) in enumerate(capacities, start=1)
+    ]
 
 
 @pytest.mark.parametrize(
-    ("rooms", "fit"),
+    ("capacities", "fit"),
     [
         ([(0, 10)], 10),
         ([(0, 10), (0, 10), (0, 10)], 30),
@@ -25,23 +28,26 @@ def members(*rooms: tuple[int, int]) -> list[MemberRoom]:
     ],
 )
 def test_containers_go_where_the_fewest_are_until_a_member_is_full(
-    rooms: list[tuple[int, int]], fit: int
+    capacities: list[tuple[int, int]], fit: int
 ) -> None:
-    assert fitting(members(*rooms)) == (fit, "memory")
+    assert fitting(members(*capacities)) == (fit, "memory")
 
 
 def test_what_is_short_first_is_named() -> None:
-    rooms = [
-        MemberRoom("m1", 0, {"memory": 40, "bridge ports": 30}),
-        MemberRoom("m2", 0, {"memory": 20, "bridge ports": 30}),
+    capacities = [
+        MemberCapacity("m1", 0, {"memory": 40, "bridge ports": 30}),
+        MemberCapacity("m2", 0, {"memory": 20, "bridge ports": 30}),
     ]
-    assert fitting(rooms) == (40, "memory")
-    assert fitting([*rooms, MemberRoom("m3", 0, {"memory": 100, "bridge ports": 1})]) == (3, "bridge ports")
+    assert fitting(capacities) == (40, "memory")
+    assert fitting([*capacities, MemberCapacity("m3", 0, {"memory": 100, "bridge ports": 1})]) == (
+        3,
+        "bridge ports",
+    )
 
 
 def test_what_only_one_member_tells_binds_the_others_as_far_as_it_is_full() -> None:
-    rooms = [
-        MemberRoom("m1", 0, {"memory": 100, "processes": 10}),
-        MemberRoom("m2", 0, {"memory": 100}),
+    capacities = [
+        MemberCapacity("m1", 0, {"memory": 100, "processes": 10}),
+        MemberCapacity("m2", 0, {"memory": 100}),
     ]
-    assert fitting(rooms) == (20, "processes")
+    assert fitting(capacities) == (20, "processes")
