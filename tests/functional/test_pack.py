@@ -185,7 +185,7 @@ def test_a_pack_has_charmcrafts_layout_with_all_that_python_needs(packs: dict[st
     assert modes["dispatch"] == modes["src/charm.py"] == "0o755"
     packages = f"venv/lib/python{OF_BASE}/site-packages"
     assert f"{packages}/ops/main.py" in modes
-    assert f"{packages}/tippingpoint/plans/juju-leases-small.yaml" in modes
+    assert f"{packages}/tippingpoint/targets/juju/plans/juju-leases-small.yaml" in modes
     assert f"{packages}/tippingpoint/report/assets/uPlot.iife.min.js" in modes
     assert f"{packages}/tippingpoint_charm/__init__.py" in modes
     libraries = [file for file in modes if file.endswith(".so")]

@@ -1,7 +1,8 @@
 """Query packs: named figures of a target's hosts, each with a unit, PromQL and a meaning.
 
-A pack is a YAML file in `packs/`. A figure's expression is written as if there were one host; Figure.query makes it one
-series for each host (and process, vhost ...), whoever scraped them: `host` is the label `host` where a series has it,
+A pack is a YAML file in the folder `query_packs` of its target, or in `packs` here where it is of several. A figure's
+expression is written as if there were one host; Figure.query makes it one series for each host (and process,
+vhost ...), whoever scraped them: `host` is the label `host` where a series has it,
 else `juju_unit`, else `instance` without its port. A loopback address keeps its port: many hosts of a lab share it.
 """
 
@@ -17,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.explain import nearest
+from tippingpoint.plan.kinds import shipped_files
 
 Unit = Literal["bytes", "bytes/s", "bits/s", "cores", "seconds", "count", "count/s", "ratio"]
 Over = Literal["sum", "max", "min"]
@@ -231,10 +233,9 @@ def _explained(problem: ValidationError, source: str) -> UserError:
 
 def shipped_packs() -> dict[str, Pack]:
     """The packs that come with the suite, by name."""
-    files = resources.files("tippingpoint.monitoring") / "packs"
-    texts = {
-        file.name: file.read_text(encoding="utf-8") for file in files.iterdir() if file.name.endswith(".yaml")
-    }
+    of_all = (resources.files("tippingpoint.monitoring") / "packs").iterdir()
+    files = (file for file in [*of_all, *shipped_files("query_packs")] if file.name.endswith(".yaml"))
+    texts = {file.name: file.read_text(encoding="utf-8") for file in files}
     packs = [load_pack(text, name) for name, text in sorted(texts.items())]
     return {pack.name: pack for pack in packs}
 

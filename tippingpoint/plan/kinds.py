@@ -10,7 +10,9 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Iterable, Mapping
+from importlib import resources
 from importlib.metadata import entry_points
+from importlib.resources.abc import Traversable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -87,12 +89,15 @@ def module_of(kind: str, part: str) -> ModuleType:
 
     LookupError when nobody brings this kind, UserError when what brings it cannot be imported.
     """
-    name = package_of(kind)
-    try:
-        package = importlib.import_module(name)
-        return importlib.import_module(f"{name}.{part}") if hasattr(package, "__path__") else package
-    except ImportError as problem:
-        raise UserError("target.kind", kind, f"a target that can be imported ({problem})") from None
+    package = _package(kind)
+    return _import(kind, f"{package.__name__}.{part}") if _has_parts(package) else package
+
+
+def shipped_files(folder: str) -> list[Traversable]:
+    """The files in this folder of all targets' packages, by name: what targets ship, such as their plans."""
+    folders = [resources.files(package) / folder for package in map(_package, kinds()) if _has_parts(package)]
+    found = [file for each in folders if each.is_dir() for file in each.iterdir()]
+    return sorted(found, key=lambda file: file.name)
 
 
 @functools.cache
@@ -162,6 +167,21 @@ def unknown_kind(field: str, kind: object, known: Iterable[str], why: str = "") 
     return PydanticCustomError(
         "unknown_kind", "{kind}: expected {accepted}", context | {"accepted": accepted}
     )
+
+
+def _package(kind: str) -> ModuleType:
+    return _import(kind, package_of(kind))
+
+
+def _import(kind: str, name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError as problem:
+        raise UserError("target.kind", kind, f"a target that can be imported ({problem})") from None
+
+
+def _has_parts(package: ModuleType) -> bool:
+    return hasattr(package, "__path__")
 
 
 def _as_it_is(section: Any, handler: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
@@ -18,7 +17,7 @@ from tippingpoint.plan.base import BasePlan
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.explain import explained, nearest, without_login
 from tippingpoint.plan.grow import ModelPlan
-from tippingpoint.plan.kinds import DEFAULT, facts_of, kinds_of, unknown_kind
+from tippingpoint.plan.kinds import DEFAULT, facts_of, kinds_of, shipped_files, unknown_kind
 from tippingpoint.plan.spawn import SpawnPlan
 
 MAX_TEXT = 1 << 20
@@ -125,11 +124,10 @@ def _read_yaml(text: str) -> object:
 
 def shipped_plans() -> dict[str, str]:
     """The names of the plans that come with the suite, and their texts."""
-    folder = resources.files("tippingpoint") / "plans"
     return {
-        entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8")
-        for entry in sorted(folder.iterdir(), key=lambda entry: entry.name)
-        if entry.name.endswith(".yaml")
+        file.name.removesuffix(".yaml"): file.read_text(encoding="utf-8")
+        for file in shipped_files("plans")
+        if file.name.endswith(".yaml")
     }
 
 

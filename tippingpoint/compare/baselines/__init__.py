@@ -1,7 +1,8 @@
 """The published results that the suite ships, each figure with the sentence it is from.
 
-A baseline is a YAML file here. Where its source printed the log of the test's own tool, the log stands
-beside it line by line and `Baseline.run` imports it like any other: what it shows is found, not written down.
+A baseline is a YAML file in the folder `published` of its target, or here where that is no target of the suite.
+Where its source printed the log of the test's own tool, the log stands beside it line by line, and
+`Baseline.run` imports it like any other: what it shows is found, not written down.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import difflib
 import tempfile
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -19,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tippingpoint.errors import UserError
 from tippingpoint.importers.juju_log import CLOSED_LOOP, SIDECAR_SUFFIX, import_log
+from tippingpoint.plan.kinds import shipped_files
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.results import RunData, load_run
 
@@ -40,7 +43,7 @@ class Source(_Section):
 class BaselineTarget(_Section):
     """What was tested, in the words of a plan."""
 
-    kind: Literal["juju", "lxd", "openstack", "maas", "etcd", "pacemaker"]
+    kind: str
     version: str = ""
 
 
@@ -129,12 +132,18 @@ def load_baseline(name: str) -> Baseline:
 
 
 @cache
+def _files() -> dict[str, Traversable]:
+    """The files here, and in the folders `published` of targets, by name and in the order of names."""
+    files = [*resources.files(__name__).iterdir(), *shipped_files("published")]
+    return {file.name: file for file in sorted(files, key=lambda file: file.name)}
+
+
+@cache
 def _all() -> dict[str, Baseline]:
-    entries = sorted(resources.files(__name__).iterdir(), key=lambda entry: entry.name)
     texts = {
-        entry.name.removesuffix(".yaml"): entry.read_text(encoding="utf-8")
-        for entry in entries
-        if entry.name.endswith(".yaml") and not entry.name.endswith(SIDECAR_SUFFIX)
+        name.removesuffix(".yaml"): file.read_text(encoding="utf-8")
+        for name, file in _files().items()
+        if name.endswith(".yaml") and not name.endswith(SIDECAR_SUFFIX)
     }
     return {
         name: Baseline.model_validate({"name": name, **yaml.safe_load(text)}) for name, text in texts.items()
@@ -146,10 +155,10 @@ def _run(name: str) -> RunData:
     baseline = _all()[name]
     kept = tempfile.TemporaryDirectory(prefix="tippingpoint-baseline-")
     atexit.register(kept.cleanup)  # what reads the run may still read its directory
-    folder, log = resources.files(__name__), str(baseline.transcript)
+    log = str(baseline.transcript)
     with (
-        resources.as_file(folder / log) as path,
-        resources.as_file(folder / (log + SIDECAR_SUFFIX)) as sidecar,
+        resources.as_file(_files()[log]) as path,
+        resources.as_file(_files()[log + SIDECAR_SUFFIX]) as sidecar,
     ):
         directory = import_log(path, Path(kept.name), sidecar=sidecar, title=baseline.title)
     manifest = Manifest.load(directory)
