@@ -65,7 +65,7 @@ def test_an_etcd_that_is_not_there(agent: Agent) -> None:
     (port,) = free_ports(1)
     target = {"kind": "etcd", "endpoints": [f"http://127.0.0.1:{port}"]}
     said = told(agent, target, {})
-    assert said == {"problem": f"127.0.0.1:{port}: connection refused", "refused": False}
+    assert said == {"problem": f"127.0.0.1:{port}: Connection refused", "refused": False}
 
 
 def controller(access: ControllerAccess, **changes: Any) -> dict[str, str]:

@@ -832,11 +832,11 @@ def test_no_server_at_all_is_one_line(api: str, scope: Scope) -> None:
     )
     line = refused(target, scope)
     assert line.startswith(
-        f"target.endpoints: 127.0.0.1:{ports[0]}: connection refused; 127.0.0.1:{ports[1]}"
+        f"target.endpoints: 127.0.0.1:{ports[0]}: Connection refused; 127.0.0.1:{ports[1]}"
     )
 
     async def run() -> None:
-        with pytest.raises(TargetError, match=r"^target\.endpoints: .*connection refused"):
+        with pytest.raises(TargetError, match=r"^target\.endpoints: .*Connection refused"):
             await clean(target, scope.prefix, range(1))
 
     uvloop.run(run())

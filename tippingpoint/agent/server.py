@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from tippingpoint.agent.client import LONGEST_REQUEST
 from tippingpoint.errors import UserError, told
+from tippingpoint.util.network_errors import in_words
 
 Answer = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 """Told a request, which is any JSON object, answers it; what it raises becomes the answer's problem."""
@@ -43,8 +44,8 @@ class Server:
                 there.listen(128)
                 fresh.replace(self._path)  # nobody finds it before it answers, and in its mode
             except OSError as problem:
-                why = problem.strerror or problem  # of a path that is too long there is only a text
-                raise UserError("--socket", str(self._path), f"a path for a socket ({why})") from None
+                accepted = f"a path for a socket ({in_words(problem)})"
+                raise UserError("--socket", str(self._path), accepted) from None
             self._server = await asyncio.start_unix_server(self._hear, sock=there, limit=LONGEST_REQUEST)
             undo.pop_all()
 

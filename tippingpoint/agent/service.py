@@ -33,6 +33,7 @@ from tippingpoint.errors import UserError, told
 from tippingpoint.run.resume import TakenUp, take_up
 from tippingpoint.rundir.ledger import entries
 from tippingpoint.units.shared_run import REMOVED, SharedRun, UnitProgress, UnitWord, stop
+from tippingpoint.util.network_errors import in_words
 
 TAKE_UP_WITHIN = 90.0
 """Seconds after a restart in which the charm is to say that a run still goes on, or its cut part is closed. A hook of
@@ -97,7 +98,7 @@ class Agent:
             try:
                 await self._exporter.open(metrics)
             except OSError as problem:
-                self._no_metrics = f"{metrics}: no figures are exported: {problem.strerror or problem}"
+                self._no_metrics = f"{metrics}: no figures are exported: {in_words(problem)}"
                 log(self._no_metrics)
         self._beating = asyncio.create_task(self._beat())
         part = self._state.part

@@ -20,8 +20,9 @@ import orjson
 from numpy.typing import NDArray
 from yarl import URL
 
-from tippingpoint.errors import OperationFailed, TargetError, UserError
-from tippingpoint.util.certificates import certificate_fault
+from tippingpoint.errors import OperationFailed, TargetError, UserError, one_line
+from tippingpoint.util.network_errors import in_words
+from tippingpoint.util.rest import cause_of
 from tippingpoint.util.secret_files import read_text
 
 MOST_POINTS = 11_000
@@ -38,6 +39,7 @@ QUERY_WITHIN = 120.0
 """Seconds for all the answers of one query."""
 _AT_ONCE = 4
 """Queries that are asked at the same time; Prometheus works on 20 (--query.max-concurrency)."""
+_LONGEST_LINE = 300  # characters of what Prometheus says
 _ACCEPTED = "a Prometheus that answers within reach"
 
 
@@ -198,7 +200,7 @@ class Prometheus:
             case {"status": "success", "data": dict()} if status == 200:
                 return cast("dict[str, Any]", told["data"])
             case {"status": "error", "error": str(error)} if status not in (401, 403):
-                raise OperationFailed(f"{self.where}: {_shortened(error)}")
+                raise OperationFailed(f"{self.where}: {one_line(error, _LONGEST_LINE)}")
             case _ if status in (401, 403):
                 raise TargetError(self.where, f"it refuses the login ({status})", "a login that may query it")
             case _ if status == 200:
@@ -224,9 +226,11 @@ class Prometheus:
         except TimeoutError:  # aiohttp's own is one too
             raise OperationFailed(f"{self.where}: has not answered within {ANSWER_WITHIN:g} s") from None
         except aiohttp.ClientConnectorError as problem:
-            raise TargetError(self.where, _why(problem), _ACCEPTED) from None
+            raise TargetError(self.where, in_words(cause_of(problem)), _ACCEPTED) from None
         except (aiohttp.ClientError, OSError, ValueError) as problem:
-            raise OperationFailed(f"{self.where}: the answer broke off: {_why(problem)}") from None
+            raise OperationFailed(
+                f"{self.where}: the answer broke off: {in_words(cause_of(problem))}"
+            ) from None
 
     def _sampled(self, data: dict[str, Any], keys: Mapping[str, str]) -> list[Sampled]:
         """The series of an answer, whose samples are under a key that its type decides."""
@@ -329,21 +333,5 @@ def _target(entry: dict[str, Any]) -> ScrapedTarget:
         str(entry["scrapeUrl"]),
         labels,
         str(entry["health"]),
-        _shortened(str(entry["lastError"])),
+        one_line(str(entry["lastError"]), _LONGEST_LINE),
     )
-
-
-def _why(problem: Exception) -> str:
-    if isinstance(problem, aiohttp.ClientConnectorCertificateError):
-        error = problem.certificate_error
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return certificate_fault(error).said
-        return _shortened(str(error))
-    if isinstance(problem, aiohttp.ClientConnectorError):
-        return problem.os_error.strerror or "no connection"
-    return _shortened(str(problem)) or type(problem).__name__
-
-
-def _shortened(text: str) -> str:
-    line = " ".join("".join(mark if mark.isprintable() else " " for mark in text[:1000]).split())
-    return line if len(line) <= 300 else line[:297] + "..."

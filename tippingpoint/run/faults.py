@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from tippingpoint.errors import UserError
+from tippingpoint.util.network_errors import in_words
 
 Action = Literal["kill", "stop", "continue", "start", "partition", "heal"]
 
@@ -62,7 +63,7 @@ class LabControl:
         except TimeoutError:
             raise self._not_a_lab(f"no answer within {ANSWER_TIMEOUT_S:g}s") from None
         except (OSError, ValueError) as problem:  # ValueError: a line without an end
-            raise self._not_a_lab(getattr(problem, "strerror", None) or str(problem)) from None
+            raise self._not_a_lab(in_words(problem)) from None
         try:
             answer = json.loads(line)
         except ValueError:

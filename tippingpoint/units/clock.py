@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from tippingpoint.errors import UserError
+from tippingpoint.util.network_errors import in_words
 
 _ASK = b"tpc?"
 _SAY = b"tpc!"
@@ -55,8 +56,8 @@ class ClockServer(DatagramProtocol):
                 lambda: cls(now), local_addr=(host, port)
             )
         except (OSError, ValueError) as problem:
-            why = problem.strerror if isinstance(problem, OSError) and problem.strerror else problem
-            raise UserError("clock", f"{host}:{port}", f"an address of this machine ({why})") from None
+            accepted = f"an address of this machine ({in_words(problem)})"
+            raise UserError("clock", f"{host}:{port}", accepted) from None
         shown, bound = transport.get_extra_info("sockname")[:2]
         server.address = f"[{shown}]:{bound}" if ":" in shown else f"{shown}:{bound}"
         return server

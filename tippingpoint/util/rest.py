@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import ssl
 from pathlib import Path
@@ -10,8 +9,7 @@ from typing import Any, Literal
 
 import aiohttp
 
-from tippingpoint.errors import one_line
-from tippingpoint.util.certificates import certificate_fault
+from tippingpoint.util.network_errors import in_words
 
 CONNECT_WITHIN = 10.0
 """Seconds for a connection, its TLS handshake included."""
@@ -60,23 +58,17 @@ def broken(where: str, problem: aiohttp.ClientError) -> tuple[str, Literal["unre
     """How the way to `where` failed, in words, and its kind: "trust" where a side refuses the other's certificate."""
     if isinstance(problem, aiohttp.ConnectionTimeoutError):
         return f"{where}: no connection within {CONNECT_WITHIN:g} s", "unreachable"
-    cause: BaseException = problem
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
-    text = told(cause)
+    text = in_words(cause_of(problem))
     return f"{where}: {text}", "trust" if "certificate" in text else "unreachable"
 
 
-def told(problem: BaseException) -> str:
-    """What a failure of the network is, in words; asyncio would add the address, which stands before it already."""
-    if isinstance(problem, ssl.SSLCertVerificationError):
-        return certificate_fault(problem).said
-    if isinstance(problem, ssl.SSLError):
-        return f"TLS: {(problem.reason or str(problem)).replace('_', ' ').lower()}"
-    if isinstance(problem, OSError) and problem.errno:
-        of_resolver = problem.errno < 0
-        return one_line(problem.strerror or "") if of_resolver else os.strerror(problem.errno)
-    return one_line(str(problem)) or type(problem).__name__
+def cause_of(problem: BaseException) -> BaseException:
+    """The socket's or TLS's own error inside one of aiohttp's."""
+    while problem.__cause__ is not None:
+        problem = problem.__cause__
+    if isinstance(problem, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
+        return ConnectionResetError()
+    return problem
 
 
 def _socket(found: tuple[int, int, int, str, Any]) -> socket.socket:

@@ -27,6 +27,7 @@ from tippingpoint.collect.page.views import Pages, set_headers
 from tippingpoint.collect.runs import Runs
 from tippingpoint.errors import UserError
 from tippingpoint.util.exit_codes import BAD_INPUT
+from tippingpoint.util.network_errors import in_words
 from tippingpoint.util.systemd_notify import notify, watchdog_every
 
 MOST_CONNECTIONS = 400
@@ -125,7 +126,7 @@ def _listen(text: str) -> socket.socket:
     except OSError as problem:
         place.close()
         raise UserError(
-            "--listen", text, f"an address and a port that are free ({problem.strerror})"
+            "--listen", text, f"an address and a port that are free ({in_words(problem)})"
         ) from None
     return place
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.targets.etcd.http2 import CLOSED, told
 from tippingpoint.targets.etcd.ledger import WORKER_LEASE_IDS
 from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.util.backoff import backoff
 from tippingpoint.util.certificates import certificate_fault
+from tippingpoint.util.network_errors import CLOSED, in_words
 from tippingpoint.util.secret_files import read_text, read_yaml
 
 ANSWER_WITHIN = 5.0
@@ -83,7 +83,7 @@ def pause(failures: int) -> float:
 
 def refusal(access: EtcdAccess, endpoint: Endpoint, error: BaseException) -> TargetError | None:
     """The TargetError for an error that the plan can mend (TLS, the wrong protocol); None for any other."""
-    name, problem = endpoint.name, told(error)
+    name, problem = endpoint.name, in_words(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         fault = certificate_fault(error)
         field = "target.ca" if fault.kind == "authority" else "target.endpoints"
@@ -103,7 +103,8 @@ def refusal(access: EtcdAccess, endpoint: Endpoint, error: BaseException) -> Tar
         return TargetError("target.endpoints", f"{name}: {problem}", "a server with a TLS we can speak")
     if "answers HTTP/1" in problem and not endpoint.tls:
         return TargetError("target.endpoints", f"{name}: is no etcd, or speaks TLS", f"https://{name}")
-    if problem == CLOSED:  # what etcd does when one side speaks TLS and the other does not
+    # What etcd does when one side speaks TLS and the other does not.
+    if problem == CLOSED or isinstance(error, ConnectionResetError | BrokenPipeError):
         accepted = f"http{'' if endpoint.tls else 's'}://{name}"
         return TargetError("target.endpoints", f"{name}: {problem}, unanswered", accepted)
     return None

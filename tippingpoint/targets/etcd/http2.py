@@ -9,7 +9,6 @@ Python's kept clients (grpc.aio, httpx with h2) cost some 100 us of CPU a call; 
 from __future__ import annotations
 
 import asyncio
-import ssl
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -18,8 +17,7 @@ from typing import cast
 from hpack.exceptions import HPACKError
 from hpack.hpack import Decoder
 
-from tippingpoint.errors import one_line
-from tippingpoint.util.certificates import certificate_fault
+from tippingpoint.util.network_errors import CLOSED, in_words
 
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = (
     range(10)
@@ -54,8 +52,6 @@ _HEADER_TABLE_SIZE, _ENABLE_PUSH, _MAX_STREAMS, _INITIAL_WINDOW, _MAX_FRAME_SIZE
 _FRAME = struct.Struct(">HBBBL")  # length (high 16, low 8), type, flags, stream
 _SETTING = struct.Struct(">HL")
 _WORD = struct.Struct(">L")
-
-CLOSED = "connection closed by the server"
 
 Headers = list[tuple[str, str]]
 
@@ -236,7 +232,7 @@ class Connection(asyncio.Protocol):
         self._timer = self._loop.call_later(HEARTBEAT, self._heartbeat)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lost(told(exc) if exc is not None else CLOSED, exc)
+        self._lost(in_words(exc) if exc is not None else CLOSED, exc)
         if not self.closed.done():
             self.closed.set_result(None)
 
@@ -609,20 +605,3 @@ def _unpadded(payload: bytes) -> bytes:
     if not payload or payload[0] >= len(payload):
         raise ProtocolError("padding longer than its frame")
     return payload[1 : len(payload) - payload[0]]
-
-
-def told(error: BaseException) -> str:
-    """What went wrong with a socket, in one line."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return certificate_fault(error).said
-    if isinstance(error, ssl.SSLError):
-        return f"TLS: {(error.reason or str(error)).lower().replace('_', ' ')}"
-    if isinstance(error, ConnectionRefusedError):
-        return "connection refused"
-    if isinstance(error, ConnectionResetError | BrokenPipeError):
-        return CLOSED
-    if isinstance(error, TimeoutError | asyncio.CancelledError):
-        return "no answer in time"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror[:1].lower() + error.strerror[1:]
-    return one_line(str(error)) or type(error).__name__

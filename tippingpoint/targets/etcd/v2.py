@@ -32,8 +32,9 @@ from tippingpoint.targets.etcd.access import (
     refusal,
     unreachable,
 )
-from tippingpoint.targets.etcd.http2 import CLOSED, told
 from tippingpoint.targets.etcd.plan import EtcdTarget
+from tippingpoint.util.network_errors import CLOSED, in_words
+from tippingpoint.util.rest import cause_of
 from tippingpoint.workloads.claim.target import Holding
 from tippingpoint.workloads.load import TargetFacts
 
@@ -254,9 +255,9 @@ class V2Target:
         try:
             return await link.ask(method, path, form)
         except _FAILURES as error:
-            raise link.failed(_why(error)) from None
+            raise link.failed(in_words(cause_of(error))) from None
         except Exception as error:  # of a session that was closed meanwhile, for one
-            raise link.failed(told(error)) from None
+            raise link.failed(in_words(error)) from None
 
     def _check(self, link: _Link, answer: _Answer) -> None:
         if answer.code or answer.status >= 300:
@@ -356,9 +357,9 @@ class V2Target:
                         # and never enters the watcher for what follows (store/watcher_hub.go).
                         continue
             except _FAILURES as error:
-                link.problem = _why(error)
+                link.problem = in_words(cause_of(error))
             except (ValueError, LookupError, TypeError) as error:  # no event, or one without an end
-                link.problem = told(error)
+                link.problem = in_words(error)
             link.live = False
             if not up.done():
                 up.set_result(None)
@@ -431,7 +432,7 @@ async def clean_v2(target: EtcdTarget, prefix: str) -> int:
                         return 0
                     gone = await link.ask("DELETE", f"{path}?recursive=true&dir=true")
             except _FAILURES as error:
-                problems[link.endpoint.name] = _why(error)
+                problems[link.endpoint.name] = in_words(cause_of(error))
                 continue
             if gone.status < 300 or gone.code == _KEY_NOT_FOUND:
                 return _keys(cast(dict[str, Any], found.body.get("node", {})))
@@ -454,8 +455,8 @@ async def _greet(read: EtcdAccess, links: list[_Link], prefix: str) -> tuple[Tar
                 members = await link.ask("GET", "/v2/members")
                 keys = await link.ask("GET", _path(prefix.rstrip("/")))
         except _FAILURES as error:
-            problems[name] = _why(error)
-            refused = refusal(read, link.endpoint, _root(error))
+            problems[name] = in_words(cause_of(error))
+            refused = refusal(read, link.endpoint, cause_of(error))
             if refused is not None:
                 refusals.append(refused)
             continue
@@ -510,18 +511,3 @@ def _keys(node: dict[str, Any]) -> int:
     if not node.get("dir"):
         return 1
     return sum(_keys(child) for child in cast(list[dict[str, Any]], node.get("nodes", [])))
-
-
-def _root(error: BaseException) -> BaseException:
-    """The socket's or TLS's own error inside one of aiohttp's."""
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return error.certificate_error
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return error.os_error
-    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
-        return ConnectionResetError()
-    return error.__cause__ or error
-
-
-def _why(error: BaseException) -> str:
-    return told(_root(error))

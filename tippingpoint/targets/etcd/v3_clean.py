@@ -7,11 +7,12 @@ import asyncio
 from tippingpoint.targets.etcd import messages as pb
 from tippingpoint.targets.etcd.access import access, unreachable
 from tippingpoint.targets.etcd.grpc import NOT_FOUND, PERMISSION_DENIED, RpcError
-from tippingpoint.targets.etcd.http2 import ProtocolError, told
+from tippingpoint.targets.etcd.http2 import ProtocolError
 from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.targets.etcd.v3_calls import ask
 from tippingpoint.targets.etcd.v3_cluster import Cluster
 from tippingpoint.targets.etcd.v3_link import Link
+from tippingpoint.util.network_errors import in_words
 
 _AT_ONCE = 100
 """Revocations under way at the same time."""
@@ -31,7 +32,7 @@ async def clean_v3(target: EtcdTarget, prefix: str, lease_ids: range, *, only_of
             try:
                 return await _clean(link, prefix, lease_ids, only_of_keys)
             except (RpcError, TimeoutError, ProtocolError) as error:
-                problems[link.endpoint.name] = told(error)
+                problems[link.endpoint.name] = in_words(error)
         raise unreachable(read, problems)
     finally:
         await cluster.close("closed")

@@ -16,10 +16,11 @@ from tippingpoint.targets.etcd.grpc import (
     UNIMPLEMENTED,
     RpcError,
 )
-from tippingpoint.targets.etcd.http2 import ProtocolError, told
+from tippingpoint.targets.etcd.http2 import ProtocolError
 from tippingpoint.targets.etcd.v3_calls import ask, for_administrators
 from tippingpoint.targets.etcd.v3_link import Link, Login
 from tippingpoint.targets.etcd.version import ask_version
+from tippingpoint.util.network_errors import in_words
 from tippingpoint.workloads.load import TargetFacts
 
 OLDEST = (3, 4)
@@ -76,7 +77,7 @@ class Cluster:
                 continue
             if not isinstance(error, Exception):
                 raise error
-            problems[link.endpoint.name] = told(error)
+            problems[link.endpoint.name] = in_words(error)
             refused = refusal(self.access, link.endpoint, error)
             if refused is not None:
                 refusals.append(refused)
@@ -88,7 +89,7 @@ class Cluster:
                 try:
                     facts = await self._greet(link, prefix)
                 except (TimeoutError, RpcError, ProtocolError) as error:
-                    problems[link.endpoint.name] = told(error)
+                    problems[link.endpoint.name] = in_words(error)
         if facts is None:
             raise unreachable(self.access, problems)
         await self.connect([*(link for link in firsts if not link.live), *rest])

@@ -20,7 +20,8 @@ from tippingpoint.targets.etcd.grpc import (
     framed,
     request_headers,
 )
-from tippingpoint.targets.etcd.http2 import Connection, told
+from tippingpoint.targets.etcd.http2 import Connection
+from tippingpoint.util.network_errors import in_words
 
 LEASE_AT = len(framed(b"")) + 1
 """Where the lease's id stands in a keepalive's request: behind gRPC's prefix and the field's number."""
@@ -159,7 +160,7 @@ class Link:
             if connection is not None:
                 connection.abort("not connected in time")
             if isinstance(error, Exception):
-                self.problem = told(error)
+                self.problem = in_words(error)
             raise
         if not self._wanted:
             connection.abort("closed")
@@ -176,7 +177,7 @@ class Link:
         except (OSError, TimeoutError, RpcError):
             self._start_remaking()
         except Exception as error:  # what a broken server can make a TLS library raise is not for us to list
-            self.problem = told(error)
+            self.problem = in_words(error)
             self._start_remaking()
 
     def close(self, reason: str) -> Connection | None:
@@ -213,7 +214,7 @@ class Link:
             try:
                 await self.connect()
             except Exception as error:
-                self.problem = told(error)
+                self.problem = in_words(error)
             else:
                 break
         self._remake = None

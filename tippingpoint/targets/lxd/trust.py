@@ -23,7 +23,8 @@ from tippingpoint.targets.lxd.client import LxdClient
 from tippingpoint.targets.lxd.errors import LxdError
 from tippingpoint.targets.lxd.retrying import REFUSED, insist
 from tippingpoint.util.key_pair import LONGEST_NAME, make_pair
-from tippingpoint.util.rest import CONNECT_WITHIN, told
+from tippingpoint.util.network_errors import in_words
+from tippingpoint.util.rest import CONNECT_WITHIN
 from tippingpoint.util.secret_files import read_text
 
 _CERTIFICATE, _KEY, _SERVER, _ADDRESSES = FILES = "client.crt", "client.key", "server.crt", "addresses"
@@ -100,7 +101,7 @@ async def redeem(token: str, directory: Path, name: str) -> LxdAccess:
             problems[address] = f"no answer within {CONNECT_WITHIN:g} s"
             continue
         except OSError as problem:
-            problems[address] = told(problem)
+            problems[address] = in_words(problem)
             continue
         if fingerprint(certificate) != read.fingerprint:
             problems[address] = "its certificate is not that of the token"

@@ -419,8 +419,8 @@ def test_a_server_gone_inside_a_frame_fails_what_was_under_way() -> None:
         stream = opened(server)
         server.says(server.headers(1, OK_HEADERS), frame(http2.DATA, 0, 1, b"half of this")[:-4])
         server.connection.connection_lost(ConnectionResetError(104, "reset"))
-        assert stream.events == [OK_HEADERS, "failed: connection closed by the server"]
-        assert server.downs == ["connection closed by the server"]
+        assert stream.events == [OK_HEADERS, "failed: Connection reset by peer"]
+        assert server.downs == ["Connection reset by peer"]
 
     run(body)
 

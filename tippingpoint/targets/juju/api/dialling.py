@@ -17,6 +17,7 @@ from tippingpoint.targets.juju.api.errors import ConnectionLost
 from tippingpoint.targets.juju.api.readiness import READ, WRITE, Readiness
 from tippingpoint.targets.juju.api.stream import why
 from tippingpoint.targets.juju.api.websocket import Upgrade, WebSocketError
+from tippingpoint.util.network_errors import CLOSED
 
 SERVER_NAME = "juju-apiserver"
 """The name every Juju controller's certificate is issued for (internal/pki/tls in Juju's source)."""
@@ -284,7 +285,7 @@ class Dial:
         if problem is None:
             self._connect(lookup.result())
         else:
-            self._next_server(why(problem) if isinstance(problem, OSError) else str(problem))
+            self._next_server(why(problem))
 
     def _connect(self, endpoint: str) -> None:
         assert self._server is not None
@@ -337,7 +338,7 @@ class Dial:
     def _answered(self, tls: ssl.SSLSocket, upgrade: Upgrade) -> None:
         data = tls.recv(2**14)
         if not data:
-            raise WebSocketError("closed by the server without a word")
+            raise WebSocketError(CLOSED)
         rest = upgrade.feed(data)
         if rest is None:
             return

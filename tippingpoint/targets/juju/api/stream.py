@@ -13,8 +13,8 @@ from tippingpoint.targets.juju.api import websocket
 from tippingpoint.targets.juju.api.readiness import READ, WRITE, Readiness
 from tippingpoint.targets.juju.api.websocket import FrameReader, WebSocketError
 from tippingpoint.util.certificates import certificate_fault
+from tippingpoint.util.network_errors import CLOSED, in_words
 
-_WITHOUT_A_WORD = "closed by the server without a word"
 _MOST_UNSENT = 4 * 2**20
 """Bytes that may wait for a server that does not read, besides one message; then the connection is lost."""
 
@@ -95,7 +95,7 @@ class Stream:
         if events & WRITE and self._unsent is not None and not fault:
             self._flush()
         if events & ~WRITE and self._socket is not None:
-            self._receive(self._socket, os.strerror(fault) if fault else _WITHOUT_A_WORD)
+            self._receive(self._socket, os.strerror(fault) if fault else CLOSED)
 
     def _receive(self, socket: ssl.SSLSocket, at_the_end: str) -> None:
         try:
@@ -157,14 +157,10 @@ class Stream:
             self._unsent = None
 
 
-def why(problem: OSError) -> str:
+def why(problem: BaseException) -> str:
     """What a socket's error says, in one line for people."""
     if isinstance(problem, ssl.SSLCertVerificationError):
         fault = certificate_fault(problem)
         own = "a certificate of the controller's own CA"
         return f"{fault.said}: expected {own if fault.kind == 'authority' else fault.accepted}"
-    if isinstance(problem, ssl.SSLEOFError):
-        return _WITHOUT_A_WORD
-    if isinstance(problem, ssl.SSLError):
-        return "TLS: " + (problem.reason or problem.strerror or str(problem)).replace("_", " ").lower()
-    return problem.strerror or str(problem) or type(problem).__name__
+    return in_words(problem)
