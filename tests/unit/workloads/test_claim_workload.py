@@ -212,7 +212,7 @@ def test_what_is_cut_before_the_target_had_its_time_counts_for_nothing(
 ) -> None:
     """Given a claim that has no answer for long, and others that were just made, when the load is cut (at once, or
     while they are waited for), then the first is the target's failure, and of the others nobody knows."""
-    monkeypatch.setattr("tippingpoint.workloads.claim.workload.OWED", 0.1)
+    monkeypatch.setattr("tippingpoint.workloads.calls.OWED", 0.1)
 
     async def scene() -> None:
         rig = Rig()

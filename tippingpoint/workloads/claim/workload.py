@@ -17,17 +17,16 @@ import random
 import time
 from asyncio import Future
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from tippingpoint.plan.claim import CLAIM_OPERATIONS, MAX_LEASES, ClaimWorkload
 from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.recorder import Recorder
-from tippingpoint.rundir.tags import OUTCOMES, SCHEDULE_LAG, tag
 from tippingpoint.util.backoff import backoff
+from tippingpoint.workloads.calls import Call, Calls
 from tippingpoint.workloads.claim.target import ClaimTarget, Holding, Led, Link, OwnConnections
-from tippingpoint.workloads.failures import Errors, failure
+from tippingpoint.workloads.failures import failure
 from tippingpoint.workloads.load import OWED, Event, Gauge, OnProgress, PrepareOrder, StageOrder, TargetFacts
 from tippingpoint.workloads.schedule import Schedule, spread
 
@@ -84,21 +83,7 @@ class Unit:
         """Of those with connections of their own: whether it may be asked for something."""
 
 
-@dataclass(slots=True)
-class _Call:
-    """One operation under way."""
-
-    unit: Unit
-    operation: str
-    intended: float
-    sent: float
-    future: Future[Any]
-    ended: Callable[[_Call, float], None]
-    """What is done about its answer, and at what moment it came."""
-    queued: bool
-    """Whether it is a connection whose turn to be made has not come: `sent` is then when we asked for it."""
-    delay: float
-    """Seconds before `sent` for which it waited because the generator was late."""
+_Call = Call[Unit]
 
 
 class ClaimLoad:
@@ -112,28 +97,19 @@ class ClaimLoad:
         self._connections = target if isinstance(target, OwnConnections) else None
         self._schedule = schedule
         self._loop = asyncio.get_running_loop()
-        self._record = {
-            name: recorder.appender(name)
-            for name in (
-                *(tag(operation, outcome) for operation in CLAIM_OPERATIONS for outcome in OUTCOMES),
-                *(tag(operation, service=True) for operation in CLAIM_OPERATIONS),
-            )
-        }
-        self._lag = recorder.appender(SCHEDULE_LAG)
-        self._own_delay = recorder.own_delay
-        self._pulse = recorder.pulse
+        self._calls: Calls[Unit] = Calls(
+            CLAIM_OPERATIONS, recorder, workload.timeout, unanswered=self._unanswered
+        )
         self._leases: dict[int, list[Unit]] = {}
         self._generation = 0
         self._held = 0
         self._waiting = 0
         self._connected = 0
-        self._calls: dict[int, _Call] = {}
-        self._call_number = 0
         self._stopped = False
         self._asked = float("-inf")
         """When a claim or an extension was sent last, on the monotonic clock: whatever became of it, a lease that
         it got is over a claim time later."""
-        self.errors = Errors()
+        self.errors = self._calls.errors
         """(operation, outcome, message) of failures since the worker last took them."""
         self.lost: list[tuple[float, int, int, float]] = []
         """(moment, lease, unit, seconds held) of leases lost since the worker last took them."""
@@ -146,7 +122,7 @@ class ClaimLoad:
         """Leases held, units waiting for a release, operations under way."""
         units = len(self._leases) * self._workload.units
         up = self._held >= len(self._leases) and (self._connections is None or self._connected >= units)
-        return Gauge(self._held, self._waiting, len(self._calls), up)
+        return Gauge(self._held, self._waiting, self._calls.under_way, up)
 
     async def open(self) -> TargetFacts:
         """Connect; TargetError when no server can be reached or the target refuses us."""
@@ -257,7 +233,7 @@ class ClaimLoad:
         """Give every lease back; returns how many could not be given back in time and will expire by themselves."""
         deadline = time.monotonic() + within
         self._generation += 1
-        self._abandon_calls()
+        self._calls.abandon()
         self._schedule.clear()
         holdings = [
             unit.holding for units in self._leases.values() for unit in units if unit.holding is not None
@@ -287,8 +263,8 @@ class ClaimLoad:
         Operations that a second has not answered count as timeouts: the target owes them, storm or not.
         """
         self._stopped = True  # nothing follows from answers that come at this very moment
-        self._count_unanswered(older_than=1.0)
-        self._abandon_calls()
+        self._calls.give_up(older_than=1.0)
+        self._count_overdue(older_than=1.0)
         self._schedule.clear()
         self._generation += 1
         await self._drop_connections()
@@ -302,60 +278,36 @@ class ClaimLoad:
 
     async def drain(self, within: float) -> None:
         """Wait for what is under way; what has no answer after `within` seconds counts as timed out."""
-        futures = [call.future for call in self._calls.values()]
         try:
-            if futures:
-                await asyncio.wait(futures, timeout=within)
-                await asyncio.sleep(0)  # so that the last answers are counted before the rest is given up
+            await self._calls.drain(within)
         except asyncio.CancelledError:
-            self.cut()
+            self._count_overdue(older_than=OWED)
             raise
-        self._count_unanswered()
+        self._count_overdue()
 
     def cut(self) -> None:
         """Wait for nothing; see Load."""
-        self._count_unanswered(older_than=OWED)
-        self._abandon_calls()
+        self._calls.cut()
+        self._count_overdue(older_than=OWED)
 
     def expire_calls(self) -> None:
         """Count operations older than the workload's timeout as timed out; to be called a few times a second."""
-        now = time.monotonic()
-        limit = now - self._workload.timeout
-        for call in self._calls.values():  # in the order they were sent, but for those that were not
-            if call.queued:
-                continue  # it owes no answer to what nobody has asked it
-            if call.sent > limit:
-                break
-            if call.sent + self._pulse.stopped(call.sent, now) > limit:
-                continue  # while we stood still nobody would have heard its answer
-            call.future.cancel()
+        self._calls.expire()
 
-    def _count_unanswered(self, older_than: float = 0.0) -> None:
-        """Count what is under way as timed out at its age, and forget it."""
+    def _unanswered(self, call: _Call, now: float) -> None:
+        """Count what is given up as timed out at its age, unless its lease was."""
+        if call.subject.generation == self._generation:
+            said = "its turn to connect had not come" if call.queued else "no answer"
+            self._calls.end(call, "timeout", now, f"{said} when the load ended")
+
+    def _count_overdue(self, older_than: float = 0.0) -> None:
+        """Count extensions that waited for a connection as timed out at their age."""
         now = time.monotonic()
-        for number, call in list(self._calls.items()):
-            if call.future.done():  # of which it is told a moment later
-                self._answered(number, call.future)
-                continue
-            if now - call.intended <= older_than:
-                continue
-            del self._calls[number]
-            if call.unit.generation == self._generation:
-                said = "its turn to connect had not come" if call.queued else "no answer"
-                self._count(call, now, "timeout", f"{said} when the load ended")
-            call.future.cancel()
         for unit in (unit for units in self._leases.values() for unit in units):
             if unit.overdue is not None and now - unit.overdue > older_than:
-                self._count_at(
-                    "extend", unit.overdue, now, "timeout", "its connection was not back when the load ended"
-                )
+                said = "its connection was not back when the load ended"
+                self._calls.count("extend", "timeout", unit.overdue, unit.overdue, now, said)
                 unit.overdue = None
-
-    def _abandon_calls(self) -> None:
-        calls = list(self._calls.values())
-        self._calls.clear()
-        for call in calls:
-            call.future.cancel()
 
     # -- one unit's life -------------------------------------------------------------------------
 
@@ -363,20 +315,10 @@ class ClaimLoad:
         if unit.generation != self._generation or self._stopped:
             return
         assert self._connections is not None
-        begun = partial(self._connect_begun, self._call_number + 1)
+        begun = partial(self._calls.its_turn_came, self._calls.next_number)
         lost = partial(self._connection_lost, unit, self._generation)
         future = self._connections.connect(unit.number, unit.holder, begun, lost)
-        self._begin(unit, "connect", intended, future, self._connect_answered, queued=True)
-
-    def _connect_begun(self, number: int) -> None:
-        """Its turn has come: only from now on is the time it takes the target's, though its response time is all."""
-        call = self._calls.pop(number, None)
-        if call is not None:
-            now = time.monotonic()
-            call.delay += self._pulse.stopped(call.sent, now)
-            call.sent = now
-            call.queued = False
-            self._calls[number] = call
+        self._calls.add(unit, "connect", future, intended, unit.ready, self._connect_answered, queued=True)
 
     def _connect_again(self, unit: Unit, intended: float, moment: float) -> None:
         """After a rate limit: the same operation still, whose response time counts from its first moment."""
@@ -384,11 +326,13 @@ class ClaimLoad:
         self._connect(unit, intended)
 
     def _connect_answered(self, call: _Call, now: float) -> None:
-        unit = call.unit
+        unit = call.subject
+        if not self._of_now(call, now):
+            return
         failed = failure(call.future, self._workload.timeout)
         if failed is None:
             unit.failures = 0
-            self._count(call, now, "ok")
+            self._calls.end(call, "ok", now)
             link: Link = call.future.result()
             if link.closed:
                 self._connect_after_a_loss(unit)
@@ -400,7 +344,7 @@ class ClaimLoad:
             elif unit.holding is None and not unit.claiming:
                 self._claim(unit, now)
             return
-        self._count(call, now, *failed)
+        self._calls.end(call, failed[0], now, failed[1])
         again = now + self._backoff(unit)
         if failed[0] == "limited":
             self._schedule.at(again, partial(self._connect_again, unit, call.intended))
@@ -460,7 +404,9 @@ class ClaimLoad:
         if moment < unit.held + self._workload.claim_time:
             return  # it was back in between, and this is another time that it is cut off
         now = time.monotonic()
-        self._count_at("extend", unit.overdue, now, "lost", "its connection was not back in time")
+        self._calls.count(
+            "extend", "lost", unit.overdue, unit.overdue, now, "its connection was not back in time"
+        )
         self._lose(unit, now)
 
     def _begin(
@@ -470,32 +416,18 @@ class ClaimLoad:
         intended: float,
         future: Future[Any],
         ended: Callable[[_Call, float], None],
-        queued: bool = False,
     ) -> None:
-        sent = time.monotonic()
-        if operation != "connect":
-            self._asked = sent
-        ready = max(intended, unit.ready)
-        delay = sent - ready
-        self._lag(max(1, int(delay * 1e6)))
-        if ready > intended:
-            delay += self._pulse.stopped(intended, ready)
-        self._call_number = number = self._call_number + 1
-        self._calls[number] = _Call(unit, operation, intended, sent, future, ended, queued, delay)
-        future.add_done_callback(partial(self._answered, number))
+        self._asked = time.monotonic()
+        self._calls.add(unit, operation, future, intended, unit.ready, ended)
 
-    def _answered(self, number: int, future: Future[Any]) -> None:
-        if not future.cancelled():
-            future.exception()  # looked at whoever wants it, or asyncio complains of it on standard error
-        call = self._calls.pop(number, None)
-        if call is None:
-            return  # abandoned with its generation
-        now = time.monotonic()
-        call.unit.ready = now
-        if call.unit.generation != self._generation:
-            self._answered_too_late(call)
-            return
-        call.ended(call, now)
+    def _of_now(self, call: _Call, now: float) -> bool:
+        """Whether an answer is to a unit that there is; what it was about is given back where it is not."""
+        unit = call.subject
+        unit.ready = now
+        if unit.generation == self._generation:
+            return True
+        self._answered_too_late(call)
+        return False
 
     def _answered_too_late(self, call: _Call) -> None:
         """The lease was given up meanwhile: a claim that was granted all the same is given back."""
@@ -505,17 +437,19 @@ class ClaimLoad:
                 self._release(holding)
 
     def _claimed(self, call: _Call, now: float) -> None:
-        unit = call.unit
+        unit = call.subject
+        if not self._of_now(call, now):
+            return
         unit.claiming = False
         failed = failure(call.future, self._workload.timeout)
         if failed is not None:
-            self._count(call, now, *failed)
+            self._calls.end(call, failed[0], now, failed[1])
             self._claim_at(unit, now + self._backoff(unit))
             return
         unit.failures = 0
         holding: Holding | None = call.future.result()
         if holding is None:
-            self._count(call, now, "denied")
+            self._calls.end(call, "denied", now)
             if self._cut_off(unit):
                 return  # nobody would tell it of a release
             self._set_waiting(unit, True)
@@ -523,7 +457,7 @@ class ClaimLoad:
                 unit.number, unit.holder, partial(self._released, unit, self._generation)
             )
             return
-        self._count(call, now, "ok")
+        self._calls.end(call, "ok", now)
         unit.holding = holding
         unit.claimed = unit.held = call.sent
         self._held += 1
@@ -538,15 +472,17 @@ class ClaimLoad:
                 self._claim(unit, now)
 
     def _extended(self, call: _Call, now: float) -> None:
-        unit = call.unit
+        unit = call.subject
+        if not self._of_now(call, now):
+            return
         failed = failure(call.future, self._workload.timeout)
         if failed is not None:
             outcome, message = failed
             if now - unit.held > self._workload.claim_time:
-                self._count(call, now, "lost", message)
+                self._calls.end(call, "lost", now, message)
                 self._lose(unit, now)
                 return
-            self._count(call, now, outcome, message)
+            self._calls.end(call, outcome, now, message)
             if self._cut_off(unit):
                 self._extend_when_back(unit, now)
             else:
@@ -554,11 +490,11 @@ class ClaimLoad:
         elif call.future.result():
             unit.failures = 0
             unit.held = call.sent
-            self._count(call, now, "ok")
+            self._calls.end(call, "ok", now)
             # The next moment on the fixed schedule, even when it has passed: lateness is not forgiven.
             self._schedule.at(call.intended + self._workload.renew_time, partial(self._extend, unit))
         else:
-            self._count(call, now, "lost")
+            self._calls.end(call, "lost", now)
             self._lose(unit, now)
 
     def _lose(self, unit: Unit, now: float) -> None:
@@ -584,28 +520,6 @@ class ClaimLoad:
         """Seconds before what failed is tried again, at most the renew time."""
         unit.failures += 1
         return backoff(unit.failures, longest=max(self._workload.renew_time, 0.01))
-
-    def _count(self, call: _Call, now: float, outcome: str, message: str = "") -> None:
-        own = call.delay + self._pulse.stopped(call.sent, now)
-        self._count_at(call.operation, call.intended, now, outcome, message, own)
-        if outcome == "ok":
-            self._record[tag(call.operation, service=True)](max(1, int((now - call.sent) * 1e6)))
-
-    def _count_at(
-        self,
-        operation: str,
-        intended: float,
-        now: float,
-        outcome: str,
-        message: str,
-        own: float | None = None,
-    ) -> None:
-        """Count what was due at `intended`; `own` of the seconds since then were the generator's delay."""
-        name = tag(operation, outcome)
-        self._record[name](max(1, int((now - intended) * 1e6)))
-        self._own_delay(name, now - intended, self._pulse.stopped(intended, now) if own is None else own)
-        if outcome != "ok" and message:
-            self.errors.note(operation, outcome, message)
 
 
 def _share(size: int, share: tuple[int, int]) -> Sequence[int]:
