@@ -22,6 +22,7 @@ sys.path.insert(0, str(REPOSITORY))
 from tests.browser.conftest import find_chromium  # noqa: E402
 from tests.unit.resource_figures import MEANINGS, resources_of  # noqa: E402
 from tests.unit.synthetic import MadeStage, write_run  # noqa: E402
+from tippingpoint.analysis.analyse import analyse  # noqa: E402
 from tippingpoint.report import write_report  # noqa: E402
 from tippingpoint.rundir.resources import write_resources  # noqa: E402
 from tippingpoint.rundir.results import load_run  # noqa: E402
@@ -60,7 +61,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as base:
         directory = write_large_run(Path(base) / "run")
         wall, cpu = time.perf_counter(), time.process_time()
-        text = write_report(load_run(directory), "html")
+        text = write_report(analyse(load_run(directory)), "html")
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(f"report: {wall:.2f} s, {cpu:.2f} CPU-s, peak {peak:.0f} MiB")

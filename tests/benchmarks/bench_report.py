@@ -16,6 +16,7 @@ import numpy as np
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]
 from hdrh.log import HistogramLogReader  # type: ignore[import-untyped]
 
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.report import write_report
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import Events, Journal
@@ -79,7 +80,7 @@ def main() -> None:
         began, cpu = time.perf_counter(), time.process_time()
         run = load_run(directory)
         loaded = time.perf_counter() - began
-        page = write_report(run, "html")
+        page = write_report(analyse(run), "html")
         wall = time.perf_counter() - began
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = time.process_time() - cpu + children.ru_utime + children.ru_stime

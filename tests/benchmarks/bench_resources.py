@@ -22,7 +22,7 @@ import bench_report
 import numpy as np
 
 from lab.recorded import Recorded
-from tippingpoint.analysis.cost import costs_of
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.monitoring.gather import gather_run
 from tippingpoint.monitoring.prometheus import Prometheus
 from tippingpoint.report import write_report
@@ -123,9 +123,10 @@ def measure(directory: Path, url: str, prometheus: int) -> None:
           f"Prometheus {theirs:.1f} CPU-s; {size / 2**20:.1f} MiB; {len(gathered.missing)} missing")  # fmt: skip
     add_resources(run, gathered)
     began_costs = time.perf_counter()
-    costs = costs_of(run)
+    analysis = analyse(run)
+    costs = analysis.costs
     costed = time.perf_counter() - began_costs
-    page = write_report(run, "html")
+    page = write_report(analysis, "html")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{len(costs)} costs in {costed:.1f} s, page of {len(page) / 2**20:.2f} MiB; run, figures and page in "
           f"{time.perf_counter() - began:.1f} s, {time.process_time() - cpu:.1f} CPU-s, {peak:.0f} MiB")  # fmt: skip

@@ -14,6 +14,7 @@ from tests.unit.lxd_runs import FILL_PLAN, Fill, write_fill
 from tests.unit.openstack_runs import computes, write_cycles, write_servers
 from tests.unit.resource_figures import MEANINGS, resources_of
 from tests.unit.synthetic import MadeStage, write_run
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.report import write_report
 from tippingpoint.rundir.results import load_run
 
@@ -65,7 +66,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     boots = load_run(write_cycles(base / "boots", 50, failures=2))
     runs = {"cluster": cluster, "claims": claims, "many": many, "empty": empty, "bare": bare}
     runs |= {"servers": servers, "boots": boots}
-    return {name: write_report(run, "html") for name, run in runs.items()}
+    return {name: write_report(analyse(run), "html") for name, run in runs.items()}
 
 
 def charts(page: Page) -> list[Locator]:
@@ -99,7 +100,7 @@ def test_failures_are_on_the_chart_at_what_they_cost_and_successes_alone_are_tol
     # given a stage in which leases were lost after 2 s, where extensions that succeed take 2 ms
     stages = [MadeStage(500), MadeStage(1000, claim_ms=500, failures={"extend.lost": 60}), MadeStage(2000)]
     run = load_run(write_run(tmp_path / "run", stages, plan=CLAIMS))
-    page = opened(write_report(run, "html"))
+    page = opened(write_report(analyse(run), "html"))
     # then the table has both, one below the other, also when it is sorted
     rows = page.locator("#operations .scroll").first.locator("tbody:has-text('extend') tr:not(:has(.group))")
     names = [" ".join(text.split()[1:4]) for text in rows.all_inner_texts()]

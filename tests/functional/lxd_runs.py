@@ -11,6 +11,7 @@ from lab.lxd.cluster import LxdLab
 from lab.lxd.proxy import LxdProxy
 from tests.functional.program import start, until
 from tests.functional.spawn_runs import ended, merged_plan, wait_for
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.report import write_report
 from tippingpoint.rundir.results import load_run
 
@@ -59,7 +60,7 @@ def wait_for_hold(out: Path, process: subprocess.Popen[str], stage: int = 1, wor
 
 def report_of(directory: Path) -> dict[str, Any]:
     """The report of a run."""
-    found: dict[str, Any] = json.loads(write_report(load_run(directory), "json"))
+    found: dict[str, Any] = json.loads(write_report(analyse(load_run(directory)), "json"))
     return found
 
 

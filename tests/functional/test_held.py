@@ -20,7 +20,8 @@ from tests.functional.spawn_runs import ended, going, wait_for
 from tests.functional.test_juju_runs import SHORT, start_on
 from tests.functional.test_run_faults import workers_of
 from tests.functional.test_runs import settings
-from tippingpoint.analysis.held_loads import loads_held, why_not_held
+from tippingpoint.analysis.analyse import analyse
+from tippingpoint.analysis.findings import examine
 from tippingpoint.report import write_report
 from tippingpoint.rundir.results import RunData
 
@@ -30,7 +31,7 @@ TWO = [{"leases": 10, "over": "200ms", "hold": "1s"}, {"leases": 20, "over": "20
 
 def sentences(measured: RunData) -> tuple[str, str]:
     """What a report says of a run: its verdict and its tipping point."""
-    report: dict[str, Any] = json.loads(write_report(measured, "json"))
+    report: dict[str, Any] = json.loads(write_report(analyse(measured), "json"))
     return report["verdict"]["sentence"], report["tipping"]["sentence"]
 
 
@@ -46,7 +47,7 @@ def test_a_run_that_is_ended_in_its_ramp_held_nothing(etcd: EtcdLab, tmp_path: P
     # then nobody says that anything was held
     measured = only_run(tmp_path / "runs")
     assert done.returncode == 4, done.stdout + done.stderr
-    assert loads_held(measured) == []
+    assert examine(measured).loads_held == []
     verdict, tipping = sentences(measured)
     assert verdict.startswith("Withheld: ")
     assert "held through" not in verdict
@@ -62,8 +63,8 @@ def test_a_run_that_is_ended_in_mid_hold_held_what_was_held_before(etcd: EtcdLab
         process.send_signal(signal.SIGINT)
         ended(process)
     measured = only_run(tmp_path / "runs")
-    assert why_not_held(measured, measured.stage(2)) == "it was ended before its hold was over"
-    assert loads_held(measured) == [10]
+    assert examine(measured).of(2).why_not_held == "it was ended before its hold was over"
+    assert examine(measured).loads_held == [10]
     verdict, tipping = sentences(measured)
     assert verdict.endswith("; held through 10 leases.")
     assert tipping.startswith("No cliff through 10 leases (the largest that was held)")
@@ -83,7 +84,7 @@ def test_a_load_whose_workers_were_killed_was_not_held(
         done = ended(process)
     measured = only_run(tmp_path / "runs")
     assert done.returncode == 4, done.stdout + done.stderr
-    assert loads_held(measured) == []
+    assert examine(measured).loads_held == []
     verdict, tipping = sentences(measured)
     assert "held through" not in verdict
     assert tipping.startswith("No load was held, so nothing is known of 20 leases: ")
@@ -107,14 +108,14 @@ def test_a_target_that_dies_for_good_is_no_load_that_was_held(etcd_private: Etcd
     # then the stage is not called held, by nobody
     measured = only_run(tmp_path / "runs")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert why_not_held(measured, measured.stage(2))
-    assert loads_held(measured) == [10]
+    assert examine(measured).of(2).why_not_held
+    assert examine(measured).loads_held == [10]
     verdict, tipping = sentences(measured)
     assert verdict.startswith("Missed: 20 leases were not held: ")
     assert verdict.endswith("; held through 10 leases.")
     assert "between 10 and 20 leases" in tipping
     assert "A fault was injected there on purpose" in tipping
-    assert '<failure type="held"' in write_report(measured, "junit")
+    assert '<failure type="held"' in write_report(analyse(measured), "junit")
 
 
 def test_a_juju_run_that_is_ended_in_mid_hold_held_what_was_held_before(
@@ -127,7 +128,7 @@ def test_a_juju_run_that_is_ended_in_mid_hold_held_what_was_held_before(
         process.send_signal(signal.SIGINT)
         ended(process)
     measured = only_run(tmp_path / "runs")
-    assert loads_held(measured) == [10]
+    assert examine(measured).loads_held == [10]
     assert sentences(measured)[0].endswith("; held through 10 leases.")
 
 
@@ -143,7 +144,7 @@ def test_an_lxd_run_that_is_ended_in_mid_hold_held_what_was_held_before(lxd: Lxd
         process.send_signal(signal.SIGINT)
         ended(process)
     measured = only_run(tmp_path / "runs")
-    assert loads_held(measured) == [1]
+    assert examine(measured).loads_held == [1]
     assert sentences(measured)[0].endswith("; held through 1 container.")
 
 
@@ -162,5 +163,5 @@ def test_an_openstack_run_that_is_ended_in_mid_hold_held_what_was_held_before(
         process.send_signal(signal.SIGINT)
         ended(process, openstack_runs.LONG_S)
     measured = only_run(tmp_path / "runs")
-    assert loads_held(measured) == [1]
+    assert examine(measured).loads_held == [1]
     assert sentences(measured)[0].endswith("; held through 1 server.")

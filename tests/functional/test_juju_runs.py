@@ -34,6 +34,7 @@ from tests.functional.program import (
 )
 from tests.functional.test_run_faults import workers_of
 from tests.functional.wiretap import Wiretap
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.report import RunFormat, write_report
 from tippingpoint.rundir.results import load_run
 from tippingpoint.rundir.worker_journal import read_worker_events, worker_names
@@ -519,7 +520,7 @@ def test_passwords_are_nowhere_but_where_they_belong(juju: JujuLab, tmp_path: Pa
     seen |= {f"{name} in the end": content for name, content in files(directory).items()}
     seen |= {"stdout": done.stdout.encode(), "stderr": done.stderr.encode()}
     for form in get_args(RunFormat):
-        seen[form] = write_report(load_run(directory), form).encode()
+        seen[form] = write_report(analyse(load_run(directory)), form).encode()
     # then what it said had the user's password in it, and one for each machine and unit, and the upload's own
     machines, upload = 2, 1
     assert juju.password in tap.secrets

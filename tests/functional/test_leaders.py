@@ -13,6 +13,7 @@ from lab.etcd.cluster import EtcdLab
 from tests.functional.program import only_run, start, until, write_plan
 from tests.functional.spawn_runs import ended, going, named, wait_for
 from tests.functional.test_runs import settings
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.report import write_report
 
 
@@ -37,7 +38,7 @@ def test_a_new_leader_of_etcd_is_on_the_time_line(etcd_private: EtcdLab, tmp_pat
     # then the run has seen both, and the report says when the second came to lead
     assert [event["member"] for event in named(directory, "leader")] == [first, second]
     measured = only_run(tmp_path / "runs")
-    report = json.loads(write_report(measured, "json"))
+    report = json.loads(write_report(analyse(measured), "json"))
     (mark,) = [mark for mark in report["events"]["marks"] if mark["kind"] == "leader"]
     assert mark["text"] == f"{second} leads"
     assert measured.stages[0].begin < mark["t"]

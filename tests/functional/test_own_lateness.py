@@ -24,8 +24,8 @@ from tests.functional.program import WITHIN_S, start, until, wait_for_hold, writ
 from tests.functional.spawn_runs import ended, wait_for
 from tests.functional.test_run_faults import workers_of
 from tests.functional.test_runs import settings
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.analysis.latency import costs, freed_costs
-from tippingpoint.analysis.verdict import judge
 from tippingpoint.report import write_report
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.results import RunData, load_run
@@ -92,7 +92,7 @@ def with_limit(directory: Path, operation: str) -> RunData:
 def expect_own_standstill(measured: RunData, operation: str, seconds: float = STOOD_STILL_S) -> None:
     """The verdict on a run is withheld for a threshold on that operation; it says what stood still, and so does every
     view of the report."""
-    verdict = judge(measured)
+    verdict = analyse(measured).verdict
     assert (verdict.outcome, verdict.exit_code) == ("withheld", 4), verdict
     stall = max(measured.stalls, key=lambda stall: stall.seconds)
     assert stall.seconds >= seconds - 2 * PULSE  # it is told from the first beat that was missed
@@ -100,13 +100,13 @@ def expect_own_standstill(measured: RunData, operation: str, seconds: float = ST
     assert {check.operation for check in doubted} == {operation}
     assert all("the generator itself was " in check.why for check in doubted)
     assert any(check.why in verdict.sentence for check in doubted)
-    document = json.loads(write_report(measured, "json"))
+    document = json.loads(write_report(analyse(measured), "json"))
     assert stall.seconds in [told["seconds"] for told in document["generator"]["stalls"]]
     marks = [mark for mark in document["events"]["marks"] if mark["kind"] == "stall"]
     assert f"stalled {show_us(stall.seconds * 1e6)}" in [mark["label"] for mark in marks]
     assert all(mark["text"].startswith("worker ") for mark in marks)
     for view in ("html", "md"):
-        assert f"worker {stall.worker} " in write_report(measured, view)
+        assert f"worker {stall.worker} " in write_report(analyse(measured), view)
 
 
 @pytest.mark.faults

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tippingpoint.agent.keeping import Keeping
-from tippingpoint.analysis.verdict import judge
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.collect.runs import Runs, StoredRun
 from tippingpoint.compare.baselines import load_baseline
 from tippingpoint.compare.compare import compare
@@ -94,7 +94,7 @@ def test_what_was_kept_is_there() -> None:
 @pytest.mark.parametrize("form", ["json", "md"])
 @pytest.mark.parametrize("name", RUNS)
 def test_a_run_reports_the_same(name: str, form: Any) -> None:
-    expect_same(write_report(load_run(KEPT / name), form), f"reports/{name}", form)
+    expect_same(write_report(analyse(load_run(KEPT / name)), form), f"reports/{name}", form)
 
 
 @pytest.mark.parametrize("form", ["json", "md"])
@@ -171,11 +171,11 @@ def test_what_a_collector_kept_makes_the_same_report(collected: StoredRun, tmp_p
     (directory / RESOURCES).write_text(collected.resources)
 
     run = load_run(directory)
-    verdict, kept = judge(run), collected.verdict
+    verdict, kept = analyse(run).verdict, collected.verdict
     assert kept is not None
     assert (verdict.outcome, verdict.sentence) == (kept.outcome, kept.sentence)
     for form in ("json", "md"):
-        expect_same(write_report(run, form), "reports/two-units-export", form)
+        expect_same(write_report(analyse(run), form), "reports/two-units-export", form)
 
 
 def test_what_an_agent_kept_makes_the_same_report(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_what_an_agent_kept_makes_the_same_report(tmp_path: Path) -> None:
 
     assert (kept.run.id, kept.verdict) == (run, "met")
     for form in ("json", "md"):
-        expect_same(write_report(load_run(directory), form), "reports/two-units-agent", form)
+        expect_same(write_report(analyse(load_run(directory)), form), "reports/two-units-agent", form)
 
 
 def test_an_export_opens_and_reports_the_same(tmp_path: Path) -> None:
@@ -197,4 +197,4 @@ def test_an_export_opens_and_reports_the_same(tmp_path: Path) -> None:
     (directory,) = tmp_path.iterdir()
 
     for form in ("json", "md"):
-        expect_same(write_report(load_run(directory), form), "reports/two-units-export", form)
+        expect_same(write_report(analyse(load_run(directory)), form), "reports/two-units-export", form)

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from tippingpoint.agent.joining import digest_of
 from tippingpoint.agent.keeping import Keeping, Kept
-from tippingpoint.analysis.verdict import judge
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.errors import UserError
-from tippingpoint.report import RunFormat, write_report
+from tippingpoint.report import RunFormat, render_report
+from tippingpoint.report.document import build_document
 from tippingpoint.rundir.results import load_run
 from tippingpoint.units.digest import read_digest
 from tippingpoint.units.merge import gather
@@ -64,8 +65,9 @@ def write_reports(
     if not digests and not failed:
         raise UserError("run", run.id, "a run of which some unit has measured anything")
     directory = gather(run, digests, kept.words, keeping.gathered)
-    data = load_run(directory)
-    texts: dict[RunFormat, str] = {name: write_report(data, name) for name in FILES}
+    analysis = analyse(load_run(directory))
+    document = build_document(analysis)
+    texts: dict[RunFormat, str] = {name: render_report(document, name) for name in FILES}
     for name, text in texts.items():
         (directory / FILES[name]).write_text(text, encoding="utf-8")
-    return Written(texts[format], directory / FILES[format], judge(data).outcome)
+    return Written(texts[format], directory / FILES[format], analysis.verdict.outcome)

@@ -9,19 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tippingpoint.analysis.generator_health import own_losses
-from tippingpoint.analysis.held_loads import (
-    MOST,
-    behind,
-    cut_short,
-    gave_way,
-    late_by_us,
-    load_missing,
-    loads_held,
-)
+from tippingpoint.analysis.findings import Findings, StageFindings
+from tippingpoint.analysis.held_loads import MOST
 from tippingpoint.plan.base import UNDONE_BY
 from tippingpoint.rundir.histogram import Histogram
-from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.tags import tag
 from tippingpoint.util.text import show_calls, show_size
@@ -77,15 +68,15 @@ class Load:
     load_missing: bool
     """A worker was cut before the end of a stage."""
     was_held: bool
-    """See holding.loads_held."""
+    """See findings.loads_held."""
     own_load: tuple[str, ...]
     """The operations whose throughput counts: those of the workload's own load."""
     doubt: str
     """Why the generator itself may have lost the leases that were lost; empty when it cannot have."""
     gave_way: tuple[Breakage, str] | None
-    """By what, and with what evidence, the target did not hold most stages; None when it did (see holding.py)."""
+    """By what, and with what evidence, the target did not hold most stages; None when it did (see held_loads.py)."""
     late_by_us: str
-    """See holding.late_by_us."""
+    """See held_loads.late_by_us."""
 
     def failed(self, operation: str, by: Breakage) -> int:
         """How often an operation was lost, or ended in an error or timeout."""
@@ -107,44 +98,42 @@ class Load:
         return successes, seconds
 
 
-def loads_of(run: RunData) -> list[Load]:
+def loads_of(findings: Findings) -> list[Load]:
     """The loads of a run in ascending order, storms and removals left out.
 
     Where a size was tried with and without a fault, only what happened without one is kept.
     """
+    run = findings.run
     faults = fault_times(run.events)
-    found: dict[int, dict[bool, list[StageResult]]] = {}
-    for stage in run.stages:
+    found: dict[int, dict[bool, list[StageFindings]]] = {}
+    for each in findings.stages:
+        stage = each.stage
         if stage.is_step:
             faulted = any(stage.overlaps(begin, until) for begin, until, _ in faults)
-            found.setdefault(stage.size, {}).setdefault(faulted, []).append(stage)
-    held = set(loads_held(run))
+            found.setdefault(stage.size, {}).setdefault(faulted, []).append(each)
     loads: list[Load] = []
     for size in sorted(found):
         faulted = False not in found[size]
         stages = found[size][faulted]
-        missing = any(load_missing(run, stage) for stage in stages)
-        doubt = next((own.why for stage in stages if (own := own_losses(run, stage))), "")
-        whole = [stage for stage in stages if not cut_short(run, stage)]
-        gave = [(stage, why) for stage in whole if (why := gave_way(run, stage))]
+        whole = [each for each in stages if not each.cut_short]
+        gave = [each for each in whole if each.gave_way]
         how: tuple[Breakage, str] | None = None
         by_us = ""
         if len(gave) >= MOST * len(whole) and gave:
-            stage, why = gave[0]
-            late = behind(run, stage)
-            how = ("throughput", late) if late else ("error", why)
-            by_us = late_by_us(run, stage)
+            first = gave[0]
+            how = ("throughput", first.late) if first.late else ("error", first.gave_way)
+            by_us = first.late_by_us
         loads.append(
             Load(
-                size,
-                stages,
-                faulted,
-                missing,
-                size in held,
-                run.own_load,
-                doubt,
-                how,
-                by_us,
+                size=size,
+                stages=[each.stage for each in stages],
+                faulted=faulted,
+                load_missing=any(each.load_missing for each in stages),
+                was_held=size in findings.loads_held,
+                own_load=run.own_load,
+                doubt=next((each.own_losses.why for each in stages if each.own_losses), ""),
+                gave_way=how,
+                late_by_us=by_us,
             )
         )
     return loads

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from tippingpoint.analysis.cliff import loads_of
-from tippingpoint.analysis.held_loads import why_not_held
-from tippingpoint.analysis.tipping import cliff_of
+from tippingpoint.analysis.cliff import Cliff, Load
+from tippingpoint.analysis.findings import Findings
 from tippingpoint.rundir.operations import BRINGING_UP
 from tippingpoint.rundir.resources import FigureData, Resources
 from tippingpoint.rundir.results import RunData
@@ -157,7 +156,7 @@ def three(value: float) -> str:
     return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:g}"
 
 
-def costs_of(run: RunData) -> list[Cost]:
+def costs_of(findings: Findings, loads: Sequence[Load], cliff: Cliff | None) -> list[Cost]:
     """What a run's target took per unit of load, for each figure that is told so and each role that is known.
 
     A line goes through the loads that were held without a fault, below the cliff: the figure over each hold against
@@ -165,10 +164,11 @@ def costs_of(run: RunData) -> list[Cost]:
     while a stage is brought up, both in that time), and what there was before stage 1 is a point of it. Of what is held
     that is none: a target's first load makes it take what it never gives back. Empty when nothing was gathered.
     """
+    run = findings.run
     resources = run.resources
     if resources is None:
         return []
-    left_out = _left_out(run)
+    left_out = _left_out(findings, loads, cliff)
     return [
         _cost(run, resources, figure, part, role, values, left_out)
         for figure in resources.figures
@@ -201,20 +201,23 @@ def _roles(resources: Resources, figure: FigureData, part: str) -> dict[Role, Se
     return {**found, "all": roles.total}
 
 
-def _left_out(run: RunData) -> dict[int, str]:
+def _left_out(findings: Findings, loads: Sequence[Load], cliff: Cliff | None) -> dict[int, str]:
     """Stages, by number, at which something else than the load decided what the target took, and why."""
-    loads = loads_of(run)
-    cliff, _ = cliff_of(run, loads)
     broken = cliff.first_broken if cliff is not None and not cliff.during_fault else None
     kept = {stage.number for load in loads if not load.faulted for stage in load.stages}
     found: dict[int, str] = {}
-    for stage in filter(lambda stage: stage.is_step, run.stages):
-        if why := why_not_held(run, stage):
-            found[stage.number] = why
+    for each in findings.stages:
+        stage = each.stage
+        if not stage.is_step:
+            continue
+        if each.why_not_held:
+            found[stage.number] = each.why_not_held
         elif stage.number not in kept:
             found[stage.number] = "a fault was injected in it"
         elif broken is not None and stage.size >= broken:
-            found[stage.number] = f"the target breaks at {show_size(broken)} {run.manifest.load_unit}"
+            found[stage.number] = (
+                f"the target breaks at {show_size(broken)} {findings.run.manifest.load_unit}"
+            )
     return found
 
 

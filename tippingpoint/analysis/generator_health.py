@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from pydantic import ValidationError
 
 from tippingpoint.analysis.latency import costs, freed_costs
 from tippingpoint.plan.claim import ClaimPlan, ClaimWorkload
-from tippingpoint.plan.read import validate_plan
+from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.curves import Curve
 from tippingpoint.rundir.histogram import rank_of
 from tippingpoint.rundir.results import RunData
@@ -70,13 +70,18 @@ def own_delay(stage: StageResult) -> int:
 
 
 def explained(
-    run: RunData, stage: StageResult, operation: str, percentile: float, limit: float
+    run: RunData,
+    stage: StageResult,
+    stalls: Sequence[Stall],
+    operation: str,
+    percentile: float,
+    limit: float,
 ) -> str | None:
     """Why the generator's own delay may be all that a percentile in 0..100 is above a limit (in microseconds) by, in a
     few words; None when the target was too slow besides.
 
     That delay is known for each operation; of runs that do not have it on record, by what the generator was late at
-    that rank.
+    that rank. `stalls` are the stage's.
     """
     observed = costs(stage, operation).percentile(percentile)
     if _knows_own_delays(run):
@@ -84,7 +89,7 @@ def explained(
         # What was no standstill yet is in no operation's own delay.
         if freed > limit + min(_p99(stage, LOOP_LAG), LEAST * 1e6):
             return None
-        longest = longest_stall(run, stage)
+        longest = longest_stall(stalls)
         what = show_stall(longest) if longest is not None else "late"
         return f"the generator itself was {what}: without its own delay it is {show_us(freed)}"
     delay = max(own_delay(stage), _at_rank(stage, operation, percentile))
@@ -93,14 +98,9 @@ def explained(
     return stage_saturated(stage) or f"the miss is within the generator's own delay ({show_us(delay)})"
 
 
-def longest_stall(run: RunData, stage: StageResult) -> Stall | None:
-    """The longest time that a worker stood still for in a stage."""
-    return max(stalls_in(run, stage), key=lambda stall: stall.seconds, default=None)
-
-
-def stalls_in(run: RunData, stage: StageResult) -> list[Stall]:
-    """When workers stood still in a stage."""
-    return [stall for stall in run.stalls if stage.overlaps(stall.begin, stall.end)]
+def longest_stall(stalls: Iterable[Stall]) -> Stall | None:
+    """The longest time that a worker stood still for; None when none did."""
+    return max(stalls, key=lambda stall: stall.seconds, default=None)
 
 
 def show_stall(stall: Stall) -> str:
@@ -136,8 +136,12 @@ def _at_rank(stage: StageResult, operation: str, percentile: float) -> int:
     return sent + (loop.percentile(percentile) if loop is not None else 0)
 
 
-def own_losses(run: RunData, stage: StageResult) -> OwnLosses | None:
+def own_losses(
+    run: RunData, plan: Plan | None, stalls: Sequence[Stall], stage: StageResult
+) -> OwnLosses | None:
     """The stage's lost leases that the generator may have lost itself; None when there are none.
+
+    `stalls` are those of the whole run.
 
     All of them, where it was strained throughout the stage and they were not lost after EXPLAINS times its
     delay; else those before which it was late for a while, as when its process was stopped: for at least
@@ -150,7 +154,7 @@ def own_losses(run: RunData, stage: StageResult) -> OwnLosses | None:
     waited = stage.response("extend", "lost").percentile(50)
     if strained and not (has_free_core(stage) and waited > EXPLAINS * own_delay(stage)):
         return OwnLosses(lost, lost, strained)
-    late, worst = _lost_after_a_delay(run, stage)
+    late, worst = _lost_after_a_delay(run, plan, stalls, stage)
     if not late:
         return None
     why = (
@@ -159,12 +163,14 @@ def own_losses(run: RunData, stage: StageResult) -> OwnLosses | None:
     return OwnLosses(late, lost, why)
 
 
-def _lost_after_a_delay(run: RunData, stage: StageResult) -> tuple[int, float]:
+def _lost_after_a_delay(
+    run: RunData, plan: Plan | None, stalls: Sequence[Stall], stage: StageResult
+) -> tuple[int, float]:
     """How many leases were lost in seconds that a delay of the generator goes before, and the longest such delay."""
     curve = run.curves.get(tag("extend", "lost"))
     if curve is None or run.manifest.timeline == "order":
         return 0, 0.0
-    workload = _workload(run)
+    workload = plan.workload if isinstance(plan, ClaimPlan) else ClaimWorkload()  # an imported run has none
     least = OF_MARGIN * max(0.0, workload.claim_time - workload.renew_time) * 1e6
     end = stage.end if stage.end is not None else np.inf
     count, worst = 0, 0.0
@@ -178,7 +184,7 @@ def _lost_after_a_delay(run: RunData, stage: StageResult) -> tuple[int, float]:
         # A machine that was suspended was not late by its own clock.
         slept = sum(
             stall.seconds
-            for stall in run.stalls
+            for stall in stalls
             if stall.cause == "suspend" and since - run.bin_seconds <= stall.begin <= t + run.bin_seconds
         )
         delay += slept * 1e6
@@ -187,14 +193,6 @@ def _lost_after_a_delay(run: RunData, stage: StageResult) -> tuple[int, float]:
             count += int(lost)
             worst = max(worst, delay)
     return min(count, stage.count("extend", "lost")), worst
-
-
-def _workload(run: RunData) -> ClaimWorkload:
-    try:
-        plan = validate_plan(run.manifest.plan)
-    except ValidationError:  # an imported run has none
-        return ClaimWorkload()
-    return plan.workload if isinstance(plan, ClaimPlan) else ClaimWorkload()
 
 
 def _longest(curve: Curve | None, since: float, until: float) -> float:

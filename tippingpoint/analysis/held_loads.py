@@ -1,7 +1,7 @@
-"""Which loads a run held: to the end of their hold, with all of the load there, and answered in time.
+"""Whether a load was held: to the end of its hold, with all of the load there, and answered in time.
 
-The verdict, the tipping point, a search and comparisons all ask here. Whether thresholds were met is another question
-(verdict.py): a load may be held and miss them.
+What is found here of each stage is kept in findings.py, where all who want to know it read it. Whether thresholds were
+met is another question (verdict.py): a load may be held and miss them.
 """
 
 from __future__ import annotations
@@ -9,19 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from pydantic import ValidationError
-
 from tippingpoint.analysis.generator_health import (
     EXPLAINS,
+    OwnLosses,
     has_free_core,
     own_delay,
-    own_losses,
-    stage_saturated,
-    stalls_in,
 )
 from tippingpoint.analysis.latency import freed_costs
 from tippingpoint.plan.claim import ClaimPlan
-from tippingpoint.plan.read import Plan, validate_plan
+from tippingpoint.plan.read import Plan
 from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.rundir.damage import Damage
 from tippingpoint.rundir.journal import count_of
@@ -49,54 +45,39 @@ _COUNTED_SINGLY = ("containers", "servers")
 """Loads whose things are made one by one, and are all there or given up."""
 
 
-def why_not_held(run: RunData, stage: StageResult) -> str:
-    """Why a stage was not held, in a few words; empty when it was."""
-    return cut_short(run, stage) or gave_way(run, stage)
+def cut_short(
+    run: RunData, plan: Plan | None, stage: StageResult, missing: str, unmade: str, damage: Sequence[Damage]
+) -> str:
+    """Why a stage tells nothing of whether its load can be held: it was ended early, or load was missing.
 
-
-def loads_held(run: RunData) -> list[int]:
-    """The sizes of load that were held, ascending; storms and removals are none.
-
-    Of a size that was tried several times, most of the tries that were not cut short were held.
+    `missing` and `unmade` are what load_missing and not_made say of it, `damage` is that of its journals.
     """
-    tries: dict[int, list[bool]] = {}
-    for stage in run.stages:
-        if stage.is_step and not cut_short(run, stage):
-            tries.setdefault(stage.size, []).append(not gave_way(run, stage))
-    return sorted(size for size, held in tries.items() if sum(held) > MOST * len(held))
-
-
-def cut_short(run: RunData, stage: StageResult) -> str:
-    """Why a stage tells nothing of whether its load can be held: it was ended early, or load was missing."""
     if run.manifest.timeline == "order":  # nobody knows when a load was brought up
         return ""
     if stage.hold_begin is None:
         return "it was ended before it was up"
-    missing = load_missing(run, stage)
     if missing:
         return missing
-    if stage.end is None or _ended_early(run, stage):
+    if stage.end is None or _ended_early(run, plan, stage):
         return "it was ended before its hold was over"
-    return not_made(run, stage) or next((found.sentence for found in damage_in(run, stage)), "")
+    return unmade or next((found.sentence for found in damage), "")
 
 
-def damage_in(run: RunData, stage: StageResult) -> list[Damage]:
-    """What is missing of the journals of a stage."""
-    return [found for found in run.damage if stage.overlaps(found.begin, found.end)]
+def gave_way(run: RunData, stage: StageResult, stalls: Iterable[Stall], late: str) -> str:
+    """Why the target did not hold a load; empty when it did, or as far as the stage went.
 
-
-def gave_way(run: RunData, stage: StageResult) -> str:
-    """Why the target did not hold a load; empty when it did, or as far as the stage went."""
+    `stalls` are the stage's, and `late` is what `behind` says of it.
+    """
     composite = [name for name in LAUNCHES if stage.attempts(name)]
     own = composite or run.own_load
     attempts = sum(stage.attempts(name) for name in own)
     failures = sum(stage.failures(name) for name in own)
     if failures > MOST * attempts:
         return f"most of its operations failed ({show_size(failures)} of {show_size(attempts)})"
-    silent = _silent_at_its_end(run, stage)
+    silent = _silent_at_its_end(run, stage, stalls)
     if silent:
         return silent
-    if behind(run, stage):
+    if late:
         return (
             "most of its extends were answered later than they were due again"
             if run.manifest.workload == "claim"
@@ -155,12 +136,11 @@ def not_made(run: RunData, stage: StageResult) -> str:
     return ""
 
 
-def behind(run: RunData, stage: StageResult) -> str:
+def behind(run: RunData, plan: Plan | None, stage: StageResult) -> str:
     """What was seen of a load that most was answered too late for, so that a queue grows; empty where none did.
 
     A lease is due to be extended once in each `renew_time`, and a thing is due to be made `rate` times a second.
     """
-    plan = _plan_of(run)
     if plan is None or run.manifest.timeline == "order" or not stage.is_step:
         return ""
     if isinstance(plan, ClaimPlan):
@@ -171,13 +151,14 @@ def behind(run: RunData, stage: StageResult) -> str:
     return ""
 
 
-def late_by_us(run: RunData, stage: StageResult) -> str:
-    """Why a stage that was not held may be the generator's own doing: it lost the leases, or the queue was its own."""
-    own = own_losses(run, stage)
+def late_by_us(stage: StageResult, own: OwnLosses | None, strained: str | None, late: str) -> str:
+    """Why a stage that was not held may be the generator's own doing: it lost the leases, or the queue was its own.
+
+    Of the stage, `own` is what own_losses says, `strained` what stage_saturated says, and `late` what `behind` does.
+    """
     if own is not None:
         return own.why
-    strained = stage_saturated(stage) if behind(run, stage) else None
-    if strained is None:
+    if strained is None or not late:
         return ""
     waited = max(stage.response(name).percentile(50) for name in ("extend", *LAUNCHES, "create"))
     return "" if has_free_core(stage) and waited > EXPLAINS * own_delay(stage) else strained
@@ -255,13 +236,13 @@ def _when_made(stage: StageResult, count: float) -> float | None:
     return None
 
 
-def _silent_at_its_end(run: RunData, stage: StageResult) -> str:
+def _silent_at_its_end(run: RunData, stage: StageResult, stalls: Iterable[Stall]) -> str:
     """What is said of a target that was gone for good before a hold was over, and did not come back in it."""
     begin, end = stage.hold_begin, stage.end
     if begin is None or end is None or not any(tag(name) in run.curves for name in run.own_load):
         return ""
     last = max((_last(run, tag(name), begin, end) for name in run.own_load), default=begin)
-    silent = end - last - _stood_still(stalls_in(run, stage), last, end)
+    silent = end - last - _stood_still(stalls, last, end)
     if silent < _at_its_end(run, begin, end):
         return ""
     following = min((other.begin for other in run.stages if other.begin >= end), default=inf)
@@ -295,7 +276,7 @@ def _last(run: RunData, name: str, begin: float, end: float) -> float:
     return max(begin, min(end, float(seen[-1]) + run.bin_seconds)) if seen.size else begin
 
 
-def _ended_early(run: RunData, stage: StageResult) -> bool:
+def _ended_early(run: RunData, plan: Plan | None, stage: StageResult) -> bool:
     """Whether the run ended in mid-hold: only its last stage can have been cut so."""
     status = run.manifest.status
     if status == "complete" or stage.number != max(each.number for each in run.stages):
@@ -305,13 +286,12 @@ def _ended_early(run: RunData, stage: StageResult) -> bool:
     if any(event["event"] == "interrupted" and float(event["t"]) < stage.end for event in run.events):
         return True
     # Of a run that goes on, a stage has ended when it was time, as another begins or a search goes by it.
-    planned = _planned_hold(run, stage) if status != "running" else None
+    planned = _planned_hold(run, plan, stage) if status != "running" else None
     return planned is not None and stage.end - stage.hold_begin < planned - _LATE_MARKS
 
 
-def _planned_hold(run: RunData, stage: StageResult) -> float | None:
+def _planned_hold(run: RunData, plan: Plan | None, stage: StageResult) -> float | None:
     """How long the plan holds a stage; None when there is no plan, or the stage is none of its."""
-    plan = _plan_of(run)
     if plan is None:
         return None
     if isinstance(plan, ClaimPlan) and plan.find is not None:
@@ -321,13 +301,3 @@ def _planned_hold(run: RunData, stage: StageResult) -> float | None:
     listed: Sequence[float] = [each.hold for each in plan.stages]
     place = run.manifest.first_stage - 1 + before - 1
     return listed[place] if 0 <= place < len(listed) else None
-
-
-def _plan_of(run: RunData) -> Plan | None:
-    """The run's plan; None of an imported run, or when this version cannot read it."""
-    if run.manifest.plan is None:
-        return None
-    try:
-        return validate_plan(run.manifest.plan)
-    except ValidationError:
-        return None

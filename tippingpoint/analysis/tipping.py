@@ -13,21 +13,18 @@ from tippingpoint.analysis.cliff import (
     fault_times,
     find_cliff,
     improbability,
-    loads_of,
 )
-from tippingpoint.analysis.fill_rate import fill_words, fills_of
-from tippingpoint.analysis.held_loads import loads_held, why_not_held
+from tippingpoint.analysis.fill_rate import Fill, fill_words
+from tippingpoint.analysis.findings import Findings
 from tippingpoint.analysis.knee import Knee, NoKnee, find_knee
 from tippingpoint.analysis.latency import costs
 from tippingpoint.analysis.usl import Forecast, forecast
-from tippingpoint.analysis.verdict import Check, checks_of, first_misses, miss_words
-from tippingpoint.rundir.cluster_events import Cluster, read_cluster
+from tippingpoint.analysis.verdict import Check, first_misses, miss_words
+from tippingpoint.rundir.cluster_events import Cluster
 from tippingpoint.rundir.operations import OWN_CALLS, REMOVING
 from tippingpoint.rundir.results import RunData
 from tippingpoint.util.durations import show_us
 from tippingpoint.util.text import show_amount, show_calls, show_list, show_size
-
-__all__ = ["Cliff", "Forecast", "Knee", "StormOutcome", "Tipping", "TippingPoint", "find_tipping"]
 
 Sign = Literal["cliff", "threshold", "knee"]
 _WEIGHT: dict[Sign, int] = {"cliff": 0, "threshold": 1, "knee": 2}
@@ -87,28 +84,33 @@ class Tipping:
     sentence: str
 
 
-def find_tipping(run: RunData) -> Tipping:
+def find_tipping(
+    findings: Findings,
+    loads: Sequence[Load],
+    checks: Sequence[Check],
+    cluster: Cluster,
+    fills: Sequence[Fill],
+) -> Tipping:
     """The tipping point of a run; the same run gives the same answer every time.
+
+    `loads` are its loads, `checks` those of its verdict; `cluster` and `fills` are told in the sentence.
 
     Knees and forecast leave out storms, removals and, like the cliff's idea of normal, loads with a fault on purpose.
     How much is made per second is the plan's decision: only leases, which are renewed for as long as they are
     held, have a throughput that tells of the target. Containers are made as fast as it goes unless a plan has a
     rate: the sentence says whether that fell as there were more of them.
     """
+    run = findings.run
     judged = [operation for operation in run.operations if operation not in OWN_CALLS]
-    cluster = read_cluster(run.events)
-    loads = loads_of(run)
     claims = run.manifest.workload == "claim"
     clock_known = run.manifest.timeline == "seconds"
     undisturbed = [stage for load in loads if not load.faulted for stage in load.stages]
     bends = {op: find_knee(undisturbed, op) for op in judged if op not in REMOVING}
-    cliff, notes = cliff_of(run, loads)
+    cliff, notes = find_cliff(loads, judged, rates_known=clock_known and claims)
     predicted = forecast(loads, clock_known=clock_known) if claims else _NO_THROUGHPUT[run.instances]
     storms = _storms(run, loads, cliff)
-    checks = checks_of(run)
-    signs = _signs(run, bends, cliff, checks)
+    signs = _signs(findings, bends, cliff, checks)
     point = signs[0] if signs else None
-    fills = fills_of(run, cluster)
     return Tipping(
         point=point,
         knees={operation: bend for operation, bend in bends.items() if isinstance(bend, Knee)},
@@ -120,19 +122,12 @@ def find_tipping(run: RunData) -> Tipping:
         notes=notes,
         sentence=" ".join(
             [
-                _sentence(run, loads, bends, signs, checks, storms),
+                _sentence(findings, loads, bends, signs, checks, storms),
                 *_gone_meanwhile(run, cluster, cliff),
                 *(fill_words(fill, len(fills) == 1, run.things) for fill in fills if fill.slower),
             ]
         ),
     )
-
-
-def cliff_of(run: RunData, loads: Sequence[Load]) -> tuple[Cliff | None, list[str]]:
-    """The cliff of a run's loads, and what was seen that does not count as one; see find_cliff."""
-    judged = [operation for operation in run.operations if operation not in OWN_CALLS]
-    rates_known = run.manifest.timeline == "seconds" and run.manifest.workload == "claim"
-    return find_cliff(loads, judged, rates_known=rates_known)
 
 
 _NAMED_SINGLY = 2
@@ -178,13 +173,13 @@ def _storms(run: RunData, loads: Sequence[Load], cliff: Cliff | None) -> list[St
 
 
 def _signs(
-    run: RunData, bends: Mapping[str, Knee | NoKnee], cliff: Cliff | None, checks: Sequence[Check]
+    findings: Findings, bends: Mapping[str, Knee | NoKnee], cliff: Cliff | None, checks: Sequence[Check]
 ) -> list[TippingPoint]:
     """Every sign that the target is beyond its best, the first one first; those that say little come last.
 
     A knee that lies before the smallest load is told, and is none: no load was seen on the plateau.
     """
-    held = loads_held(run)
+    run, held = findings.run, findings.loads_held
     signs: list[TippingPoint] = []
     for knee in bends.values():
         if isinstance(knee, Knee) and knee.after_size is not None:
@@ -215,21 +210,21 @@ _ON_PURPOSE = "a fault was injected there on purpose"
 
 
 def _sentence(
-    run: RunData,
+    findings: Findings,
     loads: Sequence[Load],
     bends: Mapping[str, Knee | NoKnee],
     signs: Sequence[TippingPoint],
     checks: Sequence[Check],
     storms: Sequence[StormOutcome],
 ) -> str:
-    unit = run.manifest.load_unit
+    unit = findings.run.manifest.load_unit
     sentences: list[str] = []
     if loads:
         first = signs[0] if signs else None
-        parts = [_point_words(unit, loads, first) if first is not None else _stood(run, loads, checks)]
+        parts = [_point_words(unit, loads, first) if first is not None else _stood(findings, loads, checks)]
         parts += [_further(first, sign) for sign in signs[1:] if first is not None and sign.by != "knee"]
         if first is not None and all(sign.by == "knee" for sign in signs):
-            parts.append(_no_cliff(run, loads))
+            parts.append(_no_cliff(findings.loads_held, loads))
         told = _bends(unit, bends, first.operation if first is not None and first.by == "knee" else "")
         sentences.append("; ".join([*parts, *([told] if told else [])]) + ".")
     for doubt in dict.fromkeys(sign.doubt for sign in signs if sign.doubt):
@@ -268,31 +263,29 @@ def _further(first: TippingPoint, sign: TippingPoint) -> str:
     return f"breaks {where}: {sign.evidence}"
 
 
-def _stood(run: RunData, loads: Sequence[Load], checks: Sequence[Check]) -> str:
+def _stood(findings: Findings, loads: Sequence[Load], checks: Sequence[Check]) -> str:
     """What is said of a target that did not tip; of stages that are no steps a threshold may still be missed."""
-    unit = run.manifest.load_unit
-    held = loads_held(run)
+    unit, held = findings.run.manifest.load_unit, findings.loads_held
     if not held:
         largest = loads[-1]
-        why = next((why for stage in largest.stages if (why := why_not_held(run, stage))), "")
+        found = (findings.of(stage.number).why_not_held for stage in largest.stages)
+        why = next((why for why in found if why), "")
         return f"No load was held, so nothing is known of {show_amount(largest.size, unit)}: {why}"
     missed = any(check.met is False for check in checks)
     words = "Stands" if missed else "No cliff"
     tried = "the largest tried" if len(loads) > 1 else "the only load tried"
     if held[-1] != loads[-1].size:
         tried = "the largest that was held"
-    return f"{words} through {show_amount(held[-1], unit)} ({tried}){_not_below(run, loads)}"
+    return f"{words} through {show_amount(held[-1], unit)} ({tried}){_not_below(held, loads)}"
 
 
-def _no_cliff(run: RunData, loads: Sequence[Load]) -> str:
+def _no_cliff(held: Sequence[int], loads: Sequence[Load]) -> str:
     """What is said besides a knee where nothing breaks and no threshold is missed."""
-    held = loads_held(run)
-    return f"no cliff through {show_size(held[-1])}{_not_below(run, loads)}" if held else "no load was held"
+    return f"no cliff through {show_size(held[-1])}{_not_below(held, loads)}" if held else "no load was held"
 
 
-def _not_below(run: RunData, loads: Sequence[Load]) -> str:
+def _not_below(held: Sequence[int], loads: Sequence[Load]) -> str:
     """Which loads were not held, though a larger one was."""
-    held = loads_held(run)
     below = [show_size(load.size) for load in loads if load.size < held[-1] and load.size not in held]
     return f", though not {show_list(below)}" if below else ""
 

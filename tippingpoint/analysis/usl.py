@@ -54,7 +54,7 @@ def forecast(loads: Sequence[Load], *, clock_known: bool) -> Forecast | str:
     if not clock_known:
         return "the source gives no common clock, so throughput is unknown"
     measured = [(load.size, *load.held()) for load in loads if not load.faulted and not load.load_missing]
-    measured = [(size, n, seconds) for size, n, seconds in measured if seconds > 0 and n > 0]
+    measured = [(size, n, seconds) for size, n, seconds in measured if size and seconds > 0 and n > 0]
     if len(measured) < LEAST_LOADS:
         return f"too few loads with throughput: {len(measured)}, {LEAST_LOADS} are needed"
     sizes = np.asarray([size for size, _, _ in measured], dtype=np.float64)

@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from pydantic import ValidationError
-
 from tippingpoint.analysis.cliff import fault_times
+from tippingpoint.analysis.findings import Findings, StageFindings
 from tippingpoint.analysis.generator_health import (
     OwnLosses,
     explained,
     has_free_core,
     longest_stall,
-    own_losses,
     show_stall,
-    stage_saturated,
-    stalls_in,
-)
-from tippingpoint.analysis.held_loads import (
-    cut_short,
-    damage_in,
-    gave_way,
-    late_by_us,
-    load_missing,
-    loads_held,
-    not_made,
 )
 from tippingpoint.analysis.latency import costs
-from tippingpoint.errors import UserError
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.claim import ClaimPlan
-from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.rundir.gathered import UnitStatus
 from tippingpoint.rundir.operations import BRINGING_UP, CONNECT
 from tippingpoint.rundir.results import RunData
@@ -49,19 +34,6 @@ from tippingpoint.util.text import (
     show_share,
     show_size,
 )
-
-__all__ = [
-    "Check",
-    "Outcome",
-    "Verdict",
-    "checks_of",
-    "first_misses",
-    "held_through",
-    "judge",
-    "miss_words",
-    "stage_checks",
-    "stage_saturated",
-]
 
 Outcome = Literal["met", "missed", "withheld", "failed"]
 
@@ -144,70 +116,56 @@ def stage_checks(
     return checks
 
 
-def checks_of(run: RunData) -> list[Check]:
-    """Every threshold of a run's plan held against every stage that it is about, in the order of stages.
-
-    None of a run that failed, or has no thresholds; UserError when its manifest holds a plan that is none.
-    """
-    plan = _plan_of(run)
-    if run.manifest.status == "failed" or plan is None:
+def _checks(findings: Findings) -> list[Check]:
+    """Every threshold of a run's plan held against every stage that it is about, in the order of stages."""
+    run, plan = findings.run, findings.plan
+    if plan is None:
         return []
     if not run.stages:
         return [replace(check, stage=None, size=None) for check in stage_checks(_NO_STAGE, plan.thresholds)]
-    own = _own_losses(run)
     clock_known = run.manifest.timeline == "seconds"
     return _asked_for(
         run,
         [
-            _known(run, stage, _blamed(run, stage, check, own.get(stage.number)))
-            for stage in run.stages
-            for check in stage_checks(stage, plan.thresholds, clock_known=clock_known)
+            _known(found, _blamed(run, found, check))
+            for found in findings.stages
+            for check in stage_checks(found.stage, plan.thresholds, clock_known=clock_known)
         ],
     )
 
 
-def judge(run: RunData) -> Verdict:
-    """The verdict on a run, as far as it went; UserError when its manifest holds a plan that is none."""
+def judge(findings: Findings) -> Verdict:
+    """The verdict on a run, as far as it went: none of its thresholds is held against a run that failed."""
+    run, plan = findings.run, findings.plan
     manifest = run.manifest
     if manifest.status == "failed":
         return Verdict("failed", f"Failed: {manifest.reason or 'the target failed'}.")
-    plan = _plan_of(run)
-    own = _own_losses(run)
-    checks = checks_of(run)
+    checks = _checks(findings)
     nothing_succeeded = _nothing_succeeded(run)
     if nothing_succeeded:
         return Verdict("failed", nothing_succeeded, checks)
     unit = manifest.load_unit
     damage = list(dict.fromkeys(found.sentence for found in run.damage))
-    lost_by_us = [_own_words(run, run.stage(number), lost) for number, lost in own.items()]
+    lost_by_us = [
+        _own_words(run, found.stage, found.own_losses) for found in findings.stages if found.own_losses
+    ]
     if not run.stages:
         return Verdict("withheld", "Withheld: no stage was run.", checks, _ended_early(run) + damage)
     reasons = (
         _ended_early(run)
         + damage
-        + _bottlenecks(run.stages, unit)
+        + _bottlenecks(findings)
         + lost_by_us
-        + _not_held(run)
+        + _not_held(findings)
         + _gaps(checks, run.stages, unit)
     )
     if isinstance(plan, ClaimPlan) and plan.find is not None:
-        outcome, sentence = _judge_find(run, checks, own)
+        outcome, sentence = _judge_find(findings, checks)
     else:
-        outcome, sentence = _judge_stages(run, checks, own)
+        outcome, sentence = _judge_stages(findings, checks)
     if outcome == "met" and damage:
-        outcome, sentence = "withheld", f"Withheld: {damage[0]}{_held_through(run, checks)}."
+        outcome, sentence = "withheld", f"Withheld: {damage[0]}{_held_through(findings, checks)}."
     return Verdict(outcome, sentence, checks, reasons)
-
-
-def _plan_of(run: RunData) -> Plan | None:
-    try:
-        return validate_plan(run.manifest.plan) if run.manifest.plan is not None else None
-    except ValidationError:
-        raise UserError("run", str(run.directory), "a manifest with a plan that this version reads") from None
-
-
-def _own_losses(run: RunData) -> dict[int, OwnLosses]:
-    return {stage.number: lost for stage in run.stages if (lost := own_losses(run, stage))}
 
 
 _NO_STAGE = StageResult(number=0, size=0, kind="ramp", begin=0.0)
@@ -240,7 +198,7 @@ def _asked_for(run: RunData, checks: Sequence[Check]) -> list[Check]:
     ]
 
 
-def _blamed(run: RunData, stage: StageResult, check: Check, own: OwnLosses | None) -> Check:
+def _blamed(run: RunData, found: StageFindings, check: Check) -> Check:
     """The check, its miss taken back where the generator may have caused it.
 
     Too few operations are its own where a share of the load is missing.
@@ -251,9 +209,10 @@ def _blamed(run: RunData, stage: StageResult, check: Check, own: OwnLosses | Non
     """
     if check.met is not False or check.observed is None:
         return check
-    if check.limit == "throughput" and load_missing(run, stage):
+    stage, own = found.stage, found.own_losses
+    if check.limit == "throughput" and found.load_missing:
         return replace(check, met=None, why="a share of the load is missing")
-    slept = next((stall for stall in stalls_in(run, stage) if stall.cause == "suspend"), None)
+    slept = next((stall for stall in found.stalls if stall.cause == "suspend"), None)
     if slept is not None and check.limit in _RATES:
         return replace(check, met=None, why=f"the generator itself was {show_stall(slept)}")
     if check.limit == "lost_rate":
@@ -261,30 +220,32 @@ def _blamed(run: RunData, stage: StageResult, check: Check, own: OwnLosses | Non
         if own is None or check.observed - own.count / attempts > check.allowed:
             return check
         return replace(check, met=None, why=own.why)
-    reason = stage_saturated(stage)
+    reason = found.strained
     if has_free_core(stage) and check.limit == "error_rate":
         return check
     if has_free_core(stage) and check.limit in _PERCENTILES:
-        reason = explained(run, stage, check.operation, _PERCENTILES[check.limit], check.allowed)
+        reason = explained(
+            run, stage, found.stalls, check.operation, _PERCENTILES[check.limit], check.allowed
+        )
     elif check.limit == "throughput":
-        reason = reason or _throughput_lost(run, stage, check.observed, check.allowed)
+        reason = reason or _throughput_lost(found, check.observed, check.allowed)
     return replace(check, met=None, why=reason) if reason else check
 
 
-def _known(run: RunData, stage: StageResult, check: Check) -> Check:
+def _known(found: StageFindings, check: Check) -> Check:
     """The check, not met where the journals are not whole: what is missing may have missed it."""
-    if check.met is not True or not (damage := damage_in(run, stage)):
+    if check.met is not True or not found.damage:
         return check
-    return replace(check, met=None, why=damage[0].sentence)
+    return replace(check, met=None, why=found.damage[0].sentence)
 
 
-def _throughput_lost(run: RunData, stage: StageResult, observed: float, allowed: float) -> str | None:
+def _throughput_lost(found: StageFindings, observed: float, allowed: float) -> str | None:
     """Why a throughput is too low only because workers stood still, in a few words; None when it is not."""
-    longest = longest_stall(run, stage)
+    stage, longest = found.stage, longest_stall(found.stalls)
     if longest is None or stage.end is None:
         return None
     seconds = stage.end - (stage.begin if stage.hold_begin is None else stage.hold_begin)
-    still = sum(stall.seconds for stall in stalls_in(run, stage) if stall.worker == longest.worker)
+    still = sum(stall.seconds for stall in found.stalls if stall.worker == longest.worker)
     if still < seconds and observed * seconds / (seconds - still) < allowed:
         return None
     return f"the generator itself was {show_stall(longest)}"
@@ -348,11 +309,13 @@ def _missing_units(run: RunData) -> list[str]:
     return reasons
 
 
-def _bottlenecks(stages: Iterable[StageResult], unit: str) -> list[str]:
+def _bottlenecks(findings: Findings) -> list[str]:
+    unit = findings.run.manifest.load_unit
     return [
-        f"stage {stage.number} ({show_amount(stage.size, unit)}): the generator itself was strained: {why}"
-        for stage in stages
-        if (why := stage_saturated(stage))
+        f"stage {found.stage.number} ({show_amount(found.stage.size, unit)}): the generator itself was strained: "
+        f"{found.strained}"
+        for found in findings.stages
+        if found.strained
     ]
 
 
@@ -370,13 +333,14 @@ def _gaps(checks: Iterable[Check], stages: Sequence[StageResult], unit: str) -> 
     ]
 
 
-def _judge_stages(run: RunData, checks: list[Check], own: Mapping[int, OwnLosses]) -> tuple[Outcome, str]:
+def _judge_stages(findings: Findings, checks: list[Check]) -> tuple[Outcome, str]:
+    run = findings.run
     unit = run.manifest.load_unit
+    held = _held_through(findings, checks)
     missed = [check for check in checks if check.met is False]
     if missed:
-        return "missed", f"Missed: {_first_miss(run, missed)}{_held_through(run, checks)}."
+        return "missed", f"Missed: {_first_miss(run, missed)}{held}."
     doubted = [check for check in checks if check.met is None and check.observed is not None]
-    held = _held_through(run, checks)
     if doubted:
         worst = _first_of(run, doubted)
         return "withheld", f"Withheld: {_saw(run, worst)}, but {worst.why}{held}."
@@ -387,28 +351,30 @@ def _judge_stages(run: RunData, checks: list[Check], own: Mapping[int, OwnLosses
             "withheld",
             f"Withheld: {unmeasured.operation} {unmeasured.limit} was not measured{where}{held}.",
         )
-    for stage in run.stages:
-        whole = stage.is_step and stage.number not in own and not cut_short(run, stage)
-        if whole and (why := gave_way(run, stage)):
-            by_us = late_by_us(run, stage)
+    for found in findings.stages:
+        whole = found.stage.is_step and not found.own_losses and not found.cut_short
+        if whole and found.gave_way:
+            by_us = found.late_by_us
             outcome, ours = ("withheld", f", but {by_us}") if by_us else ("missed", "")
-            return outcome, f"{outcome.capitalize()}: {_were_not_held(run, stage, why)}{ours}{held}."
-    cut = [stage for stage in run.stages if load_missing(run, stage)]
+            not_held = _were_not_held(run, found.stage, found.gave_way)
+            return outcome, f"{outcome.capitalize()}: {not_held}{ours}{held}."
+    cut = [found.stage.size for found in findings.stages if found.load_missing]
     if cut:
-        where = f"from {show_size(min(stage.size for stage in cut))} {unit} on"
+        where = f"from {show_size(min(cut))} {unit} on"
         why = next(iter(_missing_units(run)), f"a worker was cut, so load is missing {where}")
         return "withheld", f"Withheld: {why}{held}."
     if run.manifest.status in ("interrupted", "cut", "running"):
         return "withheld", f"Withheld: {_ended_early(run)[0]}{held}."
     for why in _taken_up(run):
         return "withheld", f"Withheld: {why}{held}."
-    for number, lost in own.items():
-        return "withheld", f"Withheld: {_own_words(run, run.stage(number), lost)}{held}."
-    for stage in run.stages:
-        if why := not_made(run, stage):
-            return "withheld", f"Withheld: {why}{held}."
-        if stage.is_step and (why := cut_short(run, stage)):
-            return "withheld", f"Withheld: {_were_not_held(run, stage, why)}{held}."
+    for found in findings.stages:
+        if found.own_losses:
+            return "withheld", f"Withheld: {_own_words(run, found.stage, found.own_losses)}{held}."
+    for found in findings.stages:
+        if found.not_made:
+            return "withheld", f"Withheld: {found.not_made}{held}."
+        if found.stage.is_step and found.cut_short:
+            return "withheld", f"Withheld: {_were_not_held(run, found.stage, found.cut_short)}{held}."
     if not checks:
         return "met", "No thresholds were set, so there is nothing to miss."
     largest = max(stage.size for stage in run.stages)
@@ -417,21 +383,22 @@ def _judge_stages(run: RunData, checks: list[Check], own: Mapping[int, OwnLosses
     return "met", f"Met: {every} held through {show_amount(largest, unit)}."
 
 
-def _judge_find(run: RunData, checks: list[Check], own: Mapping[int, OwnLosses]) -> tuple[Outcome, str]:
+def _judge_find(findings: Findings, checks: list[Check]) -> tuple[Outcome, str]:
     """What the search came to. A load beyond the answer that misses a threshold is how the answer is found."""
+    run = findings.run
     unit = run.manifest.load_unit
     found = next((event for event in reversed(run.events) if event["event"] == "found"), None)
     if found is None:
         why = (_ended_early(run) or ["the search has no answer"])[0]
-        return "withheld", f"Withheld: {why}{_held_through(run, checks)}."
+        return "withheld", f"Withheld: {why}{_held_through(findings, checks)}."
     held: int | None = found.get("held")
     broken: int | None = found.get("broken")
     at_broken = [check for check in checks if check.size == broken and check.met is not True]
     missed = [check for check in at_broken if check.met is False]
     gave = [
-        (stage, why)
-        for stage in run.stages
-        if stage.size == broken and not cut_short(run, stage) and (why := gave_way(run, stage))
+        (each.stage, each.gave_way)
+        for each in findings.stages
+        if each.stage.size == broken and not each.cut_short and each.gave_way
     ]
     beyond = ""
     if gave and not missed:
@@ -456,11 +423,11 @@ def _judge_find(run: RunData, checks: list[Check], own: Mapping[int, OwnLosses])
             "withheld",
             f"Withheld: the thresholds held up to {show_amount(held, unit)} ({repeats}){beyond}.",
         )
-    if any(load_missing(run, stage) for stage in run.stages):
+    if any(each.load_missing for each in findings.stages):
         return "withheld", f"Withheld: a worker was cut, so load is missing; {show_amount(held, unit)} held."
-    for stage in run.stages:
-        if stage.number in own and stage.size <= held:
-            return "withheld", f"Withheld: {_own_words(run, stage, own[stage.number])}{beyond}."
+    for each in findings.stages:
+        if each.own_losses and each.stage.size <= held:
+            return "withheld", f"Withheld: {_own_words(run, each.stage, each.own_losses)}{beyond}."
     limit = "; the search's limit" if broken is None else ""
     return "met", f"Met: the thresholds hold up to {show_amount(held, unit)} ({repeats}{limit}){beyond}."
 
@@ -489,33 +456,26 @@ def _unmeasured_at_the_top(run: RunData, checks: list[Check]) -> Check | None:
     )
 
 
-def _held_through(run: RunData, checks: list[Check]) -> str:
-    """Up to which load every load was held with every check met."""
-    held = held_through(run, checks)
-    return f"; held through {show_amount(held, run.manifest.load_unit)}" if held is not None else ""
-
-
-def held_through(run: RunData, checks: Iterable[Check]) -> int | None:
-    """The largest load that was held with all checks met, as was every smaller one; None without any."""
-    stood = set(loads_held(run))
-    steps = {stage.number: stage.size for stage in run.stages if stage.is_step}
+def _held_through(findings: Findings, checks: Iterable[Check]) -> str:
+    """Up to which load every load was held with every check met; empty without any."""
+    steps = {found.stage.number: found.stage.size for found in findings.stages if found.stage.is_step}
     unmet = {check.size for check in checks if check.stage in steps and check.met is not True}
     held: int | None = None
     for size in sorted(set(steps.values())):
-        if size not in stood or size in unmet:
+        if size not in findings.loads_held or size in unmet:
             break
         held = size
-    return held
+    return f"; held through {show_amount(held, findings.run.manifest.load_unit)}" if held is not None else ""
 
 
-def _not_held(run: RunData) -> list[str]:
+def _not_held(findings: Findings) -> list[str]:
     """One line for each stage whose load was not whole, or which the target did not hold."""
     lines: list[str] = []
-    for stage in run.stages:
-        why = not_made(run, stage)
-        if not why and stage.is_step and not cut_short(run, stage) and (gave := gave_way(run, stage)):
-            why = _were_not_held(run, stage, gave)
-        lines += [why] if why else []
+    for found in findings.stages:
+        if found.not_made:
+            lines.append(found.not_made)
+        elif found.stage.is_step and not found.cut_short and found.gave_way:
+            lines.append(_were_not_held(findings.run, found.stage, found.gave_way))
     return lines
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import uvloop
 
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.cli.page import keep_report
 from tippingpoint.errors import UserError
 from tippingpoint.monitoring.gather import gather_run
@@ -65,7 +66,7 @@ def do(options: argparse.Namespace) -> int:
         return TARGET_FAILED
     write_resources(run.directory, gathered)
     add_resources(run, gathered)
-    page = keep_report(run, write_report(run, "html"))
+    page = keep_report(run, write_report(analyse(run), "html"))
     if options.json:
         print(json.dumps(_summary(gathered, run.directory, page), indent=2, ensure_ascii=False))
         return MET

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.compare.named import load_named
 from tippingpoint.errors import UserError
 from tippingpoint.report import write_report
@@ -26,6 +27,6 @@ def do(options: argparse.Namespace) -> int:
         raise UserError(
             "run", options.run, "a run: this baseline is figures only (tippingpoint baselines NAME)"
         )
-    sys.stdout.write(write_report(run, options.format))
+    sys.stdout.write(write_report(analyse(run), options.format))
     sys.stdout.flush()
     return MET

@@ -13,15 +13,15 @@ import uvloop
 from rich.console import Console
 from rich.markup import escape
 
-from tippingpoint.analysis.tipping import Tipping, find_tipping
-from tippingpoint.analysis.verdict import Verdict, judge
+from tippingpoint.analysis.analyse import Analysis, analyse
 from tippingpoint.cli.page import keep_report
 from tippingpoint.plan.read import Plan
-from tippingpoint.report import write_report
+from tippingpoint.report import render_report
+from tippingpoint.report.document import build_document
 from tippingpoint.run.progress import ConsoleProgress
 from tippingpoint.run.resume import TakenUp
 from tippingpoint.run.runner import Runner
-from tippingpoint.rundir.results import RunData, load_run
+from tippingpoint.rundir.results import load_run
 
 RUNS = Path("runs")
 """Where runs are kept unless it is said."""
@@ -38,23 +38,24 @@ def add_run_options(command: argparse.ArgumentParser) -> None:
 def run_to_report(plan: Plan, options: argparse.Namespace, taken_up: TakenUp | None) -> int:
     """Run it, or go on with what was taken up, and print what it came to; returns the verdict's exit code."""
     directory = uvloop.run(_run_plan(plan, options, taken_up))
-    run = load_run(directory)
-    verdict, tipping = judge(run), find_tipping(run)
-    page = keep_report(run, write_report(run, "html"))
-    said = write_report(run, "json") if options.json else _said(run, verdict, tipping, page)
+    analysis = analyse(load_run(directory))
+    document = build_document(analysis)
+    page = keep_report(analysis.run, render_report(document, "html"))
+    said = render_report(document, "json") if options.json else _said(analysis, page)
     with contextlib.suppress(OSError):  # whatever became of our output, the exit code is the run's
         sys.stdout.write(said)
         sys.stdout.flush()
-    return verdict.exit_code
+    return analysis.verdict.exit_code
 
 
-def _said(run: RunData, verdict: Verdict, tipping: Tipping, page: Path | None) -> str:
+def _said(analysis: Analysis, page: Path | None) -> str:
     """What a run came to, in the lines a person reads; coloured on a terminal."""
+    run, verdict = analysis.run, analysis.verdict
     colour = _COLOURS[verdict.outcome]
     where = page or f"no room for it; make one with tippingpoint report {run.directory}"
     lines = [
         f"[bold {colour}]{verdict.outcome}[/]  {escape(verdict.sentence)}",
-        escape(tipping.sentence),
+        escape(analysis.tipping.sentence),
         *([escape(f"{run.manifest.status}: {run.manifest.reason}")] if run.manifest.reason else []),
         escape(f"report: {where}"),
     ]

@@ -17,7 +17,7 @@ from typing import Literal, NoReturn
 
 from pydantic import BaseModel, ValidationError
 
-from tippingpoint.analysis.verdict import judge
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.collect import WORSE
 from tippingpoint.collect.sandbox import give_way
 from tippingpoint.compare.named import compare_named
@@ -93,7 +93,7 @@ def gathered(run: CollectedRun, out: Path) -> Path:
 
 def _report(asked: Asked, runs: dict[str, Path]) -> int:
     (run,) = runs.values()
-    _print(write_report(load_run(run), asked.format))
+    _print(write_report(analyse(load_run(run)), asked.format))
     return MET
 
 
@@ -126,7 +126,7 @@ def _without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 def _judge(asked: Asked, runs: dict[str, Path]) -> int:
     (run,) = runs.values()
-    verdict = judge(load_run(run))
+    verdict = analyse(load_run(run)).verdict
     told = {"outcome": verdict.outcome, "sentence": verdict.sentence, "reasons": verdict.reasons}
     print(json.dumps(told))
     return MET

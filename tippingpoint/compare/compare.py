@@ -10,10 +10,9 @@ from typing import Literal
 
 import numpy as np
 
+from tippingpoint.analysis.analyse import Analysis, analyse
 from tippingpoint.analysis.confidence import Interval, difference_of_shares, ratio_of_percentiles
 from tippingpoint.analysis.latency import freed_costs
-from tippingpoint.analysis.tipping import Tipping, find_tipping
-from tippingpoint.analysis.verdict import Verdict, judge
 from tippingpoint.compare.baselines import Baseline
 from tippingpoint.compare.costs import CostComparison, compare_costs
 from tippingpoint.compare.names import Named, differences, short_names
@@ -112,10 +111,10 @@ class Comparison:
     """What only some of the runs have: stage sizes, storms, operations."""
     differs: list[str]
     """The settings in which the runs' plans differ, where all have plans."""
-    verdicts: list[Verdict]
-    tippings: list[Tipping]
+    analyses: list[Analysis]
+    """One per run."""
     reaches: list[Reach]
-    """One per run, as the verdicts and tippings."""
+    """One per run."""
     resources: list[ResourceComparison]
     costs: list[CostComparison]
     published: list[PublishedRow]
@@ -174,8 +173,8 @@ def compare(runs: Sequence[RunData], tolerance: float = 0.10, beside: Sequence[B
             why = "this one has no journals" if not run.operations else "in this one none was begun"
             raise UserError("compare", run.manifest.id, f"runs with stages, and {why}")
     names, beside_names = _names(runs, beside)
-    tippings = [find_tipping(run) for run in runs]
-    reaches = [reach_of(run, tipping) for run, tipping in zip(runs, tippings, strict=True)]
+    analyses = [analyse(run) for run in runs]
+    reaches = [reach_of(analysis) for analysis in analyses]
     tips: list[Judgement] = [
         tips_against(reaches[0], reach, same_thresholds=_thresholds(run) == _thresholds(runs[0]))
         for run, reach in zip(runs[1:], reaches[1:], strict=True)
@@ -196,7 +195,6 @@ def compare(runs: Sequence[RunData], tolerance: float = 0.10, beside: Sequence[B
         for row in _rows(key, [table.get(key) for table in tables], beyond[key], level, tolerance)
     ]
     worse, better = _changes(rows, tips, reaches, names, unit)
-    verdicts = [judge(run) for run in runs]
     main = _main(runs)
     resources = compare_resources(runs)
     parts = [
@@ -207,9 +205,9 @@ def compare(runs: Sequence[RunData], tolerance: float = 0.10, beside: Sequence[B
         published_words(beside_names, published, alone=not runs),
     ]
     in_doubt = [
-        f"{name}: {verdict.sentence}"
-        for name, verdict in zip(names, verdicts, strict=True)
-        if verdict.outcome in ("withheld", "failed")
+        f"{name}: {analysis.verdict.sentence}"
+        for name, analysis in zip(names, analyses, strict=True)
+        if analysis.verdict.outcome in ("withheld", "failed")
     ]
     for name, reach in zip(names[1:], reaches[1:], strict=True):
         if (late := not_judged(reaches[0], reach)) is not None:
@@ -233,11 +231,10 @@ def compare(runs: Sequence[RunData], tolerance: float = 0.10, beside: Sequence[B
         better=better,
         not_comparable=_not_comparable(keys, tables, names, unit),
         differs=differences([run.manifest.plan or {} for run in runs]),
-        verdicts=verdicts,
-        tippings=tippings,
+        analyses=analyses,
         reaches=reaches,
         resources=resources,
-        costs=compare_costs(runs),
+        costs=compare_costs(analyses),
         published=published,
         sentence=" ".join([f"{'; '.join(part for part in parts if part)}.", *in_doubt]),
         changes=_summary(rows, tips, names, unit),

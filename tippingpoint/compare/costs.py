@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tippingpoint.analysis.cost import Cost, costs_of
+from tippingpoint.analysis.analyse import Analysis
+from tippingpoint.analysis.cost import Cost
 from tippingpoint.rundir.resources import titles_of
-from tippingpoint.rundir.results import RunData
 
 
 @dataclass(frozen=True)
@@ -26,17 +26,21 @@ class CostComparison:
     """One per run after the first: what a further one adds, to what it adds in the first run."""
 
 
-def compare_costs(runs: Sequence[RunData]) -> list[CostComparison]:
+def compare_costs(runs: Sequence[Analysis]) -> list[CostComparison]:
     """What two runs or more (or the only one) have a cost of that is more than noise in one of them; see cost.py.
 
     One load gives no interval, and a cost all the same where what there was without load is known.
     """
     found: dict[tuple[str, str, str], dict[int, Cost]] = {}
     titles = titles_of(
-        figure for run in runs if run.resources is not None for figure in run.resources.figures if figure.cost
+        figure
+        for run in (analysis.run for analysis in runs)
+        if run.resources is not None
+        for figure in run.resources.figures
+        if figure.cost
     )
-    for number, run in enumerate(runs):
-        for cost in costs_of(run):
+    for number, analysis in enumerate(runs):
+        for cost in analysis.costs:
             if cost.role == "all" and cost.slope is not None:
                 found.setdefault((cost.figure, cost.part, cost.per), {})[number] = cost
     return [

@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
-from tippingpoint.analysis.held_loads import loads_held
-from tippingpoint.analysis.tipping import Tipping
-from tippingpoint.analysis.verdict import checks_of
+from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.plan.fields import StageKind
-from tippingpoint.rundir.results import RunData
 
 Judgement = Literal["worse", "better", "same", "unsure"]
 
@@ -61,16 +58,16 @@ class Reach:
         return "" if kind in ("storm", "destroy") or size in self.loads else "not held by"
 
 
-def reach_of(run: RunData, tipping: Tipping) -> Reach:
-    """How far a run came, of what was found as its tipping point."""
-    cliff, point = tipping.cliff, tipping.point
+def reach_of(analysis: Analysis) -> Reach:
+    """How far a run came."""
+    cliff, point = analysis.tipping.cliff, analysis.tipping.point
     breaks = cliff.first_broken if cliff is not None and not cliff.during_fault else None
-    held = loads_held(run)
+    held = analysis.findings.loads_held
     loads = tuple(size for size in held if breaks is None or size < breaks)
     unjudged = min(
         (
             check.size
-            for check in checks_of(run)
+            for check in analysis.verdict.checks
             if check.met is None and check.observed is not None and check.size is not None
         ),
         default=None,

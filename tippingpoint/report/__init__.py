@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import orjson
 
-from tippingpoint.analysis.tipping import find_tipping
-from tippingpoint.analysis.verdict import judge
+from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.compare.compare import Comparison
 from tippingpoint.report.comparison import build_comparison
 from tippingpoint.report.document import build_document
@@ -15,15 +14,18 @@ from tippingpoint.report.formats.comparison_markdown import render_comparison
 from tippingpoint.report.formats.html import render_html
 from tippingpoint.report.formats.junit import render_junit
 from tippingpoint.report.formats.markdown import render_run
-from tippingpoint.rundir.results import RunData
 
 RunFormat = Literal["html", "md", "json", "junit"]
 ComparisonFormat = Literal["html", "md", "json"]
 
 
-def write_report(run: RunData, format: RunFormat) -> str:
+def write_report(analysis: Analysis, format: RunFormat) -> str:
     """The report of a run: a whole HTML page, Markdown, the document itself as JSON, or JUnit XML."""
-    document = build_document(run, judge(run), find_tipping(run))
+    return render_report(build_document(analysis), format)
+
+
+def render_report(document: dict[str, Any], format: RunFormat) -> str:
+    """One view of a run's document (document.build_document), where several are wanted."""
     match format:
         case "html":
             return render_html(document)

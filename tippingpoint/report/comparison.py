@@ -13,9 +13,9 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from tippingpoint import __version__
+from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.analysis.cost import Cost
 from tippingpoint.analysis.latency import costs
-from tippingpoint.analysis.verdict import Verdict
 from tippingpoint.compare.baselines import RallyTable
 from tippingpoint.compare.compare import PERCENTILES, Comparison, Row
 from tippingpoint.compare.costs import is_shown
@@ -99,7 +99,7 @@ def build_comparison(comparison: Comparison) -> dict[str, Any]:
         "beside": [
             {
                 **baseline.model_dump(),
-                "timings": beside_runs(baseline, runs),
+                "timings": beside_runs(baseline, comparison.analyses),
                 "same": [_same_rows(table, runs) for table in baseline.tables],
             }
             for baseline in comparison.beside
@@ -169,18 +169,11 @@ def _runs(comparison: Comparison) -> list[dict[str, Any]]:
                 **asdict(reach),
                 "words": replace(reach, doubt="").words(comparison.load_unit),
             },
-            "tipping": tipping_entry(tipping),
-            "caveats": _caveats(run, verdict),
+            "tipping": tipping_entry(analysis.tipping),
+            "caveats": _caveats(analysis),
         }
-        for number, (run, name, tipping, reach, verdict) in enumerate(
-            zip(
-                comparison.runs,
-                comparison.names,
-                comparison.tippings,
-                comparison.reaches,
-                comparison.verdicts,
-                strict=True,
-            )
+        for number, (run, name, analysis, reach) in enumerate(
+            zip(comparison.runs, comparison.names, comparison.analyses, comparison.reaches, strict=True)
         )
     ]
 
@@ -192,12 +185,13 @@ def _day(run: RunData) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime(run.manifest.started))
 
 
-def _caveats(run: RunData, verdict: Verdict) -> list[str]:
+def _caveats(analysis: Analysis) -> list[str]:
     """What a reader must know before believing a run's figures."""
+    run, verdict = analysis.run, analysis.verdict
     lines = [verdict.sentence] if verdict.outcome in ("withheld", "failed") else []
     if run.manifest.status not in ("complete", "failed"):
         lines.append(f"{run.manifest.status}: {run.manifest.reason}".removesuffix(": "))
-    return list(dict.fromkeys([*lines, *verdict.reasons, *build_cautions(run, verdict.reasons)]))
+    return list(dict.fromkeys([*lines, *verdict.reasons, *build_cautions(analysis)]))
 
 
 def _place(operation: str) -> tuple[int, str]:

@@ -16,16 +16,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, cast
 
-import yaml
-from pydantic import ValidationError
-
 from tippingpoint import __version__
+from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.analysis.generator_health import show_stall, show_state, show_worker
 from tippingpoint.analysis.latency import costs
 from tippingpoint.analysis.tipping import Forecast, Tipping
-from tippingpoint.analysis.verdict import Check, Verdict
+from tippingpoint.analysis.verdict import Check
 from tippingpoint.errors import UserError
-from tippingpoint.plan.read import load_plan, validate_plan
+from tippingpoint.plan.read import Plan, load_plan
 from tippingpoint.report import figures
 from tippingpoint.report.sections.cautions import build_cautions
 from tippingpoint.report.sections.happened import build_happened
@@ -41,7 +39,7 @@ from tippingpoint.report.sections.landing import agent_marks, build_agents, buil
 from tippingpoint.report.sections.life import build_life
 from tippingpoint.report.sections.resources import build_resources, leader_marks
 from tippingpoint.report.sections.timeline import build_timeline, is_lost_connection
-from tippingpoint.rundir.cluster_events import Cluster, read_cluster
+from tippingpoint.rundir.cluster_events import Cluster
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import count_of
 from tippingpoint.rundir.operations import CONNECT, OBSERVING, OWN_CALLS
@@ -69,10 +67,10 @@ _MOST_STALLS = 100
 _STALLS_ON_CHARTS = 20
 
 
-def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str, Any]:
-    """Everything a report says of a run. `verdict` and `tipping` are this run's."""
+def build_document(analysis: Analysis) -> dict[str, Any]:
+    """Everything a report says of a run."""
+    run, verdict, cluster = analysis.run, analysis.verdict, analysis.cluster
     operations = run.operations
-    cluster = read_cluster(run.events)
     timeline = build_timeline(run, operations)
     if timeline is not None:
         timeline["members"] = members_over_time(cluster, len(timeline["t"]), timeline["bin_seconds"])
@@ -90,10 +88,10 @@ def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str
             "reasons": verdict.reasons,
             "checks": [asdict(check) for check in verdict.checks],
         },
-        "cautions": build_cautions(run, verdict.reasons),
+        "cautions": build_cautions(analysis),
         "damage": [asdict(damage) for damage in run.damage],
         "thresholds": _thresholds(_binding(run, verdict.checks), run.manifest.load_unit),
-        "tipping": tipping_entry(tipping),
+        "tipping": tipping_entry(analysis.tipping),
         "operations": operations,
         "loading": [name for name in operations if name not in (*OBSERVING, *OWN_CALLS)],
         "observing": [name for name in operations if name in OBSERVING],
@@ -102,7 +100,7 @@ def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str
         "has_service_times": any(o["service"] for stage in stages for o in stage["operations"].values()),
         "by_load": _by_load(run, operations),
         "growth": _growth(run),
-        "fill": build_fill(run, cluster),
+        "fill": build_fill(run, analysis.fills),
         "timings": build_timings(run, cluster),
         "members": build_members(run, cluster),
         "spread": build_spread(run, cluster),
@@ -112,14 +110,14 @@ def build_document(run: RunData, verdict: Verdict, tipping: Tipping) -> dict[str
         **build_retries(run.events),
         "timeline": timeline,
         "no_timeline": _why_no_timeline(run),
-        "resources": build_resources(run),
+        "resources": build_resources(run, analysis.costs),
         "generator": _generator(run),
         "units": _units(run),
         "search": _search(run),
         "events": events,
         "happened": build_happened(run, [mark for mark in events["marks"] if mark["kind"] != STALL]),
         "notes": _notes(run),
-        "repeat": _repeat(run),
+        "repeat": _repeat(run, analysis.findings.plan),
     }
 
 
@@ -647,18 +645,10 @@ def _planned_target(run: RunData) -> dict[str, Any]:
     return cast(dict[str, Any], target) if isinstance(target, dict) else {}
 
 
-def _repeat(run: RunData) -> dict[str, Any] | None:
+def _repeat(run: RunData, plan: Plan | None) -> dict[str, Any] | None:
     """The plan as YAML and the command that runs it (on units the action); None without a plan."""
-    if run.manifest.plan is None:
+    if plan is None:
         return None
-    try:
-        plan = validate_plan(run.manifest.plan)
-    except ValidationError:  # written by another version of the suite: show it, but promise nothing
-        return {
-            "plan": yaml.safe_dump(run.manifest.plan, sort_keys=False, allow_unicode=True),
-            "command": None,
-            "shipped": False,
-        }
     try:
         shipped = load_plan(plan.name) == plan
     except UserError:

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from tippingpoint.analysis.held_loads import why_not_held
-from tippingpoint.analysis.verdict import stage_checks, stage_saturated
+from tippingpoint.analysis.findings import examine_stage
+from tippingpoint.analysis.verdict import stage_checks
 from tippingpoint.plan.claim import ClaimPlan, Find
 from tippingpoint.run.crew import Crew
 from tippingpoint.run.interruption import EndedEarly
@@ -130,10 +130,9 @@ class Search:
         measured = so_far.stage(number)
         checks = stage_checks(measured, self._plan.thresholds)
         broken = [f"{check.operation} {check.limit}" for check in checks if not check.met]
-        not_held = why_not_held(so_far, measured)
-        broken += [not_held] if not_held else []
-        saturated = stage_saturated(measured)
+        found = examine_stage(so_far, self._plan, measured)
+        broken += [found.why_not_held] if found.why_not_held else []
         self._record.event(
-            "probe", stage=number, size=size, held=not broken, broken=broken, saturated=saturated
+            "probe", stage=number, size=size, held=not broken, broken=broken, saturated=found.strained
         )
         return not broken

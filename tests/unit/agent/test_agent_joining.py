@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tippingpoint.agent.joining import digest_of, join
-from tippingpoint.analysis.verdict import judge
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.report import write_report
 from tippingpoint.rundir.journal import Events, Journal
 from tippingpoint.rundir.manifest import Manifest, RunStatus, TargetEntry, WorkerEntry
@@ -87,9 +87,9 @@ def test_that_it_was_cut_is_told_and_withholds_what_was_not_whole(tmp_path: Path
     (event,) = [e for e in read_digest(digest_of([one, other])).head.events if e["event"] == KIND]
     assert event == {"t": 100.0, "event": KIND, "stage": 2, "after": 80.0, "there": 5, "again": True}
     why = "a part was cut, and taken up 80s later, in stage 2: what was measured of that stage before is in no figure"
-    verdict = judge(run)
+    verdict = analyse(run).verdict
     assert (verdict.outcome, verdict.reasons) == ("withheld", [why])
-    assert why in write_report(run, "json")
+    assert why in write_report(analyse(run), "json")
 
 
 def test_what_was_whole_when_it_was_cut_is_a_note(tmp_path: Path) -> None:
@@ -98,8 +98,8 @@ def test_what_was_whole_when_it_was_cut_is_a_note(tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
     join([one, other], tmp_path / "whole")
     run = load_run(tmp_path / "whole")
-    assert judge(run).reasons == []
-    assert "a part was cut, and taken up 10s later, in stage 3" in write_report(run, "json")
+    assert analyse(run).verdict.reasons == []
+    assert "a part was cut, and taken up 10s later, in stage 3" in write_report(analyse(run), "json")
 
 
 def test_what_is_gone_on_with_later_keeps_all_there_was(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.made_runs import made_run, made_stage
-from tippingpoint.analysis.cost import LEVEL, Cost, Role, costs_of, theil_sen
+from tippingpoint.analysis.analyse import analyse
+from tippingpoint.analysis.cost import LEVEL, Cost, Role, theil_sen
 from tippingpoint.rundir.manifest import TargetEntry
 from tippingpoint.rundir.resources import FigureData, Resources, Series
 from tippingpoint.rundir.results import RunData
@@ -78,7 +79,7 @@ def run_of(
 
 
 def cost_of(run: RunData, role: Role = "all") -> Cost:
-    (found,) = [cost for cost in costs_of(run) if cost.role == role]
+    (found,) = [cost for cost in analyse(run).costs if cost.role == role]
     return found
 
 
@@ -128,7 +129,7 @@ class TestPerUnitOfLoad:
 
     def test_without_a_known_leader_only_all_is_told(self) -> None:
         run = run_of({"a": lambda load: load, "b": lambda load: load})
-        assert [cost.role for cost in costs_of(run)] == ["all"]
+        assert [cost.role for cost in analyse(run).costs] == ["all"]
 
     def test_network_per_container_is_in_megabits(self) -> None:
         run = run_of(
@@ -296,7 +297,7 @@ class TestTrend:
 
 class TestWithheld:
     def test_a_run_without_resources_has_no_costs(self) -> None:
-        assert costs_of(made_run(stages())) == []
+        assert analyse(made_run(stages())).costs == []
 
     def test_without_samples_before_stage_1_the_line_begins_at_the_first_load(self) -> None:
         cost = cost_of(run_of({"a": lambda load: load}, begin=65.0, unit="count/s", cost="operations"))
@@ -387,7 +388,7 @@ class TestWithheld:
             Series(host="a", values=padded),
             Series(host="b", values=padded[::-1]),
         ]
-        for cost in costs_of(run):
+        for cost in analyse(run).costs:
             assert bool(cost.withheld) == (cost.level is None)
             assert not (cost.is_told and (cost.low or 0.0) <= 0)
             assert "-" not in cost.words.split(" (")[0] or not cost.is_told

@@ -9,9 +9,8 @@ import pytest
 
 from tests.unit.made_runs import made_curve, made_run, made_stage
 from tests.unit.synthetic import MadeGrowth, MadeStage, write_run
-from tippingpoint.analysis.held_loads import behind, loads_held, why_not_held
-from tippingpoint.analysis.tipping import find_tipping
-from tippingpoint.analysis.verdict import judge
+from tippingpoint.analysis.analyse import analyse
+from tippingpoint.analysis.findings import examine
 from tippingpoint.plan.read import parse_plan
 from tippingpoint.rundir.results import RunData, load_run
 from tippingpoint.rundir.stages import StageResult
@@ -34,21 +33,24 @@ def ladder(top: dict[str, list[float]], sizes: tuple[int, ...] = SIZES) -> list[
 
 
 def told(run: RunData) -> tuple[str, str]:
-    return judge(run).sentence, find_tipping(run).sentence
+    return analyse(run).verdict.sentence, analyse(run).tipping.sentence
 
 
 def test_what_was_held_to_its_end_by_everybody_is_held() -> None:
     run = made_run(ladder({"extend.ok": [2.0] * 120_000}), plan=PLAN + QUICK)
-    assert [why_not_held(run, stage) for stage in run.stages] == ["", "", ""]
-    assert loads_held(run) == [1000, 2000, 4000]
-    assert judge(run).outcome == "met"
+    assert [examine(run).of(stage.number).why_not_held for stage in run.stages] == ["", "", ""]
+    assert examine(run).loads_held == [1000, 2000, 4000]
+    assert analyse(run).verdict.outcome == "met"
 
 
 def test_a_stage_in_which_most_operations_failed_was_not_held_whatever_the_thresholds_are() -> None:
     failing = {"extend.ok": [2.0] * 10_000, "extend.error": [1.0] * 40_000}
     run = made_run(ladder(failing), plan=PLAN)
-    assert why_not_held(run, run.stages[2]) == "most of its operations failed (40,000 of 54,000)"
-    assert loads_held(run) == [1000, 2000]
+    assert (
+        examine(run).of(run.stages[2].number).why_not_held
+        == "most of its operations failed (40,000 of 54,000)"
+    )
+    assert examine(run).loads_held == [1000, 2000]
     verdict, tipping = told(run)
     assert verdict == (
         "Missed: 4000 leases were not held: most of its operations failed (40,000 of 54,000); "
@@ -67,16 +69,16 @@ def test_a_target_that_was_gone_for_good_before_the_end_was_not_held() -> None:
     run = made_run(
         ladder({"extend.ok": [2.0] * 60_000, "extend.error": [1.0] * 100}), plan=PLAN, curves=curves
     )
-    assert why_not_held(run, run.stages[2]) == "nothing succeeded in its last 10s"
-    assert loads_held(run) == [1000, 2000]
-    assert judge(run).outcome == "missed"
+    assert examine(run).of(run.stages[2].number).why_not_held == "nothing succeeded in its last 10s"
+    assert examine(run).loads_held == [1000, 2000]
+    assert analyse(run).verdict.outcome == "missed"
     # but not when it was the worker that stood still
     stalled = {"t": 80.0, "event": "stall", "worker": "0", "seconds": 9.5, "cause": "stopped"}
     run.events.append(stalled)
-    assert why_not_held(run, run.stages[2]) == ""
+    assert examine(run).of(run.stages[2].number).why_not_held == ""
     # and one that came back was
     curves["extend.ok"] = made_curve({t: [2.0] * 1000 for t in seconds if not 70 <= t < 80})
-    assert loads_held(made_run(run.stages, plan=PLAN, curves=curves)) == [1000, 2000, 4000]
+    assert examine(made_run(run.stages, plan=PLAN, curves=curves)).loads_held == [1000, 2000, 4000]
 
 
 def test_workers_that_stood_still_at_the_same_time_excuse_a_silence_for_that_time_once() -> None:
@@ -95,7 +97,7 @@ def test_workers_that_stood_still_at_the_same_time_excuse_a_silence_for_that_tim
     # when the run is analysed
     run = made_run(stages, plan=PLAN, curves=curves, events=stalls)
     # then the silence lasts as long as it is that neither of them explains
-    assert why_not_held(run, run.stages[2]) == "nothing succeeded in its last 5s"
+    assert examine(run).of(run.stages[2].number).why_not_held == "nothing succeeded in its last 5s"
 
 
 @pytest.mark.parametrize(
@@ -114,8 +116,8 @@ def test_a_stage_whose_leases_were_mostly_not_there_was_not_held() -> None:
     stages = ladder({"extend.ok": [2.0] * 120_000})
     stages[2].gauges["held"] = 1500.0
     run = made_run(stages, plan=PLAN)
-    assert why_not_held(run, stages[2]) == "only 1500 of 4000 leases were there"
-    assert find_tipping(run).sentence.startswith(
+    assert examine(run).of(stages[2].number).why_not_held == "only 1500 of 4000 leases were there"
+    assert analyse(run).tipping.sentence.startswith(
         "Tips between 2000 and 4000 leases: only 1500 of 4000 leases were there at 4000"
     )
 
@@ -155,8 +157,8 @@ def test_a_load_that_was_ended_early_or_was_not_whole_is_not_held(
     stages = ladder({"extend.ok": [2.0] * 120_000})
     stages[2].hold_begin, stages[2].end = hold_begin, end
     run = made_run(stages, plan=PLAN, status=status, events=events)
-    assert why_not_held(run, stages[2]) == why
-    assert loads_held(run) == ([1000, 2000] if why else [1000, 2000, 4000])
+    assert examine(run).of(stages[2].number).why_not_held == why
+    assert examine(run).loads_held == ([1000, 2000] if why else [1000, 2000, 4000])
     if why:
         verdict, tipping = told(run)
         assert verdict.startswith("Withheld: ")
@@ -178,12 +180,15 @@ def test_extends_that_are_answered_later_than_they_are_due_again_are_a_cliff_wit
     queue = {"extend.ok": [23_000.0] * 5400}
     run = made_run(ladder(queue), plan=PLAN + QUICK)
     # when it is asked which loads were held
-    assert why_not_held(run, run.stages[2]) == (
+    assert examine(run).of(run.stages[2].number).why_not_held == (
         "most of its extends were answered later than they were due again"
     )
-    assert behind(run, run.stages[2]) == "throughput below what is due: 180 of 4000 extends a second"
+    assert (
+        examine(run).of(run.stages[2].number).late
+        == "throughput below what is due: 180 of 4000 extends a second"
+    )
     # then that is where it tips, though nothing failed and all thresholds are met
-    tipping = find_tipping(run)
+    tipping = analyse(run).tipping
     assert tipping.cliff is not None
     assert (tipping.cliff.by, tipping.cliff.last_held, tipping.cliff.first_broken) == (
         "throughput",
@@ -195,7 +200,7 @@ def test_extends_that_are_answered_later_than_they_are_due_again_are_a_cliff_wit
     assert tipping.sentence.startswith(
         "Tips between 2000 and 4000 leases: throughput below what is due: 180 of 4000 extends a second at 4000"
     )
-    assert judge(run).sentence == (
+    assert analyse(run).verdict.sentence == (
         "Missed: 4000 leases were not held: most of its extends were answered later than they were due again; "
         "held through 2000 leases."
     )
@@ -204,15 +209,19 @@ def test_extends_that_are_answered_later_than_they_are_due_again_are_a_cliff_wit
 def test_extends_that_only_a_worker_that_stood_still_made_late_are_no_queue() -> None:
     answered = {"extend.ok": [3000.0] * 60_000}
     ours = {"extend.ok-delayed": [3000.0] * 60_000, "extend.ok-freed": [2.0] * 60_000}
-    assert behind(made_run(ladder(answered), plan=QUICK + PLAN), ladder(answered)[2])
-    assert not behind(made_run(ladder(answered | ours), plan=QUICK + PLAN), ladder(answered | ours)[2])
+    assert examine(made_run(ladder(answered), plan=QUICK + PLAN)).of(ladder(answered)[2].number).late
+    assert (
+        not examine(made_run(ladder(answered | ours), plan=QUICK + PLAN))
+        .of(ladder(answered | ours)[2].number)
+        .late
+    )
 
 
 def test_a_queue_of_a_generator_that_had_no_free_core_is_not_the_targets() -> None:
     stages = ladder({"extend.ok": [23_000.0] * 5400})
     stages[2].gauges["cpu"] = 0.99
     run = made_run(stages, plan=PLAN + QUICK)
-    verdict, tipping = judge(run), find_tipping(run)
+    verdict, tipping = analyse(run).verdict, analyse(run).tipping
     assert verdict.outcome == "withheld"
     assert "but a worker used 0.99 of its core" in verdict.sentence
     assert tipping.cliff is not None
@@ -225,8 +234,8 @@ def test_a_pause_that_the_target_caught_up_with_is_no_queue_that_grows() -> None
     # given a third of the extends that waited up to eight times their renew time
     waited = [2.0] * 80_000 + [float(ms) for ms in range(1000, 9000)] * 5
     run = made_run(ladder({"extend.ok": waited}), plan=PLAN + QUICK)
-    assert behind(run, run.stages[2]) == ""
-    assert loads_held(run) == [1000, 2000, 4000]
+    assert examine(run).of(run.stages[2].number).late == ""
+    assert examine(run).loads_held == [1000, 2000, 4000]
 
 
 @pytest.mark.parametrize(
@@ -245,8 +254,8 @@ def test_a_queue_that_is_gone_at_the_end_of_a_hold_does_not_grow(
     run = made_run(
         ladder({"extend.ok": answered}), plan=PLAN + QUICK, curves={"extend.ok": made_curve(seconds)}
     )
-    assert (behind(run, run.stages[2]) == "") is held
-    assert loads_held(run) == ([1000, 2000, 4000] if held else [1000, 2000])
+    assert (examine(run).of(run.stages[2].number).late == "") is held
+    assert examine(run).loads_held == ([1000, 2000, 4000] if held else [1000, 2000])
 
 
 def test_of_a_size_that_was_tried_again_most_tries_count() -> None:
@@ -254,9 +263,9 @@ def test_of_a_size_that_was_tried_again_most_tries_count() -> None:
     bad: dict[str, list[float]] = {"claim.error": [5.0] * 100}
     tries = [good, bad, good, bad, bad]
     stages = [made_stage(n, 500, samples) for n, samples in enumerate(tries, start=1)]
-    assert loads_held(made_run(stages[:2])) == []
-    assert loads_held(made_run(stages[:3])) == [500]
-    assert loads_held(made_run(stages)) == []
+    assert examine(made_run(stages[:2])).loads_held == []
+    assert examine(made_run(stages[:3])).loads_held == [500]
+    assert examine(made_run(stages)).loads_held == []
 
 
 def test_the_first_of_knee_cliff_and_threshold_is_where_a_target_tips() -> None:
@@ -279,14 +288,14 @@ def test_the_first_of_knee_cliff_and_threshold_is_where_a_target_tips() -> None:
     def point(tipping: Any) -> tuple[Any, ...]:
         return tipping.point.by, tipping.point.last_held, tipping.point.first_beyond, tipping.point.operation
 
-    knee_first = find_tipping(run(8000, "30ms"))
+    knee_first = analyse(run(8000, "30ms")).tipping
     assert point(knee_first) == ("knee", 1000, 2000, "extend")
     assert knee_first.sentence.startswith("Tips between 1000 and 2000 leases: extend leaves its plateau (")
     assert "; breaks between 4000 and 8000: 300 of 2300 extends failed; " in knee_first.sentence
     assert "extend p99 was 65 ms (limit 30 ms) at 8000" in knee_first.sentence
-    cliff_first = find_tipping(run(1000, "1s"))
+    cliff_first = analyse(run(1000, "1s")).tipping
     assert point(cliff_first) == ("cliff", 500, 1000, "extend")
-    threshold_first = find_tipping(run(8000, "2050us"))
+    threshold_first = analyse(run(8000, "2050us")).tipping
     assert point(threshold_first) == ("threshold", 500, 1000, "extend")
     assert threshold_first.sentence.startswith(
         "Tips between 500 and 1000 leases: extend p99 was 2.1 ms (limit 2.05 ms) at 1000; "
@@ -300,7 +309,7 @@ def test_a_threshold_that_only_a_storm_missed_is_no_tipping_point_and_not_contra
     run = made_run(stages, plan=PLAN)
     verdict, tipping = told(run)
     assert verdict.startswith("Missed: claim p99 was 900 ms in the storm of 4000 leases")
-    assert find_tipping(run).point is None
+    assert analyse(run).tipping.point is None
     assert tipping.startswith("Stands through 4000 leases (the largest tried)")
 
 
@@ -314,8 +323,8 @@ def test_a_run_directory_of_a_run_that_was_ended_in_mid_hold_held_less(tmp_path:
             status="cut",
         )
     )
-    assert loads_held(run) == [100]
-    assert why_not_held(run, run.stages[1]) == "it was ended before its hold was over"
+    assert examine(run).loads_held == [100]
+    assert examine(run).of(run.stages[1].number).why_not_held == "it was ended before its hold was over"
 
 
 @pytest.mark.parametrize(
@@ -339,16 +348,16 @@ def test_things_that_are_made_later_than_the_plans_rate_has_them_due_are_not_hel
     }
     stage = MadeGrowth(40, 40, {"launch": (launch_ms, 40)}, over=over, hold=10)
     run = load_run(write_run(tmp_path / "run", [stage], plan=plan))
-    assert behind(run, run.stages[0]) == why
+    assert examine(run).of(run.stages[0].number).late == why
     late = "most things were made later than they were due"
-    assert why_not_held(run, run.stages[0]) == (late if why else "")
-    assert loads_held(run) == ([] if why else [40])
+    assert examine(run).of(run.stages[0].number).why_not_held == (late if why else "")
+    assert examine(run).loads_held == ([] if why else [40])
     verdict, tipping = told(run)
     assert (late in verdict) == bool(why)
     assert ("throughput below what is due" in tipping) == bool(why)
     assert why in tipping
-    assert judge(run).outcome == ("missed" if why else "met")
+    assert analyse(run).verdict.outcome == ("missed" if why else "met")
     # and without a rate nothing is due
-    del plan["workload"]["rate"]
+    plan["workload"] = {"kind": "spawn", "concurrency": 4}
     free = load_run(write_run(tmp_path / "free", [stage], plan=plan))
-    assert loads_held(free) == [40]
+    assert examine(free).loads_held == [40]

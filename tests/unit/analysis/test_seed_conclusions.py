@@ -7,7 +7,7 @@ its restart storm "some initial claim failures", and no lost lease.
 
 from __future__ import annotations
 
-from tippingpoint.analysis.tipping import find_tipping
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.compare.baselines import load_baseline
 from tippingpoint.rundir.results import RunData
 
@@ -19,13 +19,13 @@ def transcript(name: str) -> RunData:
 
 
 def test_juju_2_5_0_tips_between_2000_and_4000_leases_and_loses_leases() -> None:
-    cliff = find_tipping(transcript("juju-2.5.0")).cliff
+    cliff = analyse(transcript("juju-2.5.0")).tipping.cliff
     assert cliff is not None
     assert (cliff.last_held, cliff.first_broken, cliff.by) == (2000, 4000, "lost")
 
 
 def test_juju_2_5_1_bends_at_claims_but_holds_through_16000_leases() -> None:
-    tipping = find_tipping(transcript("juju-2.5.1"))
+    tipping = analyse(transcript("juju-2.5.1")).tipping
     assert tipping.cliff is None or tipping.cliff.first_broken > 16000
     assert "claim" in tipping.knees
     assert tipping.knees["claim"].at <= 16000
@@ -33,7 +33,7 @@ def test_juju_2_5_1_bends_at_claims_but_holds_through_16000_leases() -> None:
 
 def test_juju_2_5_1_fails_claims_in_the_restart_storm_and_loses_nothing() -> None:
     run = transcript("juju-2.5.1")
-    storms = find_tipping(run).storms
+    storms = analyse(run).tipping.storms
     (claims,) = [storm for storm in storms if storm.operation == "claim"]
     assert (claims.size, claims.broke) == (20000, True)
     assert claims.failed == 10

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.made_runs import STAGE_SECONDS, made_curve, made_run, made_stage
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.analysis.knee import Knee, NoKnee, find_knee
-from tippingpoint.analysis.tipping import find_tipping
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.stages import StageResult
 
@@ -273,9 +273,9 @@ def breaking(
 
 
 def test_leases_lost_at_the_largest_loads_are_the_cliff() -> None:
-    tipping = find_tipping(
+    tipping = analyse(
         made_run(breaking([1000, 2000, 4000, 8000], {4000: {"extend.lost": 40}, 8000: {"extend.lost": 400}}))
-    )
+    ).tipping
     cliff = tipping.cliff
     assert cliff is not None
     assert (cliff.last_held, cliff.first_broken, cliff.by, cliff.stage) == (2000, 4000, "lost", 3)
@@ -288,7 +288,7 @@ def test_leases_lost_at_the_largest_loads_are_the_cliff() -> None:
 
 
 def test_nothing_lost_holds_through_the_largest_load() -> None:
-    tipping = find_tipping(made_run(breaking([1000, 2000, 4000, 16_000], {})))
+    tipping = analyse(made_run(breaking([1000, 2000, 4000, 16_000], {}))).tipping
     assert tipping.cliff is None
     assert tipping.sentence.startswith("No cliff through 16,000 leases (the largest tried)")
 
@@ -296,18 +296,20 @@ def test_nothing_lost_holds_through_the_largest_load() -> None:
 @pytest.mark.parametrize(("lost", "broke"), [(0, False), (2, True)])
 def test_two_lost_leases_among_few_attempts_count(lost: int, broke: bool) -> None:
     stages = breaking([1000, 2000, 4000], {4000: {"extend.lost": lost}}, each=8)
-    assert (find_tipping(made_run(stages)).cliff is not None) is broke
+    assert (analyse(made_run(stages)).tipping.cliff is not None) is broke
 
 
 def test_one_lost_lease_among_thousands_is_chance_and_is_mentioned() -> None:
-    tipping = find_tipping(made_run(breaking([1000, 2000, 4000], {4000: {"extend.lost": 1}})))
+    tipping = analyse(made_run(breaking([1000, 2000, 4000], {4000: {"extend.lost": 1}}))).tipping
     assert tipping.cliff is None
     assert tipping.notes == ["1 of 4001 extends lost at 4000: no more than chance explains"]
 
 
 def test_what_fails_from_the_smallest_load_on_has_no_load_that_held() -> None:
     sizes = [1000, 2000, 4000]
-    tipping = find_tipping(made_run(breaking(sizes, {size: {"claim.error": size // 50} for size in sizes})))
+    tipping = analyse(
+        made_run(breaking(sizes, {size: {"claim.error": size // 50} for size in sizes}))
+    ).tipping
     assert tipping.cliff is not None
     assert (tipping.cliff.last_held, tipping.cliff.first_broken) == (None, 1000)
     assert tipping.sentence.startswith(
@@ -316,7 +318,7 @@ def test_what_fails_from_the_smallest_load_on_has_no_load_that_held() -> None:
 
 
 def test_a_blip_that_larger_loads_do_not_repeat_is_no_cliff_and_is_mentioned() -> None:
-    tipping = find_tipping(made_run(breaking([1000, 2000, 4000, 8000], {2000: {"claim.timeout": 60}})))
+    tipping = analyse(made_run(breaking([1000, 2000, 4000, 8000], {2000: {"claim.timeout": 60}}))).tipping
     assert tipping.cliff is None
     assert tipping.notes == ["60 of 2060 claims failed at 2000: larger loads did not repeat it"]
 
@@ -324,7 +326,7 @@ def test_a_blip_that_larger_loads_do_not_repeat_is_no_cliff_and_is_mentioned() -
 def test_a_larger_load_with_hardly_any_attempts_does_not_undo_a_cliff() -> None:
     stages = breaking([1000, 2000], {2000: {"claim.timeout": 60}})
     stages.append(made_stage(3, 4000, {"claim.ok": [5.0] * 3}))
-    cliff = find_tipping(made_run(stages)).cliff
+    cliff = analyse(made_run(stages)).tipping.cliff
     assert cliff is not None
     assert cliff.first_broken == 2000
 
@@ -336,7 +338,7 @@ def fault(stage: int, do: str, offset: float) -> dict[str, Any]:
 def test_failures_under_a_fault_made_on_purpose_are_not_called_the_targets_cliff() -> None:
     stages = breaking([1000, 2000, 4000], {4000: {"claim.error": 900}})
     run = made_run(stages, events=[fault(3, "kill", 5), fault(3, "start", 15)])
-    tipping = find_tipping(run)
+    tipping = analyse(run).tipping
     assert tipping.cliff is not None
     assert tipping.cliff.during_fault
     assert "A fault was injected there on purpose" in tipping.sentence
@@ -346,7 +348,7 @@ def test_failures_under_a_fault_made_on_purpose_are_not_called_the_targets_cliff
 def test_a_fault_that_larger_loads_get_over_is_no_cliff() -> None:
     stages = breaking([1000, 2000, 4000], {2000: {"claim.error": 900}})
     run = made_run(stages, events=[fault(2, "kill", 5), fault(2, "start", 15)])
-    tipping = find_tipping(run)
+    tipping = analyse(run).tipping
     assert tipping.cliff is None
     assert tipping.notes == [
         "900 of 2900 claims failed at 2000 during a fault made on purpose: larger loads did not repeat it"
@@ -356,7 +358,7 @@ def test_a_fault_that_larger_loads_get_over_is_no_cliff() -> None:
 def test_a_cliff_without_a_fault_is_named_before_one_with() -> None:
     stages = breaking([1000, 2000, 4000], {2000: {"claim.error": 900}, 4000: {"claim.error": 3000}})
     run = made_run(stages, events=[fault(2, "kill", 5), fault(2, "start", 15)])
-    cliff = find_tipping(run).cliff
+    cliff = analyse(run).tipping.cliff
     assert cliff is not None
     assert (cliff.first_broken, cliff.during_fault) == (4000, False)
 
@@ -367,11 +369,11 @@ def test_throughput_that_falls_and_does_not_come_back_is_a_cliff() -> None:
         made_stage(number, size, {"extend.ok": [5.0] * count})
         for number, (size, count) in enumerate(counts.items(), start=1)
     ]
-    cliff = find_tipping(made_run(stages)).cliff
+    cliff = analyse(made_run(stages)).tipping.cliff
     assert cliff is not None
     assert (cliff.by, cliff.last_held, cliff.first_broken) == ("throughput", 4000, 8000)
     assert cliff.evidence == "throughput fell from 400/s to 133/s"
-    assert find_tipping(made_run(stages, timeline="order")).cliff is None
+    assert analyse(made_run(stages, timeline="order")).tipping.cliff is None
 
 
 # -- storms ----------------------------------------------------------------------------------------
@@ -384,7 +386,7 @@ def test_what_a_storm_broke_is_told_and_is_no_cliff() -> None:
         {"claim.ok": [900.0] * 30, "claim.timeout": [60_000.0] * 10, "extend.ok": [20.0] * 50},
         "storm",
     )
-    tipping = find_tipping(made_run([*breaking([1000, 2000, 4000], {}), storm]))
+    tipping = analyse(made_run([*breaking([1000, 2000, 4000], {}), storm])).tipping
     assert tipping.cliff is None
     claim, extend = tipping.storms
     assert (claim.operation, claim.attempts, claim.failed, claim.broke) == ("claim", 40, 10, True)
@@ -396,12 +398,12 @@ def test_what_a_storm_broke_is_told_and_is_no_cliff() -> None:
 
 
 def test_a_run_without_stages_says_so() -> None:
-    assert find_tipping(made_run([])).sentence == "Nothing was measured."
+    assert analyse(made_run([])).tipping.sentence == "Nothing was measured."
 
 
 def test_the_same_run_gives_the_same_answer() -> None:
     run = made_run(curve(DOUBLING, hockey_stick(1000, 2), np.random.default_rng(10)))
-    assert find_tipping(run) == find_tipping(run)
+    assert analyse(run).tipping == analyse(run).tipping
 
 
 # -- the forecast ----------------------------------------------------------------------------------
@@ -426,7 +428,7 @@ def law(rate: float, sigma: float, kappa: float) -> Callable[[float], float]:
 @pytest.mark.parametrize(("sigma", "kappa"), [(0.02, 0.0005), (0.0, 0.001), (0.05, 0.002)])
 def test_the_scalability_law_finds_the_peak_it_was_made_with(sigma: float, kappa: float) -> None:
     stages = serving([100 * 2**step for step in range(7)], law(30, sigma, kappa), seed=11)
-    found = find_tipping(made_run(stages)).forecast
+    found = analyse(made_run(stages)).tipping.forecast
     assert found is not None
     peak = 100 * np.sqrt((1 - sigma) / kappa)
     assert found.peak_load is not None
@@ -439,9 +441,9 @@ def test_the_scalability_law_finds_the_peak_it_was_made_with(sigma: float, kappa
 
 
 def test_throughput_that_only_levels_off_has_a_largest_value_and_no_peak() -> None:
-    found = find_tipping(
+    found = analyse(
         made_run(serving([100 * 2**step for step in range(7)], law(30, 0.1, 0), seed=12))
-    ).forecast
+    ).tipping.forecast
     assert found is not None
     assert (found.peak_load, found.kappa) == (None, 0.0)
     assert found.throughput_low <= 300 <= found.throughput_high
@@ -457,7 +459,7 @@ def test_throughput_that_only_levels_off_has_a_largest_value_and_no_peak() -> No
 )
 def test_no_forecast_comes_with_its_reason(steps: int, timeline: Any, said: str) -> None:
     stages = serving([100 * 2**step for step in range(steps)], law(30, 0, 0), seed=13)
-    tipping = find_tipping(made_run(stages, timeline=timeline))
+    tipping = analyse(made_run(stages, timeline=timeline)).tipping
     assert tipping.forecast is None
     assert tipping.no_forecast.startswith(said)
 
@@ -474,7 +476,7 @@ def test_connections_that_fail_are_a_cliff_of_their_own() -> None:
         )
         for number, (size, failed) in enumerate([(1000, 0), (2000, 0), (4000, 600)], start=1)
     ]
-    cliff = find_tipping(made_run(stages)).cliff
+    cliff = analyse(made_run(stages)).tipping.cliff
     assert cliff is not None
     assert (cliff.first_broken, cliff.evidence) == (4000, "600 of 12,600 connects failed")
 
@@ -485,7 +487,7 @@ def test_connections_are_no_throughput_of_the_load() -> None:
         made_stage(number, size, {"connect.ok": [5.0] * count, "extend.ok": [5.0] * size})
         for number, (size, count) in enumerate(connects.items(), start=1)
     ]
-    assert find_tipping(made_run(stages)).cliff is None
+    assert analyse(made_run(stages)).tipping.cliff is None
 
 
 def test_leases_lost_through_our_own_lateness_are_not_called_the_targets_cliff() -> None:
@@ -496,7 +498,9 @@ def test_leases_lost_through_our_own_lateness_are_not_called_the_targets_cliff()
     stages.append(made_stage(3, 4000, {"extend.ok": [5.0] * 4000, "extend.lost": [31_000.0] * 90}))
     curves = {"extend.lost": made_curve({85.0: [31_000.0] * 90})}
     late = {"generator.schedule-lag": made_curve({84.0: [31_000.0]})}
-    blamed, excused = (find_tipping(made_run(stages, curves=found)) for found in (curves, {**curves, **late}))
+    blamed, excused = (
+        analyse(made_run(stages, curves=found)).tipping for found in (curves, {**curves, **late})
+    )
     assert "says little" not in blamed.sentence
     assert excused.cliff is not None
     assert excused.sentence.endswith(
@@ -528,7 +532,7 @@ def spawned(sizes: list[int], relate_ms: Callable[[float], float], failing: int 
 
 
 def test_a_spawn_run_has_the_knees_of_its_operations_and_removals_take_no_part() -> None:
-    tipping = find_tipping(made_run(spawned(DOUBLING, hockey_stick(800, 3)), workload="spawn"))
+    tipping = analyse(made_run(spawned(DOUBLING, hockey_stick(800, 3)), workload="spawn")).tipping
     assert set(tipping.knees) == {"relate"}
     assert tipping.knees["relate"].low <= 800 <= tipping.knees["relate"].high
     assert set(tipping.no_knee) == {"add-unit", "full-status"}
@@ -539,13 +543,13 @@ def test_a_spawn_run_has_the_knees_of_its_operations_and_removals_take_no_part()
 
 
 def test_how_much_is_made_per_second_is_the_plans_decision_and_neither_cliff_nor_forecast() -> None:
-    tipping = find_tipping(made_run(spawned(DOUBLING, lambda _: 20.0), workload="spawn"))
+    tipping = analyse(made_run(spawned(DOUBLING, lambda _: 20.0), workload="spawn")).tipping
     assert (tipping.cliff, tipping.forecast) == (None, None)
     assert tipping.no_forecast.startswith("the plan decides how much is made")
 
 
 def test_calls_that_fail_while_a_model_grows_are_its_cliff() -> None:
-    tipping = find_tipping(made_run(spawned(DOUBLING, lambda _: 20.0, failing=40), workload="spawn"))
+    tipping = analyse(made_run(spawned(DOUBLING, lambda _: 20.0, failing=40), workload="spawn")).tipping
     assert tipping.cliff is not None
     assert tipping.cliff.evidence == "40 of 100 relate calls failed"
 

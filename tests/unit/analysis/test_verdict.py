@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from tests.unit.lxd_runs import FILL_PLAN, Fill, write_fill
 from tests.unit.made_runs import made_curve, made_run, made_stage
-from tippingpoint.analysis.verdict import judge, stage_checks, stage_saturated
+from tippingpoint.analysis.analyse import analyse
+from tippingpoint.analysis.generator_health import stage_saturated
+from tippingpoint.analysis.verdict import stage_checks
 from tippingpoint.plan.base import Threshold
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.results import RunData, load_run
@@ -36,14 +38,14 @@ def ramp(*extend_ms: float) -> list:
 
 
 def test_thresholds_that_hold_everywhere_are_met() -> None:
-    verdict = judge(made_run(ramp(10, 20, 30), plan=EXTEND_P99))
+    verdict = analyse(made_run(ramp(10, 20, 30), plan=EXTEND_P99)).verdict
     assert (verdict.outcome, verdict.exit_code) == ("met", 0)
     assert verdict.sentence == "Met: the threshold held through 4000 leases."
     assert [check.met for check in verdict.checks] == [True, True, True]
 
 
 def test_a_miss_is_named_with_what_was_seen_the_limit_and_what_held() -> None:
-    verdict = judge(made_run(ramp(10, 20, 1320), plan=EXTEND_P99))
+    verdict = analyse(made_run(ramp(10, 20, 1320), plan=EXTEND_P99)).verdict
     assert (verdict.outcome, verdict.exit_code) == ("missed", 1)
     assert verdict.sentence == (
         "Missed: extend p99 was 1.32 s at 4000 leases (limit 100 ms); held through 2000 leases."
@@ -99,7 +101,7 @@ def test_rates_are_shares_of_all_attempts_and_throughput_is_per_second_held() ->
 
 def test_a_threshold_on_an_operation_never_measured_is_not_met() -> None:
     stages = [made_stage(n, size, {"claim.ok": [5.0] * 10}) for n, size in enumerate(SIZES, start=1)]
-    verdict = judge(made_run(stages, plan=EXTEND_P99))
+    verdict = analyse(made_run(stages, plan=EXTEND_P99)).verdict
     assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
     assert verdict.sentence == "Withheld: extend p99 was not measured at 4000 leases."
     assert [check.met for check in verdict.checks] == [None, None, None]
@@ -108,15 +110,15 @@ def test_a_threshold_on_an_operation_never_measured_is_not_met() -> None:
 
 def test_a_gap_at_a_small_load_is_mentioned_and_does_not_withhold_the_verdict() -> None:
     stages = [made_stage(1, 1000, {"claim.ok": [5.0] * 10}), *ramp(10, 20, 30)[1:]]
-    verdict = judge(made_run(stages, plan=EXTEND_P99))
+    verdict = analyse(made_run(stages, plan=EXTEND_P99)).verdict
     assert verdict.outcome == "met"
     assert verdict.reasons == ["extend p99 was not measured at 1000 leases"]
 
 
 def test_throughput_without_a_clock_is_unknown() -> None:
-    verdict = judge(
+    verdict = analyse(
         made_run(ramp(10, 10, 10), plan=plan("operation: extend, throughput: 1"), timeline="order")
-    )
+    ).verdict
     assert verdict.outcome == "withheld"
 
 
@@ -146,7 +148,7 @@ def test_a_generator_that_is_the_bottleneck_is_noticed(
 def test_a_miss_where_the_generator_was_the_bottleneck_is_withheld() -> None:
     stages = ramp(10, 20, 1320)
     stages[2].gauges["cpu"] = 0.99
-    verdict = judge(made_run(stages, plan=EXTEND_P99))
+    verdict = analyse(made_run(stages, plan=EXTEND_P99)).verdict
     assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
     assert verdict.sentence == (
         "Withheld: extend p99 was 1.32 s at 4000 leases (limit 100 ms), but a worker used 0.99 of its core "
@@ -158,7 +160,7 @@ def test_a_miss_where_the_generator_was_the_bottleneck_is_withheld() -> None:
 def test_a_miss_elsewhere_is_a_miss_although_the_generator_was_busy_later() -> None:
     stages = ramp(10, 1320, 1320)
     stages[2].gauges["cpu"] = 0.99
-    verdict = judge(made_run(stages, plan=EXTEND_P99))
+    verdict = analyse(made_run(stages, plan=EXTEND_P99)).verdict
     assert verdict.outcome == "missed"
     assert "at 2000 leases" in verdict.sentence
 
@@ -168,59 +170,61 @@ def test_a_late_generator_explains_only_as_much_as_it_was_late(observed: float, 
     stage = made_stage(
         1, 1000, {"extend.ok": [observed] * 100, "generator.schedule-lag": [400.0] * 10}, cpu=0.5
     )
-    assert judge(made_run([stage], plan=EXTEND_P99)).outcome == outcome
+    assert analyse(made_run([stage], plan=EXTEND_P99)).verdict.outcome == outcome
 
 
 def test_a_worker_that_was_cut_withholds_what_would_be_met() -> None:
     cut = {"t": 65.0, "event": "worker-cut", "worker": "0"}
-    verdict = judge(made_run(ramp(10, 20, 30), plan=EXTEND_P99, events=[cut], cut=True))
+    verdict = analyse(made_run(ramp(10, 20, 30), plan=EXTEND_P99, events=[cut], cut=True)).verdict
     assert verdict.outcome == "withheld"
     assert "a worker was cut, so load is missing from 4000 leases on" in verdict.sentence
 
 
 def test_an_interrupted_run_is_not_met() -> None:
-    verdict = judge(made_run(ramp(10, 20, 30), plan=EXTEND_P99, status="interrupted", reason="Ctrl-C"))
+    verdict = analyse(
+        made_run(ramp(10, 20, 30), plan=EXTEND_P99, status="interrupted", reason="Ctrl-C")
+    ).verdict
     assert verdict.sentence == "Withheld: the run was interrupted: Ctrl-C; held through 4000 leases."
 
 
 def test_a_failed_run_says_why() -> None:
-    verdict = judge(made_run([], plan=EXTEND_P99, status="failed", reason="127.0.0.1:2379 refused"))
+    verdict = analyse(made_run([], plan=EXTEND_P99, status="failed", reason="127.0.0.1:2379 refused")).verdict
     assert (verdict.exit_code, verdict.sentence) == (3, "Failed: 127.0.0.1:2379 refused.")
 
 
 def test_a_target_that_never_did_what_it_was_asked_failed() -> None:
     stages = [made_stage(1, 1000, {"claim.error": [1.0] * 300})]
-    verdict = judge(made_run(stages, plan=EXTEND_P99))
+    verdict = analyse(made_run(stages, plan=EXTEND_P99)).verdict
     assert (verdict.exit_code, verdict.sentence) == (3, "Failed: none of 300 claims succeeded.")
 
 
 def test_without_thresholds_there_is_nothing_to_miss() -> None:
-    assert judge(made_run(ramp(10, 20, 30), plan=plan())).exit_code == 0
-    assert judge(made_run(ramp(10, 20, 30))).exit_code == 0
+    assert analyse(made_run(ramp(10, 20, 30), plan=plan())).verdict.exit_code == 0
+    assert analyse(made_run(ramp(10, 20, 30))).verdict.exit_code == 0
 
 
 def test_without_thresholds_a_load_that_was_not_held_or_made_is_no_success() -> None:
     """Given a plan without thresholds, then what was given up is withheld, and a load that gave way is missed."""
     gave_up = {"t": 5.0, "event": "gave-up", "operation": "add-unit", "error": "quota", "count": 3}
     units = made_run(ramp(10, 20, 30), workload="spawn", events=[gave_up])
-    assert (judge(units).outcome, judge(units).exit_code) == ("withheld", 4)
-    assert "3 things of stage 1 were given up (add-unit: quota)" in judge(units).sentence
+    assert (analyse(units).verdict.outcome, analyse(units).verdict.exit_code) == ("withheld", 4)
+    assert "3 things of stage 1 were given up (add-unit: quota)" in analyse(units).verdict.sentence
 
     refused = [made_stage(1, 1000, {"claim.ok": [1.0] * 30, "claim.error": [1.0] * 300})]
-    verdict = judge(made_run(refused, plan=plan()))
+    verdict = analyse(made_run(refused, plan=plan())).verdict
     assert (verdict.outcome, verdict.exit_code) == ("missed", 1)
     assert "most of its operations failed" in verdict.sentence
 
 
 def test_a_run_without_stages_is_withheld() -> None:
-    verdict = judge(made_run([], plan=EXTEND_P99, status="interrupted"))
+    verdict = analyse(made_run([], plan=EXTEND_P99, status="interrupted")).verdict
     assert verdict.outcome == "withheld"
     assert [(check.stage, check.met) for check in verdict.checks] == [(None, None)]
 
 
 def test_a_storm_that_misses_does_not_take_away_what_held() -> None:
     storm = made_stage(4, 4000, {"claim.ok": [9000.0] * 100, "extend.ok": [500.0] * 100}, kind="storm")
-    verdict = judge(made_run([*ramp(10, 20, 30), storm], plan=EXTEND_P99))
+    verdict = analyse(made_run([*ramp(10, 20, 30), storm], plan=EXTEND_P99)).verdict
     assert verdict.sentence == (
         "Missed: extend p99 was 500 ms in the storm of 4000 leases (limit 100 ms); held through 4000 leases."
     )
@@ -242,7 +246,7 @@ def found(held: int | None, broken: int | None, confirmed: bool = True) -> dict[
 
 
 def test_a_search_is_met_up_to_the_load_it_found() -> None:
-    verdict = judge(made_run(ramp(10, 20, 1320), plan=FIND, events=[found(2000, 4000)]))
+    verdict = analyse(made_run(ramp(10, 20, 1320), plan=FIND, events=[found(2000, 4000)])).verdict
     assert (verdict.outcome, verdict.sentence) == (
         "met",
         "Met: the thresholds hold up to 2000 leases (confirmed by 6 of 6 repeats); "
@@ -261,13 +265,13 @@ def test_a_search_is_met_up_to_the_load_it_found() -> None:
 )
 def test_a_search_is_judged_by_its_answer(event: dict[str, object] | None, outcome: str) -> None:
     events = [event] if event is not None else []
-    assert judge(made_run(ramp(10, 20, 1320), plan=FIND, events=events)).outcome == outcome
+    assert analyse(made_run(ramp(10, 20, 1320), plan=FIND, events=events)).verdict.outcome == outcome
 
 
 def test_a_search_that_the_generator_stopped_is_withheld() -> None:
     stages = ramp(10, 20, 1320)
     stages[2].gauges["cpu"] = 0.99
-    verdict = judge(made_run(stages, plan=FIND, events=[found(2000, 4000)]))
+    verdict = analyse(made_run(stages, plan=FIND, events=[found(2000, 4000)])).verdict
     assert verdict.outcome == "withheld"
     assert "up to 2000 leases" in verdict.sentence
     assert "a worker used 0.99 of its core" in verdict.sentence
@@ -298,7 +302,7 @@ def late_generator(outcomes: dict[str, list[float]], cpu: float) -> RunData:
 def test_a_late_generator_is_blamed_only_for_what_its_lateness_explains(
     outcomes: dict[str, list[float]], cpu: float, expected: str
 ) -> None:
-    assert judge(late_generator(outcomes, cpu)).outcome == expected
+    assert analyse(late_generator(outcomes, cpu)).verdict.outcome == expected
 
 
 # ---- lost through our own lateness -----------------------------------------------------------------
@@ -324,7 +328,7 @@ def losing(late_at: float | None, late_ms: float, waited_ms: float, plan: str | 
 
 
 def test_leases_lost_by_a_target_while_we_were_on_time_are_missed() -> None:
-    assert judge(losing(None, 0, 31_000, NONE_LOST)).outcome == "missed"
+    assert analyse(losing(None, 0, 31_000, NONE_LOST)).verdict.outcome == "missed"
 
 
 def test_leases_lost_after_seconds_of_our_own_lateness_are_withheld_and_the_verdict_says_so() -> None:
@@ -332,7 +336,7 @@ def test_leases_lost_after_seconds_of_our_own_lateness_are_withheld_and_the_verd
     run = losing(84.0, 31_000, 31_010, NONE_LOST)
     assert stage_saturated(run.stages[2]) is None
     # when leases were lost right then
-    verdict = judge(run)
+    verdict = analyse(run).verdict
     # then nobody else is blamed for it
     assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
     assert verdict.sentence == (
@@ -343,10 +347,10 @@ def test_leases_lost_after_seconds_of_our_own_lateness_are_withheld_and_the_verd
 
 @pytest.mark.parametrize("given_plan", [CLAIM_P99, plan(), None], ids=["claims", "no thresholds", "no plan"])
 def test_a_run_that_lost_leases_through_our_own_lateness_is_never_met(given_plan: str | None) -> None:
-    verdict = judge(losing(84.0, 31_000, 31_010, given_plan))
+    verdict = analyse(losing(84.0, 31_000, 31_010, given_plan)).verdict
     assert verdict.outcome == "withheld"
     assert "4 of 4 leases lost at 4000 leases may be the generator's own loss" in verdict.sentence
-    assert judge(losing(None, 0, 31_000, given_plan)).outcome == "met"
+    assert analyse(losing(None, 0, 31_000, given_plan)).verdict.outcome == "met"
 
 
 @pytest.mark.parametrize(
@@ -362,7 +366,7 @@ def test_a_run_that_lost_leases_through_our_own_lateness_is_never_met(given_plan
 def test_lateness_that_cannot_have_lost_the_lease_excuses_nothing(
     late_at: float, late_ms: float, waited_ms: float
 ) -> None:
-    assert judge(losing(late_at, late_ms, waited_ms, NONE_LOST)).outcome == "missed"
+    assert analyse(losing(late_at, late_ms, waited_ms, NONE_LOST)).verdict.outcome == "missed"
 
 
 def test_losses_that_would_be_too_many_without_our_own_are_missed() -> None:
@@ -370,7 +374,7 @@ def test_losses_that_would_be_too_many_without_our_own_are_missed() -> None:
     lost = {85.0: [31_010.0] * 4, 61.0: [31_000.0] * 20}
     run.curves[tag("extend", "lost")] = made_curve(lost)
     run.stages[2] = made_stage(3, 4000, {"extend.ok": [5.0] * 2000, "extend.lost": [31_000.0] * 24})
-    verdict = judge(run)
+    verdict = analyse(run).verdict
     assert verdict.outcome == "missed"
     assert any("4 of 24 leases lost" in reason for reason in verdict.reasons)
 
@@ -379,9 +383,9 @@ def test_leases_lost_by_a_strained_generator_are_never_met_either() -> None:
     stage = made_stage(
         1, 1000, {"claim.ok": [5.0] * 100, "extend.ok": [5.0] * 90, "extend.lost": [9.0] * 2}, cpu=0.97
     )
-    verdict = judge(
+    verdict = analyse(
         made_run([stage], plan=plan("operation: claim, p99: 100ms", head="stages: [{leases: 1000}]"))
-    )
+    ).verdict
     assert verdict.outcome == "withheld"
 
 
@@ -395,18 +399,18 @@ SPAWN = (
 
 def test_a_target_that_lets_nobody_in_failed() -> None:
     stages = [made_stage(1, 1000, {"connect.error": [1.0] * 300, "connect.limited": [1.0] * 50})]
-    verdict = judge(made_run(stages))
+    verdict = analyse(made_run(stages)).verdict
     assert (verdict.exit_code, verdict.sentence) == (3, "Failed: none of 300 connects succeeded.")
 
 
 def test_a_run_that_only_came_to_connect_did_not_fail() -> None:
     stages = [made_stage(1, 1000, {"connect.ok": [1.0] * 300})]
-    assert judge(made_run(stages, status="interrupted")).outcome == "withheld"
+    assert analyse(made_run(stages, status="interrupted")).verdict.outcome == "withheld"
 
 
 def test_a_controller_that_makes_nothing_failed_although_it_tells_its_status() -> None:
     stages = [made_stage(1, 100, {"add-machine.error": [1.0] * 4, "status.ok": [1.0] * 9})]
-    verdict = judge(made_run(stages, workload="spawn"))
+    verdict = analyse(made_run(stages, workload="spawn")).verdict
     assert verdict.sentence == "Failed: none of 4 add-machine calls succeeded."
 
 
@@ -417,7 +421,7 @@ def test_connections_have_thresholds_like_any_operation() -> None:
         1, 1000, {"connect.ok": [50.0] * 200, "connect.error": [9.0] * 4, "claim.ok": [5.0] * 9}
     )
     stage.hold_begin, stage.held = 20.0, {}
-    verdict = judge(made_run([stage], plan=connects))
+    verdict = analyse(made_run([stage], plan=connects)).verdict
     assert {(c.limit, c.met) for c in verdict.checks} == {
         ("p99", True),
         ("error_rate", False),
@@ -434,7 +438,7 @@ def test_what_a_stage_does_not_ask_for_is_no_gap() -> None:
     ]
     limits = [f"operation: {op}, p99: 1s" for op in ("add-machine", "add-unit", "remove-unit")]
     # when each has a threshold
-    verdict = judge(made_run(stages, plan=plan(*limits, head=SPAWN), workload="spawn"))
+    verdict = analyse(made_run(stages, plan=plan(*limits, head=SPAWN), workload="spawn")).verdict
     # then each is judged where it was asked for
     assert verdict.sentence == "Met: all 3 thresholds held through 200 units."
     assert [(c.operation, c.stage) for c in verdict.checks] == [
@@ -448,7 +452,9 @@ def test_what_a_stage_does_not_ask_for_is_no_gap() -> None:
 
 def test_what_no_stage_asked_for_is_not_met() -> None:
     stages = [made_stage(1, 100, {"add-unit.ok": [5.0] * 100})]
-    verdict = judge(made_run(stages, plan=plan("operation: relate, p99: 1s", head=SPAWN), workload="spawn"))
+    verdict = analyse(
+        made_run(stages, plan=plan("operation: relate, p99: 1s", head=SPAWN), workload="spawn")
+    ).verdict
     assert verdict.sentence == "Withheld: relate p99 was not measured at 100 units."
 
 
@@ -457,7 +463,9 @@ def test_a_removal_that_misses_is_named_as_such_and_takes_nothing_from_what_held
         made_stage(1, 100, {"add-unit.ok": [5.0] * 100, "status.ok": [5.0] * 9}),
         made_stage(2, 100, {"remove-unit.ok": [5.0] * 100, "status.ok": [2000.0] * 9}, kind="destroy"),
     ]
-    verdict = judge(made_run(stages, plan=plan("operation: status, p99: 1s", head=SPAWN), workload="spawn"))
+    verdict = analyse(
+        made_run(stages, plan=plan("operation: status, p99: 1s", head=SPAWN), workload="spawn")
+    ).verdict
     assert verdict.sentence == (
         "Missed: status p99 was 2 s while removing from 100 units (limit 1 s); held through 100 units."
     )
@@ -499,7 +507,7 @@ def test_what_was_late_because_the_generator_stood_still_is_withheld_and_says_so
     run = stalled(waited=waited, own=[ms - 15 for ms in waited])
     assert stage_saturated(run.stages[0]) is None
     # when it is judged at a percentile and a maximum that this went into
-    verdict = judge(run)
+    verdict = analyse(run).verdict
     # then nobody else is blamed for it
     assert (verdict.outcome, verdict.exit_code) == ("withheld", 4)
     assert verdict.sentence == (
@@ -521,20 +529,20 @@ def test_what_was_late_because_the_generator_stood_still_is_withheld_and_says_so
     ],
 )
 def test_a_target_that_was_too_slow_besides_is_missed(waited: list[float], own: list[float]) -> None:
-    assert judge(stalled(waited=waited, own=own)).outcome == "missed"
+    assert analyse(stalled(waited=waited, own=own)).verdict.outcome == "missed"
 
 
 def test_a_delay_of_other_operations_than_those_that_were_slow_excuses_nothing() -> None:
     # given extensions that took long, and others that waited for us and were quick all the same
     run = stalled(waited=[300.0] * 20, own=[290.0] * 20)
     run.stages[0].histograms["extend.ok"].add(Histogram.of([700_000] * 9))
-    assert judge(run).outcome == "missed"
+    assert analyse(run).verdict.outcome == "missed"
 
 
 def test_an_error_is_the_targets_even_while_we_stood_still_but_not_when_the_machine_was_suspended() -> None:
-    assert judge(stalled(waited=[], own=[], failed=200)).outcome == "missed"
+    assert analyse(stalled(waited=[], own=[], failed=200)).verdict.outcome == "missed"
     suspended = {"t": 12.3, "event": "stall", "worker": "0", "seconds": 60.0, "cause": "suspend"}
-    verdict = judge(stalled(waited=[], own=[], failed=200, event=suspended))
+    verdict = analyse(stalled(waited=[], own=[], failed=200, event=suspended)).verdict
     assert verdict.outcome == "withheld"
     assert "the generator itself was suspended with its machine for 60 s at 12.3 s" in verdict.sentence
 
@@ -544,10 +552,10 @@ def test_a_throughput_that_is_too_low_for_as_long_as_we_stood_still_is_withheld(
     event = {"t": 2.0, "event": "stall", "worker": "0", "seconds": 18.0, "cause": "busy"}
     run = stalled(waited=[], own=[], event=event)
     run.stages[0].held = {"extend.ok": Histogram.of([5000] * 1500)}
-    assert "busy with its own work for 18 s at 2.0 s" in judge(run).sentence
+    assert "busy with its own work for 18 s at 2.0 s" in analyse(run).verdict.sentence
     # when it was far less than that explains
     run.stages[0].held = {"extend.ok": Histogram.of([5000] * 300)}
-    assert judge(run).outcome == "missed"
+    assert analyse(run).verdict.outcome == "missed"
 
 
 def test_of_runs_that_do_not_know_it_by_operation_the_lag_at_the_same_rank_counts() -> None:
@@ -557,11 +565,11 @@ def test_of_runs_that_do_not_know_it_by_operation_the_lag_at_the_same_rank_count
         "generator.schedule-lag": [0.2] * 2980 + [695.0] * 20,
     }
     run = made_run([made_stage(1, 100, samples)], plan=STOOD_STILL)
-    assert judge(run).outcome == "withheld"
+    assert analyse(run).verdict.outcome == "withheld"
     # when it was so late only for one of them
     run.stages[0].histograms["generator.schedule-lag"] = Histogram.of([200] * 2999 + [695_000])
     # then the maximum may be that one, and the percentile is the target's
-    assert {c.limit: c.met for c in judge(run).checks if c.limit in ("p999", "max")} == {
+    assert {c.limit: c.met for c in analyse(run).verdict.checks if c.limit in ("p999", "max")} == {
         "p999": False,
         "max": None,
     }
@@ -575,7 +583,7 @@ def test_a_plan_without_thresholds_is_not_met_where_things_were_given_up(
     stages = [Fill(20), Fill(40, gave_up=gave_up)]
     plan = {**FILL_PLAN, "thresholds": [], "stages": FILL_PLAN["stages"][:2]}
 
-    verdict = judge(load_run(write_fill(tmp_path / "run", stages, plan=plan)))
+    verdict = analyse(load_run(write_fill(tmp_path / "run", stages, plan=plan))).verdict
 
     assert verdict.outcome == outcome
     if gave_up:

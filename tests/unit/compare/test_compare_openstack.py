@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.openstack_runs import write_cycles, write_servers
 from tests.unit.report.test_report import assert_loads_nothing, said
-from tippingpoint.analysis.cost import costs_of
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.compare.baselines import load_baseline
 from tippingpoint.compare.compare import Comparison, compare
 from tippingpoint.compare.costs import CostComparison
@@ -91,7 +91,7 @@ def test_a_boot_is_one_operation_though_its_steps_are_timed(tmp_path: Path) -> N
         tmp_path / "run", [40], hosts={"compute-1": 1.0, "compute-2": 1.0}, per_second=1
     )
     write_resources(directory, messages({"nova": 30.0}, {"nova": "broker-1"}, 40, 1.0))
-    (cost,) = (cost for cost in costs_of(load_run(directory)) if cost.role == "all")
+    (cost,) = (cost for cost in analyse(load_run(directory)).costs if cost.role == "all")
     assert (cost.per, cost.slope) == ("boot", pytest.approx(30.0))
 
 

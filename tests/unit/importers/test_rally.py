@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.compare.compare import compare
 from tippingpoint.errors import UserError
 from tippingpoint.importers.rally import import_rally
@@ -166,7 +167,7 @@ def test_what_failed_says_how_and_messages_of_one_kind_are_one(tmp_path: Path) -
     assert [stage.count("boot_server", outcome) for outcome in ("ok", "timeout", "error")] == [1, 2, 1]
     assert [stage.count("total", outcome) for outcome in ("ok", "timeout", "error")] == [1, 2, 1]
     assert [stage.count("delete_server", outcome) for outcome in ("ok", "timeout", "error")] == [1, 0, 0]
-    document = json.loads(write_report(run, "json"))
+    document = json.loads(write_report(analyse(run), "json"))
     told = {
         (error["operation"], error["outcome"], error["count"], error["message"])
         for error in document["events"]["errors"]
@@ -360,7 +361,7 @@ def test_whatever_stands_in_a_result_it_is_read_or_refused_in_one_line(data: st.
     with tempfile.TemporaryDirectory() as folder:
         try:
             for run in imported(told, Path(folder)):
-                assert write_report(run, "md")
+                assert write_report(analyse(run), "md")
         except UserError as refused:
             left = list(Path(folder).glob("runs/.*"))
             said = str(refused)

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from tests.unit.one_maximum import assert_one_maximum
 from tests.unit.synthetic import JUJU, MadeGrowth, MadeStage, write_run
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.compare.baselines import list_baselines
 from tippingpoint.plan.read import parse_plan
 from tippingpoint.report import figures, write_report
@@ -50,7 +51,7 @@ def made(path: Path, stages: Sequence[MadeStage], **options: Any) -> RunData:
 
 
 def document(run: RunData) -> dict[str, Any]:
-    return json.loads(write_report(run, "json"))
+    return json.loads(write_report(analyse(run), "json"))
 
 
 class Page(HTMLParser):
@@ -177,7 +178,7 @@ def test_a_search_is_held_to_its_answer_only(tmp_path: Path) -> None:
     assert told["search"]["found"]["held"] == 2000
     assert [probe["size"] for probe in told["search"]["probes"]] == [500, 1000, 2000, 4000]
     assert all(entry["met"] for entry in told["thresholds"])
-    assert "2,000 leases held, 4,000 broke" in said(Page(write_report(run, "html")), "tipping")
+    assert "2,000 leases held, 4,000 broke" in said(Page(write_report(analyse(run), "html")), "tipping")
 
 
 def test_all_columns_over_time_have_one_grid(tmp_path: Path) -> None:
@@ -243,7 +244,7 @@ def test_loads_of_one_size_are_joined_and_storms_kept_apart(tmp_path: Path) -> N
 def test_the_page_says_what_the_document_says(tmp_path: Path) -> None:
     run = made(tmp_path, BROKEN, plan=PLAN)
     told = document(run)
-    page = assert_loads_nothing(write_report(run, "html"))
+    page = assert_loads_nothing(write_report(analyse(run), "html"))
     assert told["verdict"]["sentence"] in said(page, "verdict")
     assert told["tipping"]["sentence"] in said(page, "verdict")
     assert "✕ thresholds missed" in said(page, "verdict")
@@ -268,14 +269,14 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
     run = made(tmp_path, stages, plan=plan, events=events, reason=HOSTILE, status="interrupted")
     run.manifest.title = run.manifest.id = run.manifest.origin = HOSTILE
     run.manifest.target.version = HOSTILE
-    text = write_report(run, "html")
+    text = write_report(analyse(run), "html")
     page = assert_loads_nothing(text)
     assert json.loads(page.texts["script"][0])["run"]["title"] == HOSTILE
     assert "onerror=alert(2)" in said(page, "events")  # as text, not as an attribute
     assert text.count("</script>") == 2
-    markdown = write_report(run, "md")
+    markdown = write_report(analyse(run), "md")
     assert not re.search(r"(?<!\\)<(script|img)", markdown)
-    suite = ElementTree.fromstring(write_report(run, "junit"))
+    suite = ElementTree.fromstring(write_report(analyse(run), "junit"))
     assert "alert(1)" in (suite.get("name") or "")
 
 
@@ -288,15 +289,15 @@ def empty_run(tmp_path_factory: pytest.TempPathFactory) -> RunData:
 @given(st.text(max_size=60))
 def test_no_text_ends_the_data_it_stands_in(empty_run: RunData, text: str) -> None:
     empty_run.manifest.title = text
-    page = assert_loads_nothing(write_report(empty_run, "html"))
+    page = assert_loads_nothing(write_report(analyse(empty_run), "html"))
     assert json.loads(page.texts["script"][0])["run"]["title"] == text
-    ElementTree.fromstring(write_report(empty_run, "junit"))
-    write_report(empty_run, "md")
+    ElementTree.fromstring(write_report(analyse(empty_run), "junit"))
+    write_report(analyse(empty_run), "md")
 
 
 def test_an_hour_of_run_is_a_small_page(tmp_path: Path) -> None:
     stages = [MadeStage(100 * 2**n, over=20, hold=430) for n in range(8)]
-    assert len(write_report(made(tmp_path, stages, plan=None), "html").encode()) < 1_000_000
+    assert len(write_report(analyse(made(tmp_path, stages, plan=None)), "html").encode()) < 1_000_000
 
 
 # ---- runs on a Juju controller --------------------------------------------------------------------
@@ -333,12 +334,12 @@ def test_a_run_on_juju_says_who_logged_in_where_and_what_was_made_first(tmp_path
         "seconds": 12.5,
         "things": {"applications": 800, "units": 2400, "machines": 4},
     }
-    what = said(assert_loads_nothing(write_report(run, "html")), "what")
+    what = said(assert_loads_nothing(write_report(analyse(run), "html")), "what")
     assert "controller staging" in what
     assert "hollow every unit logs in as itself" in what
     assert "800 applications, 2,400 units, 4 machines in 12.5 s" in what
     assert told["operations"] == ["connect", "claim", "extend"]
-    assert "controller staging" in write_report(run, "md")
+    assert "controller staging" in write_report(analyse(run), "md")
 
 
 @pytest.mark.parametrize("identity", ["hollow", "agent"])
@@ -355,10 +356,10 @@ def test_all_holders_as_one_unit_are_a_note_of_the_report(tmp_path: Path, identi
 @pytest.mark.parametrize(("version", "simulated"), [("4.0.15", False), ("4.0-simulator15", True)])
 def test_a_simulator_is_known_at_a_glance(tmp_path: Path, version: str, simulated: bool) -> None:
     run = leases_on_juju(tmp_path, version)
-    page = write_report(run, "html")
+    page = write_report(analyse(run), "html")
     head = page[page.index("<header") : page.index("</header>")]
     assert ("on a simulator, not on a real Juju controller" in head) == simulated
-    assert ("**On a simulator" in write_report(run, "md")) == simulated
+    assert ("**On a simulator" in write_report(analyse(run), "md")) == simulated
     assert document(run)["run"]["simulated"] is simulated
 
 
@@ -375,9 +376,9 @@ def test_connections_that_were_lost_and_made_again_are_told_and_are_no_failed_op
     assert told["events"]["errors"] == []
     timeline = told["timeline"]
     assert sum(timeline["connections_lost"]) * timeline["bin_seconds"] == pytest.approx(16)
-    events = said(Page(write_report(run, "html")), "events")
+    events = said(Page(write_report(analyse(run), "html")), "events")
     assert "16 of those that were logged in; 16 were made again while a stage was held" in events
-    assert "16 connections lost, 16 made again" in write_report(run, "md")
+    assert "16 connections lost, 16 made again" in write_report(analyse(run), "md")
 
 
 def test_what_a_rate_limit_refused_has_a_column_of_its_own_only_where_there_was_one(tmp_path: Path) -> None:
@@ -431,14 +432,14 @@ def test_a_spawn_run_tells_latency_and_growth_and_keeps_removals_to_their_own_ro
     assert [point["size"] for point in told["by_load"]] == [63, 126, 252, 504]
     assert {point["throughput"] for point in told["by_load"]} == {None}
     assert [entry["operation"] for entry in told["thresholds"]] == ["add-unit", "remove-unit"]
-    page = assert_loads_nothing(write_report(run, "html"))
+    page = assert_loads_nothing(write_report(analyse(run), "html"))
     charts = {a["id"] for a in page.attributes("div") if "chart" in (a.get("class") or "").split()}
     assert {"chart-load", "chart-observe", "chart-growth", "chart-time-full-status"} <= charts
     assert "5: 63, 126, 252, 504, 504 (removed) units" in said(page, "what")
     assert "504destroy" in said(page, "operations")
     assert "lost" not in said(page, "operations").split()
     assert "Things there, and still to be made or removed" in said(page, "time")
-    ElementTree.fromstring(write_report(run, "junit"))
+    ElementTree.fromstring(write_report(analyse(run), "junit"))
 
 
 def test_growth_is_told_part_by_part(tmp_path: Path) -> None:
@@ -461,7 +462,7 @@ def test_errors_and_retries_are_counted_by_the_targets_own_class(tmp_path: Path)
     ]
     assert [error["operation"] for error in events["errors"]] == ["relate"]
     assert [error["count"] for error in events["limited"]] == [3]
-    told = said(Page(write_report(run, "html")), "events")
+    told = said(Page(write_report(analyse(run), "html")), "events")
     assert "6 × relate: excessive contention" in told
     assert "3 × connect: slow down (try again)" in told
 
@@ -484,7 +485,7 @@ ODD: dict[str, tuple[list[MadeStage], dict[str, Any]]] = {
 def test_an_odd_run_reports_in_every_format(tmp_path: Path, name: str, plan: dict[str, Any] | None) -> None:
     stages, options = ODD[name]
     run = made(tmp_path, stages, plan=plan, **options)
-    reports = {format: write_report(run, format) for format in FORMATS}
+    reports = {format: write_report(analyse(run), format) for format in FORMATS}
     page = assert_loads_nothing(reports["html"])
     told = json.loads(reports["json"])
     assert told["verdict"]["sentence"] in said(page, "verdict")
@@ -493,7 +494,7 @@ def test_an_odd_run_reports_in_every_format(tmp_path: Path, name: str, plan: dic
 
 
 def test_an_empty_run_says_what_is_missing(tmp_path: Path) -> None:
-    page = Page(write_report(made(tmp_path, [], plan=PLAN, status="interrupted"), "html"))
+    page = Page(write_report(analyse(made(tmp_path, [], plan=PLAN, status="interrupted")), "html"))
     assert "none was begun" in said(page, "what")
     assert "nothing to draw" in said(page, "load")
     assert "nothing was measured" in said(page, "time")
@@ -504,7 +505,7 @@ def test_a_run_without_a_clock_has_no_charts_over_time_and_says_why(tmp_path: Pa
     run = made(tmp_path, STEADY, timeline="order", source="import", origin="claims.log", host=None)
     told = document(run)
     assert told["timeline"] is None
-    page = assert_loads_nothing(write_report(run, "html"))
+    page = assert_loads_nothing(write_report(analyse(run), "html"))
     assert "no clock" in said(page, "time")
     assert "claims.log" in said(page, "what")
     assert "there is no plan to run again" in said(page, "repeat")
@@ -514,10 +515,10 @@ def test_a_run_without_a_clock_has_no_charts_over_time_and_says_why(tmp_path: Pa
 @pytest.mark.parametrize("baseline", [b for b in list_baselines() if b.transcript], ids=lambda b: b.name)
 def test_a_published_transcript_reports_like_any_run(baseline: Any) -> None:
     run = baseline.run()
-    page = assert_loads_nothing(write_report(run, "html"))
+    page = assert_loads_nothing(write_report(analyse(run), "html"))
     assert "– no thresholds" in said(page, "verdict")
     assert document(run)["tipping"]["sentence"] in said(page, "verdict")
-    assert len(write_report(run, "md").encode()) < LIMIT
+    assert len(write_report(analyse(run), "md").encode()) < LIMIT
 
 
 # ---- what failed counts at what it cost ----------------------------------------------------------
@@ -554,15 +555,15 @@ def test_without_failures_each_operation_has_one_row(tmp_path: Path) -> None:
     run = made(tmp_path, STEADY, plan=PLAN)
     assert document(run)["timeline"]["cost"] == {}
     for name in ("html", "md"):
-        assert "successes alone<" not in write_report(run, name)
-        assert "successes alone |" not in write_report(run, name)
+        assert "successes alone<" not in write_report(analyse(run), name)
+        assert "successes alone |" not in write_report(analyse(run), name)
 
 
 def test_an_operation_that_never_succeeded_has_a_row_and_a_chart(tmp_path: Path) -> None:
     # given a target that was frozen all the while: what was asked of it timed out
     run = made(tmp_path, [MadeStage(500, failures={"connect.timeout": 30})], plan=PLAN)
     # when it is reported
-    told, page = document(run), write_report(run, "html")
+    told, page = document(run), write_report(analyse(run), "html")
     # then what was waited is told, though nothing succeeded
     measured = told["stages"][0]["operations"]["connect"]
     assert (measured["cost"]["max"] > 0, measured["response"]) == (True, None)
@@ -576,7 +577,7 @@ def test_an_operation_that_never_succeeded_has_a_row_and_a_chart(tmp_path: Path)
 
 def test_markdown_has_the_verdict_and_the_table(tmp_path: Path) -> None:
     run = made(tmp_path, BROKEN, plan=PLAN)
-    told, text = document(run), write_report(run, "md")
+    told, text = document(run), write_report(analyse(run), "md")
     assert text.startswith("# etcd-leases: ❌ missed\n")
     assert f"**{told['verdict']['sentence']}**" in text
     claim = told["stages"][3]["operations"]["claim"]
@@ -600,7 +601,7 @@ def test_markdown_says_when_it_happened(tmp_path: Path) -> None:
     freezes = [{"t": t, "event": "fault", "do": "stop", "member": "m2"} for t in (1.5, 21.5)]
     run = made(tmp_path, stages, plan=PLAN, events=freezes)
     # when it is told as Markdown
-    lines = write_report(run, "md").split("## When it happened\n\n")[1].split("\n\n")[0].splitlines()
+    lines = write_report(analyse(run), "md").split("## When it happened\n\n")[1].split("\n\n")[0].splitlines()
     # then each is a line, in the order of their first moment: how often, first, last, in which stages
     assert lines[2:] == [
         "| stop m2 | 2 | 0:01 | 0:21 | 1, 3 |",
@@ -612,7 +613,7 @@ def test_markdown_says_when_it_happened(tmp_path: Path) -> None:
 def test_markdown_has_the_generators_health(tmp_path: Path) -> None:
     run = made(tmp_path, [*STEADY[:3], MadeStage(4000, stood_still_ms=750)], plan=PLAN)
     health = document(run)["generator"]
-    text = write_report(run, "md").split("## The generator's own health\n\n")[1].split("\n## ")[0]
+    text = write_report(analyse(run), "md").split("## The generator's own health\n\n")[1].split("\n## ")[0]
     assert health["sentence"] in text
     (stall,) = health["stalls"]
     assert f"- {figures.clock(stall['t'])} {stall['text']}" in text
@@ -632,7 +633,7 @@ def test_markdown_stays_short_whatever_the_run(tmp_path: Path) -> None:
         )
         for n in range(120)
     ]
-    text = write_report(made(tmp_path, stages), "md")
+    text = write_report(analyse(made(tmp_path, stages)), "md")
     assert len(text.encode()) < LIMIT
     assert "96 more rows are in the JSON report" in text
     assert "| 10 |" in text
@@ -641,7 +642,7 @@ def test_markdown_stays_short_whatever_the_run(tmp_path: Path) -> None:
 
 def test_junit_fails_the_threshold_that_was_missed(tmp_path: Path) -> None:
     run = made(tmp_path, BROKEN, plan=PLAN)
-    suite = ElementTree.fromstring(write_report(run, "junit"))
+    suite = ElementTree.fromstring(write_report(analyse(run), "junit"))
     cases = {case.get("name"): case for case in suite.iter("testcase")}
     assert list(cases) == ["run", "claim p99 <= 100 ms", "claim error rate <= 0.1 %", "extend p50 <= 50 ms"]
     failure = cases["claim p99 <= 100 ms"].find("failure")
@@ -654,14 +655,14 @@ def test_junit_fails_the_threshold_that_was_missed(tmp_path: Path) -> None:
 
 
 def test_junit_of_a_run_that_met_everything_is_green(tmp_path: Path) -> None:
-    suite = ElementTree.fromstring(write_report(made(tmp_path, STEADY, plan=PLAN), "junit"))
+    suite = ElementTree.fromstring(write_report(analyse(made(tmp_path, STEADY, plan=PLAN)), "junit"))
     assert [suite.get(name) for name in ("failures", "errors", "skipped")] == ["0", "0", "0"]
 
 
 def test_junit_is_an_error_when_the_verdict_is_withheld(tmp_path: Path) -> None:
     stages = [MadeStage(500), MadeStage(1000, claim_ms=400, cpu=1.2)]
     run = made(tmp_path, stages, plan={**PLAN, "stages": PLAN["stages"][:2]})
-    suite = ElementTree.fromstring(write_report(run, "junit"))
+    suite = ElementTree.fromstring(write_report(analyse(run), "junit"))
     error = suite.find("testcase[@name='run']/error")
     assert error is not None
     assert error.get("type") == "withheld"
@@ -672,7 +673,7 @@ def test_junit_is_an_error_when_the_verdict_is_withheld(tmp_path: Path) -> None:
 
 def test_junit_is_an_error_when_the_run_ended_early(tmp_path: Path) -> None:
     run = made(tmp_path, STEADY[:2], plan=PLAN, status="interrupted", reason="ended early on request")
-    suite = ElementTree.fromstring(write_report(run, "junit"))
+    suite = ElementTree.fromstring(write_report(analyse(run), "junit"))
     assert suite.find("testcase[@name='run']/error") is not None
 
 

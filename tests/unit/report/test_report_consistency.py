@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.synthetic import MadeStage, write_run
-from tippingpoint.analysis.held_loads import loads_held, why_not_held
+from tippingpoint.analysis.analyse import analyse
+from tippingpoint.analysis.findings import examine
 from tippingpoint.report import write_report
 from tippingpoint.report.formats.markup import plain
 from tippingpoint.rundir.results import RunData, load_run
@@ -162,12 +163,12 @@ def written(made: MadeRun, directory: Path) -> tuple[RunData, int]:
 def test_no_sentence_of_a_report_contradicts_another(made: MadeRun) -> None:
     with tempfile.TemporaryDirectory() as place:
         run, lines_gone = written(made, Path(place) / "run")
-        document = json.loads(write_report(run, "json"))
-        markdown = write_report(run, "md")
-        suite = ElementTree.fromstring(write_report(run, "junit"))
+        document = json.loads(write_report(analyse(run), "json"))
+        markdown = write_report(analyse(run), "md")
+        suite = ElementTree.fromstring(write_report(analyse(run), "junit"))
     verdict, tipping, thresholds = document["verdict"], document["tipping"], document["thresholds"]
     outcome, said = verdict["outcome"], verdict["sentence"]
-    checks, held = verdict["checks"], loads_held(run)
+    checks, held = verdict["checks"], examine(run).loads_held
 
     # The exit code and JUnit are as red as the verdict.
     assert verdict["exit_code"] == EXIT_CODES[outcome]
@@ -180,7 +181,9 @@ def test_no_sentence_of_a_report_contradicts_another(made: MadeRun) -> None:
     missed = [check for check in checks if check["met"] is False]
     if outcome == "met":
         assert not [check for check in checks if check["met"] is not True and check["observed"] is not None]
-        assert not [stage for stage in run.stages if stage.is_step and why_not_held(run, stage)]
+        assert not [
+            stage for stage in run.stages if stage.is_step and examine(run).of(stage.number).why_not_held
+        ]
         assert made.status == "complete"
         assert made.cut_at is None or made.cut_at >= (run.stages[-1].end or 0)
         assert not lines_gone

@@ -10,8 +10,7 @@ import pytest
 
 from tests.unit.lxd_runs import FILL_PLAN, OBSERVED_MS, Fill, write_fill
 from tests.unit.report.test_report import Page, assert_loads_nothing, said
-from tippingpoint.analysis.tipping import find_tipping
-from tippingpoint.analysis.verdict import judge
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.compare.baselines import load_baseline
 from tippingpoint.compare.compare import compare
 from tippingpoint.report import write_comparison, write_report
@@ -35,12 +34,12 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> RunData:
 
 @pytest.fixture(scope="module")
 def document(small: RunData) -> dict[str, Any]:
-    return json.loads(write_report(small, "json"))
+    return json.loads(write_report(analyse(small), "json"))
 
 
 @pytest.fixture(scope="module")
 def page(small: RunData) -> Page:
-    return assert_loads_nothing(write_report(small, "html"))
+    return assert_loads_nothing(write_report(analyse(small), "html"))
 
 
 def test_timings_are_told_for_each_stage_while_it_was_filled_and_at_idle(document: dict[str, Any]) -> None:
@@ -122,21 +121,21 @@ def test_the_page_tells_containers_timings_members_and_retries(small: RunData, p
     for section in page.sections:
         assert "lease " not in said(page, section)
         assert "claim" not in said(page, section)
-    markdown = write_report(small, "md")
+    markdown = write_report(analyse(small), "md")
     for heading in ("What users wait for, p50 / p99", "Where they land", "Growth", "Tried again"):
         assert f"\n## {heading}\n" in markdown
 
 
 def test_stages_that_differ_in_members_have_a_column_for_each_number(tmp_path: Path) -> None:
     run = made(tmp_path, [Fill(60, members=n) for n in (3, 5, 10)], unit="members", plan=None)
-    told = json.loads(write_report(run, "json"))
+    told = json.loads(write_report(analyse(run), "json"))
     assert [stage["members"] for stage in told["timings"]["stages"]] == [3, 5, 10]
     assert [stage["members_end"] for stage in told["timings"]["stages"]] == [3, 5, 10]
     assert [point["size"] for point in told["by_load"]] == [3, 5, 10]
     assert [mark["text"] for mark in told["events"]["marks"]] == ["lxd4 and lxd5 joined", "5 members joined"]
     # of so many members the chart shows how far they are apart
     assert list(told["timeline"]["members"]) == ["the fullest member", "the median", "the emptiest"]
-    assert "60 containers, 10 members" in said(Page(write_report(run, "html")), "timings")
+    assert "60 containers, 10 members" in said(Page(write_report(analyse(run), "html")), "timings")
 
 
 def test_what_was_given_up_is_told_and_the_load_does_not_count_as_held(tmp_path: Path) -> None:
@@ -144,17 +143,17 @@ def test_what_was_given_up_is_told_and_the_load_does_not_count_as_held(tmp_path:
     plan = {**FILL_PLAN, "thresholds": [{"operation": "create", "p99": "1m"}]}
     run = made(tmp_path, [Fill(20), Fill(40, gave_up=4)], plan=plan)
     # then the thresholds were met, but not with all of the load there
-    verdict = judge(run)
+    verdict = analyse(run).verdict
     assert verdict.outcome == "withheld"
     assert verdict.sentence == (
         "Withheld: 4 containers of stage 2 were given up (create: Limit of 10 reached); "
         "held through 20 containers."
     )
-    (entry,) = json.loads(write_report(run, "json"))["gave_up"]
+    (entry,) = json.loads(write_report(analyse(run), "json"))["gave_up"]
     assert (entry["operation"], entry["kind"], entry["count"]) == ("create", "quota", 4)
-    told = said(Page(write_report(run, "html")), "events")
+    told = said(Page(write_report(analyse(run), "html")), "events")
     assert "4 × create, quota: Limit of 10 reached" in told
-    assert "given up: 4 x create, quota: Limit of 10 reached" in write_report(run, "md")
+    assert "given up: 4 x create, quota: Limit of 10 reached" in write_report(analyse(run), "md")
 
 
 def test_an_eviction_that_was_given_up_leaves_no_load_out(tmp_path: Path) -> None:
@@ -162,11 +161,11 @@ def test_an_eviction_that_was_given_up_leaves_no_load_out(tmp_path: Path) -> Non
     event = {"t": 5.0, "event": "gave-up", "operation": "evict", "kind": "quorum", "count": 1, "error": "no"}
     with open(directory / "worker-0.jsonl", "a") as log:
         log.write(json.dumps(event) + "\n")
-    assert judge(load_run(directory)).outcome == "met"
+    assert analyse(load_run(directory)).verdict.outcome == "met"
 
 
 def test_our_own_poll_has_no_knee_and_no_cliff(small: RunData, document: dict[str, Any]) -> None:
-    tipping = find_tipping(small)
+    tipping = analyse(small).tipping
     assert "poll" in small.operations
     assert "poll" not in {*tipping.knees, *tipping.no_knee}
     assert "poll" not in document["loading"]
@@ -175,13 +174,13 @@ def test_our_own_poll_has_no_knee_and_no_cliff(small: RunData, document: dict[st
 
 def test_a_slow_down_for_certain_is_part_of_the_tipping_point(tmp_path: Path) -> None:
     run = made(tmp_path, [Fill(300)], per_second=lambda there: 2 / (1 + there / 60))
-    assert "Creation slows down: " in find_tipping(run).sentence
+    assert "Creation slows down: " in analyse(run).tipping.sentence
 
 
 def test_a_cliff_while_a_member_was_away_says_so(tmp_path: Path) -> None:
     # given a member that nobody took away on purpose, and creations that fail meanwhile
     directory = write_fill(tmp_path / "run", [Fill(20), Fill(60, lose="lxd2", failures=15)], plan=FILL_PLAN)
-    tipping = find_tipping(load_run(directory))
+    tipping = analyse(load_run(directory)).tipping
     assert tipping.cliff is not None
     assert tipping.cliff.first_broken == 60
     assert "lxd2 was away then, so that may be no matter of the load." in tipping.sentence
@@ -221,4 +220,4 @@ def test_the_seeds_timings_stand_beside_those_of_the_same_commands(small: RunDat
 def test_a_run_with_hardly_anything_reports_in_every_format(tmp_path: Path, stages: list[Fill]) -> None:
     run = made(tmp_path, stages)
     for format in ("html", "md", "json", "junit"):
-        assert write_report(run, format)
+        assert write_report(analyse(run), format)

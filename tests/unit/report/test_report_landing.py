@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.unit.openstack_runs import computes, write_cycles, write_servers
 from tests.unit.report.test_report import Page, assert_loads_nothing, said
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.report import write_report
 from tippingpoint.report.sections.landing import host_name
 from tippingpoint.rundir.results import RunData, load_run
@@ -30,7 +31,7 @@ def flap(t: float, host: str, alive: bool, agent: str = OVS) -> dict[str, Any]:
 
 
 def document(run: RunData) -> dict[str, Any]:
-    return json.loads(write_report(run, "json"))
+    return json.loads(write_report(analyse(run), "json"))
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +42,7 @@ def uneven(tmp_path_factory: pytest.TempPathFactory) -> RunData:
 
 @pytest.fixture(scope="module")
 def page(uneven: RunData) -> Page:
-    return assert_loads_nothing(write_report(uneven, "html"))
+    return assert_loads_nothing(write_report(analyse(uneven), "html"))
 
 
 @pytest.fixture(scope="module")
@@ -71,16 +72,16 @@ def test_hosts_without_any_and_those_with_most_are_told(uneven: RunData, page: P
     assert "64 hosts have none (chassis4-0, chassis4-1, chassis4-2, …)" in spread["sentence"]
     assert "less even than hosts picked at random would be" in spread["sentence"]
     assert "64 hosts have none" in said(page, "members")
-    assert "64 hosts have none" in write_report(uneven, "md")
+    assert "64 hosts have none" in write_report(analyse(uneven), "md")
 
 
 def test_hundreds_of_hosts_are_folded_and_drawn_in_order(uneven: RunData, page: Page) -> None:
     charts = {a["id"] for a in page.attributes("div") if "chart" in (a.get("class") or "").split()}
     assert {"chart-spread", "chart-life", "chart-members"} <= charts
-    html = write_report(uneven, "html")
+    html = write_report(analyse(uneven), "html")
     assert "<details><summary>Each of the 576 hosts</summary>" in html
     assert len(html) < 900_000
-    assert "| chassis8-1 |" not in write_report(uneven, "md"), "each of 576 hosts would flood it"
+    assert "| chassis8-1 |" not in write_report(analyse(uneven), "md"), "each of 576 hosts would flood it"
 
 
 def test_hosts_picked_at_random_are_as_even_as_chance(tmp_path: Path) -> None:
@@ -122,9 +123,9 @@ def test_agents_that_flap_are_told_with_the_servers_on_their_host(small: RunData
     marks = [(mark["t"], mark["text"]) for mark in told["events"]["marks"]]
     assert marks == [(6, f"{OVS} of compute-2 down"), (20, "2 agents down")]
     assert told["events"]["others"] == [], "told once"
-    page = assert_loads_nothing(write_report(small, "html"))
+    page = assert_loads_nothing(write_report(analyse(small), "html"))
     assert "Agents that went down" in said(page, "members")
-    assert "## Agents that went down" in write_report(small, "md")
+    assert "## Agents that went down" in write_report(analyse(small), "md")
 
 
 def test_steps_are_told_against_how_many_servers_there_were(uneven: RunData) -> None:
@@ -151,13 +152,13 @@ def test_a_boot_delete_run_has_rallys_table_and_no_other_of_the_same(tmp_path: P
         ("delete_server", 0),
         ("total", 0),
     ]
-    page = assert_loads_nothing(write_report(run, "html"))
+    page = assert_loads_nothing(write_report(analyse(run), "html"))
     table = said(page, "operations")
     header = "action min (sec) median (sec) 90 %ile (sec) 95 %ile (sec) 99 %ile (sec) max (sec) avg (sec) success count"
     assert header in table
     assert "98.0 % 50" in table
     assert "99.9 %ile" not in table
-    markdown = write_report(run, "md")
+    markdown = write_report(analyse(run), "md")
     assert "## Stage 1, 50 iterations, as Rally's table" in markdown
     assert "| -\\> create_server |" in markdown
     assert "response time in ms" not in markdown
@@ -176,8 +177,8 @@ def test_where_servers_land_that_do_not_stay_is_counted_over_the_stage(tmp_path:
 
 
 def test_a_fill_is_told_in_servers_and_hosts_and_nowhere_in_containers(small: RunData) -> None:
-    assert "containers" not in write_report(small, "md").casefold()
-    page = assert_loads_nothing(write_report(small, "html"))
+    assert "containers" not in write_report(analyse(small), "md").casefold()
+    page = assert_loads_nothing(write_report(analyse(small), "html"))
     assert "Servers made per second against how many there were" in said(page, "load")
     assert "60 servers, 4 hosts" in said(page, "timings")
     for section in page.sections:

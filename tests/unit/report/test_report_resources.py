@@ -17,6 +17,7 @@ from tests.unit.made_runs import made_run, made_stage
 from tests.unit.report.test_report import FORMATS, HOSTILE, PLAN, STEADY, assert_loads_nothing, said
 from tests.unit.resource_figures import MEANINGS, made_figure, made_resources, resources_of
 from tests.unit.synthetic import MadeStage, write_run
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.report import figures, write_report
 from tippingpoint.rundir.gathered import Unit
 from tippingpoint.rundir.resources import FigureData, Resources
@@ -33,7 +34,7 @@ def run_with(resources: Resources | None, **options: Any) -> RunData:
 
 
 def told(resources: Resources | None, **options: Any) -> dict[str, Any]:
-    return json.loads(write_report(run_with(resources, **options), "json"))
+    return json.loads(write_report(analyse(run_with(resources, **options)), "json"))
 
 
 def section_of(figure: FigureData, *more: FigureData, **options: Any) -> dict[str, Any]:
@@ -185,7 +186,7 @@ def test_of_many_parts_the_largest_have_a_line_and_the_others_are_counted() -> N
 
 def test_a_figure_that_is_always_zero_is_told_and_not_drawn() -> None:
     resources = made_resources([made_figure("cpu", T, flat(a=1)), made_figure("failures", T, flat(a=0))], T)
-    page = assert_loads_nothing(write_report(run_with(resources), "html"))
+    page = assert_loads_nothing(write_report(analyse(run_with(resources)), "html"))
     assert [f["always_zero"] for f in told(resources)["resources"]["figures"]] == [False, True]
     assert "Always 0, so not drawn: failures." in said(page, "time")
     charts = {a["id"] for a in page.attributes("div") if (a.get("id") or "").startswith("chart-resources-")}
@@ -216,7 +217,7 @@ def test_a_new_leader_that_the_run_saw_itself_is_told_once(tmp_path: Path) -> No
         load_run(directory),
         resources=resources_of(["lxd1", "lxd2", "lxd3"], 60, led=[(-4, "lxd1"), (30, "lxd3")]),
     )
-    marks = json.loads(write_report(run, "json"))["events"]["marks"]
+    marks = json.loads(write_report(analyse(run), "json"))["events"]["marks"]
     assert [mark["text"] for mark in marks].count("lxd3 leads") == 1
 
 
@@ -276,24 +277,24 @@ def test_what_the_load_costs_is_told_where_it_is_more_than_noise() -> None:
         resources=made_resources([made_figure("memory", t, grown, cost="load")], t, leader=LED),
     )
     # then the page, the document and the Markdown have the leader's cost and that of both, and none of the follower
-    found = json.loads(write_report(run, "json"))["resources"]
+    found = json.loads(write_report(analyse(run), "json"))["resources"]
     assert [(cost["role"], cost["unit"], cost["per"], cost["slope"]) for cost in found["costs"]] == [
         ("leader", "MB", "1000 leases", pytest.approx(11.0)),
         ("all", "MB", "1000 leases", pytest.approx(11.0)),
     ]
     sentence = "Resident memory of the leader: 54 MB, and 11 MB more for each 1000 leases (95 %: 11 to 11)."
-    assert sentence in write_report(run, "html")
-    assert f"- {sentence}" in write_report(run, "md")
-    assert "of a follower" not in write_report(run, "md")
+    assert sentence in write_report(analyse(run), "html")
+    assert f"- {sentence}" in write_report(analyse(run), "md")
+    assert "of a follower" not in write_report(analyse(run), "md")
 
 
 def test_too_few_loads_for_an_interval_are_said_where_nothing_is_told() -> None:
     grown = {"a": np.where(T < 30, 1e8, 4e8)}
     run = run_with(made_resources([made_figure("memory", T, grown, cost="load")], T))
     why = "an interval needs 4 points, and there are 2 loads with samples"
-    assert json.loads(write_report(run, "json"))["resources"]["no_costs"] == [why]
-    assert f"Not told: {why}." in write_report(run, "html")
-    assert f"- not told: {why}" in write_report(run, "md")
+    assert json.loads(write_report(analyse(run), "json"))["resources"]["no_costs"] == [why]
+    assert f"Not told: {why}." in write_report(analyse(run), "html")
+    assert f"- not told: {why}" in write_report(analyse(run), "md")
 
 
 # ---- what is missing or not exact ----------------------------------------------------------------
@@ -336,10 +337,10 @@ def test_missing_figures_are_named_with_why_and_the_report_comes_all_the_same() 
     document = told(resources)
     assert document["cautions"] == ["of the target is missing: host-cpu and lxd-memory"]
     run = run_with(resources)
-    page = assert_loads_nothing(write_report(run, "html"))
+    page = assert_loads_nothing(write_report(analyse(run), "html"))
     assert "Nothing of the target was measured." in said(page, "resources")
     assert "host-cpu: Prometheus refused the query" in said(page, "resources")
-    assert "Prometheus refused the query: host-cpu" in write_report(run, "md")
+    assert "Prometheus refused the query: host-cpu" in write_report(analyse(run), "md")
 
 
 def test_many_missing_figures_are_counted_next_to_the_verdict_and_told_by_their_reason() -> None:
@@ -350,20 +351,20 @@ def test_many_missing_figures_are_counted_next_to_the_verdict_and_told_by_their_
     assert told(resources)["cautions"] == [
         "5 figures of the target are missing, listed where the others are told"
     ]
-    page = assert_loads_nothing(write_report(run_with(resources), "html"))
+    page = assert_loads_nothing(write_report(analyse(run_with(resources)), "html"))
     assert f"{', '.join(names)}: no node_exporter" in said(page, "resources")
 
 
 def test_a_run_of_which_nothing_was_gathered_says_how_to_gather_it(tmp_path: Path) -> None:
     run = load_run(write_run(tmp_path / "run", STEADY, plan=PLAN))
-    assert json.loads(write_report(run, "json"))["resources"] is None
-    page = assert_loads_nothing(write_report(run, "html"))
+    assert json.loads(write_report(analyse(run), "json"))["resources"] is None
+    page = assert_loads_nothing(write_report(analyse(run), "html"))
     assert "tippingpoint collect RUN --prometheus URL" in said(page, "resources")
 
 
 def test_a_strained_generator_is_told_even_where_no_threshold_depends_on_it() -> None:
     stages = [made_stage(1, 100, {"claim.ok": [5.0] * 50}, cpu=0.99)]
-    document = json.loads(write_report(made_run(stages), "json"))
+    document = json.loads(write_report(analyse(made_run(stages)), "json"))
     assert document["verdict"]["reasons"] == [
         "stage 1 (100 leases): the generator itself was strained: a worker used 0.99 of its core (limit 0.9)"
     ]
@@ -373,7 +374,7 @@ def test_a_strained_generator_is_told_even_where_no_threshold_depends_on_it() ->
 def test_a_strained_generator_is_not_told_twice() -> None:
     stages = [made_stage(1, 100, {"claim.ok": [5.0] * 50}, cpu=0.99)]
     plan = "{name: made, stages: [{leases: 100, hold: 30s}], thresholds: [{operation: claim, p99: 1s}]}"
-    document = json.loads(write_report(made_run(stages, plan=plan), "json"))
+    document = json.loads(write_report(analyse(made_run(stages, plan=plan)), "json"))
     assert any("strained" in reason for reason in document["verdict"]["reasons"])
     assert document["cautions"] == []
 
@@ -387,7 +388,7 @@ def test_missing_units_and_their_clocks_are_told_next_to_a_failure() -> None:
 
     units = [unit(0, "complete", 0.0), unit(1, "missing", None), unit(2, "complete", -3.0)]
     run = replace(made_run(STAGES, status="failed", reason="the target went away"), units=units)
-    assert json.loads(write_report(run, "json"))["cautions"] == [
+    assert json.loads(write_report(analyse(run), "json"))["cautions"] == [
         "1 of 3 units is missing, or cut: load-claimer/1",
         "the clock of load-claimer/2 was 3 s behind: taken out of its times",
     ]
@@ -401,14 +402,14 @@ def test_the_page_has_a_chart_for_each_figure_and_says_what_stands_out(tmp_path:
     run = replace(
         load_run(directory), resources=resources_of(["lxd1", "lxd2", "lxd3"], 40, led=[(-4, "lxd1")])
     )
-    document = json.loads(write_report(run, "json"))
-    page = assert_loads_nothing(write_report(run, "html"))
+    document = json.loads(write_report(analyse(run), "json"))
+    page = assert_loads_nothing(write_report(analyse(run), "html"))
     for section in ("verdict", "resources"):
         assert document["resources"]["sentence"] in said(page, section)
     charts = {a["id"] for a in page.attributes("div") if "chart" in (a.get("class") or "").split()}
     assert {f"chart-resources-{name}" for name in MEANINGS} <= charts
     assert json.loads(page.texts["script"][0]) == document
-    markdown = write_report(run, "md")
+    markdown = write_report(analyse(run), "md")
     assert document["resources"]["sentence"] in markdown
     assert "| Network out |" in markdown
 
@@ -421,11 +422,11 @@ def test_hostile_names_of_hosts_and_figures_stay_text() -> None:
             [figure], T, missing=[(HOSTILE, HOSTILE)], gaps=[(1, 2, HOSTILE)], clock={HOSTILE: 9.0}
         )
     )
-    page = assert_loads_nothing(write_report(run, "html"))
+    page = assert_loads_nothing(write_report(analyse(run), "html"))
     assert json.loads(page.texts["script"][0])["resources"]["figures"][0]["title"] == HOSTILE
     assert "onerror=alert(2)" in said(page, "resources")
-    write_report(run, "md")
-    write_report(run, "junit")
+    write_report(analyse(run), "md")
+    write_report(analyse(run), "junit")
 
 
 def test_four_hours_of_100_hosts_are_a_small_page(tmp_path: Path) -> None:
@@ -434,7 +435,7 @@ def test_four_hours_of_100_hosts_are_a_small_page(tmp_path: Path) -> None:
     names = [*MEANINGS, *(f"made-{n}" for n in range(7))]
     hosts = [f"node-{n}" for n in range(100)]
     run.resources = resources_of(hosts, 8 * 1800, step=36.2, led=[(-200, "node-7")], figures=names)
-    assert len(write_report(run, "html").encode()) < 5_000_000 / 4
+    assert len(write_report(analyse(run), "html").encode()) < 5_000_000 / 4
 
 
 MAYBE = st.none() | st.floats(-1e15, 1e15) | st.sampled_from([0.0, 1.0])
@@ -467,7 +468,7 @@ def anything_gathered(draw: st.DrawFn) -> Resources:
 @given(anything_gathered())
 def test_whatever_was_gathered_the_report_comes_in_every_format(resources: Resources) -> None:
     for format in FORMATS:
-        assert write_report(run_with(resources), format)
+        assert write_report(analyse(run_with(resources)), format)
 
 
 # ---- figures -------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.unit.parts_of_units import PLAN, names, shared, word, write_part
 from tests.unit.synthetic import MadeStage, write_run
-from tippingpoint.analysis.verdict import judge
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.report import write_report
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import Journal
@@ -70,13 +70,13 @@ def cut(path: Path, gone: Iterable[int]) -> None:
 
 def expect_told(run: RunData, outcomes: Sequence[str] = ("withheld", "missed")) -> None:
     """A damaged run is not met, and every view of its report says that it is damaged."""
-    verdict = judge(run)
+    verdict = analyse(run).verdict
     assert run.damage
     assert verdict.outcome in outcomes, verdict
     assert all(found.sentence in verdict.reasons for found in run.damage)
     for view in ("html", "md", "json"):
-        assert "is damaged: " in write_report(run, view)
-    suite = ElementTree.fromstring(write_report(run, "junit"))
+        assert "is damaged: " in write_report(analyse(run), view)
+    suite = ElementTree.fromstring(write_report(analyse(run), "junit"))
     assert int(suite.get("errors", 0)) + int(suite.get("failures", 0)) > 0
 
 
@@ -84,8 +84,8 @@ def expect_told(run: RunData, outcomes: Sequence[str] = ("withheld", "missed")) 
 def test_of_a_whole_journal_nothing_is_missing(runs: dict[str, Path], outcome: str) -> None:
     run = load_run(runs[outcome])
     assert run.damage == []
-    assert judge(run).outcome == outcome
-    assert "damaged" not in write_report(run, "md")
+    assert analyse(run).verdict.outcome == outcome
+    assert "damaged" not in write_report(analyse(run), "md")
 
 
 def test_lines_cut_out_of_a_histogram_log_make_no_miss_a_success(
@@ -112,9 +112,9 @@ def test_lines_cut_out_of_a_histogram_log_make_no_miss_a_success(
         r"the journal of worker h-0 is damaged: \d+ samples are missing between 8.0 s and 10.0 s",
         run.damage[0].sentence,
     )
-    assert judge(run).sentence.startswith("Withheld: extend max was ")
+    assert analyse(run).verdict.sentence.startswith("Withheld: extend max was ")
     # and what was measured before that is as it was
-    assert [check.met for check in judge(run).checks] == [True, None]
+    assert [check.met for check in analyse(run).verdict.checks] == [True, None]
 
 
 @settings(max_examples=60, deadline=None)
@@ -146,7 +146,7 @@ def test_a_journal_that_is_gone_is_told(runs: dict[str, Path], tmp_path: Path, p
 
 def test_a_run_without_thresholds_is_withheld_too(tmp_path: Path) -> None:
     directory = write_run(tmp_path, STAGES)
-    assert judge(load_run(directory)).outcome == "met"
+    assert analyse(load_run(directory)).verdict.outcome == "met"
     path = directory / "worker-h-0.hlog"
     cut(path, data_lines(path)[3:6])
     expect_told(load_run(directory), ["withheld"])
@@ -166,7 +166,7 @@ def test_what_a_worker_that_was_cut_had_not_written_is_no_damage(
     # then it was cut, which is told, and nothing else is
     run = load_run(directory)
     assert run.damage == []
-    assert judge(run).outcome == "withheld"
+    assert analyse(run).verdict.outcome == "withheld"
     # when a line before that is gone, that is told too
     cut(directory / "worker-h-1.hlog", data_lines(directory / "worker-h-1.hlog")[4:5])
     expect_told(load_run(directory), ["withheld"])
@@ -231,7 +231,7 @@ def test_runs_of_before_are_judged_as_before(runs: dict[str, Path], tmp_path: Pa
         directory = Path(shutil.copytree(path, tmp_path / outcome))
         as_before(directory)
         run = load_run(directory)
-        assert (run.damage, judge(run).outcome) == ([], outcome)
+        assert (run.damage, analyse(run).verdict.outcome) == ([], outcome)
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ def test_a_units_damage_withholds_the_run_and_names_the_unit(tmp_path: Path) -> 
     before = load_run(gather(shared(2, plan), whole, words, tmp_path / "before"))
     run = load_run(gather(shared(2, plan), damaged, words, tmp_path / "out"))
     # then only the second is withheld
-    assert (before.damage, judge(before).outcome) == ([], "met")
+    assert (before.damage, analyse(before).verdict.outcome) == ([], "met")
     expect_told(run, ["withheld"])
     assert "load-claimer/1 worker h-0" in run.damage[0].sentence
     # and what is cut out of the gathered run itself is found there, too

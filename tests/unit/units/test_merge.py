@@ -15,7 +15,7 @@ from tests.unit.lxd_runs import FILL_PLAN, Fill, write_fill
 from tests.unit.parts_of_units import PLAN, RUN, as_one_run, names, shared, word, write_part
 from tests.unit.synthetic import STARTED, MadeGrowth, MadeStage, write_run
 from tests.unit.units.test_digest import HEAD, packed
-from tippingpoint.analysis.verdict import judge
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.compare.compare import compare
 from tippingpoint.errors import UserError
 from tippingpoint.report import write_report
@@ -151,7 +151,7 @@ def test_times_are_on_the_runs_clock_and_offsets_are_told(tmp_path: Path) -> Non
     assert [stage.begin for stage in run.stages] == [0.0, 10.0, 20.0]
     assert [stage.hold_begin for stage in run.stages] == [2.0, 12.0, 22.0]
     assert [unit.clock_offset for unit in run.units] == list(clocks)
-    page = write_report(run, "md")
+    page = write_report(analyse(run), "md")
     assert "+120 s ± 1 ms" in page
     assert "-3 s ± 1 ms" in page
 
@@ -188,7 +188,7 @@ def test_stages_have_the_whole_plans_size(tmp_path: Path) -> None:
     run = gathered(tmp_path, {u: make_digest(p) for u, p in zip(names(4), parts, strict=True)}, 4)
     assert [stage.size for stage in run.stages] == [500, 1000, 2000]
     assert run.manifest.title == "etcd-leases"
-    assert write_report(run, "html")
+    assert write_report(analyse(run), "html")
 
 
 def test_a_storm_that_was_asked_for_does_not_move_the_stages_after_it(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_unit_that_joined_later_has_a_share_from_then_on(tmp_path: Path) -> No
         ("load-claimer/1", "complete"),
         ("load-claimer/2", "idle"),
     ]
-    assert judge(run).outcome == "met"
+    assert analyse(run).verdict.outcome == "met"
 
 
 # ---- a unit that stood still -----------------------------------------------------------------------
@@ -240,13 +240,13 @@ def test_what_was_late_because_a_unit_stood_still_is_withheld_and_names_it(tmp_p
     digests = {unit: make_digest(part, room) for unit, part in zip(names(2), parts, strict=True)}
     # when they are gathered and judged, with all digits or few
     run = gathered(tmp_path, digests, 2, plan=plan)
-    verdict = judge(run)
+    verdict = analyse(run).verdict
     # then it is nobody else's
     assert verdict.outcome == "withheld"
     assert "the generator itself was stopped for 750 ms" in verdict.sentence
     assert [(stall.worker, stall.seconds) for stall in run.stalls] == [("load-claimer/1 worker h-0", 0.75)]
     for format in ("html", "md", "json"):
-        assert "load-claimer/1 worker h-0 stopped for 750 ms" in write_report(run, format)
+        assert "load-claimer/1 worker h-0 stopped for 750 ms" in write_report(analyse(run), format)
 
 
 # ---- what is missing ------------------------------------------------------------------------------
@@ -255,20 +255,20 @@ def test_what_was_late_because_a_unit_stood_still_is_withheld_and_names_it(tmp_p
 def test_a_missing_unit_withholds_the_verdict_and_says_why(tmp_path: Path) -> None:
     digests = digests_of(tmp_path, 3)
     run = gathered(tmp_path, digests, 4, missing={"load-claimer/3": "silent for more than 3m"})
-    verdict = judge(run)
+    verdict = analyse(run).verdict
     why = "load-claimer/3 is missing: silent for more than 3m, its share of the load was not measured"
     assert (verdict.outcome, verdict.sentence) == ("withheld", f"Withheld: {why}.")
     assert why in verdict.reasons
     assert [w.name for w in run.manifest.workers if w.status == "cut"] == ["load-claimer/3"]
     assert [(unit.name, unit.status) for unit in run.units][3] == ("load-claimer/3", "missing")
     for format in ("html", "md", "json", "junit"):
-        assert "load-claimer/3" in write_report(run, format)
+        assert "load-claimer/3" in write_report(analyse(run), format)
 
 
 def test_a_missing_unit_withholds_the_verdict_of_a_plan_without_thresholds(tmp_path: Path) -> None:
     plan = {**PLAN, "thresholds": []}
     run = gathered(tmp_path, digests_of(tmp_path, 1), 2, plan=plan)
-    assert judge(run).sentence == (
+    assert analyse(run).verdict.sentence == (
         "Withheld: load-claimer/1 is missing: its result did not come, its share of the load was not measured."
     )
 
@@ -279,11 +279,11 @@ def test_a_miss_by_latency_stands_although_a_unit_is_missing_and_one_by_throughp
     slow = {**PLAN, "thresholds": [{"operation": "claim", "p50": "1ms"}]}
     few = {**PLAN, "thresholds": [{"operation": "extend", "throughput": 1000}]}
     digests = digests_of(tmp_path, 1)
-    assert judge(gathered(tmp_path, digests, 2, plan=slow)).outcome == "missed"
-    verdict = judge(gathered(tmp_path, digests, 2, plan=few))
+    assert analyse(gathered(tmp_path, digests, 2, plan=slow)).verdict.outcome == "missed"
+    verdict = analyse(gathered(tmp_path, digests, 2, plan=few)).verdict
     assert verdict.outcome == "withheld"
     assert "a share of the load is missing" in verdict.sentence
-    assert judge(gathered(tmp_path, digests, 1, plan=few)).outcome == "missed"
+    assert analyse(gathered(tmp_path, digests, 1, plan=few)).verdict.outcome == "missed"
 
 
 def test_a_unit_that_went_away_counts_for_what_it_measured(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ def test_a_unit_that_went_away_counts_for_what_it_measured(tmp_path: Path) -> No
     part = write_part(tmp_path, 1, STAGES[:2], status="cut", reason="the run's process is gone")
     digests["load-claimer/1"] = make_digest(part)
     run = gathered(tmp_path, digests, 2)
-    verdict = judge(run)
+    verdict = analyse(run).verdict
     why = "load-claimer/1 was cut: the run's process is gone, its share of the load was missing from then on"
     assert verdict.sentence == f"Withheld: {why}; held through 1000 leases."
     assert run.stages[0].gauges["held"] == 1000
@@ -300,7 +300,7 @@ def test_a_unit_that_went_away_counts_for_what_it_measured(tmp_path: Path) -> No
 
 
 def test_many_missing_units_are_one_sentence(tmp_path: Path) -> None:
-    verdict = judge(gathered(tmp_path, digests_of(tmp_path, 1), 100))
+    verdict = analyse(gathered(tmp_path, digests_of(tmp_path, 1), 100)).verdict
     assert verdict.sentence == (
         "Withheld: load-claimer/1, load-claimer/2, load-claimer/3 and 96 more units are missing: its result did not "
         "come, their shares of the load were not measured."
@@ -312,18 +312,20 @@ def test_a_run_of_which_nothing_came_is_no_traceback(tmp_path: Path) -> None:
     assert run.stages == []
     assert {unit.status for unit in run.units} == {"idle"}
     for format in ("html", "md", "json", "junit"):
-        assert write_report(run, format)
+        assert write_report(analyse(run), format)
 
 
 def test_a_run_in_which_every_unit_failed_has_failed(tmp_path: Path) -> None:
     words = {unit: word(phase="failed", problem="target.endpoints: refused") for unit in names(2)}
     run = gathered(tmp_path, {}, 2, words=words, turns=[], started=None)
-    assert judge(run).sentence == "Failed: load-claimer/0, load-claimer/1: target.endpoints: refused."
+    assert (
+        analyse(run).verdict.sentence == "Failed: load-claimer/0, load-claimer/1: target.endpoints: refused."
+    )
 
 
 def test_a_run_that_goes_on_is_not_yet_judged(tmp_path: Path) -> None:
     run = gathered(tmp_path, digests_of(tmp_path, 1), 2, over=False)
-    verdict = judge(run)
+    verdict = analyse(run).verdict
     assert verdict.outcome == "withheld"
     assert "the run was cut: not all of its units have ended their parts" in verdict.reasons
 
@@ -344,14 +346,14 @@ def test_what_a_unit_left_behind_is_removed_by_its_action(tmp_path: Path) -> Non
     left = [{"t": 30.0, "event": "left-behind", "problem": "quorum lost", "remedy": "tippingpoint clean /x"}]
     run = gathered(tmp_path, digests_of(tmp_path, 1, events=left), 1)
     assert "load-claimer/0: quorum lost; when it is back: juju run load-claimer/0 clean" in write_report(
-        run, "json"
+        analyse(run), "json"
     )
 
 
 def test_the_command_that_repeats_a_plan_of_ones_own_hands_juju_text(tmp_path: Path) -> None:
     run = gathered(tmp_path, digests_of(tmp_path, 1), 1)
     command = 'juju run --string-args load-claimer/leader start plan-yaml=\\"$(cat etcd-leases.yaml)\\"'
-    assert command in write_report(run, "json")
+    assert command in write_report(analyse(run), "json")
 
 
 def test_a_note_names_its_unit_once_and_a_part_that_was_taken_up_is_told_of_its_unit(tmp_path: Path) -> None:
@@ -364,9 +366,9 @@ def test_a_note_names_its_unit_once_and_a_part_that_was_taken_up_is_told_of_its_
         "load-claimer/0 was cut, and taken up 9s later, in stage 2: "
         "what was measured of that stage before is in no figure"
     )
-    verdict = judge(run)
+    verdict = analyse(run).verdict
     assert (verdict.outcome, verdict.reasons) == ("withheld", [why])
-    assert why in write_report(run, "md")
+    assert why in write_report(analyse(run), "md")
 
 
 @pytest.mark.parametrize(
@@ -382,9 +384,9 @@ def test_a_run_that_nobody_could_begin_says_why(tmp_path: Path, words: dict[str,
         turns=[],
         missing={"load-claimer/0": "lab: bob was refused"},
     )
-    verdict = judge(run)
+    verdict = analyse(run).verdict
     assert (verdict.outcome, verdict.sentence) == ("failed", "Failed: load-claimer/0: lab: bob was refused.")
-    assert verdict.sentence in write_report(run, "md")
+    assert verdict.sentence in write_report(analyse(run), "md")
 
 
 def test_gathering_again_replaces(tmp_path: Path) -> None:
@@ -442,7 +444,7 @@ def test_growth_and_members_of_fills_add_up(tmp_path: Path) -> None:
     assert told == [
         (e["event"], e.get("member")) for e in theirs.events if e["event"] in ("member", "leader", "lost")
     ]
-    page = write_report(ours, "html")
+    page = write_report(analyse(ours), "html")
     assert 'id="units"' in page
     assert 'id="members"' in page
 
@@ -488,8 +490,8 @@ def test_a_search_is_gathered_from_its_one_unit(tmp_path: Path) -> None:
     part = write_part(tmp_path, 0, stages, events=events)
     run = gathered(tmp_path, {"load-claimer/0": make_digest(part)}, 1, plan=plan, started=None, turns=[])
     assert [(stage.size, stage.kind) for stage in run.stages] == [(500, "find"), (500, "confirm")]
-    assert judge(run).sentence.startswith("Met: the thresholds hold up to 500 leases")
-    assert write_report(run, "html")
+    assert analyse(run).verdict.sentence.startswith("Met: the thresholds hold up to 500 leases")
+    assert write_report(analyse(run), "html")
 
 
 # ---- what cannot be believed ----------------------------------------------------------------------
@@ -524,7 +526,7 @@ def test_a_result_that_is_none_is_a_missing_unit_with_one_line_why(
     assert missing.name == "load-claimer/1"
     assert missing.why.startswith(why)
     assert "\n" not in missing.why
-    assert judge(run).outcome == "withheld"
+    assert analyse(run).verdict.outcome == "withheld"
     for one, other in zip(run.stages, alone.stages, strict=True):
         assert_same_figures(one, other)
     assert run.bin_seconds == alone.bin_seconds
@@ -555,7 +557,7 @@ def test_events_of_a_digest_cannot_pass_for_others(tmp_path: Path) -> None:
     assert [(event["event"], event["t"]) for event in run.events] == [("fault", 1.0)]
     assert [unit.name for unit in run.units] == ["load-claimer/0"]
     assert run.bin_seconds == 1.0
-    assert write_report(run, "html")
+    assert write_report(analyse(run), "html")
 
 
 json_values = st.recursive(
@@ -639,7 +641,7 @@ def test_whatever_a_unit_hands_over_there_is_a_report(
     run = gathered(path, {"load-claimer/0": packed(head, numbers)}, 1, words=words)
     assert len(run.units) == 1
     for format in ("html", "md", "json", "junit"):
-        assert write_report(run, format)
+        assert write_report(analyse(run), format)
 
 
 def test_a_plan_that_is_none_is_refused_in_one_line(tmp_path: Path) -> None:
@@ -656,5 +658,5 @@ def test_where_nothing_can_be_written_it_says_so_in_one_line(tmp_path: Path) -> 
 def test_an_ordinary_run_has_no_units(tmp_path: Path) -> None:
     run = load_run(write_run(tmp_path / "run", STAGES, plan=PLAN))
     assert run.units == []
-    assert 'id="units"' not in write_report(run, "html")
-    assert "## Units" not in write_report(run, "md")
+    assert 'id="units"' not in write_report(analyse(run), "html")
+    assert "## Units" not in write_report(analyse(run), "md")

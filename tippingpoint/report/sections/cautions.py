@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tippingpoint.analysis.generator_health import show_stall, show_worker, stage_saturated
+from tippingpoint.analysis.analyse import Analysis
+from tippingpoint.analysis.generator_health import longest_stall, show_stall, show_worker
 from tippingpoint.report import figures
 from tippingpoint.report.sections.resources import joined_gaps
 from tippingpoint.rundir.resources import Resources
@@ -18,14 +19,15 @@ STALL_SECONDS = 1.0
 _NAMED = 3
 
 
-def build_cautions(run: RunData, reasons: Sequence[str]) -> list[str]:
+def build_cautions(analysis: Analysis) -> list[str]:
     """Lines on damaged journals, a strained generator, missing units, clocks that are off, missing scrapes and figures.
 
-    The verdict's own `reasons` tell of generator and units when it depends on them: that is not said again.
+    The verdict's own reasons tell of generator and units when it depends on them: that is not said again.
     """
+    run, reasons = analysis.run, analysis.verdict.reasons
     return [
         *_of_journals(run, reasons),
-        *_of_generator(run, reasons),
+        *_of_generator(analysis),
         *_of_units(run, reasons),
         *_of_clocks(run),
         *_of_resources(run),
@@ -36,13 +38,14 @@ def _of_journals(run: RunData, reasons: Sequence[str]) -> list[str]:
     return [line for line in dict.fromkeys(found.sentence for found in run.damage) if line not in reasons]
 
 
-def _of_generator(run: RunData, reasons: Sequence[str]) -> list[str]:
-    strained = [str(stage.number) for stage in run.stages if stage_saturated(stage)]
+def _of_generator(analysis: Analysis) -> list[str]:
+    run, reasons = analysis.run, analysis.verdict.reasons
+    strained = [str(found.stage.number) for found in analysis.findings.stages if found.strained]
     lines: list[str] = []
     if strained and not any("the generator itself was strained" in reason for reason in reasons):
         stages = f"stage{'s' if len(strained) > 1 else ''} {figures.listed(strained)}"
         lines.append(f"the generator itself was strained in {stages}: see its own health")
-    longest = max(run.stalls, key=lambda stall: stall.seconds, default=None)
+    longest = longest_stall(run.stalls)
     if longest is not None and longest.seconds >= STALL_SECONDS:
         said = show_stall(longest)
         if not any(said in reason for reason in reasons):

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tippingpoint.analysis.fill_rate import fill_words, fills_of
+from tippingpoint.analysis.analyse import Analysis
+from tippingpoint.analysis.fill_rate import Fill, fill_words
 from tippingpoint.analysis.latency import costs
 from tippingpoint.compare.baselines import Baseline, Figure
 from tippingpoint.report import figures
 from tippingpoint.report.sections.landing import host_name
-from tippingpoint.rundir.cluster_events import ONLINE, Cluster, read_cluster
+from tippingpoint.rundir.cluster_events import ONLINE, Cluster
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import count_of
 from tippingpoint.rundir.results import RunData
@@ -54,9 +55,8 @@ def counted(run: RunData) -> str:
     return "iterations" if run.manifest.load_unit.startswith("iterations") else run.things
 
 
-def build_fill(run: RunData, cluster: Cluster) -> list[dict[str, Any]]:
+def build_fill(run: RunData, fills: Sequence[Fill]) -> list[dict[str, Any]]:
     """How fast containers were made, for each number of members; `sentence` says whether that fell meanwhile."""
-    fills = fills_of(run, cluster)
     return [
         {
             "members": fill.members,
@@ -273,15 +273,14 @@ def command_of(figure: Figure) -> str | None:
     )
 
 
-def beside_runs(baseline: Baseline, runs: Sequence[RunData]) -> dict[str, Any] | None:
+def beside_runs(baseline: Baseline, runs: Sequence[Analysis]) -> dict[str, Any] | None:
     """A baseline's timings next to the runs' own of the same commands; None when they share none.
 
     `columns` are the stages of the runs (`run` counts from 0); in `rows` the published figure, and for each column
     what the command took while the stage was filled and at idle. `made` has the published rate of creation and
     what each run came to (None where it made nothing).
     """
-    clusters = [read_cluster(run.events) for run in runs]
-    timings = [build_timings(run, cluster) for run, cluster in zip(runs, clusters, strict=True)]
+    timings = [build_timings(analysis.run, analysis.cluster) for analysis in runs]
     columns = [
         {"run": number, **stage}
         for number, told in enumerate(timings)
@@ -303,12 +302,11 @@ def beside_runs(baseline: Baseline, runs: Sequence[RunData]) -> dict[str, Any] |
         if operation is not None and any(cells):
             rows.append({"command": COMMANDS[operation], "published": figure.model_dump(), "stages": cells})
     published = next((figure for figure in baseline.figures if figure.unit == "containers/s"), None)
-    fills = [fills_of(run, cluster) for run, cluster in zip(runs, clusters, strict=True)]
     made = published and {
         "published": published.model_dump(),
         "runs": [
             sum(fill.made for fill in found) / sum(fill.seconds for fill in found) if found else None
-            for found in fills
+            for found in (analysis.fills for analysis in runs)
         ],
     }
     return {"columns": columns, "rows": rows, "made": made} if rows else None

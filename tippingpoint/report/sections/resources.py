@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tippingpoint.analysis.cost import costs_of
+from tippingpoint.analysis.cost import Cost
 from tippingpoint.report import figures
 from tippingpoint.rundir.histogram import FloatArray
 from tippingpoint.rundir.resources import MOST_POINTS, FigureData, Resources, Roles
@@ -51,13 +51,13 @@ class _Apart:
     ratio: float | None
 
 
-def build_resources(run: RunData) -> dict[str, Any] | None:
+def build_resources(run: RunData, costs: Sequence[Cost]) -> dict[str, Any] | None:
     """The document's part on the target's resources; None when nothing was gathered.
 
     `sentence` says what stands out. Of each figure, `lines` are its series where there are few, else `roles` has the
     leader's line and the others' `low`, `middle` and `high` by part, all on the grid `t` (seconds since the start);
     `led` is the leader's line over `lines`. `rows` sum the figure up, `by_host` puts hosts side by side, `costs` are
-    those of cost.py that are more than noise, `no_costs` why others are not told, `gaps` are when hosts were not
+    those that are more than noise, `no_costs` why others are not told, `gaps` are when hosts were not
     scraped, `clock` how many seconds clocks were ahead.
     """
     found = run.resources
@@ -76,15 +76,14 @@ def build_resources(run: RunData) -> dict[str, Any] | None:
         "sentence": _sentence(run, found, views, apart),
         "figures": [view.entry(thin) for view in views],
         "by_host": _by_host(found, views, measured),
-        **_costs(run),
+        **_costs(costs),
         "missing": [{"what": what, "why": why} for what, why in found.missing],
         "gaps": joined_gaps(found),
         "clock": [{"host": host, "ahead": ahead} for host, ahead in sorted(found.clock.items())],
     }
 
 
-def _costs(run: RunData) -> dict[str, Any]:
-    every = costs_of(run)
+def _costs(every: Sequence[Cost]) -> dict[str, Any]:
     return {
         "costs": [
             {

@@ -1,0 +1,131 @@
+"""What is known of each stage of a run before a threshold is held against it: found once, and read by all.
+
+Verdict, tipping point, cost, a search and comparisons ask nothing of a stage again that is told here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from tippingpoint.analysis.generator_health import OwnLosses, own_losses, stage_saturated
+from tippingpoint.analysis.held_loads import (
+    MOST,
+    behind,
+    cut_short,
+    gave_way,
+    late_by_us,
+    load_missing,
+    not_made,
+)
+from tippingpoint.errors import UserError
+from tippingpoint.plan.read import Plan, validate_plan
+from tippingpoint.rundir.damage import Damage
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
+from tippingpoint.rundir.standstills import Stall
+
+
+@dataclass(frozen=True)
+class StageFindings:
+    """What is known of one stage. What is told in a few words is empty where there is nothing to tell."""
+
+    stage: StageResult
+    strained: str | None
+    """Why the generator itself was the bottleneck, in one line; None when it was not."""
+    own_losses: OwnLosses | None
+    """The lost leases that the generator may have lost itself."""
+    stalls: list[Stall]
+    """When workers stood still."""
+    damage: list[Damage]
+    """What is missing of its journals."""
+    load_missing: str
+    """Whose share of the load was not there to its end."""
+    not_made: str
+    """How many of its things were given up and why, or were just not there."""
+    cut_short: str
+    """Why it tells nothing of whether its load can be held."""
+    late: str
+    """What was seen of a load that most was answered too late for."""
+    gave_way: str
+    """Why the target did not hold the load, as far as the stage went."""
+    late_by_us: str
+    """Why that may be the generator's own doing."""
+
+    @property
+    def why_not_held(self) -> str:
+        """Why it was not held; empty when it was."""
+        return self.cut_short or self.gave_way
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What is known of all stages of a run."""
+
+    run: RunData
+    plan: Plan | None
+    """None of an imported run."""
+    stages: list[StageFindings]
+    """In the order of the run's."""
+    loads_held: list[int]
+    """The sizes of load that were held, ascending; storms and removals are none.
+
+    Of a size that was tried several times, most of the tries that were not cut short were held.
+    """
+
+    def of(self, number: int) -> StageFindings:
+        """Those of the stage with that number; KeyError when there is none."""
+        return {found.stage.number: found for found in self.stages}[number]
+
+
+def examine(run: RunData) -> Findings:
+    """Look at every stage of a run; UserError when its manifest holds a plan that is none."""
+    plan = _plan_of(run)
+    stalls = run.stalls
+    stages = [_examined(run, plan, stalls, stage) for stage in run.stages]
+    return Findings(run, plan, stages, _loads_held(stages))
+
+
+def examine_stage(run: RunData, plan: Plan | None, stage: StageResult) -> StageFindings:
+    """Look at one stage of a run of a plan, which may go on."""
+    return _examined(run, plan, run.stalls, stage)
+
+
+def _examined(run: RunData, plan: Plan | None, stalls: Sequence[Stall], stage: StageResult) -> StageFindings:
+    stood_still = [stall for stall in stalls if stage.overlaps(stall.begin, stall.end)]
+    damage = [found for found in run.damage if stage.overlaps(found.begin, found.end)]
+    strained = stage_saturated(stage)
+    own = own_losses(run, plan, stalls, stage)
+    missing = load_missing(run, stage)
+    unmade = not_made(run, stage)
+    late = behind(run, plan, stage)
+    return StageFindings(
+        stage=stage,
+        strained=strained,
+        own_losses=own,
+        stalls=stood_still,
+        damage=damage,
+        load_missing=missing,
+        not_made=unmade,
+        cut_short=cut_short(run, plan, stage, missing, unmade, damage),
+        late=late,
+        gave_way=gave_way(run, stage, stood_still, late),
+        late_by_us=late_by_us(stage, own, strained, late),
+    )
+
+
+def _loads_held(stages: Iterable[StageFindings]) -> list[int]:
+    tries: dict[int, list[bool]] = {}
+    for found in stages:
+        if found.stage.is_step and not found.cut_short:
+            tries.setdefault(found.stage.size, []).append(not found.gave_way)
+    return sorted(size for size, held in tries.items() if sum(held) > MOST * len(held))
+
+
+def _plan_of(run: RunData) -> Plan | None:
+    try:
+        return validate_plan(run.manifest.plan) if run.manifest.plan is not None else None
+    except ValidationError:
+        raise UserError("run", str(run.directory), "a manifest with a plan that this version reads") from None
