@@ -14,7 +14,7 @@ from tippingpoint.errors import Limited, OperationFailed
 from tippingpoint.rundir.recorder import Recorded, Recorder
 from tippingpoint.rundir.tags import DELAYED, FREED, SCHEDULE_LAG
 from tippingpoint.workloads.load import OWED
-from tippingpoint.workloads.operations import Ended, Operations
+from tippingpoint.workloads.spawn.operations import Ended, Operations
 
 
 class Rig:

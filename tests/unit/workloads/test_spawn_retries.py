@@ -6,7 +6,7 @@ import pytest
 
 from tippingpoint.errors import Limited, OperationFailed
 from tippingpoint.plan.spawn import RETRIES
-from tippingpoint.workloads.operations import Ended
+from tippingpoint.workloads.spawn.operations import Ended
 from tippingpoint.workloads.spawn.retries import Retries, kind_of
 from tippingpoint.workloads.spawn.target import TROUBLES, Item, SpawnFailed, Trouble
 

@@ -40,8 +40,8 @@ from tippingpoint.targets.juju.hollow import application_name, instance_id
 from tippingpoint.targets.juju.hollow_agents import Agents
 from tippingpoint.util.backoff import backoff
 from tippingpoint.workloads.load import Event, Gauge, OnProgress, PrepareOrder, StageOrder, TargetFacts
-from tippingpoint.workloads.operations import Ended, Operations
 from tippingpoint.workloads.schedule import Schedule, spread
+from tippingpoint.workloads.spawn.operations import Ended, Operations
 
 FIRST_LOOK = 0.5
 LONGEST_LOOK = 5.0

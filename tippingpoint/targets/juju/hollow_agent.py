@@ -22,8 +22,8 @@ from tippingpoint.targets.juju.api.client import ApiClient, Connection, Identity
 from tippingpoint.targets.juju.api.errors import NOT_IMPLEMENTED, ApiError, result_error
 from tippingpoint.targets.juju.api.model import fields, items, unit_tag
 from tippingpoint.util.backoff import backoff
-from tippingpoint.workloads.operations import Ended, Operations
 from tippingpoint.workloads.schedule import Schedule
+from tippingpoint.workloads.spawn.operations import Ended, Operations
 
 LEASE = 60.0
 """Seconds a leader's lease lasts; it is renewed after half of them (jujud's leadership guarantee is 30 s)."""

@@ -17,8 +17,8 @@ from tippingpoint.targets.juju.api.model import ask, log_in, unit_tag
 from tippingpoint.targets.juju.hollow import PASSWORDS_PER_CALL
 from tippingpoint.targets.juju.hollow_agent import Agent
 from tippingpoint.util.backoff import backoff
-from tippingpoint.workloads.operations import Operations
 from tippingpoint.workloads.schedule import Schedule
+from tippingpoint.workloads.spawn.operations import Operations
 
 
 class Agents:

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from tippingpoint.workloads.operations import Ended, NothingToDo, Operations
 from tippingpoint.workloads.schedule import Schedule, spread
+from tippingpoint.workloads.spawn.operations import Ended, NothingToDo, Operations
 from tippingpoint.workloads.spawn.target import Item, SpawnTarget
 
 _GROUP = 0

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from tippingpoint.util.backoff import backoff
-from tippingpoint.workloads.operations import Ended, Operations
 from tippingpoint.workloads.schedule import Schedule
+from tippingpoint.workloads.spawn.operations import Ended, Operations
 
 LONGEST_PAUSE = 5.0
 """Seconds between polls that fail or take long, at most: they are how it is seen that the target answers again. An LXD

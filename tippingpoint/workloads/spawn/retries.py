@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping
 from tippingpoint.errors import Limited
 from tippingpoint.plan.spawn import RETRIES, Passing
 from tippingpoint.util.backoff import backoff
-from tippingpoint.workloads.operations import Ended
+from tippingpoint.workloads.spawn.operations import Ended
 from tippingpoint.workloads.spawn.target import SpawnFailed, Trouble
 
 

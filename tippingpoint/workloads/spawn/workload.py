@@ -28,12 +28,12 @@ from tippingpoint.plan.read import Plan
 from tippingpoint.plan.spawn import LIFE, SpawnPlan, SpawnStage
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.workloads.load import Gauge, OnProgress, PrepareOrder, StageOrder, TargetFacts
-from tippingpoint.workloads.operations import Ended, Operations
 from tippingpoint.workloads.schedule import Schedule
 from tippingpoint.workloads.spawn.fill import Doing, Fill, Goal, Level, Standing, Step, Thing
 from tippingpoint.workloads.spawn.grouped_events import GroupedEvents
 from tippingpoint.workloads.spawn.members import Change, Members
 from tippingpoint.workloads.spawn.observer import Observer
+from tippingpoint.workloads.spawn.operations import Ended, Operations
 from tippingpoint.workloads.spawn.pace import Ownership, Pace, Turns
 from tippingpoint.workloads.spawn.poll import Poll
 from tippingpoint.workloads.spawn.retries import Retries, kind_of

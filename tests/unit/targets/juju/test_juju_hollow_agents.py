@@ -18,8 +18,8 @@ from tippingpoint.targets.juju.api.access import ControllerAccess
 from tippingpoint.targets.juju.api.client import ApiClient, Identity
 from tippingpoint.targets.juju.api.model import ModelAdmin
 from tippingpoint.targets.juju.hollow_agents import Agents
-from tippingpoint.workloads.operations import Operations
 from tippingpoint.workloads.schedule import Schedule
+from tippingpoint.workloads.spawn.operations import Operations
 
 MODEL = "5c1b3d8e-4a47-4c9c-8e7c-0d1f4f1e5d11"
 FACADES = [
