@@ -124,8 +124,6 @@ class Crew:
         for worker in self.alive:
             worker.said = time.monotonic()
             replies[worker] = asyncio.create_task(worker.reply(kind))
-        await asyncio.sleep(0)  # the replies are waited for before they are asked for
-        for worker in replies:
             worker.tell(commands[worker])
         interrupted = asyncio.create_task(self._interruption.asked.wait())
         pending: set[asyncio.Task[A | None]] = set(replies.values())

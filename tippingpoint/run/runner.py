@@ -117,8 +117,7 @@ class Runner:
             worker = next(iter(self._crew.alive), None)
             if worker is None or not self._stages.begun or self._crew.ending:
                 return "no stage is on"
-            answer = asyncio.create_task(worker.reply(Evicted))
-            await asyncio.sleep(0)  # the reply is waited for before it is asked for
+            answer = worker.reply(Evicted)
             worker.tell(Evict(member=member))
             said = await answer
         problem = "the worker that was to do it has ended" if said is None else said.problem

@@ -8,9 +8,9 @@ import os
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from tippingpoint.errors import Refused
 from tippingpoint.run.messages import Command, Done, Message, Ready, Refusal, Tick, line_of, message_in
@@ -56,11 +56,14 @@ class WorkerProcess:
             with contextlib.suppress(ConnectionError):
                 stdin.write(line_of(command))
 
-    async def reply(self, *kinds: type[M]) -> M | None:
-        """The next message of one of these kinds; None when the worker ends without it."""
+    def reply(self, *kinds: type[M]) -> Coroutine[Any, Any, M | None]:
+        """The next message of one of these kinds from now on; None when the worker ends without it."""
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         for kind in kinds:
             self._replies[kind] = future
+        return self._first(future, kinds)
+
+    async def _first(self, future: asyncio.Future[Message], kinds: tuple[type[M], ...]) -> M | None:
         await asyncio.wait([future, self._ended], return_when=asyncio.FIRST_COMPLETED)
         if not future.done():
             return None
