@@ -240,7 +240,7 @@ class TestSecrets:
         with ctx(ctx.on.update_status(), state()) as manager:
             manager.run()
             access = find_access(manager.charm, "maas")
-        assert access.missing == "target: 'maas': expected one of juju, lxd, etcd, openstack"
+        assert access.missing == "target: 'maas': expected one of etcd, juju, lxd, openstack"
 
 
 def token() -> str:

@@ -14,7 +14,6 @@ from typing import ClassVar
 
 import pytest
 from ops import testing
-from tippingpoint_charm.access import TargetAccess
 from tippingpoint_charm.status import LEGIBLE
 
 from tests.charms.generators import (
@@ -225,8 +224,8 @@ def own_controller(_: object) -> tuple[list[str], str]:
     return ["192.0.2.7:17070"], "the authority's certificate"
 
 
-def untried(access: TargetAccess, source: str, _: object) -> TargetAccess:
-    return dataclasses.replace(access, source=source)
+def untried(*_: object) -> None:
+    """Whatever it is, it will do."""
 
 
 def wrong_secrets() -> list[tuple[str, dict[str, str] | None]]:
@@ -363,7 +362,7 @@ class TestLogIn:
             ):
                 patched.setenv("JUJU_API_ADDRESSES", "192.0.2.7:17070")
                 patched.setattr("tippingpoint_charm.access._own_controller", own_controller)
-                patched.setattr("tippingpoint_charm.access._tried", untried)
+                patched.setattr("tippingpoint_charm.access._check", untried)
                 agent.answers["access"] = lambda _: {"problem": "refused", "refused": True}
                 state = state_of(spawner, access=given, config={"target": "juju"})
                 out = spawner.run(spawner.on.config_changed(), state)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tippingpoint_charm.secrets import Keys, read_any_secret
+from tippingpoint_charm.secrets import read_any_secret
 
 from tests.charms.related import context, credentials, state
+from tippingpoint.util.secret_keys import Keys
 
 
 def read(**content: str) -> dict[str, str] | None:

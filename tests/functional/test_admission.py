@@ -17,8 +17,8 @@ from lab.juju.simulator import JujuLab
 from lab.ports import free_ports
 from tests.functional.agents import Agent
 from tests.functional.program import until
-from tippingpoint.agent.client import PLACE
 from tippingpoint.targets.juju.api.access import ControllerAccess
+from tippingpoint.targets.secret import PLACE
 
 pytestmark = pytest.mark.units
 

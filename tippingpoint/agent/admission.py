@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tippingpoint.agent.client import PLACE
 from tippingpoint.errors import TargetError, UserError, told
 from tippingpoint.plan.kinds import TargetSection, section_of
 from tippingpoint.targets.registry import target_of
+from tippingpoint.targets.secret import PLACE
 
 FIRST_WAIT = 180.0
 """Seconds until a log-in that failed is tried again; after a refusal each time twice as long, up to LONGEST_WAIT."""

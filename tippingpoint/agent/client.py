@@ -11,8 +11,6 @@ from typing import Any, cast
 
 LONGEST_REQUEST = 16 << 20
 """Bytes of a request; an answer may be longer."""
-PLACE = "{credentials}"
-"""Stands in a target's values for the directory that the files with its credentials are written to."""
 
 
 class AgentAway(Exception):

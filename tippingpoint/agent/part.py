@@ -13,6 +13,7 @@ from typing import Any, cast
 from tippingpoint.agent.exporter import Measured
 from tippingpoint.agent.state import Phase
 from tippingpoint.errors import OperationFailed, Refused, TargetError, UserError, told
+from tippingpoint.plan.kinds import DEFAULT
 from tippingpoint.plan.read import Plan, parse_plan
 from tippingpoint.run.headline import Headline
 from tippingpoint.run.messages import Tick
@@ -49,17 +50,14 @@ def plan_of(run: SharedRun, unit: str, target: Mapping[str, Any]) -> Plan:
     asked = run.plan.get("target", {})
     if not isinstance(asked, dict):
         raise UserError("run.plan.target", asked, "a mapping")
-    reached: dict[str, Any] = {"kind": "etcd", **cast("dict[str, Any]", asked)}
+    reached: dict[str, Any] = {"kind": DEFAULT, **cast("dict[str, Any]", asked)}
     kind = target.get("kind", reached["kind"])
     if kind != reached["kind"]:
         raise UserError("target.kind", kind, f"{reached['kind']}, as the plan has")
     reached.update(target)
-    if isinstance(projects := reached.get("projects"), list) and projects:
-        # A unit's groups are put in them in their order: else the first groups of all units meet in the first one.
-        of_run = run.units.index(unit) if unit in run.units else len(run.units)
-        first = of_run % len(cast("list[Any]", projects))
-        reached["projects"] = [*projects[first:], *projects[:first]]
-    return parse_plan(json.dumps({**run.plan, "target": reached}), source="run.plan")
+    plan = parse_plan(json.dumps({**run.plan, "target": reached}), source="run.plan")
+    number = run.units.index(unit) if unit in run.units else len(run.units)
+    return plan.model_copy(update={"target": plan.target.of_unit(number)})
 
 
 class PartRunner:

@@ -21,7 +21,7 @@ from tippingpoint.analysis.held_loads import (
     not_made,
 )
 from tippingpoint.errors import UserError
-from tippingpoint.plan.read import Plan, validate_plan
+from tippingpoint.plan.read import Plan, recorded_plan
 from tippingpoint.rundir.damage import Damage
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
@@ -126,6 +126,6 @@ def _loads_held(stages: Iterable[StageFindings]) -> list[int]:
 
 def _plan_of(run: RunData) -> Plan | None:
     try:
-        return validate_plan(run.manifest.plan) if run.manifest.plan is not None else None
+        return recorded_plan(run.manifest.plan) if run.manifest.plan is not None else None
     except ValidationError:
         raise UserError("run", str(run.directory), "a manifest with a plan that this version reads") from None

@@ -7,6 +7,7 @@ import json
 
 from tippingpoint.cli.running import add_run_options, run_to_report
 from tippingpoint.errors import UserError
+from tippingpoint.plan.kinds import facts_of, kinds
 from tippingpoint.plan.read import load_plan
 
 
@@ -19,19 +20,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
         help="another value for a field of the plan, as often as wanted: workload.renew_time=10s, stages.0.hold=1m",
     )  # fmt: skip
-    parser.add_argument(
-        "--controller", metavar="NAME", help="a controller in the juju client's store, as target.controller"
-    )
-    parser.add_argument(
-        "--remote", metavar="NAME", help="a remote in the lxc client's configuration, as target.remote"
-    )
+    for option, kind in _options().items():
+        text = f"{facts_of(kind).options[option]}, as target.{option}"
+        parser.add_argument(f"--{option}", metavar="NAME", help=text)
     add_run_options(parser)
 
 
 def do(options: argparse.Namespace) -> int:
     """Do it; returns the exit code."""
     plan = load_plan(options.plan, options.overrides)
-    for option, kind in (("controller", "juju"), ("remote", "lxd")):
+    for option, kind in _options().items():
         name = getattr(options, option)
         if name is not None:
             if plan.target.kind != kind:
@@ -39,3 +37,8 @@ def do(options: argparse.Namespace) -> int:
             options.overrides.append(f"target.{option}={json.dumps(name)}")
             plan = load_plan(options.plan, options.overrides)
     return run_to_report(plan, options, None)
+
+
+def _options() -> dict[str, str]:
+    """The options that fields of targets have, and the kind of target of each."""
+    return {option: kind for kind in kinds() for option in facts_of(kind).options}

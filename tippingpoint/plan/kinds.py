@@ -14,7 +14,7 @@ from importlib import resources
 from importlib.metadata import entry_points
 from importlib.resources.abc import Traversable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from pydantic import GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
@@ -56,6 +56,11 @@ class TargetSection(Section, frozen=True):
     """What users ask this target for, timed as the number of things grows."""
     evicts: ClassVar[bool] = False
     """Whether a member that is gone can be removed by force."""
+    options: ClassVar[Mapping[str, str]] = {}
+    """The fields that `tippingpoint run` has an option of the same name for, and what its help says of them."""
+    filled_in: ClassVar[tuple[str, ...]] = ()
+    """The fields that a charm fills in, and that a plan of a charm's may not say: a path of somebody else's machine
+    would be another file there."""
 
     @property
     def in_turn(self) -> bool:
@@ -65,8 +70,37 @@ class TargetSection(Section, frozen=True):
     def check(self, plan: BasePlan) -> None:
         """ValueError, as `field: value: expected ...`, where a plan of this target asks for what it cannot do."""
 
+    @property
+    def programs(self) -> Mapping[str, str]:
+        """The programs of our own machine that a run needs, each with its package and why: `PACKAGE: WHY`."""
+        return {}
+
+    def of_unit(self, number: int) -> Self:
+        """What the unit with this number has of it, counted from 0, where many units run a plan together."""
+        return self
+
     def check_in_charm(self) -> None:
         """UserError where a plan that a charm runs may not say this of its target."""
+        for name in self.filled_in:
+            if value := getattr(self, name):
+                raise UserError(
+                    f"target.{name}",
+                    str(value),
+                    "nothing: the charm fills it in, from a relation or its credentials",
+                )
+
+
+class UnknownTarget(TargetSection, extra="allow", frozen=True):
+    """The target of a run of which nobody knows any more what it is."""
+
+
+RECORDED = "recorded"
+"""The context in which plans of runs are validated: what they were run on need not be there."""
+
+
+def is_unknown(kind: object) -> bool:
+    """Whether this names a kind of target that nobody brings."""
+    return isinstance(kind, str) and facts_of(kind) is TargetSection
 
 
 def kinds() -> tuple[str, ...]:
@@ -117,6 +151,11 @@ def facts_of(kind: str) -> type[TargetSection]:
         return TargetSection
 
 
+def usual(kind: str) -> TargetSection:
+    """A target of this kind of which nothing is said; LookupError and UserError as section_of's."""
+    return section_of(kind).model_construct(kind=kind)
+
+
 class ByKind:
     """Annotates the target in a plan of a workload: it is read by its kind, of those that answer to the workload."""
 
@@ -124,7 +163,7 @@ class ByKind:
         self._workload = workload
 
     def __get_pydantic_core_schema__(self, *_: object) -> core_schema.CoreSchema:
-        return core_schema.no_info_plain_validator_function(
+        return core_schema.with_info_plain_validator_function(
             self._read, serialization=core_schema.wrap_serializer_function_ser_schema(_as_it_is)
         )
 
@@ -135,12 +174,14 @@ class ByKind:
         choices = {kind: section.__pydantic_core_schema__ for kind, section in sections.items()}
         return handler(core_schema.tagged_union_schema(choices, repr))
 
-    def _read(self, value: object) -> TargetSection:
+    def _read(self, value: object, info: core_schema.ValidationInfo) -> TargetSection:
         if isinstance(value, TargetSection):
             return value
         if not isinstance(value, dict):
             return TargetSection.model_validate(value)  # which says that a mapping is wanted
         kind = cast("dict[str, Any]", value).get("kind", DEFAULT)
+        if info.context == RECORDED and is_unknown(kind):
+            return UnknownTarget.model_validate(value)
         try:
             section = section_of(kind)
         except (LookupError, TypeError):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
 import yaml
-from pydantic import PlainValidator, TypeAdapter, ValidationError
+from pydantic import PlainValidator, TypeAdapter, ValidationError, ValidationInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
@@ -17,7 +17,15 @@ from tippingpoint.plan.base import BasePlan
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.explain import explained, nearest, without_login
 from tippingpoint.plan.grow import ModelPlan
-from tippingpoint.plan.kinds import DEFAULT, facts_of, kinds_of, shipped_files, unknown_kind
+from tippingpoint.plan.kinds import (
+    DEFAULT,
+    RECORDED,
+    facts_of,
+    is_unknown,
+    kinds_of,
+    shipped_files,
+    unknown_kind,
+)
 from tippingpoint.plan.spawn import SpawnPlan
 
 MAX_TEXT = 1 << 20
@@ -48,17 +56,18 @@ def _said(fields: object, section: str) -> object:
     return cast("dict[str, object]", part).get("kind") if isinstance(part, dict) else None
 
 
-def _read(value: object) -> BasePlan:
+def _read(value: object, info: ValidationInfo) -> BasePlan:
     if isinstance(value, BasePlan):
         return value
     workload, kind = _said(value, "workload"), _said(value, "target")
     if workload is not None and workload not in tuple(_WORKLOADS):
         raise unknown_kind("workload.kind", workload, _WORKLOADS)
-    if isinstance(workload, str) and workload != "claim" and kind is not None:
+    gone = info.context == RECORDED and is_unknown(kind)
+    if isinstance(workload, str) and workload != "claim" and kind is not None and not gone:
         known = kinds_of(workload)
         if kind not in known:
             raise unknown_kind("target.kind", kind, sorted(known), f", for {workload}")
-    return _class_of(value).model_validate(value)
+    return _class_of(value).model_validate(value, context=info.context)
 
 
 AnyPlan = Annotated[Plan, PlainValidator(_read)]
@@ -67,8 +76,16 @@ _PLANS: TypeAdapter[Plan] = TypeAdapter(AnyPlan)
 
 
 def validate_plan(fields: object) -> Plan:
-    """The plan of these fields, such as a manifest has; ValidationError when they are none."""
+    """The plan of these fields; ValidationError when they are none."""
     return _PLANS.validate_python(fields)
+
+
+def recorded_plan(fields: object) -> Plan:
+    """The plan that a manifest has, to read its run by; ValidationError where this version reads none there.
+
+    A target that nobody brings any more is as it was written.
+    """
+    return _PLANS.validate_python(fields, context=RECORDED)
 
 
 def plan_schema() -> dict[str, Any]:

@@ -50,3 +50,8 @@ def show_load(size: float, unit: str, kind: str = "ramp") -> str:
     """Where something was seen: at 4000 leases, in the storm of 4000 leases, while removing from 300 units."""
     of = {"storm": "in the storm of", "destroy": "while removing from"}.get(kind, "at")
     return f"{of} {show_amount(size, unit)}"
+
+
+def listed(text: str) -> list[str]:
+    """The words of a list that a person wrote, with commas or spaces or both."""
+    return text.replace(",", " ").split()

@@ -9,13 +9,13 @@ from tippingpoint_charm.actions import PATIENCE, Results, answers, goes_on
 from tippingpoint_charm.agent import Refused
 from tippingpoint_charm.generator import GeneratorCharm
 from tippingpoint_charm.parameters import EvictMember, Parameters
-from tippingpoint_charm.settings import Settings, read_settings
+from tippingpoint_charm.settings import Settings, read_settings, targets_of
 
 
 class SpawnSettings(Settings):
     """Where things can be made."""
 
-    targets = ("lxd", "juju", "openstack")
+    targets = targets_of("spawn", default="lxd")
 
 
 class ContainerSpawnerCharm(GeneratorCharm):

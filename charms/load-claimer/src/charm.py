@@ -8,7 +8,7 @@ from tippingpoint_charm.actions import Results, answers
 from tippingpoint_charm.generator import GeneratorCharm
 from tippingpoint_charm.parameters import Parameters
 from tippingpoint_charm.results import verbatim
-from tippingpoint_charm.settings import Settings
+from tippingpoint_charm.settings import Settings, targets_of
 
 from tippingpoint.units.shared_run import ask_storm
 
@@ -16,7 +16,7 @@ from tippingpoint.units.shared_run import ask_storm
 class ClaimSettings(Settings):
     """Where leases can be claimed."""
 
-    targets = ("juju", "etcd")
+    targets = targets_of("claim", default="juju")
 
 
 class LoadClaimerCharm(GeneratorCharm):

@@ -27,7 +27,7 @@ from tippingpoint_charm.machine import Machine, MachineProblem
 from tippingpoint_charm.relations import grafana, metrics, prometheus, prometheus_api, remote_write, scale_run
 from tippingpoint_charm.relations.databag import NotThere, own_address, spoken
 from tippingpoint_charm.relations.scale_run import Reported
-from tippingpoint_charm.secrets import Keys, how_to_add, read_secret
+from tippingpoint_charm.secrets import how_to_add, read_secret
 from tippingpoint_charm.settings import read_settings
 from tippingpoint_charm.systemd import Copies, own_pack
 
@@ -37,6 +37,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.monitoring.scrape.jobs import ScrapeAccess
 from tippingpoint.monitoring.scrape.relation import application_of
 from tippingpoint.monitoring.selecting import applications
+from tippingpoint.util.secret_keys import Keys
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ import pytest
 
 from tippingpoint.agent import admission
 from tippingpoint.agent.admission import Admission, Outcome
-from tippingpoint.agent.client import PLACE
 from tippingpoint.errors import TargetError
+from tippingpoint.targets.secret import PLACE
 
 TARGET = {"kind": "etcd", "endpoints": ["http://192.0.2.7:2379"], "credentials": f"{PLACE}/etcd.yaml"}
 FILES = {"etcd.yaml": "username: u\npassword: hunter2\n"}

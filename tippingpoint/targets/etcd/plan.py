@@ -35,6 +35,7 @@ class EtcdTarget(TargetSection, frozen=True):
 
     kind: Literal["etcd"] = "etcd"
     plans: ClassVar = {"claim": ClaimPlan}
+    filled_in: ClassVar = ("credentials", "ca", "cert", "key")
 
     endpoints: list[Endpoint] = Field(
         default=["http://127.0.0.1:2379"],

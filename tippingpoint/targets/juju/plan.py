@@ -20,6 +20,8 @@ class JujuTarget(TargetSection, frozen=True):
 
     kind: Literal["juju"]
     plans: ClassVar = {"claim": ClaimPlan, "spawn": ModelPlan}
+    options: ClassVar = {"controller": "a controller in the juju client's store"}
+    filled_in: ClassVar = ("credentials", "controller", "agent")
     own_connections = True
 
     controller: Annotated[str, Field(min_length=1)] | None = Field(
@@ -67,6 +69,7 @@ class JujuTarget(TargetSection, frozen=True):
             )
 
     def check_in_charm(self) -> None:
+        super().check_in_charm()
         if self.identity != "hollow":
             raise UserError("target.identity", self.identity, "hollow, in a charm")
 

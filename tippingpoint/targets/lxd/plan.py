@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -42,6 +43,8 @@ class LxdTarget(TargetSection, frozen=True):
 
     kind: Literal["lxd"]
     plans: ClassVar = {"spawn": SpawnPlan}
+    options: ClassVar = {"remote": "a remote in the lxc client's configuration"}
+    filled_in: ClassVar = ("credentials", "token", "socket", "remote", "projects")
     observations = OBSERVATIONS
     evicts = True
 
@@ -125,7 +128,21 @@ class LxdTarget(TargetSection, frozen=True):
                     f"target.projects has that many ({', '.join(self.projects)})"
                 )
 
+    @property
+    def programs(self) -> Mapping[str, str]:
+        if self.image != "tiny":
+            return {}
+        return {"busybox": "busybox-static: image tiny is made of this machine's busybox"}
+
+    def of_unit(self, number: int) -> Self:
+        """Its own project first: else the first groups of all units meet in the first one."""
+        if not self.projects:
+            return self
+        first = number % len(self.projects)
+        return self.model_copy(update={"projects": [*self.projects[first:], *self.projects[:first]]})
+
     def check_in_charm(self) -> None:
+        super().check_in_charm()
         if "/" in self.image:
             raise UserError("target.image", self.image, "tiny, or an image on the server: no file")
 

@@ -38,6 +38,7 @@ class OpenstackTarget(TargetSection, frozen=True):
 
     kind: Literal["openstack"]
     plans: ClassVar = {"spawn": SpawnPlan}
+    filled_in: ClassVar = ("credentials", "cloud")
     things = "servers"
     member = "host"
     called = SERVER_LIFE
@@ -107,6 +108,7 @@ class OpenstackTarget(TargetSection, frozen=True):
             )
 
     def check_in_charm(self) -> None:
+        super().check_in_charm()
         if "/" in (self.image or ""):
             raise UserError("target.image", self.image, "the name or id of an image in the cloud: no file")
 

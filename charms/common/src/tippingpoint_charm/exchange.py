@@ -11,9 +11,9 @@ from typing import Any
 import ops
 from pydantic import ValidationError
 
-from tippingpoint.agent.client import PLACE
+from tippingpoint.targets.secret import PLACE, kinds_by_secret
 from tippingpoint.units.shared_run import SharedRun, UnitWord, conduct, lose
-from tippingpoint_charm.access import KINDS, TargetAccess, find_access
+from tippingpoint_charm.access import TargetAccess, find_access
 from tippingpoint_charm.agent import HOOK_WAITS, Agent, AgentAway, Refused
 from tippingpoint_charm.credentials import (
     DIRECTORY,
@@ -211,7 +211,7 @@ class Exchange(ops.Object):
             if not there:
                 return
             files: dict[str, str] = {}
-            for kind in KINDS:
+            for kind in kinds_by_secret():
                 files |= find_access(self._charm, kind).files
             remove_credentials(state, there - {*files})
             owner = self._machine.user(USER)

@@ -16,6 +16,7 @@ import ops
 
 from tippingpoint import __version__
 from tippingpoint.errors import UserError
+from tippingpoint.plan.kinds import usual
 from tippingpoint.plan.read import Plan
 from tippingpoint_charm.access import find_access
 from tippingpoint_charm.actions import ActingCharm, Actions
@@ -32,10 +33,6 @@ from tippingpoint_charm.status import Situation, status_of
 from tippingpoint_charm.systemd import own_pack
 
 logger = logging.getLogger(__name__)
-
-_BUSYBOX = (
-    "juju exec --unit {unit} -- apt install -y busybox-static: image tiny is made of this machine's busybox"
-)
 
 
 class AgentChangedEvent(ops.EventBase):
@@ -275,17 +272,14 @@ class GeneratorCharm(ActingCharm):
 
     def lacking(self, plan: Plan | None = None) -> str:
         """What a plan, or a usual one, would miss on this machine, in one line; empty when nothing."""
-        kind = self._kind() if plan is None else plan.target.kind
-        image = "tiny" if plan is None else getattr(plan.target, "image", "")
-        if kind == "lxd" and image == "tiny" and not self.machine.has("busybox"):
-            return _BUSYBOX.format(unit=self.unit.name)
-        return ""
-
-    def _kind(self) -> str:
         try:
-            return read_settings(self, self.settings).target
+            target = plan.target if plan is not None else usual(read_settings(self, self.settings).target)
         except UserError:
             return ""
+        for program, package in target.programs.items():
+            if not self.machine.has(program):
+                return f"juju exec --unit {self.unit.name} -- apt install -y {package}"
+        return ""
 
     def _situation(self) -> Situation:
         run = self.peers.run

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from dataclasses import dataclass
 
 import ops
 
+from tippingpoint.util.secret_keys import Keys
 from tippingpoint_charm.relations.databag import NotThere
 
-_KEY = re.compile(r"[a-z](?:-?[a-z0-9]){2,}")
-"""A key of a secret: Juju's core/secrets/createdata.go."""
 _NAME = re.compile(r"[\w@.+-]{1,16}")
 LONGEST_COMMAND = 80
 """Characters of a command at the beginning of a status that has something to say beside it."""
@@ -19,27 +16,6 @@ LONGEST_COMMAND = 80
 
 class NotGranted(NotThere):
     """The secret is not granted to us, as far as we can see: Juju sends no event when it is."""
-
-
-@dataclass(frozen=True)
-class Keys:
-    """The keys of a secret: all of the required ones, and any of the optional ones."""
-
-    required: tuple[str, ...]
-    optional: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        refused = [key for key in (*self.required, *self.optional) if not _KEY.fullmatch(key)]
-        if refused:
-            raise ValueError(f"{refused[0]}: expected a key that Juju takes: {_KEY.pattern}")
-
-    def fit(self, given: Collection[str]) -> bool:
-        """Whether a secret with these keys is one that is meant."""
-        return set(self.required) <= set(given) <= {*self.required, *self.optional}
-
-    def __str__(self) -> str:
-        more = f" (and {', '.join(self.optional)})" if self.optional else ""
-        return ", ".join(self.required) + more
 
 
 def read_secret(charm: ops.CharmBase, option: str, *ways: Keys) -> dict[str, str] | None:

@@ -8,10 +8,18 @@ import ops
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from tippingpoint.errors import UserError
+from tippingpoint.plan.kinds import kinds_of
+from tippingpoint.targets.secret import secret_of
 from tippingpoint_charm.relations.databag import NotThere
 from tippingpoint_charm.relations.lxd import project_names
 
 S = TypeVar("S", bound=BaseModel)
+
+
+def targets_of(workload: str, *, default: str) -> tuple[str, ...]:
+    """The kinds of target that answer to a workload, and that a charm can reach; the configuration's default first."""
+    known = [kind for kind in kinds_of(workload) if secret_of(kind) is not None]
+    return (default, *(kind for kind in known if kind != default))
 
 
 class Settings(BaseModel):

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import ops
-import yaml
 
 from tippingpoint.units.shared_run import SharedRun, UnitWord, summary
 from tippingpoint_charm.access import TargetAccess
@@ -91,21 +90,8 @@ def _running(now: Situation, run: SharedRun) -> ops.StatusBase:
 
 
 def where(access: TargetAccess) -> str:
-    """Where a target is, for people: the first of its addresses."""
-    endpoints = access.target.get("endpoints")
-    if endpoints:
-        return f"at {endpoints[0]}"
-    for name, text in access.files.items():
-        match yaml.safe_load(text) if name.endswith(".yaml") else None:
-            case {"addresses": [str(first), *_]}:
-                return f"at {first}"
-            case {"addresses": str(listed)}:
-                return f"at {listed.partition(',')[0].strip()}"
-            case {"clouds": {**clouds}}:
-                return f"at {next(iter(clouds.values()))['auth']['auth_url']}"
-            case _:
-                pass
-    return "at what the token names"
+    """Where a target is, for people."""
+    return f"at {access.address}" if access.address else "at what the token names"
 
 
 def _last(run: SharedRun | None) -> str:

@@ -48,10 +48,8 @@ _NEEDED = (
 class Keystone:
     """Where Keystone is and who we are there."""
 
-    auth: Mapping[str, str] = field(repr=False)
-    """`auth` of a cloud in a clouds.yaml, with the password."""
-    region: str
-    """Empty where it says none."""
+    content: Mapping[str, str] = field(repr=False)
+    """As a secret with a user of a project has it, with the password, and ids in the place of names."""
     ca: str
     """Certificates (PEM) of the authority that signed the cloud's; empty where it says none."""
 
@@ -84,16 +82,16 @@ def read(charm: ops.CharmBase) -> Keystone | None:
             raise NotThere(f"{NAME}: credentials_protocol: {shown(scheme)}: expected http or https")
         where = host_and_port(NAME, bag["credentials_host"], bag["credentials_port"].strip())
         return Keystone(
-            auth={
-                "auth_url": f"{scheme}://{where}/v3",
+            {
+                "auth-url": f"{scheme}://{where}/v3",
                 "username": bag["credentials_username"],
                 "password": bag["credentials_password"],
                 **_identified(bag, "project", bag["credentials_project"]),
-                **_identified(bag, "user_domain", bag.get("domain", DOMAIN)),
-                **_identified(bag, "project_domain", bag.get("domain", DOMAIN)),
+                **_identified(bag, "user-domain", bag.get("domain", DOMAIN)),
+                **_identified(bag, "project-domain", bag.get("domain", DOMAIN)),
+                # Keystone's option may name several, separated by spaces.
+                "region": next(iter(bag.get("region", "").split()), ""),
             },
-            # Keystone's option may name several, separated by spaces.
-            region=next(iter(bag.get("region", "").split()), ""),
             ca=_certificates(bag.get("ca_cert", "")),
         )
     return None
@@ -111,10 +109,11 @@ def _what_is_awaited(bags: list[dict[str, str]]) -> str:
 
 
 def _identified(bag: Mapping[str, str], what: str, name: str) -> dict[str, str]:
-    """What something is known by in a clouds.yaml: its id where Keystone told that, as names may be given anew."""
-    identity = bag.get(f"credentials_{what}_id", "").strip()
-    named = bag.get(f"credentials_{what}_name", "").strip()
-    return {f"{what}_id": identity} if identity else {f"{what}_name": named or name}
+    """What something is known by: its id where Keystone told that, as names may be given anew."""
+    told = f"credentials_{what.replace('-', '_')}"
+    identity = bag.get(f"{told}_id", "").strip()
+    named = bag.get(f"{told}_name", "").strip()
+    return {f"{what}-id": identity} if identity else {what: named or name}
 
 
 def _certificates(text: str) -> str:

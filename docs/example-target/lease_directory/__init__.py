@@ -1,0 +1,1 @@
+"""A target of the claim workload: a directory in which a lease is a file."""
