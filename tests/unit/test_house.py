@@ -68,6 +68,6 @@ def files() -> list[Path]:
     """The files that pages may name: those of the engine, the charms, the labs, tests and scripts."""
     return [
         path
-        for top in ("tippingpoint", "charms", "lab", "tests", "scripts")
+        for top in ("tippingpoint", "charms", "docs", "lab", "tests", "scripts")
         for path in (ROOT / top).rglob("*")
     ]
