@@ -18,6 +18,7 @@ from tippingpoint.errors import TargetError, UserError, told
 from tippingpoint.plan.kinds import TargetSection, section_of
 from tippingpoint.targets.registry import target_of
 from tippingpoint.targets.secret import PLACE
+from tippingpoint.util.backoff import doubled
 
 FIRST_WAIT = 180.0
 """Seconds until a log-in that failed is tried again; after a refusal each time twice as long, up to LONGEST_WAIT."""
@@ -85,7 +86,7 @@ class Admission:
             self._task = None
 
     async def _keep_trying(self) -> None:
-        wait = FIRST_WAIT
+        tries = 1
         while True:
             if not self._is_busy():
                 outcome = await self._try()
@@ -94,9 +95,9 @@ class Admission:
                     self._changed()
                 if not outcome.problem:
                     return
-            await self._sleep(wait)
+            await self._sleep(doubled(tries, FIRST_WAIT, LONGEST_WAIT))
             if self._outcome.refused:
-                wait = min(2 * wait, LONGEST_WAIT)
+                tries += 1
 
     async def _try(self) -> Outcome:
         with tempfile.TemporaryDirectory(prefix="login-", dir=self._runtime) as place:

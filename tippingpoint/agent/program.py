@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 from pathlib import Path
@@ -15,7 +14,7 @@ from tippingpoint.agent.server import Server
 from tippingpoint.agent.service import Agent, log
 from tippingpoint.agent.state import lock
 from tippingpoint.errors import UserError, told
-from tippingpoint.util.systemd_notify import notify, watchdog_every
+from tippingpoint.util.systemd_notify import serve_until
 
 
 def run_agent(state: Path, socket: Path, wake_file: Path, unit: str, metrics: str | None) -> None:
@@ -43,14 +42,7 @@ async def _serve(state: Path, socket: Path, wake_file: Path, unit: str, metrics:
     try:
         await agent.open(metrics)
         await server.open()
-        notify("READY=1")
-        every = watchdog_every()
-        while not ending.is_set():
-            notify("WATCHDOG=1")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(every):
-                    await ending.wait()
-        notify("STOPPING=1")
+        await serve_until(ending)
         await server.close()
     finally:
         await agent.close()

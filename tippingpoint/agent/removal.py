@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from tippingpoint.agent.keeping import Keeping
 from tippingpoint.errors import told
+from tippingpoint.util.backoff import doubled
 
 FIRST_WAIT = 15.0
 """Seconds until a removal that failed is tried again; each time twice as long, up to LONGEST_WAIT."""
@@ -60,7 +61,7 @@ class Removal:
             await asyncio.wait([self._task])
 
     async def _remove_all(self) -> None:
-        begun, wait = time.monotonic(), FIRST_WAIT
+        begun, tries = time.monotonic(), 0
         until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time() + GIVEN_UP_AFTER))
         while left := [part for part in self._keeping.left() if part not in self._going_on()]:
             again = time.monotonic() - begun < GIVEN_UP_AFTER
@@ -72,8 +73,8 @@ class Removal:
             if not again:
                 return
             if any(self._keeping.is_left(part) for part in left):
-                await asyncio.sleep(wait)
-                wait = min(2 * wait, LONGEST_WAIT)
+                tries += 1
+                await asyncio.sleep(doubled(tries, FIRST_WAIT, LONGEST_WAIT))
             for part in left:
                 if not self._keeping.is_left(part):  # perhaps somebody else saw to it
                     self._forget(part)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from tippingpoint.util.durations import parse_go_duration
+
 Action = Literal["claimed", "extended", "lost", "denied", "failed", "connected", "refused", "blocking"]
 
 LONGEST_SECONDS = 10 * 365 * 86400.0
-_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
-_GO_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +49,10 @@ class Line:
 
 @lru_cache(maxsize=65536)
 def go_duration(text: str) -> float | None:
-    """The seconds in what Go's time.Duration prints (`1m31.99s`, `123ms`, `47µs`); None for other text."""
-    total, end = 0.0, 0
-    for part in _GO_PART.finditer(text):
-        if part.start() != end:
-            return None
-        total += float(part[1]) * _UNITS[part[2]]
-        end = part.end()
-    return total if text and end == len(text) and total <= LONGEST_SECONDS else None
+    """The seconds in what Go's time.Duration prints (`1m31.99s`, `123ms`, `47µs`); None for other text, and for more
+    than any log is long."""
+    total = parse_go_duration(text)
+    return total if total is not None and total <= LONGEST_SECONDS else None
 
 
 _QUOTED = r'"((?:[^"\\]|\\.)*)"'

@@ -1,4 +1,4 @@
-"""How long to wait before what failed is tried again."""
+"""How long to wait before what failed is tried again, or what is not there yet is looked for again."""
 
 from __future__ import annotations
 
@@ -14,4 +14,9 @@ def backoff(failures: int, first: float | None = None, longest: float | None = N
     quarter less at random, so that those who failed together do not come back together."""
     first = FIRST_RETRY if first is None else first
     longest = LONGEST_RETRY if longest is None else longest
-    return min(longest, first * 2.0 ** min(failures - 1, 20)) * random.uniform(0.75, 1.0)
+    return doubled(failures, first, longest) * random.uniform(0.75, 1.0)
+
+
+def doubled(times: int, first: float, longest: float) -> float:
+    """Seconds to wait the so-manieth time, from 1: `first`, doubled each time up to `longest`."""
+    return min(longest, first * 2.0 ** min(times - 1, 20))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
+_SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ns": 1e-9}
 _PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|s|m|h)")
-_SECONDS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_GO_PARTS = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 ACCEPTED = "a duration such as 250ms, 30s, 1m30s or a number of seconds"
 
 
@@ -17,15 +18,26 @@ def parse_duration(text: str) -> float:
         return float(text)
     except ValueError:
         pass
-    total, end = 0.0, 0
-    for part in _PARTS.finditer(text):
-        if part.start() != end:
-            break
-        total += float(part[1]) * _SECONDS[part[2]]
-        end = part.end()
-    if not text or end != len(text):
+    total = _sum(text, _PARTS)
+    if total is None:
         raise ValueError(ACCEPTED)
     return total
+
+
+def parse_go_duration(text: str) -> float | None:
+    """The seconds in what Go's time.Duration prints (`1m31.99s`, `123ms`, `47µs`); None for other text."""
+    return _sum(text, _GO_PARTS)
+
+
+def _sum(text: str, parts: re.Pattern[str]) -> float | None:
+    """The seconds in a text of nothing but these parts, a number and a unit each."""
+    total, end = 0.0, 0
+    for part in parts.finditer(text):
+        if part.start() != end:
+            return None
+        total += float(part[1]) * _SECONDS[part[2]]
+        end = part.end()
+    return total if text and end == len(text) else None
 
 
 def format_duration(seconds: float) -> str:

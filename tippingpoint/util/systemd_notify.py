@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from contextlib import suppress
@@ -14,6 +15,18 @@ def notify(state: str) -> None:
         return
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as there:
         there.sendto(state.encode(), address.replace("@", "\0", 1))
+
+
+async def serve_until(ending: asyncio.Event) -> None:
+    """Tell systemd that we are ready, that we live, as often as it asks to hear that, and at the end that we stop."""
+    notify("READY=1")
+    every = watchdog_every()
+    while not ending.is_set():
+        notify("WATCHDOG=1")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(every):
+                await ending.wait()
+    notify("STOPPING=1")
 
 
 def watchdog_every() -> float | None:

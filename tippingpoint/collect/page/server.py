@@ -28,7 +28,7 @@ from tippingpoint.collect.runs import Runs
 from tippingpoint.errors import UserError
 from tippingpoint.util.exit_codes import BAD_INPUT
 from tippingpoint.util.network_errors import in_words
-from tippingpoint.util.systemd_notify import notify, watchdog_every
+from tippingpoint.util.systemd_notify import serve_until
 
 MOST_CONNECTIONS = 400
 """Before the one that has been silent longest is ended. Each takes 0.28 MB of memory, the most of it asyncio's buffer
@@ -87,14 +87,7 @@ async def _serve(asked: argparse.Namespace) -> None:
         address, port = place.getsockname()[:2]
         shown = f"[{address}]" if ":" in address else address
         print(f"https://{shown}:{port} {fingerprint('--certificate', pair.certificate)}", flush=True)
-        notify("READY=1")
-        every = watchdog_every()
-        while not ending.is_set():
-            notify("WATCHDOG=1")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(every):
-                    await ending.wait()
-        notify("STOPPING=1")
+        await serve_until(ending)
 
 
 def _pair(asked: argparse.Namespace) -> Pair:

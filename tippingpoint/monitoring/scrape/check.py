@@ -17,7 +17,7 @@ from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
-from tippingpoint.errors import OperationFailed
+from tippingpoint.errors import OperationFailed, one_line
 from tippingpoint.monitoring.scrape.jobs import (
     INTERVAL,
     Configuration,
@@ -30,6 +30,7 @@ from tippingpoint.monitoring.scrape.jobs import (
 from tippingpoint.monitoring.scrape.server import CONFIGURATION
 
 _CHECKED_WITHIN = 60.0
+_LONGEST_LINE = 300  # characters of what promtool says
 """Seconds; promtool takes 0.2 s for 100 jobs."""
 _Part = TypeVar("_Part")
 
@@ -154,8 +155,7 @@ def _told_by_promtool(said: str, place: str) -> str:
     words = " ".join(lines[failed[0] : failed[0] + 3]) if failed else "promtool refuses it"
     words = words.removeprefix("FAILED:").replace("Checking", "").strip()
     words = re.sub(r"^(parsing YAML file )?(prometheus\.yml|rules/\S+?): ", "", words)
-    line = " ".join("".join(mark if mark.isprintable() else " " for mark in words).split())
-    return line if len(line) <= 300 else line[:297] + "..."
+    return one_line(words, _LONGEST_LINE)
 
 
 def _certificates_problem(job: Job) -> str:

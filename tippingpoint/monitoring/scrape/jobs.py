@@ -16,6 +16,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from tippingpoint.errors import one_line
+
 INTERVAL = 15
 """Seconds between two scrapes of a target, as COS has it; a job may ask for more, up to SLOWEST."""
 TIMEOUT = 10
@@ -215,8 +217,8 @@ def told(owner: str, place: str, value: str, accepted: str) -> str:
     Nor is JSON in a place that has none, which may be a whole job with its login.
     """
     hidden = "PRIVATE KEY" in value or "@" in value or '"' in value
-    shown = "" if value == "" else " (not shown):" if hidden else f" {_shown(value, 80)}:"
-    return f"{owner}: {_shown(place, 200)}:{shown} expected {accepted}"
+    shown = "" if value == "" else " (not shown):" if hidden else f" {one_line(value, 80)}:"
+    return f"{owner}: {one_line(place, 200)}:{shown} expected {accepted}"
 
 
 def read_address(text: str) -> str | None:
@@ -310,12 +312,6 @@ def _scrape_config(job: Job, name: str, interval: int, files: dict[str, str]) ->
     if job.relabel_metrics:
         config["metric_relabel_configs"] = [dict(step) for step in job.relabel_metrics]
     return config
-
-
-def _shown(text: str, most: int) -> str:
-    """Text of others as a line may have it."""
-    line = " ".join("".join(mark if mark.isprintable() else " " for mark in text[:1000]).split())
-    return line if len(line) <= most else line[: most - 3] + "..."
 
 
 def _unused(name: str, names: set[str]) -> str:

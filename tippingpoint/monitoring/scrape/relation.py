@@ -28,6 +28,7 @@ from tippingpoint.monitoring.scrape.jobs import (
     read_address,
     told,
 )
+from tippingpoint.util.durations import parse_duration
 
 LARGEST_TEXT = 4 << 20
 """Characters of one text in a databag; Juju itself allows 16 MiB for a relation's settings."""
@@ -38,7 +39,7 @@ _Line = Annotated[str, StringConstraints(max_length=2000, pattern=r"^[^\x00-\x1f
 _Text = Annotated[str, StringConstraints(max_length=65_536, pattern=r"^[^\x00]*$")]
 _Labels = Annotated[dict[_Line, _Line], Field(max_length=40)]
 _WILDCARD = re.compile(r"\*(?::(\d{1,5}))?")
-_DURATION = re.compile(r"(?:(\d{1,4})h)?(?:(\d{1,4})m)?(?:(\d{1,5})s)?(?:\d{1,9}ms)?")
+_DURATION = re.compile(r"(?:\d{1,4}h)?(?:\d{1,4}m)?(?:\d{1,5}s)?(?:\d{1,9}ms)?")
 _TOPOLOGY = re.compile(r"%%juju_topology%%\s*,?")
 _SECRET_NAME = re.compile(r"(?i)token|secret|passw|key|auth|cred")
 _UNIT = re.compile(r"[a-z0-9-]{1,200}/\d{1,9}")
@@ -403,12 +404,10 @@ def _seconds(place: _Place, field: str, text: str | None) -> int | None:
     """A duration as Prometheus writes it, in whole seconds; None where none is asked for."""
     if not text:
         return None
-    read = _DURATION.fullmatch(text)
-    if read is None:
+    if _DURATION.fullmatch(text) is None:
         place.tell(field, text, "a duration, such as 30s")
         return None
-    hours, minutes, seconds = (int(part or 0) for part in read.groups())
-    return hours * 3600 + minutes * 60 + seconds
+    return int(parse_duration(text))
 
 
 def _parsed(

@@ -38,7 +38,7 @@ from tippingpoint.targets.juju.grow_steps import (
 )
 from tippingpoint.targets.juju.hollow import application_name, instance_id
 from tippingpoint.targets.juju.hollow_agents import Agents
-from tippingpoint.util.backoff import backoff
+from tippingpoint.util.backoff import backoff, doubled
 from tippingpoint.workloads.load import Event, Gauge, OnProgress, PrepareOrder, StageOrder, TargetFacts
 from tippingpoint.workloads.schedule import Schedule, spread
 from tippingpoint.workloads.spawn.operations import Ended, Operations
@@ -332,11 +332,9 @@ class JujuSpawn:
             self._failed_rounds = 0
         todo = steps(self._goal, self._there, self._workload.batch)
         possible = any(waits_for(step, self._there) is None for step in todo)
-        # Looking costs a large model's controller more than it costs us to wait.
-        pause = max(
-            2 * (ended.moment - ended.intended), min(LONGEST_LOOK, FIRST_LOOK * 2.0 ** min(self._looks, 8))
-        )
         self._looks += 1
+        # Looking costs a large model's controller more than it costs us to wait.
+        pause = max(2 * (ended.moment - ended.intended), doubled(self._looks, FIRST_LOOK, LONGEST_LOOK))
         again = partial(self._go_on, its_round) if possible else partial(self._look, its_round)
         self._schedule.at(ended.moment + pause, again)
 

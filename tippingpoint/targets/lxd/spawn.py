@@ -25,6 +25,7 @@ from tippingpoint.targets.lxd.provision import (
 from tippingpoint.targets.lxd.retrying import ask_unless_refused
 from tippingpoint.targets.lxd.workspace import LxdPlace, LxdWorkspace
 from tippingpoint.workloads.load import OnProgress, TargetFacts
+from tippingpoint.workloads.spawn.at_once import make_all
 from tippingpoint.workloads.spawn.target import Item, MemberSeen, Seen, SpawnFailed
 
 STALE_FOR = 20.0
@@ -110,12 +111,7 @@ class LxdInstances:
             made += 1
             progress("projects", made, len(groups))
 
-        try:
-            async with asyncio.TaskGroup() as making:
-                for group in groups:
-                    making.create_task(make(group))
-        except ExceptionGroup as several:
-            raise several.exceptions[0] from None
+        await make_all(groups, make)
 
     async def create(self, item: Item, member: str | None) -> None:
         """Make a container, not started; on that member, or where LXD puts it."""

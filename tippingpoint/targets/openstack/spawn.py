@@ -27,6 +27,7 @@ from tippingpoint.targets.openstack.servers import MARK, Server, Servers, item_o
 from tippingpoint.targets.openstack.versions import offered, show_version
 from tippingpoint.targets.openstack.workspace import OpenstackWorkspace
 from tippingpoint.workloads.load import OnProgress, TargetFacts
+from tippingpoint.workloads.spawn.at_once import make_all
 from tippingpoint.workloads.spawn.target import Item, MemberSeen, Seen, SpawnFailed
 
 MEMBERS_EVERY = 5.0
@@ -137,11 +138,7 @@ class OpenstackServers:
                 progress("tenants" if self._workspace.target.tenants else "networks", made, len(groups))
 
         try:
-            async with asyncio.TaskGroup() as making:
-                for group in groups:
-                    making.create_task(make(group))
-        except ExceptionGroup as several:
-            raise several.exceptions[0] from None
+            await make_all(groups, make)
         finally:
             await maker.close()
 
