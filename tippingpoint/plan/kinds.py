@@ -54,6 +54,14 @@ class TargetSection(Section, frozen=True):
     """What the steps of a thing's life (spawn.LIFE) are called here, where not that; steps left out are not timed."""
     observations: ClassVar[tuple[str, ...]] = ()
     """What users ask this target for, timed as the number of things grows."""
+    commands: ClassVar[Mapping[str, str]] = {}
+    """What a user would type for each of them."""
+    called_real: ClassVar[str] = ""
+    """What people call a real one, where the kind alone is no word for that."""
+    coded_errors: ClassVar[bool] = False
+    """Whether its errors end with a code in brackets, "(not found)", by which they are counted."""
+    steps_note: ClassVar[str] = ""
+    """What a report says of the steps of a thing's life, where their names say too little."""
     evicts: ClassVar[bool] = False
     """Whether a member that is gone can be removed by force."""
     options: ClassVar[Mapping[str, str]] = {}

@@ -12,7 +12,7 @@ import math
 import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -23,6 +23,7 @@ from tippingpoint.analysis.latency import costs
 from tippingpoint.analysis.tipping import Forecast, Tipping
 from tippingpoint.analysis.verdict import Check
 from tippingpoint.errors import UserError
+from tippingpoint.plan.kinds import facts_of
 from tippingpoint.plan.read import Plan, load_plan
 from tippingpoint.report import figures
 from tippingpoint.report.sections.cautions import build_cautions
@@ -169,7 +170,7 @@ def _run(run: RunData) -> dict[str, Any]:
         "ended": _utc(manifest.ended),
         "seconds": None if manifest.ended is None else max(0.0, manifest.ended - manifest.started),
         "target": target,
-        "identity": named.get("identity", "hollow") if named.get("kind") == "juju" else None,
+        "identity": _identity(named),
         "controller": target.get("controller") or named.get("controller"),
         "simulated": simulated,
         "prepared": _prepared(run.events),
@@ -177,6 +178,12 @@ def _run(run: RunData) -> dict[str, Any]:
         "workers": [worker.model_dump() for worker in manifest.workers],
         "sizes": [stage.size for stage in run.stages],
     }
+
+
+def _identity(target: Mapping[str, Any]) -> str | None:
+    """As whom units log in, where a plan of this kind of target says that."""
+    field = facts_of(str(target.get("kind", ""))).model_fields.get("identity")
+    return None if field is None else str(target.get("identity", field.default))
 
 
 def _prepared(events: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
@@ -543,7 +550,7 @@ def _events(run: RunData, cluster: Cluster) -> dict[str, Any]:
         },
         "errors": [problem for problem in problems if problem["outcome"] != "limited"],
         "limited": [problem for problem in problems if problem["outcome"] == "limited"],
-        "classes": _classes(problems) if run.manifest.target.kind == "juju" else [],
+        "classes": _classes(problems) if facts_of(run.manifest.target.kind).coded_errors else [],
         "connections": _connections(run),
     }
 

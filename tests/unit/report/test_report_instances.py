@@ -14,9 +14,9 @@ from tippingpoint.analysis.analyse import analyse
 from tippingpoint.compare.baselines import load_baseline
 from tippingpoint.compare.compare import compare
 from tippingpoint.report import write_comparison, write_report
-from tippingpoint.report.sections.instances import COMMANDS, command_of
+from tippingpoint.report.sections.instances import command_of
 from tippingpoint.rundir.results import RunData, load_run
-from tippingpoint.targets.lxd.plan import OBSERVATIONS
+from tippingpoint.targets.lxd.plan import COMMANDS, OBSERVATIONS
 
 KILLED = {"t": 86.0, "event": "fault", "do": "kill", "member": "lxd2"}
 SMALL = [Fill(20), Fill(40), Fill(60, hold=30, lose="lxd2"), Fill(0, hold=5, kind="destroy")]
@@ -192,9 +192,11 @@ def test_a_cliff_while_a_member_was_away_says_so(tmp_path: Path) -> None:
 def test_every_command_that_the_seed_timed_is_one_of_ours() -> None:
     for name in ("lxd-50-members", "lxd-100-members"):
         figures = load_baseline(name).figures
-        timed = [command_of(figure) for figure in figures if figure.what.startswith("lxc ")]
+        timed = [command_of(figure, COMMANDS) for figure in figures if figure.what.startswith("lxc ")]
         assert timed == ["cluster-list", "list-fast", "list", "operation-list", "exec", "network-leases"]
-        assert {command_of(figure) for figure in figures if not figure.what.startswith("lxc ")} == {None}
+        assert {command_of(figure, COMMANDS) for figure in figures if not figure.what.startswith("lxc ")} == {
+            None
+        }
 
 
 def test_the_seeds_timings_stand_beside_those_of_the_same_commands(small: RunData) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from tippingpoint.plan.kinds import facts_of
 from tippingpoint.report import figures
 from tippingpoint.report.formats.markup import MOST_LINES, bullets, joined, plain, section, table
 from tippingpoint.util.text import show_count
@@ -230,7 +231,7 @@ def _timings(timings: dict[str, Any] | None, things: str, member: str) -> str:
 
 
 def _member(run: dict[str, Any]) -> str:
-    return "host" if run["target"]["kind"] == "openstack" else "member"
+    return facts_of(run["target"]["kind"]).member
 
 
 def _members(document: dict[str, Any]) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.analysis.fill_rate import Fill, fill_words
 from tippingpoint.analysis.latency import costs
 from tippingpoint.compare.baselines import Baseline, Figure
+from tippingpoint.plan.kinds import facts_of
 from tippingpoint.report import figures
 from tippingpoint.report.sections.landing import host_name
 from tippingpoint.rundir.cluster_events import ONLINE, Cluster
@@ -19,28 +20,7 @@ from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import count_of
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
-from tippingpoint.targets.lxd.plan import OBSERVATIONS
-from tippingpoint.targets.openstack.plan import SERVER_OBSERVATIONS
 
-COMMANDS = {
-    "cluster-list": "lxc cluster list",
-    "list-fast": "lxc list --fast",
-    "list": "lxc list",
-    "operation-list": "lxc operation list",
-    "exec": "lxc exec",
-    "network-leases": "lxc network list-leases",
-    "network-list": "lxc network list",
-}
-"""What a user would type for an operation on LXD."""
-SERVER_COMMANDS = {
-    "server-list": "openstack server list",
-    "flavor-list": "openstack flavor list",
-    "image-list": "openstack image list",
-    "network-list": "openstack network list",
-    "service-list": "openstack compute service list",
-    "agent-list": "openstack network agent list",
-}
-"""The same on OpenStack."""
 _LINES = 7
 """Members that a chart has a line for each; of more, the fullest, the median and the emptiest."""
 _TOGETHER = 5.0
@@ -80,10 +60,8 @@ def build_timings(run: RunData, cluster: Cluster) -> dict[str, Any] | None:
     Microseconds; what failed counts at what it cost. `members` is how many were there when a stage's hold began,
     `members_end` at its end, `containers` how many of ours there were in the hold.
     """
-    on_openstack = run.manifest.target.kind == "openstack"
-    commands = SERVER_COMMANDS if on_openstack else COMMANDS
-    observations = SERVER_OBSERVATIONS if on_openstack else OBSERVATIONS
-    asked = [name for name in run.operations if name in observations]
+    commands = facts_of(run.manifest.target.kind).commands
+    asked = [name for name in run.operations if name in commands]
     stages = [stage for stage in run.stages if stage.kind != "destroy"]
     if not asked or not stages:
         return None
@@ -257,18 +235,19 @@ def members_over_time(cluster: Cluster, bins: int, width: float) -> dict[str, li
     }
 
 
-def command_of(figure: Figure) -> str | None:
-    """The operation that a published figure timed, which names the command as it was typed; None for any other."""
+def command_of(figure: Figure, commands: Mapping[str, str]) -> str | None:
+    """The operation that a published figure timed, which names one of these commands as it was typed; None for any
+    other."""
     words = figure.what.split()
     while "--project" in words:
         place = words.index("--project")
         del words[place : place + 2]
     typed = " ".join(words)
-    if typed == COMMANDS["list"]:
+    if typed == commands.get("list"):
         return "list"
-    longest_first = sorted(COMMANDS, key=lambda name: -len(COMMANDS[name]))
+    longest_first = sorted(commands, key=lambda name: -len(commands[name]))
     return next(
-        (name for name in longest_first if name != "list" and (typed + " ").startswith(COMMANDS[name] + " ")),
+        (name for name in longest_first if name != "list" and (typed + " ").startswith(commands[name] + " ")),
         None,
     )
 
@@ -288,8 +267,9 @@ def beside_runs(baseline: Baseline, runs: Sequence[Analysis]) -> dict[str, Any] 
         for stage in told["stages"]
     ]
     rows: list[dict[str, Any]] = []
+    commands = facts_of(baseline.target.kind).commands
     for figure in baseline.figures:
-        operation = command_of(figure)
+        operation = command_of(figure, commands)
         cells = [
             cell
             for told in timings
@@ -300,7 +280,7 @@ def beside_runs(baseline: Baseline, runs: Sequence[Analysis]) -> dict[str, Any] 
             )
         ]
         if operation is not None and any(cells):
-            rows.append({"command": COMMANDS[operation], "published": figure.model_dump(), "stages": cells})
+            rows.append({"command": commands[operation], "published": figure.model_dump(), "stages": cells})
     published = next((figure for figure in baseline.figures if figure.unit == "containers/s"), None)
     made = published and {
         "published": published.model_dump(),

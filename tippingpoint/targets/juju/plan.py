@@ -20,6 +20,8 @@ class JujuTarget(TargetSection, frozen=True):
 
     kind: Literal["juju"]
     plans: ClassVar = {"claim": ClaimPlan, "spawn": ModelPlan}
+    called_real = "Juju controller"
+    coded_errors = True
     options: ClassVar = {"controller": "a controller in the juju client's store"}
     filled_in: ClassVar = ("credentials", "controller", "agent")
     own_connections = True

@@ -13,6 +13,16 @@ from tippingpoint.plan.base import BasePlan
 from tippingpoint.plan.kinds import TargetSection
 from tippingpoint.plan.spawn import SpawnPlan
 
+COMMANDS = {
+    "cluster-list": "lxc cluster list",
+    "list-fast": "lxc list --fast",
+    "list": "lxc list",
+    "operation-list": "lxc operation list",
+    "exec": "lxc exec",
+    "network-leases": "lxc network list-leases",
+    "network-list": "lxc network list",
+}
+"""What a user would type for each of these."""
 OBSERVATIONS = (
     "cluster-list",
     "list-fast",
@@ -46,6 +56,7 @@ class LxdTarget(TargetSection, frozen=True):
     options: ClassVar = {"remote": "a remote in the lxc client's configuration"}
     filled_in: ClassVar = ("credentials", "token", "socket", "remote", "projects")
     observations = OBSERVATIONS
+    commands: ClassVar = COMMANDS
     evicts = True
 
     remote: Annotated[str, Field(min_length=1)] | None = Field(

@@ -22,6 +22,15 @@ SERVER_LIFE = {
 """What the steps of a server's life are called on OpenStack, after Rally's operations: `create_server` until the API
 has accepted it, `await_active` from then until a list shows it ACTIVE, `boot_server` both, with what was tried again,
 `delete_server` until no list shows it any more, `total` a whole iteration."""
+SERVER_COMMANDS = {
+    "server-list": "openstack server list",
+    "flavor-list": "openstack flavor list",
+    "image-list": "openstack image list",
+    "network-list": "openstack network list",
+    "service-list": "openstack compute service list",
+    "agent-list": "openstack network agent list",
+}
+"""What a user would type for each of these."""
 SERVER_OBSERVATIONS = (
     "server-list",
     "flavor-list",
@@ -38,11 +47,13 @@ class OpenstackTarget(TargetSection, frozen=True):
 
     kind: Literal["openstack"]
     plans: ClassVar = {"spawn": SpawnPlan}
+    steps_note = "create_server is the API's own time, await_active what passes from there to ACTIVE, boot_server both."
     filled_in: ClassVar = ("credentials", "cloud")
     things = "servers"
     member = "host"
     called = SERVER_LIFE
     observations = SERVER_OBSERVATIONS
+    commands: ClassVar = SERVER_COMMANDS
 
     credentials: Path | None = Field(
         default=None,
