@@ -203,9 +203,9 @@ def _blamed(run: RunData, found: StageFindings, check: Check) -> Check:
 
     Too few operations are its own where a share of the load is missing.
 
-    A latency that is beyond the limit without the generator's own delay too (lateness.explained) is the target's.
+    A latency that is beyond the limit without the generator's own delay too is the target's (see `explained`).
     So is an error, which is an answer, unless the machine was suspended, and so are leases lost beyond those that
-    the generator may have lost (lateness.own_losses). Of a worker without a free core nothing is known.
+    the generator may have lost (see `own_losses`). Of a worker without a free core nothing is known.
     """
     if check.met is not False or check.observed is None:
         return check
