@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
 import yaml
-from pydantic import PlainValidator, TypeAdapter, ValidationError, ValidationInfo
+from pydantic import (
+    PlainValidator,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    WrapSerializer,
+)
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
@@ -70,7 +77,11 @@ def _read(value: object, info: ValidationInfo) -> BasePlan:
     return _class_of(value).model_validate(value, context=info.context)
 
 
-AnyPlan = Annotated[Plan, PlainValidator(_read)]
+def _as_it_is(plan: Any, handler: SerializerFunctionWrapHandler) -> Any:
+    return handler(plan)
+
+
+AnyPlan = Annotated[Plan, PlainValidator(_read), WrapSerializer(_as_it_is)]
 """A plan as a field of a pydantic model."""
 _PLANS: TypeAdapter[Plan] = TypeAdapter(AnyPlan)
 
