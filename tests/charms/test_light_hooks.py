@@ -20,9 +20,9 @@ print("heavy:", *[name for name in {HEAVY!r} if name in sys.modules])
 """
 
 
-@pytest.mark.parametrize("name", ["load-claimer", "container-spawner"])
-def test_a_generators_hook_imports_no_heavy_library(name: str) -> None:
-    """Given a generator's charm, and what it knows of each kind of target it can reach, then neither numbers nor HTTP
+@pytest.mark.parametrize("name", ["load-claimer", "container-spawner", "metrics-collector"])
+def test_a_hook_imports_no_heavy_library(name: str) -> None:
+    """Given a charm, and what it knows of each kind of target it can reach, then neither numbers nor HTTP
     were imported for that."""
     paths = [ROOT, ROOT / "charms/common/src", ROOT / "charms" / name / "src"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
