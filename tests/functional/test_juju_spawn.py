@@ -15,7 +15,7 @@ import pytest
 from lab.juju.simulator import JujuLab
 from tests.functional.juju_access import REAL, run, user_of
 from tippingpoint.errors import TargetError
-from tippingpoint.plan.grow import ModelPlan
+from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.share import part_of
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.recorder import Recorded, Recorder
@@ -38,7 +38,7 @@ class Scene:
     """Workers on a model of their own, and what they recorded."""
 
     def __init__(
-        self, access: ControllerAccess, prefix: str, model: str, plan: ModelPlan, workers: int
+        self, access: ControllerAccess, prefix: str, model: str, plan: GrowPlan, workers: int
     ) -> None:
         self.access = access
         self.model = model
@@ -149,11 +149,11 @@ async def scene(
 ) -> AsyncGenerator[Scene]:
     """A run's workers in a model of their own; all of it is gone afterwards."""
     prefix = f"tp{secrets.token_hex(4)}"
-    plan = ModelPlan.model_validate(
+    plan = GrowPlan.model_validate(
         {
             "name": "spawn",
             "target": {"kind": "juju"},
-            "workload": {"kind": "spawn", "observe_every": 0, **workload},
+            "workload": {"kind": "grow", "observe_every": 0, **workload},
             "stages": stages,
         }
     )
@@ -373,8 +373,8 @@ def test_logins_that_a_rate_limit_refuses_are_counted_apart_and_tried_again() ->
 
 def test_a_controller_that_cannot_be_reached_refuses_the_run() -> None:
     async def test(access: ControllerAccess) -> None:
-        plan = ModelPlan.model_validate(
-            {"name": "x", "target": {"kind": "juju"}, "workload": {"kind": "spawn"}, "stages": [NOTHING]}
+        plan = GrowPlan.model_validate(
+            {"name": "x", "target": {"kind": "juju"}, "workload": {"kind": "grow"}, "stages": [NOTHING]}
         )
         schedule = Schedule(asyncio.get_running_loop())
         load = JujuSpawn(plan, access, secrets.token_hex(16), "tp00000000", "0", Recorder(), schedule)

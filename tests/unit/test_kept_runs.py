@@ -52,6 +52,8 @@ def expect_same(told: str, name: str, form: str) -> None:
     )
     for document in (ours, kept):
         assert document.pop("made_by").startswith("tippingpoint ")  # and the version, which goes on
+    if "growth" in name and "repeat" in kept:  # to be done again by the name that a model's growth has now
+        kept["repeat"]["plan"] = kept["repeat"]["plan"].replace("kind: spawn", "kind: grow")
     assert differences(ours, kept) == []
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from tippingpoint.compare.baselines import PREFIX, Baseline
+from tippingpoint.plan.read import as_called_now
 from tippingpoint.rundir.results import RunData
 
 _SAYS_NOTHING = ("name", "description", "title", "lab")
@@ -78,7 +79,7 @@ def differences(plans: Sequence[Mapping[str, Any]]) -> list[str]:
     """The settings that plans differ in, each with every plan's value; nothing where a run has no plan."""
     if not plans or not all(plans):
         return []
-    leaves = [_leaves(plan) for plan in plans]
+    leaves = [_leaves(as_called_now(plan)) for plan in plans]
     lines: list[str] = []
     for path in dict.fromkeys(path for found in leaves for path in found):
         values = [found.get(path, "not set") for found in leaves]
@@ -100,7 +101,7 @@ def _titles(titles: Sequence[str]) -> list[str]:
 
 def _settings(plans: Sequence[Mapping[str, Any]]) -> list[str]:
     """Every plan's value of the only setting that differs, with that setting's name; nothing when it is not one."""
-    leaves = [_leaves(plan) for plan in plans]
+    leaves = [_leaves(as_called_now(plan)) for plan in plans]
     differing = [
         path
         for path in dict.fromkeys(path for found in leaves for path in found)

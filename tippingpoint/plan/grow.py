@@ -11,7 +11,7 @@ from tippingpoint.plan.fields import Seconds, Section, StageKind
 from tippingpoint.plan.kinds import ByKind, TargetSection
 from tippingpoint.util.durations import format_duration
 
-MODEL_OPERATIONS = (
+GROW_OPERATIONS = (
     "add-machine",
     "deploy",
     "add-unit",
@@ -24,13 +24,13 @@ MODEL_OPERATIONS = (
     "remove-application",
     "remove-machine",
 )
-"""What the spawn workload times on Juju."""
+"""What the grow workload times."""
 
 
-class ModelWorkload(Section, frozen=True):
-    """On Juju: machines, applications, units and relations that are made, listed and removed, each call timed."""
+class GrowWorkload(Section, frozen=True):
+    """Machines, applications, units and relations that are made, listed and removed, each call timed."""
 
-    kind: Literal["spawn"]
+    kind: Literal["grow"]
     batch: Annotated[int, Field(ge=1, le=10_000)] = Field(
         default=1, description="units asked for in one call, as add-unit -n"
     )
@@ -49,7 +49,7 @@ class ModelWorkload(Section, frozen=True):
     timeout: Seconds = Field(default=300.0, description="after this an operation counts as a timeout")
 
     @model_validator(mode="after")
-    def _times(self) -> ModelWorkload:
+    def _times(self) -> GrowWorkload:
         if self.timeout < 0.01:
             raise ValueError(f"timeout: {format_duration(self.timeout)}: expected at least 10ms")
         return self
@@ -58,12 +58,12 @@ class ModelWorkload(Section, frozen=True):
 Things = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
 
 
-ModelUnit = Literal["units", "relations", "applications", "machines"]
-MODEL_UNITS: tuple[ModelUnit, ...] = get_args(ModelUnit)
-"""What loads of the spawn workload may be counted in: the first of these that a plan makes any of."""
+GrowUnit = Literal["units", "relations", "applications", "machines"]
+GROW_UNITS: tuple[GrowUnit, ...] = get_args(GrowUnit)
+"""What loads of the grow workload may be counted in: the first of these that a plan makes any of."""
 
 
-class ModelStage(Section, frozen=True):
+class GrowStage(Section, frozen=True):
     """One step of a model's growth: what there is in all when it is reached; less than before is removed."""
 
     machines: Things = Field(default=1, description="hollow machines, which units are spread over")
@@ -83,8 +83,8 @@ class ModelStage(Section, frozen=True):
         return self.applications * self.units
 
     @property
-    def amounts(self) -> dict[ModelUnit, int]:
-        """How many of each kind there are in all, in the order of MODEL_UNITS."""
+    def amounts(self) -> dict[GrowUnit, int]:
+        """How many of each kind there are in all, in the order of GROW_UNITS."""
         return {
             "units": self.size,
             "relations": self.relations,
@@ -93,7 +93,7 @@ class ModelStage(Section, frozen=True):
         }
 
     @model_validator(mode="after")
-    def _possible(self) -> ModelStage:
+    def _possible(self) -> GrowStage:
         if self.applications and self.units and not self.machines:
             raise ValueError("machines: 0: expected at least 1, as units need a machine")
         most = self.applications * (self.applications - 1) // 2
@@ -105,18 +105,18 @@ class ModelStage(Section, frozen=True):
         return self
 
 
-class ModelPlan(BasePlan, frozen=True):
-    """A plan of the spawn workload on Juju."""
+class GrowPlan(BasePlan, frozen=True):
+    """A plan of the grow workload: a model that grows and shrinks."""
 
-    target: Annotated[TargetSection, ByKind("spawn")]
-    workload: ModelWorkload
-    stages: Annotated[list[ModelStage], Field(min_length=1, max_length=MAX_STAGES)]
+    target: Annotated[TargetSection, ByKind("grow")]
+    workload: GrowWorkload
+    stages: Annotated[list[GrowStage], Field(min_length=1, max_length=MAX_STAGES)]
 
     @property
-    def load_unit(self) -> ModelUnit:
-        """What loads are counted in: units, or in a plan that makes none the first of MODEL_UNITS that it makes."""
-        made: list[ModelUnit] = [
-            name for name in MODEL_UNITS if any(stage.amounts[name] for stage in self.stages)
+    def load_unit(self) -> GrowUnit:
+        """What loads are counted in: units, or in a plan that makes none the first of GROW_UNITS that it makes."""
+        made: list[GrowUnit] = [
+            name for name in GROW_UNITS if any(stage.amounts[name] for stage in self.stages)
         ]
         return made[0] if made else "units"
 
@@ -128,7 +128,7 @@ class ModelPlan(BasePlan, frozen=True):
         before: a stage that removes everything would say nothing otherwise.
         """
         found: list[tuple[StageKind, int]] = []
-        before = ModelStage(machines=0)
+        before = GrowStage(machines=0)
         for stage in self.stages:
             destroys = [*stage.amounts.values()] < [*before.amounts.values()]
             loaded = before if destroys else stage
@@ -137,8 +137,8 @@ class ModelPlan(BasePlan, frozen=True):
         return found
 
     @model_validator(mode="after")
-    def _whole(self) -> ModelPlan:
+    def _whole(self) -> GrowPlan:
         self.target.check(self)
-        check_operations(self.thresholds, MODEL_OPERATIONS)
+        check_operations(self.thresholds, GROW_OPERATIONS)
         check_things_faults(self.faults, [stage.hold for stage in self.stages])
         return self

@@ -44,6 +44,8 @@ class TargetSection(Section, frozen=True):
 
     plans: ClassVar[Mapping[str, type[BasePlan]]] = {}
     """The workloads that this target answers to, and the class that a plan of each is of."""
+    read_as: ClassVar[Mapping[str, str]] = {}
+    """What workloads were called on this target before they had names of their own: plans and runs still say it."""
     own_connections: ClassVar[bool] = False
     """Whether every unit that claims has a connection of its own, so that `connect` is timed."""
     things: ClassVar[str] = "containers"
@@ -113,7 +115,7 @@ def is_unknown(kind: object) -> bool:
 
 def kinds() -> tuple[str, ...]:
     """All kinds of target: ours first, then those that other packages bring, by name."""
-    return (*BUILT_IN, *_brought())
+    return (*BUILT_IN, *brought())
 
 
 def kinds_of(workload: str) -> tuple[str, ...]:
@@ -121,9 +123,14 @@ def kinds_of(workload: str) -> tuple[str, ...]:
     return tuple(kind for kind in kinds() if workload in section_of(kind).plans)
 
 
+def workload_of(kind: str, name: str) -> str:
+    """The workload that a plan or run on a target of this kind means by a name, which may be an old one."""
+    return facts_of(kind).read_as.get(name, name)
+
+
 def package_of(kind: str) -> str:
     """The package (or module) that everything about a kind of target is in; LookupError when there is no such kind."""
-    return f"{GROUP}.{kind}" if kind in BUILT_IN else _brought()[kind]
+    return f"{GROUP}.{kind}" if kind in BUILT_IN else brought()[kind]
 
 
 def module_of(kind: str, part: str) -> ModuleType:
@@ -238,7 +245,7 @@ def _as_it_is(section: Any, handler: Any) -> Any:
 
 
 @functools.cache
-def _brought() -> Mapping[str, str]:
+def brought() -> Mapping[str, str]:
     """What other packages bring, by kind. Ours are never replaced."""
     found = {entry.name: entry.value for entry in entry_points(group=GROUP)}
     return {kind: found[kind] for kind in sorted(found.keys() - set(BUILT_IN))}

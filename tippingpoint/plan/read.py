@@ -23,15 +23,17 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.base import BasePlan
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.explain import explained, nearest, without_login
-from tippingpoint.plan.grow import ModelPlan
+from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.kinds import (
     DEFAULT,
     RECORDED,
     facts_of,
     is_unknown,
-    kinds_of,
+    kinds,
+    section_of,
     shipped_files,
     unknown_kind,
+    workload_of,
 )
 from tippingpoint.plan.spawn import SpawnPlan
 
@@ -41,40 +43,57 @@ MAX_TEXT = 1 << 20
 # What YAML's own constructors raise on values that only look like theirs, such as the date 2001-99-99.
 _NO_YAML = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
-Plan = ClaimPlan | SpawnPlan | ModelPlan
-"""A validated plan: `workload.kind` says which, and of the spawn workloads the target's kind."""
+Plan = ClaimPlan | SpawnPlan | GrowPlan
+"""A validated plan: `workload.kind` says which."""
 
-_WORKLOADS: Mapping[str, type[BasePlan]] = {"claim": ClaimPlan, "spawn": SpawnPlan}
+_WORKLOADS: Mapping[str, type[BasePlan]] = {
+    "claim": ClaimPlan,
+    "spawn": SpawnPlan,
+    "grow": GrowPlan,
+}
 """By workload, what a plan is that does not say its target's kind, and what says what is wrong with one."""
+
+
+def said_kinds(fields: object) -> tuple[object, object]:
+    """The kinds of workload and target that a plan of these fields says it is of; None where it says none."""
+    sections = cast("dict[str, object]", fields) if isinstance(fields, dict) else {}
+    parts = [sections.get(name) for name in ("workload", "target")]
+    workload, kind = [
+        cast("dict[str, object]", part).get("kind") if isinstance(part, dict) else None for part in parts
+    ]
+    return workload, kind
+
+
+def as_called_now(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of a plan with its workload called what it is called now."""
+    workload, kind = said_kinds(fields)
+    if isinstance(workload, str) and isinstance(kind, str) and workload_of(kind, workload) != workload:
+        return {**fields, "workload": {**fields["workload"], "kind": workload_of(kind, workload)}}
+    return fields
 
 
 def _class_of(fields: object) -> type[BasePlan]:
     """What a plan of these fields is to be; one whose target nobody knows is what its workload says."""
-    workload, kind = _said(fields, "workload"), _said(fields, "target")
+    workload, kind = said_kinds(fields)
     if not isinstance(workload, str):
         return ClaimPlan
     default = _WORKLOADS.get(workload, ClaimPlan)
     return facts_of(kind).plans.get(workload, default) if isinstance(kind, str) else default
 
 
-def _said(fields: object, section: str) -> object:
-    """The kind that a section of a plan says it is of; None where it says none."""
-    part = cast("dict[str, object]", fields).get(section) if isinstance(fields, dict) else None
-    return cast("dict[str, object]", part).get("kind") if isinstance(part, dict) else None
-
-
 def _read(value: object, info: ValidationInfo) -> BasePlan:
     if isinstance(value, BasePlan):
         return value
-    workload, kind = _said(value, "workload"), _said(value, "target")
+    workload, kind = said_kinds(value)
     if workload is not None and workload not in tuple(_WORKLOADS):
         raise unknown_kind("workload.kind", workload, _WORKLOADS)
     gone = info.context == RECORDED and is_unknown(kind)
     if isinstance(workload, str) and workload != "claim" and kind is not None and not gone:
-        known = kinds_of(workload)
+        known = [each for each in kinds() if workload_of(each, workload) in section_of(each).plans]
         if kind not in known:
             raise unknown_kind("target.kind", kind, sorted(known), f", for {workload}")
-    return _class_of(value).model_validate(value, context=info.context)
+    fields = as_called_now(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
+    return _class_of(fields).model_validate(fields, context=info.context)
 
 
 def _as_it_is(plan: Any, handler: SerializerFunctionWrapHandler) -> Any:
@@ -122,7 +141,7 @@ def parse_plan(text: str, overrides: Sequence[str] = (), source: str = "plan") -
     except ValidationError as problem:
         target = fields.get("target")
         kind = cast("dict[str, Any]", target).get("kind", DEFAULT) if isinstance(target, dict) else DEFAULT
-        raise explained(problem, _class_of(fields), facts_of(kind)) from None
+        raise explained(problem, _class_of(as_called_now(fields)), facts_of(kind)) from None
     except RecursionError:
         raise UserError(source, "nested too deeply", "a plan") from None
 

@@ -15,11 +15,11 @@ from typing import TypeVar
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.claim import ClaimPlan
-from tippingpoint.plan.grow import ModelPlan, ModelStage, ModelWorkload
+from tippingpoint.plan.grow import GrowPlan, GrowStage, GrowWorkload
 from tippingpoint.plan.read import Plan
 from tippingpoint.plan.spawn import SpawnPlan, SpawnWorkload
 
-W = TypeVar("W", SpawnWorkload, ModelWorkload)
+W = TypeVar("W", SpawnWorkload, GrowWorkload)
 
 
 def part_of(plan: Plan, index: int, of: int) -> Plan:
@@ -55,7 +55,7 @@ def size_of(plan: Plan, part: Plan, stage: int) -> int:
         return (
             (part.stages[stage - 1].members or 0) if plan.load_unit == "members" else part.stages[place].size
         )
-    assert isinstance(plan, ModelPlan)
+    assert isinstance(plan, GrowPlan)
     return part.stages[place].amounts[plan.load_unit]
 
 
@@ -94,7 +94,7 @@ def _fill_part(plan: SpawnPlan, index: int, of: int) -> SpawnPlan:
     )
 
 
-def _model_part(plan: ModelPlan, index: int, of: int) -> ModelPlan:
+def _model_part(plan: GrowPlan, index: int, of: int) -> GrowPlan:
     sharing = min(of, plan.workload.concurrency or of)
     in_units = any(stage.size for stage in plan.stages)
     by_application = not in_units or all(
@@ -111,7 +111,7 @@ def _model_part(plan: ModelPlan, index: int, of: int) -> ModelPlan:
     return plan.model_copy(update={"workload": _paced(plan.workload, index, sharing), "stages": stages})
 
 
-def _model_stage(stage: ModelStage, index: int, of: int, by_application: bool) -> ModelStage:
+def _model_stage(stage: GrowStage, index: int, of: int, by_application: bool) -> GrowStage:
     applications, units = stage.applications, stage.units
     if by_application or index >= of:
         applications = _share(applications, index, of)
@@ -127,7 +127,7 @@ def _model_stage(stage: ModelStage, index: int, of: int, by_application: bool) -
     )
 
 
-def _check_fit(number: int, stage: ModelStage, of: int, by_application: bool) -> None:
+def _check_fit(number: int, stage: GrowStage, of: int, by_application: bool) -> None:
     """Refuse a stage some part of which would have units and no machine, or more relations than there are pairs."""
     having = (of if by_application else min(of, stage.units)) if stage.size else 0
     if stage.machines < having:

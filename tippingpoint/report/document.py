@@ -400,8 +400,8 @@ def _total_throughput(stages: Sequence[StageResult], operations: Sequence[str]) 
 
 
 def _growth(run: RunData) -> list[dict[str, Any]]:
-    """How fast a spawn run made (or removed) things: parts of stages, from one number of things there to the next."""
-    if run.manifest.workload != "spawn":
+    """How fast things were made (or removed): parts of stages, from one number of things there to the next."""
+    if run.manifest.workload == "claim":
         return []
     return [
         {

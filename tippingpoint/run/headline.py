@@ -89,7 +89,7 @@ class Headline(RunnerEvents):
     @property
     def rate(self) -> float:
         """Per second: things made or removed, or claims and extensions that succeeded."""
-        if self.workload == "spawn":
+        if self.workload != "claim":
             return sum(
                 sum(made for made, _ in ticks) / sum(seconds for _, seconds in ticks)
                 for ticks in self._growth.values()

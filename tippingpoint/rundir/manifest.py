@@ -20,6 +20,7 @@ LARGEST_FILE = 16 << 20
 """Bytes; a manifest has a plan in it, and names of workers."""
 RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$")]
 """What names in targets and of files are made of: one part of a path, and never `.` or `..`."""
+Workload = Literal["claim", "spawn", "grow"]
 RunStatus = Literal["running", "complete", "interrupted", "cut", "failed"]
 
 
@@ -70,7 +71,8 @@ class Manifest(BaseModel):
     source: Literal["run", "import", "baseline"] = "run"
     origin: str = ""
     """Where an imported run's or baseline's figures come from, for people."""
-    workload: Literal["claim", "spawn"] = "claim"
+    workload: Workload = "claim"
+    """As it was called when the run was made: see kinds.workload_of."""
     load_unit: str = "leases"
     """What a stage's size counts."""
     timeline: Literal["seconds", "order"] = "seconds"

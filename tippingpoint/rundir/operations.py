@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tippingpoint.plan.claim import CLAIM_OPERATIONS
-from tippingpoint.plan.grow import MODEL_OPERATIONS
+from tippingpoint.plan.grow import GROW_OPERATIONS
 from tippingpoint.plan.kinds import facts_of, kinds
 from tippingpoint.plan.spawn import LIFE, SpawnPlan, spawn_operations
 
@@ -19,7 +19,7 @@ def _called(*steps: str) -> tuple[str, ...]:
 OPERATIONS = tuple(
     dict.fromkeys(
         (
-            *(*CLAIM_OPERATIONS, *MODEL_OPERATIONS, *LIFE[:-1], *_called(*LIFE)),
+            *(*CLAIM_OPERATIONS, *GROW_OPERATIONS, *LIFE[:-1], *_called(*LIFE)),
             *(operation for target in _TARGETS for operation in spawn_operations(target)),
         )
     )
@@ -42,5 +42,5 @@ OWN_CALLS = ("poll",)
 """What a workload asks for its own sake: shown, and no load of its own."""
 BRINGING_UP = (CONNECT, *MAKING, *REMOVING)
 """What is done while a stage is brought up, and only in stages that ask for it."""
-OWN_LOAD: dict[str, tuple[str, ...]] = {"claim": ("claim", "extend"), "spawn": MAKING}
+OWN_LOAD: dict[str, tuple[str, ...]] = {"claim": ("claim", "extend"), "spawn": MAKING, "grow": MAKING}
 """By workload, the operations that are its load; the others prepare, observe or undo it."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tippingpoint.plan.kinds import facts_of, workload_of
 from tippingpoint.rundir.cluster_events import read_cluster
 from tippingpoint.rundir.curves import Curve, added, curve_of, curves_of
 from tippingpoint.rundir.damage import DAMAGED, Damage, read_damage
@@ -84,13 +85,13 @@ class RunData:
     @property
     def instances(self) -> bool:
         """Whether things are made that run on members of a cluster, which a Juju model's units do not."""
-        return self.manifest.workload == "spawn" and self.manifest.target.kind != "juju"
+        return workload_of(self.manifest.target.kind, self.manifest.workload) == "spawn"
 
     @property
     def things(self) -> str:
         """What people call what is held or there."""
         if self.instances:
-            return "servers" if self.manifest.target.kind == "openstack" else "containers"
+            return facts_of(self.manifest.target.kind).things
         return "leases" if self.manifest.workload == "claim" else "things"
 
     @property

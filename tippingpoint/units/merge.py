@@ -14,18 +14,18 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, Field, ValidationError
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.fields import StageKind
-from tippingpoint.plan.read import Plan
+from tippingpoint.plan.read import Plan, said_kinds
 from tippingpoint.rundir.curves import CHART_BINS
 from tippingpoint.rundir.damage import DAMAGED
 from tippingpoint.rundir.gathered import GATHERED, UNIT, Unit, UnitStatus
 from tippingpoint.rundir.journal import Events, Journal
-from tippingpoint.rundir.manifest import FILE, Manifest, RunStatus, TargetEntry, WorkerEntry
+from tippingpoint.rundir.manifest import FILE, Manifest, RunStatus, TargetEntry, WorkerEntry, Workload
 from tippingpoint.units.digest import Head, read_digest
 from tippingpoint.units.part import Phase
 from tippingpoint.units.shared_run import SharedRun, UnitWord
@@ -337,7 +337,7 @@ class _Gathering:
         return Manifest(
             id=self._run.id,
             title=self._plan.name,
-            workload=self._plan.workload.kind,
+            workload=cast(Workload, said_kinds(self._run.plan)[0] or "claim"),
             load_unit=self._plan.load_unit,
             target=target,
             plan=self._run.plan,

@@ -15,14 +15,14 @@ from tippingpoint_charm.settings import Settings, read_settings, targets_of
 class SpawnSettings(Settings):
     """Where things can be made."""
 
-    targets = targets_of("spawn", default="lxd")
+    targets = targets_of("spawn", "grow", default="lxd")
 
 
 class ContainerSpawnerCharm(GeneratorCharm):
     """A generator whose plans make things."""
 
     settings = SpawnSettings
-    workload = "spawn"
+    workloads = ("spawn", "grow")
     port = 9478
 
     def __init__(self, framework: ops.Framework) -> None:

@@ -23,7 +23,7 @@ class LoadClaimerCharm(GeneratorCharm):
     """A generator whose plans hold leases."""
 
     settings = ClaimSettings
-    workload = "claim"
+    workloads = ("claim",)
     port = 9477
 
     def __init__(self, framework: ops.Framework) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tippingpoint.errors import UserError
 from tippingpoint.plan.base import Fault, Threshold
 from tippingpoint.plan.claim import ClaimPlan, ClaimWorkload, Find, Stage
-from tippingpoint.plan.grow import MODEL_OPERATIONS, ModelPlan, ModelStage, ModelWorkload
+from tippingpoint.plan.grow import GROW_OPERATIONS, GrowPlan, GrowStage, GrowWorkload
 from tippingpoint.plan.read import Plan, load_plan, parse_plan, plan_schema, shipped_plans, validate_plan
 from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.targets.juju.plan import JujuTarget
@@ -61,25 +61,25 @@ juju_workloads = st.floats(5, 300).flatmap(
 )
 spawn_stages = st.integers(0, 60).flatmap(
     lambda applications: st.builds(
-        ModelStage, machines=st.integers(1, 10**6), applications=st.just(applications),
+        GrowStage, machines=st.integers(1, 10**6), applications=st.just(applications),
         units=st.integers(0, 10**6), relations=st.integers(0, applications * (applications - 1) // 2),
         hold=seconds, over=seconds,
     )
 )  # fmt: skip
 spawn_workloads = st.builds(
-    ModelWorkload,
-    kind=st.just("spawn"),
+    GrowWorkload,
+    kind=st.just("grow"),
     batch=st.integers(1, 10_000),
     concurrency=st.none() | st.integers(1, 10_000),
     agents=st.booleans(),
     observe_every=seconds,
     timeout=st.floats(0.01, 604800),
 )
-spawn_thresholds = st.builds(Threshold, operation=st.sampled_from(MODEL_OPERATIONS), p50=seconds)
+spawn_thresholds = st.builds(Threshold, operation=st.sampled_from(GROW_OPERATIONS), p50=seconds)
 plans = st.one_of(
     st.builds(ClaimPlan, name=names, workload=juju_workloads, target=juju_targets | agent_targets,
               stages=st.lists(stages, min_size=1, max_size=3)),
-    st.builds(ModelPlan, name=names, workload=spawn_workloads, target=juju_targets,
+    st.builds(GrowPlan, name=names, workload=spawn_workloads, target=juju_targets,
               stages=st.lists(spawn_stages, min_size=1, max_size=3), thresholds=st.lists(spawn_thresholds, max_size=3)),
     st.builds(ClaimPlan, name=names, description=st.text(), workload=workloads,
               thresholds=st.lists(thresholds, max_size=3),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.claim import ClaimPlan
-from tippingpoint.plan.grow import ModelPlan
+from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.read import Plan, load_plan, shipped_plans, validate_plan
 from tippingpoint.plan.share import begins_after, part_of, size_of
 from tippingpoint.plan.spawn import SpawnPlan
@@ -161,7 +161,7 @@ def test_claims_of_all_units_are_spread_as_those_of_one(leases: int, of: int) ->
 )
 def test_a_models_growth_is_divided_or_refused_by_all_alike(stages: list[dict[str, int]], of: int) -> None:
     plan = model(*stages)
-    assert isinstance(plan, ModelPlan)
+    assert isinstance(plan, GrowPlan)
     refused = {refusal(plan, index, of) for index in range(of)}
     assert len(refused) == 1
     if refused != {""}:
@@ -207,5 +207,5 @@ def test_what_users_ask_for_is_asked_by_one_unit() -> None:
 
 def test_how_many_units_a_call_adds_is_not_divided() -> None:
     (share, _) = parts(model({"machines": 2, "applications": 2, "units": 2}, batch=63, concurrency=10), 2)
-    assert isinstance(share, ModelPlan)
+    assert isinstance(share, GrowPlan)
     assert (share.workload.batch, share.workload.concurrency) == (63, 5)

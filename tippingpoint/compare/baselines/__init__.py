@@ -99,7 +99,7 @@ class Baseline(_Section):
     title: str
     source: Source
     target: BaselineTarget
-    workload: Literal["claim", "spawn", "other"]
+    workload: Literal["claim", "spawn", "grow", "other"]
     """`other` is load that the suite has no workload for, such as a cluster's own tests."""
     summary: str
     """What was done, on what."""

@@ -191,7 +191,7 @@ function drawRun() {
   draw("chart-life", 320, lifeAgainstCount);
   draw("chart-spread", 240, spreadOverHosts);
   draw("chart-throughput", 280, throughputAgainstLoad);
-  const timeline = doc.timeline, spawn = doc.run.workload === "spawn";
+  const timeline = doc.timeline, spawn = doc.run.workload !== "claim";
   drawFelt();
   if (!timeline) return;
   for (const operation of doc.operations) {

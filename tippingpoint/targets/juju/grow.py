@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from tippingpoint.errors import OperationFailed, TargetError
-from tippingpoint.plan.grow import MODEL_OPERATIONS, ModelPlan, ModelStage, ModelUnit
+from tippingpoint.plan.grow import GROW_OPERATIONS, GrowPlan, GrowStage, GrowUnit
 from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.targets.juju.api import charm
@@ -73,7 +73,7 @@ class JujuSpawn:
 
     def __init__(
         self,
-        plan: ModelPlan,
+        plan: GrowPlan,
         access: ControllerAccess,
         model: str,
         prefix: str,
@@ -81,8 +81,8 @@ class JujuSpawn:
         recorder: Recorder,
         schedule: Schedule,
     ) -> None:
-        self._stages: Sequence[ModelStage] = plan.stages
-        self._load_unit: ModelUnit = plan.load_unit
+        self._stages: Sequence[GrowStage] = plan.stages
+        self._load_unit: GrowUnit = plan.load_unit
         self._workload = plan.workload
         self._access = access
         self._model = model
@@ -93,7 +93,7 @@ class JujuSpawn:
         self._admin: ModelAdmin | None = None
         self._opening: asyncio.Task[ModelAdmin] | None = None
         self._charm_url: str | None = None
-        self._operations = Operations(MODEL_OPERATIONS, recorder, self._workload.timeout)
+        self._operations = Operations(GROW_OPERATIONS, recorder, self._workload.timeout)
         self._agents = Agents(self._client, model, self._machine_identity, self._operations, schedule)
         self._share = Share(0, 1)
         self._goal = Goal(self._share)
@@ -144,7 +144,7 @@ class JujuSpawn:
 
     def revise(self, plan: Plan) -> None:
         """Go by this plan from the next stage on."""
-        assert isinstance(plan, ModelPlan)
+        assert isinstance(plan, GrowPlan)
         self._stages = plan.stages
         self._workload = plan.workload
 

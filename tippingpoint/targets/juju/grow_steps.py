@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tippingpoint.plan.grow import ModelStage, ModelUnit
+from tippingpoint.plan.grow import GrowStage, GrowUnit
 from tippingpoint.targets.juju.api.model import fields, items
 from tippingpoint.targets.juju.hollow import application_name, instance_id
 
@@ -31,7 +31,7 @@ class Share:
     of: int
 
     @classmethod
-    def among(cls, stages: Sequence[ModelStage], index: int, workers: int) -> Share:
+    def among(cls, stages: Sequence[GrowStage], index: int, workers: int) -> Share:
         """A worker's share through all of a plan's stages: as many have one as the units always have machines."""
         fewest = min((stage.machines for stage in stages if stage.size), default=workers)
         return cls(index, max(1, min(workers, fewest)))
@@ -75,7 +75,7 @@ class Goal:
     relations: int = 0
 
     @classmethod
-    def of(cls, stage: ModelStage, share: Share) -> Goal:
+    def of(cls, stage: GrowStage, share: Share) -> Goal:
         """What a share has to have in a stage."""
         return cls(
             share,
@@ -168,7 +168,7 @@ class There:
         self._on.subtract(machines)
 
     @property
-    def amounts(self) -> dict[ModelUnit, int]:
+    def amounts(self) -> dict[GrowUnit, int]:
         """How many of each kind there are, the going ones too."""
         return {
             "units": sum(map(len, self.units.values())),

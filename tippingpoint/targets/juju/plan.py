@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from tippingpoint.errors import UserError
 from tippingpoint.plan.base import BasePlan
 from tippingpoint.plan.claim import ClaimPlan
-from tippingpoint.plan.grow import ModelPlan
+from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.kinds import TargetSection
 from tippingpoint.util.durations import format_duration
 
@@ -19,7 +19,8 @@ class JujuTarget(TargetSection, frozen=True):
     """A Juju controller, stock or patched. TLS is verified against the controller's own authority, always."""
 
     kind: Literal["juju"]
-    plans: ClassVar = {"claim": ClaimPlan, "spawn": ModelPlan}
+    plans: ClassVar = {"claim": ClaimPlan, "grow": GrowPlan}
+    read_as: ClassVar = {"spawn": "grow"}
     called_real = "Juju controller"
     coded_errors = True
     options: ClassVar = {"controller": "a controller in the juju client's store"}
@@ -62,8 +63,8 @@ class JujuTarget(TargetSection, frozen=True):
         return self
 
     def check(self, plan: BasePlan) -> None:
-        if isinstance(plan, ModelPlan) and self.identity != "hollow":
-            raise ValueError(f"target.identity: {self.identity}: expected hollow, for spawn")
+        if isinstance(plan, GrowPlan) and self.identity != "hollow":
+            raise ValueError(f"target.identity: {self.identity}: expected hollow, for grow")
         if isinstance(plan, ClaimPlan) and not 5 <= plan.workload.claim_time <= 300:
             raise ValueError(
                 f"workload.claim_time: {format_duration(plan.workload.claim_time)}: expected 5s to 5m, "

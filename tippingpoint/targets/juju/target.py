@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.plan.claim import ClaimPlan
-from tippingpoint.plan.grow import ModelPlan
+from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.ownership import name_prefix
 from tippingpoint.rundir.recorder import Recorder
@@ -31,7 +31,7 @@ class Juju(Target[JujuTarget, JujuEntry, JujuWorkspace]):
     can_probe = True
 
     def connections(self, plan: Plan) -> Mapping[str, tuple[int, int]]:
-        if isinstance(plan, ModelPlan):
+        if isinstance(plan, GrowPlan):
             if not plan.workload.agents:
                 return {}
             return {f"stages.{n}.units": (stage.size, 1) for n, stage in enumerate(plan.stages)}
@@ -84,7 +84,7 @@ class Juju(Target[JujuTarget, JujuEntry, JujuWorkspace]):
     def make_load(
         self, plan: Plan, workspace: JujuWorkspace, worker: str, recorder: Recorder, schedule: Schedule
     ) -> Load:
-        if isinstance(plan, ModelPlan):
+        if isinstance(plan, GrowPlan):
             from tippingpoint.targets.juju.grow import JujuSpawn
 
             access = _access(workspace.target, workspace.store)

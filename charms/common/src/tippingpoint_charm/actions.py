@@ -6,8 +6,8 @@ import functools
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any, ClassVar, Literal, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import ops
 
@@ -55,8 +55,8 @@ def answers(do: Callable[[O, ops.ActionEvent], Results]) -> Callable[[O, ops.Act
 class ActingCharm(ops.CharmBase, ABC):
     """What the actions need of a generator's charm."""
 
-    workload: ClassVar[Literal["claim", "spawn"]]
-    """The workload of the plans that it runs."""
+    workloads: ClassVar[Sequence[str]]
+    """The workloads of the plans that it runs."""
     agent: Agent
     peers: Peers
     exchange: Exchange
@@ -87,7 +87,7 @@ class Actions(ops.Object):
     @answers
     def _on_start(self, event: ops.ActionEvent) -> Results:
         charm = self._charm
-        plan = read_plan(Start.read(event.params), charm.workload)
+        plan = read_plan(Start.read(event.params), charm.workloads)
         charm.exchange.need_leader("start plan=NAME")
         plan.target.check_in_charm()
         charm.catch_up()
@@ -186,15 +186,15 @@ def goes_on(text: str | None) -> str:
     return "it goes on: ask again" if text is None else _cut(text) or "done"
 
 
-def read_plan(asked: Start, workload: str) -> Plan:
-    """The plan that was asked for; UserError when there is none, or it is wrong, or not of this workload."""
+def read_plan(asked: Start, workloads: Sequence[str]) -> Plan:
+    """The plan that was asked for; UserError when there is none, or it is wrong, or not of these workloads."""
     if bool(asked.plan) == bool(asked.plan_yaml):
         raise UserError("plan", asked.plan or "missing", f"either plan=NAME, or {_OWN_PLAN}")
     text, source = asked.plan_yaml, "plan-yaml"
     if asked.plan:
         plans = shipped_plans()
         if asked.plan not in plans:
-            ours = [name for name, text in plans.items() if parse_plan(text).workload.kind == workload]
+            ours = [name for name, text in plans.items() if parse_plan(text).workload.kind in workloads]
             raise UserError(
                 "plan", asked.plan, f"one of {', '.join(ours)}{nearest(asked.plan, ours)}, or {_OWN_PLAN}"
             )
@@ -207,9 +207,10 @@ def read_plan(asked: Start, workload: str) -> Plan:
         if problem.field == source == "plan-yaml":  # no plan at all, such as what Juju made of one
             raise UserError(source, problem.value, f"{problem.accepted}; {_OWN_PLAN}") from None
         raise
-    if plan.workload.kind != workload:
-        other = "container-spawner" if workload == "claim" else "load-claimer"
-        raise UserError("plan", plan.name, f"a plan of the workload {workload}: {other} runs this one")
+    if plan.workload.kind not in workloads:
+        other = "container-spawner" if "claim" in workloads else "load-claimer"
+        wanted = " or ".join(workloads)
+        raise UserError("plan", plan.name, f"a plan of the workload {wanted}: {other} runs this one")
     return plan
 
 

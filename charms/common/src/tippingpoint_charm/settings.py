@@ -8,7 +8,7 @@ import ops
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.kinds import kinds_of
+from tippingpoint.plan.kinds import kinds, kinds_of
 from tippingpoint.targets.secret import secret_of
 from tippingpoint_charm.relations.databag import NotThere
 from tippingpoint_charm.relations.lxd import project_names
@@ -16,9 +16,10 @@ from tippingpoint_charm.relations.lxd import project_names
 S = TypeVar("S", bound=BaseModel)
 
 
-def targets_of(workload: str, *, default: str) -> tuple[str, ...]:
-    """The kinds of target that answer to a workload, and that a charm can reach; the configuration's default first."""
-    known = [kind for kind in kinds_of(workload) if secret_of(kind) is not None]
+def targets_of(*workloads: str, default: str) -> tuple[str, ...]:
+    """The kinds of target that answer to one of these workloads and that a charm can reach; the default first."""
+    answering = {kind for workload in workloads for kind in kinds_of(workload)}
+    known = [kind for kind in kinds() if kind in answering and secret_of(kind) is not None]
     return (default, *(kind for kind in known if kind != default))
 
 

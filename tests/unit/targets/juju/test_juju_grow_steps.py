@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tippingpoint.plan.grow import ModelStage
+from tippingpoint.plan.grow import GrowStage
 from tippingpoint.targets.juju.grow_steps import (
     Goal,
     Pair,
@@ -25,12 +25,12 @@ PREFIX = "tp00000000"
 
 
 @st.composite
-def stages(draw: st.DrawFn) -> ModelStage:
+def stages(draw: st.DrawFn) -> GrowStage:
     applications = draw(st.integers(0, 7))
     units = draw(st.integers(0, 5))
     machines = draw(st.integers(1 if applications and units else 0, 5))
     relations = draw(st.integers(0, applications * (applications - 1) // 2))
-    return ModelStage(machines=machines, applications=applications, units=units, relations=relations)
+    return GrowStage(machines=machines, applications=applications, units=units, relations=relations)
 
 
 class Model:
@@ -113,7 +113,7 @@ class Model:
         self.dying.clear()
 
 
-def work_off(model: Model, stage: ModelStage, shares: list[Share], batch: int, rounds: int = 12) -> int:
+def work_off(model: Model, stage: GrowStage, shares: list[Share], batch: int, rounds: int = 12) -> int:
     """Let every share bring its part to the stage; how many calls that took."""
     calls = 0
     for _ in range(rounds):
@@ -136,11 +136,11 @@ def work_off(model: Model, stage: ModelStage, shares: list[Share], batch: int, r
 
 @given(st.lists(stages(), min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 4))
 def test_any_stages_converge_and_nothing_is_left_at_the_end(
-    plan: list[ModelStage], workers: int, batch: int
+    plan: list[GrowStage], workers: int, batch: int
 ) -> None:
     # given a model and any number of workers
     model = Model()
-    plan = [*plan, ModelStage(machines=0)]
+    plan = [*plan, GrowStage(machines=0)]
     shares = [Share.among(plan, index, workers) for index in range(workers)]
     for stage in plan:
         # when they work a stage off
@@ -156,7 +156,7 @@ def test_any_stages_converge_and_nothing_is_left_at_the_end(
 
 
 @given(stages(), st.integers(1, 4), st.integers(1, 4), st.data())
-def test_what_is_lost_is_made_again(stage: ModelStage, workers: int, batch: int, data: st.DataObject) -> None:
+def test_what_is_lost_is_made_again(stage: GrowStage, workers: int, batch: int, data: st.DataObject) -> None:
     # given a model that is what a stage asks for
     model = Model()
     shares = [Share.among([stage], index, workers) for index in range(workers)]
@@ -174,7 +174,7 @@ def test_what_is_lost_is_made_again(stage: ModelStage, workers: int, batch: int,
 
 @given(stages(), stages(), st.integers(1, 4), st.integers(1, 4))
 def test_shares_that_are_dealt_anew_take_over_what_others_made(
-    before: ModelStage, after: ModelStage, workers: int, batch: int
+    before: GrowStage, after: GrowStage, workers: int, batch: int
 ) -> None:
     # given a model that workers have brought to a stage
     model = Model()
@@ -188,7 +188,7 @@ def test_shares_that_are_dealt_anew_take_over_what_others_made(
 
 
 @given(stages(), st.integers(1, 6))
-def test_shares_have_everything_once(stage: ModelStage, workers: int) -> None:
+def test_shares_have_everything_once(stage: GrowStage, workers: int) -> None:
     shares = [Share.among([stage], index, workers) for index in range(workers)]
     goals = [Goal.of(stage, share) for share in shares]
     assert sorted(n for goal in goals for n in goal.machines) == list(range(stage.machines))
@@ -203,7 +203,7 @@ def test_shares_have_everything_once(stage: ModelStage, workers: int) -> None:
 def test_few_relations_are_between_a_workers_own_applications() -> None:
     # given two workers with four applications each, and as many relations as these have pairs
     shares = [Share(0, 2), Share(1, 2)]
-    stage = ModelStage(machines=2, applications=8, units=1, relations=12)
+    stage = GrowStage(machines=2, applications=8, units=1, relations=12)
     for share in shares:
         goal = Goal.of(stage, share)
         chosen = [step.pair for step in steps(goal, There(), 1) if step.operation == "relate"]
@@ -218,7 +218,7 @@ def test_units_are_asked_for_as_add_unit_does() -> None:
     there = There({n: str(n) for n in range(64)})
     there.add_units(0, {f"{application_name(PREFIX, 0)}/0": "0"})
     # when there are to be 64
-    goal = Goal.of(ModelStage(machines=64, applications=1, units=64), share)
+    goal = Goal.of(GrowStage(machines=64, applications=1, units=64), share)
     # then that is the published call, add-unit -n 63, each unit on a machine of its own
     assert steps(goal, there, 63) == [Step("add-unit", 0, count=63)]
     assert sorted(placement(there, goal, 63), key=int) == [str(n) for n in range(1, 64)]
@@ -226,7 +226,7 @@ def test_units_are_asked_for_as_add_unit_does() -> None:
 
 def test_what_is_under_way_is_counted_when_units_are_placed() -> None:
     there = There({0: "m0", 1: "m1"})
-    goal = Goal.of(ModelStage(machines=2, applications=4, units=1), Share(0, 1))
+    goal = Goal.of(GrowStage(machines=2, applications=4, units=1), Share(0, 1))
     first = placement(there, goal, 1)
     there.reserve(first)
     assert {*first, *placement(there, goal, 1)} == {"m0", "m1"}
@@ -235,7 +235,7 @@ def test_what_is_under_way_is_counted_when_units_are_placed() -> None:
 
 
 def test_calls_come_in_an_order_in_which_each_has_what_it_needs() -> None:
-    goal = Goal.of(ModelStage(machines=1, applications=2, units=2, relations=1), Share(0, 1))
+    goal = Goal.of(GrowStage(machines=1, applications=2, units=2, relations=1), Share(0, 1))
     assert [step.operation for step in steps(goal, There(), 1)] == [
         "add-machine", "deploy", "deploy", "add-unit", "add-unit", "relate",
     ]  # fmt: skip
@@ -257,7 +257,7 @@ def test_a_machine_goes_when_its_last_unit_is_gone() -> None:
     unit = f"{application_name(PREFIX, 0)}/0"
     there = There({0: "0"})
     there.add_units(0, {unit: "0"})
-    goal = Goal.of(ModelStage(machines=0), Share(0, 1))
+    goal = Goal.of(GrowStage(machines=0), Share(0, 1))
     there.going |= {unit, ("application", 0)}
     # then it is not asked to go before, and the goal is not reached before either
     assert steps(goal, there, 1) == []
@@ -272,7 +272,7 @@ def test_only_relations_between_what_stays_are_removed_by_themselves() -> None:
             there.add_units(number, {f"{application_name(PREFIX, number)}/0": "0"})
         return there
 
-    goal = Goal.of(ModelStage(machines=1, applications=2, units=1), Share(0, 1))
+    goal = Goal.of(GrowStage(machines=1, applications=2, units=1), Share(0, 1))
     assert steps(goal, related({(0, 1), (1, 2)}), 1) == [
         Step("remove-relation", 0, 1),
         Step("remove-application", 2),
@@ -300,5 +300,5 @@ def test_others_things_are_left_alone() -> None:
     assert there.machines == {3: "2"}
     assert there.units == {}
     assert there.others == {2}
-    goal = Goal.of(ModelStage(machines=0), Share(1, 2))
+    goal = Goal.of(GrowStage(machines=0), Share(1, 2))
     assert steps(goal, there, 1) == [Step("remove-machine", 3)]

@@ -11,7 +11,7 @@ import pytest
 
 from tests.unit.juju_stub import Peer, Stub, login_reply, obliging, server_frame, stub
 from tippingpoint.errors import OperationFailed
-from tippingpoint.plan.grow import MODEL_OPERATIONS
+from tippingpoint.plan.grow import GROW_OPERATIONS
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.targets.juju import hollow_agent
 from tippingpoint.targets.juju.api.access import ControllerAccess
@@ -60,7 +60,7 @@ class Rig:
         self.recorder = Recorder()
         self.schedule = Schedule(asyncio.get_running_loop())
         self.client = ApiClient([server.address], server.ca)
-        self.operations = Operations(MODEL_OPERATIONS, self.recorder, 60.0)
+        self.operations = Operations(GROW_OPERATIONS, self.recorder, 60.0)
         self.agents = Agents(self.client, MODEL, self._machine, self.operations, self.schedule)
 
     async def _machine(self, machine: str) -> Identity:
