@@ -330,7 +330,7 @@ def _load(run: RunData, figure: FigureData, stage: StageResult) -> float:
     """What was held, or how many of the workload's operations succeeded in a second."""
     if figure.cost == "operations":
         return sum(stage.throughput(operation) or 0.0 for operation in _counted(run)[0])
-    if run.manifest.load_unit in ("leases", "containers", "servers"):
+    if run.manifest.load_unit == "leases" or run.counts_things:
         return stage.gauges.get("held") or float(stage.size)
     return float(stage.size)  # of a model what is held is machines and units together; members are not held
 

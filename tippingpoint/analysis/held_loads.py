@@ -41,8 +41,6 @@ _QUICKEST = 10
 """The percentile of the times of things that tells how long one takes by itself."""
 _FEW = 3
 """So few failures say little of how a hold ended."""
-_COUNTED_SINGLY = ("containers", "servers")
-"""Loads whose things are made one by one, and are all there or given up."""
 
 
 def cut_short(
@@ -84,7 +82,7 @@ def gave_way(run: RunData, stage: StageResult, stalls: Iterable[Stall], late: st
             else f"most {run.things} were made later than they were due"
         )
     there = stage.gauges.get("held")
-    counted = run.manifest.load_unit not in (*_COUNTED_SINGLY, "iterations", "members")
+    counted = not run.instances
     if counted and stage.is_step and there is not None and there < THERE * stage.size:
         return f"only {show_size(there)} of {show_size(stage.size)} {run.manifest.load_unit} were there"
     return ""
@@ -124,7 +122,7 @@ def not_made(run: RunData, stage: StageResult) -> str:
         why = f"{given_up[-1].get('operation')}: {given_up[-1].get('error')}"
         return f"{show_size(count)} {run.things} of stage {stage.number} were given up ({why})"
     if (
-        run.manifest.load_unit in _COUNTED_SINGLY
+        run.counts_things
         and stage.kind == "ramp"
         and stage.hold_begin is not None
         and (there := stage.gauges.get("held", stage.size)) < stage.size

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tippingpoint.analysis.latency import cost_of
+from tippingpoint.plan.kinds import workload_of
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.watcher import RunnerEvents, StageProgress
 from tippingpoint.rundir.histogram import Histogram
@@ -43,7 +44,7 @@ class Headline(RunnerEvents):
     def began(self, manifest: Manifest, directory: Path) -> None:
         """Take what kind of run it is."""
         self.workload, self._unit = manifest.workload, manifest.load_unit
-        self.containers = manifest.load_unit in ("containers", "servers", "iterations", "members")
+        self.containers = workload_of(manifest.target.kind, manifest.workload) == "spawn"
         self._begun = True
 
     def preparing(self, what: str, done: int, goal: int) -> None:

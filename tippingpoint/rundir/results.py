@@ -36,8 +36,8 @@ from tippingpoint.rundir.worker_journal import (
     worker_names,
 )
 
-_GROWTH_PARTS = {"units": 8, "containers": 24}
-"""Parts that a stage's growth is told in: containers come one by one and slowly, for hours."""
+_GROWTH_PARTS = {"units": 8, "things": 24}
+"""Parts that a stage's growth is told in: things on members of a cluster come one by one and slowly, for hours."""
 
 
 @dataclass
@@ -88,6 +88,11 @@ class RunData:
         return workload_of(self.manifest.target.kind, self.manifest.workload) == "spawn"
 
     @property
+    def counts_things(self) -> bool:
+        """Whether its loads count such things, which are made one by one, and are all there or given up."""
+        return self.instances and self.manifest.load_unit == self.things
+
+    @property
     def things(self) -> str:
         """What people call what is held or there."""
         if self.instances:
@@ -131,8 +136,8 @@ def load_run(directory: Path) -> RunData:
             workers, charts, errors = _folded(pool.map(read_worker, *zip(*jobs, strict=True)))
     else:
         workers, charts, errors = _folded(read_worker(*job) for job in jobs)
-    containers = manifest.load_unit in ("containers", "servers", "iterations", "members")
-    stages = stages_of(workers, _GROWTH_PARTS["containers" if containers else "units"])
+    one_by_one = workload_of(manifest.target.kind, manifest.workload) == "spawn"
+    stages = stages_of(workers, _GROWTH_PARTS["things" if one_by_one else "units"])
     units = units_of(runner_events)
     of_run = (event for event in runner_events if event["event"] not in (UNIT, GATHERED))
     all_events = sorted([*of_run, *(event for worker in workers for event in worker.events)], key=_time_of)

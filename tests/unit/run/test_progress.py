@@ -87,7 +87,7 @@ def test_a_spawn_run_shows_what_is_made_of_what_is_to_be_made(
     # given a run of the spawn workload with two workers
     shown = io.StringIO()
     progress = ConsoleProgress(shown)
-    spawning = manifest().model_copy(update={"workload": "spawn", "load_unit": "units"})
+    spawning = manifest().model_copy(update={"workload": "grow", "load_unit": "units"})
     progress.began(spawning, tmp_path)
     samples = {"add-unit.ok": Histogram.of([200_000]), "connect.limited": Histogram.of([5])}
     ticks = [tick_of(held, samples, waiting=40 - held, seconds=2.0) for held in (10, 20)]

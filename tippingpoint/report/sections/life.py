@@ -23,7 +23,7 @@ def build_life(run: RunData, operations: Sequence[str]) -> dict[str, Any] | None
     Microseconds: `p50` is the median of the medians of `bin_seconds` each, weighted by how many they are of, `max` the
     longest. Of the time in which stages are brought up; failures at what they cost.
     """
-    if not run.instances or run.manifest.load_unit not in ("containers", "servers") or not run.gauges.t.size:
+    if not run.counts_things or not run.gauges.t.size:
         return None
     most = float(run.gauges.held.max())
     making = [name for name in operations if name in MAKING]
