@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
+import tippingpoint
 from tippingpoint.errors import Refused
 from tippingpoint.run.messages import Command, Done, Message, Ready, Refusal, Tick, line_of, message_in
 from tippingpoint.run.worker import Job
@@ -40,8 +41,14 @@ class WorkerProcess:
         self.done: Done | None = None
         """Its last message, when it ended as told."""
         self._listener = listener
-        self._replies: dict[type[Message], asyncio.Future[Message]] = {}
-        self._ended = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._opened: asyncio.Future[Message] = loop.create_future()
+        # It is waited for from the start: a quick worker is ready before others are started.
+        self._replies: dict[type[Message], asyncio.Future[Message]] = {
+            Ready: self._opened,
+            Refusal: self._opened,
+        }
+        self._ended = loop.create_future()
         self._reading = asyncio.create_task(self._read())
 
     @property
@@ -55,6 +62,10 @@ class WorkerProcess:
         if stdin is not None and not stdin.is_closing():
             with contextlib.suppress(ConnectionError):
                 stdin.write(line_of(command))
+
+    async def opening(self) -> Ready | Refusal | None:
+        """What it says of its opening; None when it ends without a word."""
+        return await self._first(self._opened, (Ready, Refusal))
 
     def reply(self, *kinds: type[M]) -> Coroutine[Any, Any, M | None]:
         """The next message of one of these kinds from now on; None when the worker ends without it."""
@@ -130,7 +141,7 @@ async def start_worker(job: Job, listener: Listener) -> WorkerProcess:
 
 async def opened(worker: WorkerProcess) -> TargetFacts:
     """The target's facts as a worker found them; Refused when it could not begin."""
-    reply = await worker.reply(Ready, Refusal)
+    reply = await worker.opening()
     if reply is None:
         raise Refused(f"worker {worker.name}: ended before it was ready (see worker-{worker.name}.stderr)", 4)
     if isinstance(reply, Refusal):
@@ -151,6 +162,6 @@ def _stderr(job: Job) -> BinaryIO:
 
 def _source_path() -> str:
     """Where this package is, so that a worker runs the same code whatever the working directory is."""
-    here = str(Path(__file__).resolve().parent.parent)
+    here = str(Path(tippingpoint.__file__).resolve().parents[1])
     rest = os.environ.get("PYTHONPATH")
     return f"{here}{os.pathsep}{rest}" if rest else here

@@ -1,0 +1,64 @@
+"""A worker's process: it runs the runner's own code, and what it says first is heard, however early it says it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+
+import tippingpoint
+from tippingpoint.errors import Refused
+from tippingpoint.plan.read import parse_plan
+from tippingpoint.run.messages import Message, Refusal
+from tippingpoint.run.worker import Job
+from tippingpoint.run.worker_process import Gone, WorkerProcess, opened, start_worker
+
+
+def a_job_that_is_refused(directory: Path) -> Job:
+    """Its worker names a file that is not there as soon as it has read the plan."""
+    text = "{name: p, target: {credentials: /nonexistent/etcd.yaml}, stages: [{leases: 1}]}"
+    return Job(
+        plan=parse_plan(text),
+        directory=directory,
+        rescue=directory / "rescue",
+        name="0",
+        workspace={"prefix": "/p/", "first_lease_id": 1},
+        started_wall=time.time(),
+        started=time.monotonic(),
+    )
+
+
+def test_a_worker_that_spoke_before_it_was_listened_to_is_heard(tmp_path: Path) -> None:
+    async def scene() -> None:
+        spoke = asyncio.Event()
+
+        def listen(worker: WorkerProcess, message: Message | Gone) -> None:
+            if isinstance(message, Refusal):
+                spoke.set()
+
+        # given a worker that has said that it cannot begin
+        worker = await start_worker(a_job_that_is_refused(tmp_path), listen)
+        await spoke.wait()
+        # when its opening is waited for only then, then that is known
+        with pytest.raises(Refused, match=r"etcd\.yaml"):
+            await opened(worker)
+        await worker.ended(60.0)
+
+    asyncio.run(scene())
+
+
+def test_a_worker_runs_the_code_of_its_runner_wherever_that_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> str:
+        worker = await start_worker(a_job_that_is_refused(tmp_path), lambda worker, message: None)
+        environment = await asyncio.to_thread(Path(f"/proc/{worker.process.pid}/environ").read_text)
+        await worker.ended(60.0)
+        return environment
+
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+    environment = asyncio.run(scene())
+    here = Path(tippingpoint.__file__).parents[1]
+    assert f"PYTHONPATH={here}:/elsewhere" in environment.split("\0")
