@@ -174,7 +174,11 @@ def child(kind: str, endpoints: list[str], clients: int, total: int) -> None:
         print(json.dumps(uvloop.run(hold(endpoints, total, clients))))
         return
     run = {"ours": ours, "grpc.aio": grpc_aio}[kind]
-    import tippingpoint.plan.read  # noqa: F401 - imported here, so that `running` leaves it out
+    # Imported here, so that `running` leaves it out.
+    import tippingpoint.plan.claim
+    import tippingpoint.targets.etcd.claim
+    import tippingpoint.targets.etcd.plan
+    import tippingpoint.targets.etcd.v3  # noqa: F401
 
     if kind == "grpc.aio":
         import grpc.aio  # noqa: F401
