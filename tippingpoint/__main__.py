@@ -1,4 +1,4 @@
-"""The program: quiet from its first instant, so that an early Ctrl-C is not a traceback out of an import."""
+"""The program's entry point. It handles Ctrl-C before it imports anything, so that this shows no traceback."""
 
 from __future__ import annotations
 

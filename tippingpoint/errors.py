@@ -1,19 +1,20 @@
-"""The two ways a run can be refused, and the failure of one operation, which is a recorded outcome of the run."""
+"""Exceptions: a run that is refused, and an operation that failed, which is a recorded outcome of a run."""
 
 from __future__ import annotations
 
 LONGEST_VALUE = 120
+"""The most characters of a refused value that a message quotes."""
 LONGEST_TEXT = 2000
-"""Characters; what is expected may be a list, and what five endpoints say is as long."""
+"""The most characters of what would be accepted, or of a problem: a list, or the answers of five endpoints."""
 
 
 LONGEST_LINE = 400
-"""Characters of what the other side says, at most."""
+"""The most characters of a text from the other side."""
 
 
 def one_line(text: str, longest: int = LONGEST_LINE) -> str:
-    """A text of the other side as one line of bounded length, in which nothing is that a terminal would obey."""
-    words = " ".join(text[: 10 * longest].split())  # so that 50 MB are not looked through
+    """Return a text from the other side as one line of bounded length, without control characters."""
+    words = " ".join(text[: 10 * longest].split())  # bounded, as the text may be 50 MB
     line = words if words.isprintable() else "".join(map(_shown, words))
     return line if len(line) <= longest else line[: longest - 3] + "..."
 
@@ -23,7 +24,7 @@ def _shown(mark: str) -> str:
 
 
 class UserError(Exception):
-    """Input that is refused: one line with the field, the value and what would be accepted (exit code 2)."""
+    """Raised when input is refused: one line with the field, the value and what would be accepted (exit code 2)."""
 
     def __init__(self, field: str, value: object, accepted: str) -> None:
         self.field = field
@@ -34,16 +35,17 @@ class UserError(Exception):
 
 
 class TargetError(Exception):
-    """A target that cannot be reached or refuses us before any load is put on it (exit code 3).
+    """Raised when a target cannot be reached, or refuses us before any load is put on it (exit code 3).
 
-    `where` is the endpoint or plan field, `problem` what the target or the network said, in one line. `refused` says
-    that somebody answers and does not let us in as who we are, or is not who we expect: other credentials would help.
+    `where` is the endpoint or plan field. `problem` is what the target or the network said, in one line. `refused`
+    means that a server answered and rejected our credentials, or is not the server we expect: other credentials
+    would help.
     """
 
     def __init__(self, where: str, problem: str, accepted: str, *, refused: bool = False) -> None:
         self.refused = refused
         self.where = where
-        self.problem = problem = problem.removeprefix(f"{where}: ")  # an address stands once
+        self.problem = problem = problem.removeprefix(f"{where}: ")  # name an address only once
         self.accepted = accepted
         shown = one_line(problem, LONGEST_TEXT)
         super().__init__(
@@ -52,15 +54,15 @@ class TargetError(Exception):
 
 
 class OperationFailed(Exception):
-    """One operation that the target or the way to it failed; the message is one line, without secrets."""
+    """Raised when the target, or the network, failed one operation; the message is one line, without secrets."""
 
 
 class Limited(OperationFailed):
-    """One operation that a rate limit of the target refused: to be tried again, and no failure of the target."""
+    """Raised when a rate limit of the target refused an operation: it is retried and is no failure of the target."""
 
 
 class Refused(Exception):
-    """A worker could not begin: the reason in one line and the exit code it asks for."""
+    """Raised when a worker cannot start: the reason in one line, and the program's exit code."""
 
     def __init__(self, problem: str, exit_code: int) -> None:
         self.exit_code = exit_code
@@ -71,7 +73,7 @@ _FOR_PEOPLE = (UserError, TargetError, OperationFailed, Refused)
 
 
 def told(problem: BaseException) -> str:
-    """As the problem says itself where it was written for people, else with what kind it is of."""
+    """Return the text of an exception as one line; an exception not meant for people is prefixed with its type."""
     text = one_line(str(problem), LONGEST_TEXT)
     if isinstance(problem, _FOR_PEOPLE) and text:
         return text

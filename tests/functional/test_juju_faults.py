@@ -220,7 +220,7 @@ def test_a_wrong_password_is_one_line(juju: JujuLab, tmp_path: Path) -> None:
     [
         ("expired", "expired"),
         ("other-name", "juju-apiserver"),
-        ("other-authority", "not of an authority that we trust"),
+        ("other-authority", "not signed by a trusted authority"),
     ],
 )
 def test_a_certificate_that_does_not_hold_is_one_line(

@@ -355,7 +355,7 @@ class TestServer:
                 async with Prometheus(lab.url) as prometheus:
                     await prometheus.version()
 
-            with pytest.raises(TargetError, match="not of an authority that we trust"):
+            with pytest.raises(TargetError, match="not signed by a trusted authority"):
                 asyncio.run(asked_without_its_authority())
 
     def test_a_port_that_is_taken_is_told(self) -> None:

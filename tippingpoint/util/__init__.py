@@ -1,1 +1,1 @@
-"""What every package may use: files, keys, durations, HTTP and words."""
+"""Helpers for every package: files, keys, durations, HTTP and text. They know nothing of load."""

@@ -1,4 +1,4 @@
-"""How long to wait before what failed is tried again, or what is not there yet is looked for again."""
+"""Exponential backoff with jitter: how long to wait before a retry or the next poll."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ import random
 
 FIRST_RETRY = 1.0
 LONGEST_RETRY = 30.0
-"""Seconds before what failed once is tried again, and the longest that is waited, unless the caller has others."""
+"""Defaults in seconds: the wait after the first failure, and the longest wait."""
 
 
 def backoff(failures: int, first: float | None = None, longest: float | None = None) -> float:
-    """Seconds to wait after so many failures in a row, from 1: `first`, doubled with each up to `longest`, and up to a
-    quarter less at random, so that those who failed together do not come back together."""
+    """Return the seconds to wait after this many failures in a row (from 1).
+
+    The wait is `first`, doubled with each further failure up to `longest`. Up to a quarter is taken off at random, so
+    that callers that failed together do not retry together.
+    """
     first = FIRST_RETRY if first is None else first
     longest = LONGEST_RETRY if longest is None else longest
     return doubled(failures, first, longest) * random.uniform(0.75, 1.0)
 
 
 def doubled(times: int, first: float, longest: float) -> float:
-    """Seconds to wait the so-manieth time, from 1: `first`, doubled each time up to `longest`."""
+    """Return the seconds to wait the `times`-th time (from 1): `first`, doubled each time up to `longest`."""
     return min(longest, first * 2.0 ** min(times - 1, 20))

@@ -1,4 +1,4 @@
-"""What is wrong with a server's certificate, in words, for every client: not all of it is the authority's."""
+"""Explains, for every client, why verification of a server's certificate failed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tippingpoint.errors import one_line
 
 @dataclass(frozen=True)
 class Fault:
-    """Why a certificate does not hold, and what would."""
+    """Why a certificate was rejected, and what would be accepted."""
 
     kind: Literal["expired", "early", "name", "authority"]
     said: str
@@ -23,13 +23,15 @@ _EARLY, _EXPIRED, _NAMES = 9, 10, (62, 64)
 
 
 def certificate_fault(problem: ssl.SSLCertVerificationError) -> Fault:
-    """What a server's certificate was refused for. An authority's that has expired is told as the server's is: OpenSSL
-    does not say which of them it is."""
+    """Return why a server's certificate was rejected.
+
+    An expired authority is reported like an expired server certificate, as OpenSSL does not say which of them it is.
+    """
     code = getattr(problem, "verify_code", 0)  # an error of our own has none
     if code == _EXPIRED:
-        return Fault("expired", "the server's certificate has expired", "a certificate that is renewed")
+        return Fault("expired", "the server's certificate has expired", "a renewed certificate")
     if code == _EARLY:
-        accepted = "one that is valid by now, and a clock of this machine that is right"
+        accepted = "a certificate that is valid now, and a correct clock on this machine"
         return Fault("early", "the server's certificate is not valid yet", accepted)
     told = one_line(str(getattr(problem, "verify_message", "") or problem.args[-1])).rstrip(".")
     if code in _NAMES:
@@ -38,7 +40,7 @@ def certificate_fault(problem: ssl.SSLCertVerificationError) -> Fault:
             f"the server's certificate is for another name: {told}",
             "a name in the server's certificate",
         )
-    why = " is not of an authority that we trust" if code else ""
+    why = " is not signed by a trusted authority" if code else ""
     return Fault(
         "authority",
         f"the server's certificate{why}: {told}",

@@ -12,7 +12,7 @@ ACCEPTED = "a duration such as 250ms, 30s, 1m30s or a number of seconds"
 
 
 def parse_duration(text: str) -> float:
-    """The seconds in a duration such as `1m30.5s`; ValueError says what would be accepted."""
+    """Return the seconds in a duration such as `1m30.5s`; raises ValueError that says what would be accepted."""
     text = text.strip()
     try:
         return float(text)
@@ -25,12 +25,12 @@ def parse_duration(text: str) -> float:
 
 
 def parse_go_duration(text: str) -> float | None:
-    """The seconds in what Go's time.Duration prints (`1m31.99s`, `123ms`, `47µs`); None for other text."""
+    """Return the seconds in a text printed by Go's time.Duration (`1m31.99s`, `123ms`, `47µs`); None for others."""
     return _sum(text, _GO_PARTS)
 
 
 def _sum(text: str, parts: re.Pattern[str]) -> float | None:
-    """The seconds in a text of nothing but these parts, a number and a unit each."""
+    """Return the seconds in a text made only of such parts (a number and a unit each); None for other text."""
     total, end = 0.0, 0
     for part in parts.finditer(text):
         if part.start() != end:
@@ -41,7 +41,7 @@ def _sum(text: str, parts: re.Pattern[str]) -> float | None:
 
 
 def format_duration(seconds: float) -> str:
-    """Whole minutes, milliseconds or seconds: what parses back to exactly the same number."""
+    """Return a duration as whole minutes, milliseconds or seconds; the text parses back to exactly the same number."""
     exact = Decimal(repr(seconds))
     if exact >= 60 and exact % 60 == 0:
         return f"{exact / 60:.0f}m"
@@ -52,7 +52,7 @@ def format_duration(seconds: float) -> str:
 
 
 def show_us(microseconds: float) -> str:
-    """A latency for people: three significant digits in us, ms or s."""
+    """Return a latency for people, with three significant digits in us, ms or s."""
     if microseconds < 1000:
         return f"{microseconds:.0f} us"
     if microseconds < 999_500:
@@ -61,7 +61,7 @@ def show_us(microseconds: float) -> str:
 
 
 def show_moment(seconds: float) -> str:
-    """A moment of a run for people: 12.3 s; from two minutes on 2:05, 1:02:05."""
+    """Return a moment of a run for people: 12.3 s, and 2:05 or 1:02:05 from two minutes on."""
     if seconds < 120:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(int(seconds), 60)

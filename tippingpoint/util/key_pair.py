@@ -1,4 +1,4 @@
-"""Key pairs of our own: a client's, as the lxc client makes them, and a server's. Light to import: hooks make some."""
+"""Makes self-signed key pairs for clients and servers. It is light to import, as charm hooks use it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LONGEST_NAME = 64
-"""Characters of a common name (RFC 5280, ub-common-name)."""
+"""The most characters of a common name (RFC 5280, ub-common-name)."""
 VALID = timedelta(days=3650)
-"""How long a key pair of ours is valid; that of the lxc client is, too (shared/cert.go)."""
+"""How long a key pair is valid: as long as the lxc client's (shared/cert.go)."""
 
 
 def make_pair(name: str, *, serves: Sequence[str] = ()) -> tuple[bytes, bytes]:
-    """A certificate that is signed by its own key, and the key, as PEM; of the kind the lxc client makes.
+    """Return a self-signed certificate and its key as PEM, of the kind that the lxc client makes.
 
-    With `serves`, host names and addresses, it is a server's that is reached by these.
+    It is a client's certificate, or with `serves` a server's for these host names and addresses.
     """
     key = ec.generate_private_key(ec.SECP384R1())
     who = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:LONGEST_NAME])])

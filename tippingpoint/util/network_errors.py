@@ -1,4 +1,4 @@
-"""Failures of the network in words, the same for every client."""
+"""Describes network failures in the same words for every client."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ CLOSED = "connection closed by the server"
 
 
 def in_words(problem: BaseException) -> str:
-    """What a failure on the way to a server is, in one line: the operating system's words where it has some.
+    """Return a network failure as one line, in the operating system's words where it has some.
 
-    The address is left out, which asyncio adds: it stands before the line already.
+    The address that asyncio adds is left out, as callers put it before the line.
     """
     if isinstance(problem, ssl.SSLCertVerificationError):
         return certificate_fault(problem).said

@@ -1,4 +1,4 @@
-"""How many connections a process may have: the limit of open files, raised where that is allowed."""
+"""Raises the limit of open files, which bounds the connections of a process."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import contextlib
 import resource
 
 _OTHER_FILES = 128
-"""Files a worker needs besides its connections: journals, pipes, timers, libraries, and some air."""
+"""Files that a worker needs besides its connections: journals, pipes, timers, libraries, and a reserve."""
 
 
 def allow_connections(wanted: int) -> int:
-    """See to it that this process and those it starts may each open so many connections; returns how many they may.
+    """Let this process and those it starts open `wanted` connections each; returns how many they may open.
 
-    The soft limit goes up to the hard one, which goes up too where we have the right to raise it.
+    The soft limit is raised up to the hard limit. The hard limit is raised too if we have the right to.
     """
     files = wanted + _OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

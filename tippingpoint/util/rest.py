@@ -1,4 +1,4 @@
-"""HTTP as the REST APIs of targets are asked: one session, connections that stay open, and what fails on the way."""
+"""HTTP for the REST APIs of targets: a session with persistent connections, bounded answers, and network failures."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import aiohttp
 from tippingpoint.util.network_errors import in_words
 
 CONNECT_WITHIN = 10.0
-"""Seconds for a connection, its TLS handshake included."""
+"""Seconds to connect, including the TLS handshake."""
 SILENT_FOR = 20
-"""Seconds after which a connection is lost whose other side does not even acknowledge."""
+"""Seconds without an acknowledgement from the other side after which a connection counts as lost."""
 
 _OWN_HEADERS = ("Accept", "Accept-Encoding", "User-Agent", "Content-Type")
 
 
 class TooLarge(Exception):
-    """An answer has more bytes than are read of one; the message says how many."""
+    """Raised when an answer is larger than the limit; the message says how large it may be."""
 
 
 def open_session(tls: ssl.SSLContext | bool, unix: Path | None = None) -> aiohttp.ClientSession:
-    """A session as a load has it: no limit of connections, no time limit of calls, no headers but the caller's.
+    """Return a session without limits on connections or call times, that sends only the caller's headers.
 
-    `tls` is what https is verified by, True for the system's authorities; `unix` a socket to connect to instead.
+    `tls` verifies https (True: by the system's authorities). `unix` is a socket to connect to instead of a host.
     """
     if unix is not None:
         connector: aiohttp.BaseConnector = aiohttp.UnixConnector(str(unix), limit=0)
@@ -42,7 +42,7 @@ def open_session(tls: ssl.SSLContext | bool, unix: Path | None = None) -> aiohtt
 
 
 async def read_body(response: aiohttp.ClientResponse, largest: int) -> bytes:
-    """What was answered, of at most `largest` bytes; TooLarge beyond, whose connection is closed."""
+    """Return the body of an answer; one of more than `largest` bytes closes the connection and raises TooLarge."""
     blocks: list[bytes] = []
     size = 0
     async for block in response.content.iter_any():
@@ -55,7 +55,7 @@ async def read_body(response: aiohttp.ClientResponse, largest: int) -> bytes:
 
 
 def broken(where: str, problem: aiohttp.ClientError) -> tuple[str, Literal["unreachable", "trust"]]:
-    """How the way to `where` failed, in words, and its kind: "trust" where a side refuses the other's certificate."""
+    """Return how the connection to `where` failed, in words, and its kind: "trust" if a certificate was rejected."""
     if isinstance(problem, aiohttp.ConnectionTimeoutError):
         return f"{where}: no connection within {CONNECT_WITHIN:g} s", "unreachable"
     text = in_words(cause_of(problem))
@@ -63,7 +63,7 @@ def broken(where: str, problem: aiohttp.ClientError) -> tuple[str, Literal["unre
 
 
 def cause_of(problem: BaseException) -> BaseException:
-    """The socket's or TLS's own error inside one of aiohttp's."""
+    """Return the error of the socket or of TLS that caused one of aiohttp's."""
     while problem.__cause__ is not None:
         problem = problem.__cause__
     if isinstance(problem, aiohttp.ServerDisconnectedError | aiohttp.ClientPayloadError):
@@ -72,7 +72,7 @@ def cause_of(problem: BaseException) -> BaseException:
 
 
 def _socket(found: tuple[int, int, int, str, Any]) -> socket.socket:
-    """A socket that notices within SILENT_FOR seconds when the other host is gone, also while it waits."""
+    """Return a socket that notices within SILENT_FOR seconds that the other host is gone, even while idle."""
     made = socket.socket(found[0], found[1], found[2])
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENT_FOR // 4)

@@ -1,4 +1,4 @@
-"""A call outside of what is measured, made again while it fails of what passes by itself."""
+"""Retries calls that are not measured while they fail for a transient reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tippingpoint.util.backoff import backoff
 
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 2.0
-"""Seconds before the call is made again, doubled with each failure, unless the caller has others."""
+"""Defaults in seconds: the wait after the first failure, doubled with each failure up to the longest wait."""
 T = TypeVar("T")
 
 
@@ -22,9 +22,10 @@ async def retry(
     first: float = FIRST_PAUSE,
     longest: float = LONGEST_PAUSE,
 ) -> T:
-    """What the call returns, made again while what it raises passes by itself, for `within` seconds in all.
+    """Return the result of a call, which is retried for `within` seconds while its exceptions are transient.
 
-    TimeoutError where an answer is still waited for then; else what was raised last.
+    `passes` says which exceptions are. Raises TimeoutError if a call is still unanswered at the end, else the last
+    exception.
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + within
@@ -39,4 +40,4 @@ async def retry(
             if not passes(problem) or loop.time() + pause > until:
                 raise
         await asyncio.sleep(pause)
-    raise AssertionError("no end of counting")
+    raise AssertionError("unreachable: the loop has no end")

@@ -1,5 +1,7 @@
-"""Small files that a user names, some of them secret: those with a password or a key in them are refused while others
-could read them. What is in a file is never shown."""
+"""Reads small files that a user names.
+
+Files with passwords or keys are refused while other users can read them. Messages never show the content of a file.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +17,13 @@ import yaml
 from tippingpoint.errors import UserError
 
 LARGEST_FILE = 1 << 20
-"""Bytes; a juju client's store of a thousand controllers is smaller."""
+"""The most bytes of a file; a juju client's store of a thousand controllers is smaller."""
 WRITTEN_WITHIN = 5.0
-"""Seconds that a pipe in the place of a file may be silent."""
+"""Seconds to wait for the first bytes of a named pipe."""
 
 
 def read_yaml(place: str, path: Path, accepted: str, *, private: bool = False) -> dict[str, Any]:
-    """The mapping that a YAML file holds; UserError as in read_text, and where it is no YAML or no mapping."""
+    """Return the mapping in a YAML file; raises UserError as read_text does, and for a file that is no mapping."""
     text = read_text(place, path, accepted, private=private)
     try:
         content: object = yaml.safe_load(text)
@@ -33,12 +35,13 @@ def read_yaml(place: str, path: Path, accepted: str, *, private: bool = False) -
 
 
 def read_text(place: str, path: Path, accepted: str, *, private: bool = False) -> str:
-    """The text of a file; UserError, which begins with `place`, where it cannot be read, or is no UTF-8, or too large.
+    """Return the text of a file; raises UserError, which begins with `place`, if it is unreadable, not UTF-8 or too
+    large.
 
-    A `private` file is refused too while its group or others may read, write or execute it.
+    A `private` file is also refused while its group or others may read, write or execute it.
     """
     try:
-        # Without O_NONBLOCK a pipe that nobody writes into would be waited for. What a shell gives has a writer.
+        # Without O_NONBLOCK, opening a pipe without a writer would block. A pipe made by a shell has a writer.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if private and stat.S_IMODE(os.fstat(file.fileno()).st_mode) & 0o077:
                 raise UserError(place, str(path), "a file that only its owner can read (mode 0600)")
@@ -55,7 +58,7 @@ def read_text(place: str, path: Path, accepted: str, *, private: bool = False) -
 
 
 def _await_writer(pipe: int) -> None:
-    """Wait until a pipe has something in it, or its end; OSError where nobody says anything for WRITTEN_WITHIN."""
+    """Wait until a pipe has data or its writer closes it; raises OSError after WRITTEN_WITHIN seconds."""
     if not select.select([pipe], [], [], WRITTEN_WITHIN)[0]:
-        raise OSError(errno.ETIMEDOUT, "a pipe that nobody writes into")
+        raise OSError(errno.ETIMEDOUT, "nothing was written to this pipe")
     os.set_blocking(pipe, True)

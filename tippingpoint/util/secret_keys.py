@@ -1,4 +1,4 @@
-"""The keys of a Juju secret, as one who reads it wants them."""
+"""The keys that a reader expects in a Juju secret."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 _KEY = re.compile(r"[a-z](?:-?[a-z0-9]){2,}")
-"""A key of a secret: Juju's core/secrets/createdata.go."""
+"""The keys that Juju accepts (core/secrets/createdata.go)."""
 
 
 @dataclass(frozen=True)
 class Keys:
-    """The keys of a secret: all of the required ones, and any of the optional ones."""
+    """The keys of a secret: all of the required ones and any of the optional ones."""
 
     required: tuple[str, ...]
     optional: tuple[str, ...] = ()
@@ -23,7 +23,7 @@ class Keys:
             raise ValueError(f"{refused[0]}: expected a key that Juju takes: {_KEY.pattern}")
 
     def fit(self, given: Collection[str]) -> bool:
-        """Whether a secret with these keys is one that is meant."""
+        """Return whether a secret with these keys is acceptable."""
         return set(self.required) <= set(given) <= {*self.required, *self.optional}
 
     def __str__(self) -> str:

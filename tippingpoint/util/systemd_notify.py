@@ -1,4 +1,4 @@
-"""What systemd is told of this service: sd_notify(3), datagrams to the socket that it names."""
+"""Notifies systemd of this service's state: sd_notify(3), datagrams to the socket in NOTIFY_SOCKET."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import suppress
 
 
 def notify(state: str) -> None:
-    """Tell systemd, such as `READY=1`; nobody is told where no systemd started us."""
+    """Send systemd a state such as `READY=1`; does nothing unless systemd started this process."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if address[:1] not in ("/", "@"):
         return
@@ -18,7 +18,7 @@ def notify(state: str) -> None:
 
 
 async def serve_until(ending: asyncio.Event) -> None:
-    """Tell systemd that we are ready, that we live, as often as it asks to hear that, and at the end that we stop."""
+    """Report readiness to systemd, then feed its watchdog until `ending` is set, then report the stop."""
     notify("READY=1")
     every = watchdog_every()
     while not ending.is_set():
@@ -30,6 +30,6 @@ async def serve_until(ending: asyncio.Event) -> None:
 
 
 def watchdog_every() -> float | None:
-    """Seconds after which systemd is to hear from us, half of what it waits; None where it does not wait."""
+    """Return the seconds between watchdog notifications, half of systemd's limit; None without a watchdog."""
     text = os.environ.get("WATCHDOG_USEC", "")
     return int(text) / 2e6 if text.isascii() and text.isdigit() and int(text) else None

@@ -31,7 +31,7 @@ WORDS = {
     "expired": "the server's certificate has expired",
     "early": "the server's certificate is not valid yet",
     "name": "the server's certificate is for another name: Hostname mismatch, certificate is not valid for 'localhost'",
-    "authority": "the server's certificate is not of an authority that we trust: unable to get local issuer",
+    "authority": "the server's certificate is not signed by a trusted authority: unable to get local issuer",
 }
 
 
@@ -119,8 +119,8 @@ async def juju(port: int, ca: Path) -> str:
 
 
 WHAT_HOLDS = {
-    "a certificate that is renewed",
-    "one that is valid by now, and a clock of this machine that is right",
+    "a renewed certificate",
+    "a certificate that is valid now, and a correct clock on this machine",
     "a name in the server's certificate",
     "the authority that signed the server's certificate",
 }

@@ -39,7 +39,7 @@ def test_a_pipe_that_nobody_writes_into_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(secret_files, "WRITTEN_WITHIN", 0.1)
     os.mkfifo(tmp_path / "pipe", 0o600)
-    with pytest.raises(UserError, match="a pipe that nobody writes into"):
+    with pytest.raises(UserError, match="nothing was written to this pipe"):
         read_text("target.key", tmp_path / "pipe", "a PEM file", private=True)
 
 

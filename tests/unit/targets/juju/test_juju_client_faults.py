@@ -66,11 +66,11 @@ def nobody() -> str:
 @pytest.mark.parametrize(
     ("kind", "said", "accepted"),
     [
-        ("expired", "certificate has expired", "a certificate that is renewed"),
+        ("expired", "certificate has expired", "a renewed certificate"),
         ("other-name", "not valid for 'juju-apiserver'", "a name in the server's certificate"),
         (
             "other-authority",
-            "not of an authority that we trust",
+            "not signed by a trusted authority",
             "a certificate of the controller's own CA",
         ),
     ],

@@ -52,7 +52,7 @@ def test_the_pinned_certificate_passes_whatever_its_names_and_its_issuer(tmp_pat
 
 def test_another_certificate_does_not_pass(tmp_path: Path) -> None:
     assert asked(tmp_path, OTHER.certificate, OTHER.key, SERVER.certificate).startswith(
-        "trust: the server's certificate is not of an authority that we trust: "
+        "trust: the server's certificate is not signed by a trusted authority: "
     )
 
 
