@@ -1,4 +1,4 @@
-"""How etcd is reached: endpoints, TLS, who we are, and what a refusal means. Shared by both APIs."""
+"""Access to etcd: endpoints, TLS, credentials, and the meaning of a refusal. Shared by both APIs."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tippingpoint.util.network_errors import CLOSED, in_words
 from tippingpoint.util.secret_files import read_text, read_yaml
 
 ANSWER_WITHIN = 5.0
-"""Seconds a server has for each step of open() and clean(), the handshake among them."""
+"""Seconds a server has for each step of open() and clean(), including the handshake."""
 LEADER_WITHIN = 2.0
-"""Seconds that a member has to say who leads: another is asked after that."""
+"""Seconds a member has to report the leader; then another member is asked."""
 LEASE_IDS = WORKER_LEASE_IDS
 _FIRST_RETRY, _LONGEST_RETRY = 0.1, 2.0
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What one worker may make: keys below `prefix` (which ends in /), 2**31 v3 leases from `lease_ids`."""
+    """What one worker may create: keys below `prefix` (which ends in /), and 2**31 v3 leases from `lease_ids` on."""
 
     prefix: str
     lease_ids: int
@@ -37,7 +37,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A server's client URL; `name` is its host and port, which is how errors name it."""
+    """A server's client URL. `name` is its host and port, as used in errors."""
 
     url: str
     host: str
@@ -56,7 +56,7 @@ class Credentials:
 
 @dataclass(frozen=True)
 class EtcdAccess:
-    """A plan's target, checked and read: nothing here has spoken to a server yet."""
+    """A plan's target, with its files read and checked. No connection has been made yet."""
 
     target: EtcdTarget
     endpoints: list[Endpoint]
@@ -65,24 +65,24 @@ class EtcdAccess:
 
     @property
     def names(self) -> str:
-        """All endpoints, for an error that concerns them all."""
+        """All endpoints, for an error that concerns all of them."""
         return ", ".join(endpoint.name for endpoint in self.endpoints)
 
 
 def access(target: EtcdTarget, alpn: str | None = None) -> EtcdAccess:
-    """Read the files a target names; UserError says which of them is unusable or open to others."""
+    """Read the files that a target names. UserError when one is unusable or its mode is too open."""
     endpoints = [_endpoint(url) for url in target.endpoints]
     tls = _tls(target, alpn) if any(endpoint.tls for endpoint in endpoints) else None
     return EtcdAccess(target, endpoints, tls, _credentials(target.credentials))
 
 
 def pause(failures: int) -> float:
-    """Seconds before a connection that failed so often in a row, or a question over it, is tried again."""
+    """Return the seconds to wait before retrying a connection or a query after so many failures in a row."""
     return backoff(failures, _FIRST_RETRY, _LONGEST_RETRY)
 
 
 def refusal(access: EtcdAccess, endpoint: Endpoint, error: BaseException) -> TargetError | None:
-    """The TargetError for an error that the plan can mend (TLS, the wrong protocol); None for any other."""
+    """Return the TargetError for an error that a changed plan can fix (TLS, wrong protocol); None for others."""
     name, problem = endpoint.name, in_words(error)
     if isinstance(error, ssl.SSLCertVerificationError):
         fault = certificate_fault(error)
@@ -100,18 +100,20 @@ def refusal(access: EtcdAccess, endpoint: Endpoint, error: BaseException) -> Tar
                 "a client certificate from an authority that the server trusts",
                 refused=True,
             )
-        return TargetError("target.endpoints", f"{name}: {problem}", "a server with a TLS we can speak")
+        return TargetError(
+            "target.endpoints", f"{name}: {problem}", "a server with a supported version of TLS"
+        )
     if "answers HTTP/1" in problem and not endpoint.tls:
-        return TargetError("target.endpoints", f"{name}: is no etcd, or speaks TLS", f"https://{name}")
+        return TargetError("target.endpoints", f"{name}: is not etcd, or expects TLS", f"https://{name}")
     # What etcd does when one side speaks TLS and the other does not.
     if problem == CLOSED or isinstance(error, ConnectionResetError | BrokenPipeError):
         accepted = f"http{'' if endpoint.tls else 's'}://{name}"
-        return TargetError("target.endpoints", f"{name}: {problem}, unanswered", accepted)
+        return TargetError("target.endpoints", f"{name}: {problem} without an answer", accepted)
     return None
 
 
 def unreachable(access: EtcdAccess, problems: dict[str, str]) -> TargetError:
-    """The TargetError for servers that do not answer, by name, and why."""
+    """Return the TargetError for servers that do not answer; `problems` has the cause of each by name."""
     shown = "; ".join(f"{name}: {problem}" for name, problem in list(problems.items())[:5]) or access.names
     return TargetError("target.endpoints", shown, "at least one etcd server that answers")
 
@@ -119,7 +121,7 @@ def unreachable(access: EtcdAccess, problems: dict[str, str]) -> TargetError:
 def _endpoint(url: str) -> Endpoint:
     parts = urlsplit(url)
     host, port = parts.hostname, parts.port or 2379
-    assert host is not None  # the plan accepts no other
+    assert host is not None  # the plan accepts no other URL
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     return Endpoint(f"{parts.scheme}://{name}", host, port, parts.scheme == "https", name)
 
@@ -134,7 +136,7 @@ def _tls(target: EtcdTarget, alpn: str | None) -> ssl.SSLContext:
         raise UserError("target.ca", str(target.ca), "a PEM file with certificates") from None
     if target.cert is not None and target.key is not None:
         try:
-            # Without a password given, OpenSSL would ask for one on the terminal.
+            # Without an explicit password, OpenSSL would ask for one on the terminal.
             context.load_cert_chain(target.cert, target.key, password=b"")
         except ssl.SSLError as problem:
             mismatch = "KEY_VALUES_MISMATCH" in (problem.reason or "")
@@ -152,5 +154,5 @@ def _credentials(path: Path | None) -> Credentials | None:
     known = read_yaml("target.credentials", path, accepted, private=True)
     username, password = known.get("username"), known.get("password")
     if not isinstance(username, str) or not isinstance(password, str) or len(known) != 2 or not username:
-        raise UserError("target.credentials", str(path), f"{accepted}, both of them text, and nothing else")
+        raise UserError("target.credentials", str(path), f"{accepted}, both text, and nothing else")
     return Credentials(username, password)

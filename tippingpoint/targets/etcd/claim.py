@@ -14,10 +14,10 @@ __all__ = ["LEASE_IDS", "Scope", "clean", "connect"]
 
 
 def connect(target: EtcdTarget, workload: ClaimWorkload, scope: Scope) -> ClaimTarget:
-    """The cluster of a plan, for one worker, not yet opened. UserError when a file it names is unusable.
+    """Return the plan's cluster for one worker, not yet opened. UserError when a file it names is unusable.
 
-    A lease with number N is the key `prefix + N` with the value "N/holder", and lives for the workload's
-    claim time, in whole seconds (etcd's own minimum is one and a half times its election timeout).
+    The lease with number N is the key `prefix + N` with the value "N/holder". It lives for the workload's claim
+    time, in whole seconds. (etcd's own minimum is one and a half times its election timeout.)
     """
     if target.api == "v2":
         return V2Target(target, workload, scope)
@@ -27,10 +27,11 @@ def connect(target: EtcdTarget, workload: ClaimWorkload, scope: Scope) -> ClaimT
 async def clean(target: EtcdTarget, prefix: str, lease_ids: range, *, only_of_keys: bool = False) -> int:
     """Remove what a run left behind: the keys below its prefix, and its v3 leases. Nothing else is touched.
 
-    A lease is the run's when its id is in `lease_ids`, and no key of others has it. With `only_of_keys`, where these
-    ids do not follow from the run's, a key below the prefix has to have it too: without one it runs out by itself.
-    Returns how many leases were revoked and how many keys were then left to delete. TargetError when no
-    server can be reached or the target refuses us.
+    A lease belongs to the run if its id is in `lease_ids` and no key outside the prefix is attached to it. With
+    `only_of_keys` (the ids do not follow from the run's id) a key below the prefix must be attached to it, too; a
+    lease without keys expires by itself.
+    Returns the number of revoked leases plus the number of keys that were then left to delete. TargetError when
+    no server can be reached or the target refuses the user.
     """
     if target.api == "v2":
         return await clean_v2(target, prefix)

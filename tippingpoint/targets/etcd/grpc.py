@@ -1,4 +1,4 @@
-"""gRPC (its PROTOCOL-HTTP2 document) over `http2`: messages in and out of streams, and how a call ended."""
+"""gRPC over `http2` (as in gRPC's PROTOCOL-HTTP2 document): messages in streams, and the status of a call."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from tippingpoint.targets.etcd.http2 import Connection, Headers, Stream, StreamE
 ) = range(17)
 
 MAX_MESSAGE = 64 << 20
-"""A longer message is refused; LeaseLeases of a million leases, the longest that is asked for, has 11 MB."""
+"""Bytes of the longest message accepted. The longest one expected, LeaseLeases of a million leases, has 11 MB."""
 
-# gRPC's http-grpc-status-mapping document, for answers that come from something between us and the server.
+# gRPC's http-grpc-status-mapping document, for answers of a proxy between client and server.
 _OF_HTTP = {
     "400": INTERNAL,
     "401": UNAUTHENTICATED,
@@ -53,7 +53,7 @@ _OF_RESET = {
 
 
 class RpcError(Exception):
-    """A call that ended with another status than OK: gRPC's code and the message, in one line."""
+    """A call that ended with another status than OK: gRPC's code, and the message on one line."""
 
     def __init__(self, code: int, message: str) -> None:
         self.code = code
@@ -62,7 +62,7 @@ class RpcError(Exception):
 
 
 def request_headers(scheme: str, authority: str, path: str, metadata: Headers) -> bytes:
-    """The header block of a call, which may be used again for any number of calls."""
+    """Return the header block of a call. It can be reused for any number of calls."""
     return http2.header_block(
         [
             (":method", "POST"),
@@ -78,12 +78,12 @@ def request_headers(scheme: str, authority: str, path: str, metadata: Headers) -
 
 
 def framed(message: bytes) -> bytes:
-    """A message with gRPC's prefix: not compressed, and its length."""
+    """Return a message with gRPC's prefix: the flag for "not compressed", and the length."""
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 
 class Call(Stream):
-    """A call under way. Subclasses get each message whole, and then once the end."""
+    """A call under way. Subclasses receive each whole message, then the end once."""
 
     __slots__ = ("_detail", "_http", "_rest", "_status")
 
@@ -95,10 +95,10 @@ class Call(Stream):
         self._http = ""
 
     def on_message(self, message: bytes) -> None:
-        """A whole message arrived."""
+        """Receive a whole message."""
 
     def on_close(self, error: RpcError | None) -> None:
-        """The last call: None for status OK."""
+        """Receive the end of the call, once: None for status OK."""
 
     def on_headers(self, headers: Headers) -> None:
         for name, value in headers:
@@ -150,7 +150,7 @@ class Call(Stream):
 
 
 class UnaryCall(Call):
-    """One message there, one back; `done` gets the answer, or b"" and the error."""
+    """A call with one request and one answer. `done` gets the answer, or b"" and the error."""
 
     __slots__ = ("_answer", "_done")
 

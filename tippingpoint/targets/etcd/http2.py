@@ -1,9 +1,9 @@
-"""The client's side of HTTP/2 (RFC 9113) as gRPC needs it: one connection, many streams, no task per stream.
+"""The client side of HTTP/2 (RFC 9113) as gRPC needs it: one connection, many streams, no task per stream.
 
-A `Stream` is called back with headers, data and its end. Whatever is sent during one turn of the event
-loop leaves in one write, and the messages of one stream in as few DATA frames as flow control allows.
-Python's kept clients (grpc.aio, httpx with h2) cost some 100 us of CPU a call; the keepalives of
-20,000 leases have to cost a few (tests/benchmarks/bench_keepalive.py compares).
+A `Stream` is called back with headers, data and its end. Everything sent during one turn of the event loop
+leaves in one write, and a stream's messages in as few DATA frames as flow control allows.
+Maintained Python clients (grpc.aio, httpx with h2) cost some 100 us of CPU per call. The keepalives of
+20,000 leases must cost a few (compared in tests/benchmarks/bench_keepalive.py).
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ COMPRESSION_ERROR = 9
 ENHANCE_YOUR_CALM = 11
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
-MAX_FRAME = 16_384  # what a peer may send unless told otherwise (RFC 9113 section 4.2); we never tell
+MAX_FRAME = 16_384  # the largest a peer may send unless we raise it (RFC 9113 section 4.2), which we do not
 DEFAULT_WINDOW = 65_535  # section 6.9.2
 STREAM_WINDOW = 1 << 20
 CONNECTION_WINDOW = 1 << 22
 MAX_HEADER_BLOCK = 1 << 16
 MAX_WINDOW = MAX_STREAM_ID = (1 << 31) - 1
 HEARTBEAT = 10.0
-"""Seconds between looks at a peer: one that was silent from one look to the next while streams are open is
-pinged, and given up at the look after. So a stall of up to 20 s is waited for, and one beyond 30 s always
-costs the connection and ends its streams. Twice what etcd asks of clients (--grpc-keepalive-min-time 5s)."""
+"""Seconds between checks of the peer. A peer that was silent between two checks while streams are open is
+pinged, and given up at the next check. So a stall of up to 20 s is tolerated, and one beyond 30 s always costs
+the connection and ends its streams. Twice the minimum etcd asks of clients (--grpc-keepalive-min-time 5s)."""
 DRAIN = 10.0
-"""Seconds that streams under way get to finish after the server said it goes away."""
+"""Seconds that streams under way have to finish after the server's GOAWAY."""
 
 _HEADER_TABLE_SIZE, _ENABLE_PUSH, _MAX_STREAMS, _INITIAL_WINDOW, _MAX_FRAME_SIZE = range(1, 6)
 _FRAME = struct.Struct(">HBBBL")  # length (high 16, low 8), type, flags, stream
@@ -57,7 +57,7 @@ Headers = list[tuple[str, str]]
 
 
 class StreamError(Exception):
-    """How a stream ended other than in order; `code` is HTTP/2's, None for a lost connection."""
+    """A stream that ended abnormally. `code` is HTTP/2's error code, or None for a lost connection."""
 
     def __init__(self, message: str, code: int | None = None) -> None:
         self.code = code
@@ -65,7 +65,7 @@ class StreamError(Exception):
 
 
 class ProtocolError(Exception):
-    """The peer sent what it must not: raised while its bytes are read, it ends the connection."""
+    """The peer broke the protocol. Raised while its bytes are read; it ends the connection."""
 
     def __init__(self, message: str, code: int = PROTOCOL_ERROR) -> None:
         self.code = code
@@ -73,16 +73,16 @@ class ProtocolError(Exception):
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """One frame as it goes over the wire."""
+    """Return one frame as it is sent."""
     length = len(payload)
     return _FRAME.pack(length >> 8, length & 0xFF, kind, flags, stream) + payload
 
 
 def header_block(headers: Headers) -> bytes:
-    """Headers as an HPACK block (RFC 7541) that needs no state: literals that enter no table.
+    """Encode headers as an HPACK block (RFC 7541) that needs no state: all literals, none added to the table.
 
-    Such a block can be made once and sent any number of times. Values are marked never to be indexed, so
-    nothing on the way keeps a token.
+    Such a block can be made once and sent any number of times. Values are marked as never indexed, so that no
+    intermediary stores a token.
     """
     return b"".join(b"\x10" + _literal(name) + _literal(value) for name, value in headers)
 
@@ -101,7 +101,7 @@ def _literal(text: str) -> bytes:
 
 
 class Stream:
-    """One exchange. Subclasses say what becomes of what the peer sends; nothing is called after `on_end`."""
+    """One exchange. Subclasses handle what the peer sends. Nothing is called after `on_end`."""
 
     __slots__ = ("block", "connection", "ending", "id", "pending", "unacknowledged", "window")
 
@@ -115,16 +115,16 @@ class Stream:
         self.unacknowledged = 0
 
     def on_headers(self, headers: Headers) -> None:
-        """Headers or trailers arrived."""
+        """Receive headers or trailers."""
 
     def on_data(self, data: bytes) -> None:
-        """Some of the body arrived."""
+        """Receive part of the body."""
 
     def on_end(self, failure: StreamError | None) -> None:
-        """The last call: None when the peer ended the stream in order."""
+        """Receive the end of the stream: None when the peer ended it normally."""
 
     def send(self, data: bytes, end: bool = False) -> None:
-        """Send some of the body, and with `end` nothing after it; does nothing once the stream is over."""
+        """Send part of the body; with `end`, the last part. Does nothing once the stream has ended."""
         connection = self.connection
         if connection is None or self.ending:
             return
@@ -147,9 +147,9 @@ class Stream:
 
 
 class Connection(asyncio.Protocol):
-    """One HTTP/2 connection. `on_down(reason, failure)` is called once: no stream can be opened from then on.
+    """One HTTP/2 connection. `on_down(reason, failure)` is called once; after that no stream can be opened.
 
-    `ready` ends when the server's settings have arrived, which is when TLS has accepted us for certain.
+    `ready` ends when the server's settings have arrived: only then has TLS certainly accepted the client.
     """
 
     def __init__(
@@ -190,10 +190,10 @@ class Connection(asyncio.Protocol):
     def open(
         self, stream: Stream, block: bytes, body: bytes = b"", end: bool = False, first: bool = False
     ) -> None:
-        """Start a stream with this header block; it waits when the peer's limit of streams is reached.
+        """Start a stream with this header block. It waits while the peer's limit of streams is reached.
 
-        `first` puts it ahead of the others that wait. When the connection is down the stream ends at once,
-        in the next turn of the loop.
+        `first` puts it ahead of other waiting streams. If the connection is down, the stream ends in the next turn
+        of the loop.
         """
         stream.connection = self
         stream.block = block
@@ -219,7 +219,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if self._told_down:  # given up while it was being made
+        if self._told_down:  # given up while connecting
             self._transport.abort()
             return
         self.up = True
@@ -350,7 +350,7 @@ class Connection(asyncio.Protocol):
             self._goaway(payload)
         elif kind == PUSH_PROMISE:
             raise ProtocolError("PUSH_PROMISE, which was refused")
-        # PRIORITY and unknown types mean nothing to a client (sections 5.3.2, 5.5)
+        # A client ignores PRIORITY and unknown types (sections 5.3.2, 5.5).
 
     def _headers(self, stream_id: int, flags: int, block: bytes) -> None:
         headers = self._blocks.get(block)
@@ -369,8 +369,8 @@ class Connection(asyncio.Protocol):
             decoded = [(str(name), str(value)) for name, value in self._hpack.decode(block)]
         except (HPACKError, UnicodeDecodeError) as error:
             raise ProtocolError(f"bad header block: {error}", COMPRESSION_ERROR) from None
-        # A block of one-byte indexed fields (RFC 7541 section 6.1) leaves the table as it is, so it keeps
-        # its meaning until some other block changes the table. Servers repeat such blocks for ever.
+        # A block of one-byte indexed fields (RFC 7541 section 6.1) does not change the table. So it keeps
+        # its meaning until another block changes the table. Servers repeat such blocks often.
         if block and min(block) > 0x80 and 0xFF not in block:
             self._blocks[block] = decoded
         else:
@@ -425,7 +425,7 @@ class Connection(asyncio.Protocol):
     def _goaway(self, payload: bytes) -> None:
         last, code = (cast(int, _WORD.unpack_from(payload, at)[0]) for at in (0, 4))
         detail = payload[8:].decode("utf-8", "replace")
-        reason = f"the server goes away{f' (HTTP/2 error {code} {detail})' if code else ''}"
+        reason = f"the server is closing the connection{f' (HTTP/2 error {code} {detail})' if code else ''}"
         unseen = [stream for number, stream in self._streams.items() if number > last & MAX_STREAM_ID]
         self._retire(reason)
         for stream in unseen:
@@ -433,7 +433,7 @@ class Connection(asyncio.Protocol):
                 self._end(stream, StreamError(reason))
 
     def _check_known(self, stream_id: int) -> None:
-        """A frame for a stream that has ended is late; for one never opened it is an error (section 5.1)."""
+        """Ignore a late frame for a stream that has ended; ProtocolError if it was never opened (section 5.1)."""
         if stream_id == 0 or stream_id % 2 == 0 or stream_id >= self._next_id:
             raise ProtocolError(f"frame for stream {stream_id}, which was not opened")
 
@@ -473,7 +473,7 @@ class Connection(asyncio.Protocol):
         stream.on_end(failure)
 
     def forget_cancelled(self, stream: Stream) -> None:
-        """A stream of this connection is not wanted any more; for `Stream`."""
+        """Drop a stream of this connection that is no longer wanted; called by `Stream`."""
         if stream.id and stream.id in self._streams:
             self._write(frame(RST_STREAM, 0, stream.id, _WORD.pack(CANCEL)))
         self._forget(stream)
@@ -494,7 +494,7 @@ class Connection(asyncio.Protocol):
         self._schedule()
 
     def has_output(self, stream: Stream) -> None:
-        """A stream of this connection has something to send; for `Stream`."""
+        """Note that a stream of this connection has something to send; called by `Stream`."""
         self._writers.append(stream)
         self._schedule()
 
@@ -515,7 +515,7 @@ class Connection(asyncio.Protocol):
             self._out.clear()
 
     def _emit(self, stream: Stream) -> bool:
-        """Write what the windows allow of a stream's pending body; whether some is left."""
+        """Write as much of a stream's pending body as the windows allow; returns whether some is left."""
         pending = stream.pending
         if stream.connection is not self or not pending:
             return False
@@ -552,7 +552,7 @@ class Connection(asyncio.Protocol):
             self._write(frame(PING, 0, 0, b"tipping?"))
 
     def _retire(self, reason: str) -> None:
-        """Open no more streams; those under way may finish."""
+        """Open no more streams. Streams under way may finish."""
         if self._told_down:
             return
         self.up = False
@@ -585,7 +585,7 @@ class Connection(asyncio.Protocol):
         self._tail = b""
         if not self.ready.done():
             self.ready.set_exception(cause if cause is not None else StreamError(reason))
-            self.ready.exception()  # retrieved: the owner need not wait for it
+            self.ready.exception()  # marked as retrieved, because the owner need not await it
         streams = [*self._streams.values(), *self._queue]
         self._streams.clear()
         self._queue.clear()

@@ -1,4 +1,4 @@
-"""What a run makes in an etcd, and the names of it, which follow from the run's id."""
+"""The ledger entry of a run in etcd. All names follow from the run's id."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.targets.etcd.plan import EtcdTarget
 
 RUN_LEASE_IDS = 2**40
-"""Each run has a block of so many v3 lease ids, one of 2**22 by its id, which begins at a multiple of it."""
+"""v3 lease ids in a run's block. There are 2**22 blocks, aligned to their size; the run's id chooses one."""
 WORKER_LEASE_IDS = 2**31
-"""How many of them a worker has for itself."""
+"""v3 lease ids that each worker has for itself."""
 _BLOCKS = 2**22
 
 
 def key_prefix(run_id: str) -> str:
-    """Where all keys of a run are."""
+    """Return the prefix of all keys of a run."""
     return f"/tippingpoint/{run_id}/"
 
 
 def first_lease_id(run_id: str) -> int:
-    """Where a run's block of v3 lease ids begins."""
+    """Return the first v3 lease id of a run's block."""
     block = int.from_bytes(hashlib.sha256(run_id.encode()).digest()[:8], "big") % _BLOCKS
     return (1 + block) * RUN_LEASE_IDS
 
 
 class EtcdEntry(Entry, frozen=True):
-    """Everything a run makes in an etcd: keys below a prefix, and leases with ids from a range."""
+    """Everything that a run creates in etcd: keys below a prefix, and leases with ids from a range."""
 
     kind: Literal["etcd"] = "etcd"
     prefix: str
@@ -47,7 +47,7 @@ class EtcdEntry(Entry, frozen=True):
         return True
 
     def follows_from(self, run_id: str) -> bool:
-        """Whether the lease ids are those of this run. Runs of old had a block at random."""
+        """Whether the lease ids are those of this run. Older versions chose a block at random."""
         return self.first_lease_id == first_lease_id(run_id)
 
     def own(self, directory: Path, manifest: Manifest) -> Self:

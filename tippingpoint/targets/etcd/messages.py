@@ -1,8 +1,8 @@
 """The dozen messages of etcd's v3 API that the claim workload needs, as bytes (protobuf wire format).
 
 Field numbers are those of etcd's rpc.proto, kv.proto and auth.proto (api/etcdserverpb, api/mvccpb), which
-etcd keeps for ever. Written by hand because a keepalive is made once per lease and its answer is compared,
-not parsed: generated classes cost several times as much, and their generator is one more dependency.
+etcd never changes. The messages are written by hand because generated classes cost several times as much:
+a keepalive is encoded once per lease, and its answer is compared, not parsed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tippingpoint.targets.etcd.http2 import ProtocolError
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 
-# Where each of its calls is asked for.
+# The paths of the calls.
 _API = "/etcdserverpb."
 RANGE, TXN, DELETE_RANGE = (f"{_API}KV/{name}" for name in ("Range", "Txn", "DeleteRange"))
 GRANT, REVOKE, KEEP_ALIVE, LEASES, TIME_TO_LIVE = (
@@ -25,11 +25,11 @@ STATUS, MEMBER_LIST = f"{_API}Maintenance/Status", f"{_API}Cluster/MemberList"
 
 
 class WireError(ProtocolError):
-    """Bytes that are no protobuf message."""
+    """Bytes that are not a protobuf message."""
 
 
 def varint(value: int) -> bytes:
-    """An integer from -2**63 to 2**64 - 1 in base 128, negative ones as two's complement of 64 bits."""
+    """Encode an integer from -2**63 to 2**64 - 1 in base 128; negative ones as two's complement of 64 bits."""
     value &= (1 << 64) - 1
     encoded = bytearray()
     while value > 0x7F:
@@ -40,17 +40,17 @@ def varint(value: int) -> bytes:
 
 
 def integer(number: int, value: int) -> bytes:
-    """An integer field."""
+    """Encode an integer field."""
     return varint(number << 3) + varint(value)
 
 
 def text(number: int, value: bytes) -> bytes:
-    """A string, bytes or message field."""
+    """Encode a string, bytes or message field."""
     return varint(number << 3 | LENGTH) + varint(len(value)) + value
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of every field: an int (64 bits, signed) or bytes. WireError on anything malformed."""
+    """Yield number and value of every field: an int (64 bits, signed) or bytes. WireError if malformed."""
     position, end = 0, len(message)
     while position < end:
         key, position = _read_varint(message, position)
@@ -229,7 +229,7 @@ def after_prefix(prefix: bytes) -> bytes:
 
 
 class WatchAnswer(NamedTuple):
-    """A WatchResponse: which watch, whether it was created or cancelled (why), whether something happened."""
+    """A WatchResponse: the watch's id, whether it was created or cancelled (and why), whether an event came."""
 
     watch: int
     created: bool
@@ -240,7 +240,7 @@ class WatchAnswer(NamedTuple):
 
 
 def watch_deletion(watch: int, key: bytes, from_revision: int) -> bytes:
-    """WatchRequest: tell when the key is deleted, at or after a revision, on a watch with this id."""
+    """WatchRequest: report deletion of the key at or after a revision, on a watch with this id."""
     create = text(1, key) + integer(3, from_revision) + text(5, b"\0") + integer(7, watch)  # filter NOPUT
     return text(1, create)
 
@@ -251,7 +251,7 @@ def watch_cancel(watch: int) -> bytes:
 
 
 def watch_answer(answer: bytes) -> WatchAnswer:
-    """A WatchResponse, read."""
+    """Parse a WatchResponse."""
     found: dict[int, int | bytes] = dict(fields(answer))
     watch = found.get(2, 0)
     reason = found.get(6, b"")
@@ -289,7 +289,7 @@ def leader(answer: bytes) -> tuple[int, int]:
 
 
 def members(answer: bytes) -> dict[int, str]:
-    """The members' names in a MemberListResponse by their ids; the id in hexadecimal of one not started yet."""
+    """The members' names in a MemberListResponse by id. A member not started yet is named by its id in hexadecimal."""
     return {
         _int(member, 1): _bytes(member, 2).decode("utf-8", "replace")
         or f"{_int(member, 1) & (1 << 64) - 1:x}"

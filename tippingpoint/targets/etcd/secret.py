@@ -1,4 +1,4 @@
-"""What a secret says of an etcd."""
+"""How to reach an etcd, read from a Juju secret."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tippingpoint.util.secret_keys import Keys
 from tippingpoint.util.text import listed
 
 _FILES = {"ca": "cacert", "cert": "cert", "key": "key"}
-"""The fields of a plan's target that name a file of TLS, and the key that its content is under."""
+"""The target's fields that name a TLS file, and the secret's key that holds its content."""
 
 
 class EtcdSecret(Secret[EtcdTarget]):
-    """Client URLs, what TLS takes, and a user where the cluster has such."""
+    """Client URLs, TLS files, and a user if the cluster has authentication enabled."""
 
     ways = (Keys(("endpoints",), ("cacert", "cert", "key", "username", "password")),)
     example = "endpoints=https://HOST:2379 cacert#file=FILE cert#file=FILE key#file=FILE"

@@ -1,4 +1,4 @@
-"""What a run, `clean` and an agent ask of an etcd."""
+"""The etcd target: its contract with runs, `tippingpoint clean` and agents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tippingpoint.workloads.schedule import Schedule
 
 
 class Etcd(Target[EtcdTarget, EtcdEntry, EtcdWorkspace]):
-    """Leases in a real cluster. Workers make all that there is, in parts of their own of what the entry names."""
+    """Leases in a real cluster. The workers create everything, each within its own part of what the entry names."""
 
     workspace = EtcdWorkspace
 

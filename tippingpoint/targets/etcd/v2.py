@@ -1,8 +1,8 @@
 """Leases by etcd's v2 API: keys with a time to live, compared and refreshed over HTTP/1.1.
 
-HTTP/1.1 carries one request at a time, so each of the plan's connections is a group of sockets, opened as
-requests need them, and one more that streams every release below the prefix. An operation under way costs
-a task, a unit that waits or holds only entries in dictionaries.
+HTTP/1.1 carries one request at a time. So each of the plan's connections is a group of sockets, opened as
+requests need them, and one more socket that streams every release below the prefix. An operation under way
+costs a task; a unit that waits or holds a lease costs only dictionary entries.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tippingpoint.workloads.claim.target import Holding
 from tippingpoint.workloads.load import TargetFacts
 
 SOCKETS = 32
-"""Requests under way at once on each of the plan's connections; further ones wait their turn."""
+"""Concurrent requests on each of the plan's connections; further requests wait."""
 _EVENT_LIMIT = 1 << 20  # bytes of one event of the stream
 
 # etcd's error/error.go
@@ -53,7 +53,7 @@ _Result = TypeVar("_Result")
 
 @dataclass(slots=True)
 class _Answer:
-    """What etcd answered: HTTP's status, its own error code (0 for none), the store's index, and the rest."""
+    """An answer of etcd: HTTP status, etcd's own error code (0 for none), the store's index, and the body."""
 
     status: int
     code: int
@@ -62,13 +62,13 @@ class _Answer:
 
     @property
     def problem(self) -> str:
-        """An error in one line."""
+        """The error on one line."""
         said = self.body.get("message", "")
         return f"etcd: {said} ({self.code})" if said else f"HTTP status {self.status}"
 
 
 class _Link:
-    """One of the plan's connections: a session of sockets to an endpoint, and whether its watch is up."""
+    """One of the plan's connections: an HTTP session with an endpoint, and whether its event stream is up."""
 
     def __init__(self, endpoint: Endpoint, read: EtcdAccess) -> None:
         self.endpoint = endpoint
@@ -86,15 +86,15 @@ class _Link:
             trust_env=False,
             read_bufsize=_EVENT_LIMIT,
         )
-        # Sending a request again when a socket that was kept open turns out dead would hide a failure, and
-        # a claim that had arrived the first time would be denied by itself. There is no public switch.
+        # aiohttp resends a request when a kept-open socket turns out dead. That would hide a failure, and a
+        # claim that did arrive the first time would then be denied by itself. There is no public switch.
         self._session._retry_connection = False  # pyright: ignore[reportPrivateUsage]
 
     def failed(self, problem: str) -> OperationFailed:
         return OperationFailed(f"{self.endpoint.name}: {problem}")
 
     async def ask(self, method: str, path: str, form: dict[str, str] | None = None) -> _Answer:
-        """One request; raises one of _FAILURES."""
+        """Make one request; raises one of _FAILURES."""
         async with self._session.request(
             method, self.endpoint.url + path, data=form, allow_redirects=False
         ) as response:
@@ -102,7 +102,7 @@ class _Link:
             return _answer(response.status, _index(response), body)
 
     def stream(self, path: str) -> Any:
-        """A request whose answer is read as it comes."""
+        """Make a request whose answer is read as it arrives."""
         return self._session.get(self.endpoint.url + path, allow_redirects=False)
 
     async def close(self) -> None:
@@ -111,10 +111,10 @@ class _Link:
 
 
 class _Unit:
-    """A unit between asking for a lease and learning of its release.
+    """A unit between its claim and the release of the lease.
 
-    It is known from before its claim is sent, because a release may be told by the stream before the claim's
-    denial arrives. `denied` is the index of that denial, `freed` that of the last release seen.
+    It is registered before its claim is sent, because the stream may report a release before the claim's denial
+    arrives. `denied` is the index of that denial, `freed` that of the last release seen.
     """
 
     __slots__ = ("denied", "freed", "released")
@@ -126,7 +126,7 @@ class _Unit:
 
 
 class V2Target:
-    """A ClaimTarget by the v2 API; `drop` forgets who waits, as a restarted worker would."""
+    """A ClaimTarget on the v2 API. `drop` forgets waiting units, as a restarted worker would."""
 
     def __init__(self, target: EtcdTarget, workload: ClaimWorkload, scope: Scope) -> None:
         self._access = access(target)
@@ -134,7 +134,7 @@ class V2Target:
         self._ttl = str(math.ceil(workload.claim_time))
         self._links: list[_Link] = []
         self._asides: list[_Link] = []
-        """Connections of their own for questions that are no part of the load, one to each endpoint."""
+        """Separate connections, one to each endpoint, for queries that are not part of the load."""
         self._watching: list[Task[None]] = []
         self._calls: dict[Future[Any], Task[Any]] = {}
         self._units: dict[int, dict[int, _Unit]] = {}
@@ -167,7 +167,7 @@ class V2Target:
         await asyncio.wait(ups, timeout=ANSWER_WITHIN)
 
     def _link(self, lease: int, holder: int) -> _Link:
-        """The connection a holder's operations use: its own, or while that is down the next that is up."""
+        """Return the connection for a holder's operations: its own, or the next one that is up."""
         first = hash((lease, holder)) % len(self._links)
         for step in range(len(self._links)):
             link = self._links[first - step]
@@ -206,7 +206,7 @@ class V2Target:
 
     async def _extend(self, holding: Holding) -> bool:
         link = self._link(holding.lease, holding.holder)
-        # refresh keeps the value and tells no watcher (etcd's v2 API document, "Refreshing key TTL")
+        # A refresh keeps the value and notifies no watcher (etcd's v2 API document, "Refreshing key TTL").
         form = {"refresh": "true", "ttl": self._ttl, "prevValue": f"{holding.lease}/{holding.holder}"}
         answer = await self._ask(link, "PUT", self._key(holding.lease), form)
         if answer.code in (_KEY_NOT_FOUND, _TEST_FAILED):
@@ -222,11 +222,11 @@ class V2Target:
         link = self._link(holding.lease, holding.holder)
         value = quote(f"{holding.lease}/{holding.holder}", safe="")
         answer = await self._ask(link, "DELETE", f"{self._key(holding.lease)}?prevValue={value}")
-        if answer.code not in (_KEY_NOT_FOUND, _TEST_FAILED):  # those say that it was ours no longer
+        if answer.code not in (_KEY_NOT_FOUND, _TEST_FAILED):  # both mean that the lease was already lost
             self._check(link, answer)
 
     def _start(self, lease: int, holder: int, work: Coroutine[Any, Any, _Result]) -> Future[_Result]:
-        """Run an operation in a task; its future ends with OperationFailed also when we are closed."""
+        """Run an operation in a task. Its future ends with OperationFailed also when the target is closed."""
         future: Future[_Result] = self._loop.create_future()
         task = self._loop.create_task(work)
         self._calls[future] = task
@@ -256,7 +256,7 @@ class V2Target:
             return await link.ask(method, path, form)
         except _FAILURES as error:
             raise link.failed(in_words(cause_of(error))) from None
-        except Exception as error:  # of a session that was closed meanwhile, for one
+        except Exception as error:  # for instance, the session was closed in the meantime
             raise link.failed(in_words(error)) from None
 
     def _check(self, link: _Link, answer: _Answer) -> None:
@@ -293,7 +293,7 @@ class V2Target:
             unit.released()
 
     async def _look(self, lease: int, holder: int, unit: _Unit) -> None:
-        """For a unit that was not denied here: released at once unless the key exists."""
+        """For a unit that was not denied on this worker: call it back at once unless the key exists."""
         for failures in itertools.count(1):
             if self._units.get(lease, {}).get(holder) is not unit:
                 return
@@ -308,24 +308,24 @@ class V2Target:
             return
 
     def _freed(self, lease: int, index: int) -> None:
-        """A release was told: those who were denied before it are called."""
+        """Call back the units that were denied before this release."""
         for holder, unit in list(self._units.get(lease, {}).items()):
             unit.freed = max(unit.freed, index)
             if 0 <= unit.denied < index:
                 self._call(lease, holder, unit)
 
     def _missed(self) -> None:
-        """Releases may have gone unseen: each counts as one."""
+        """Call back all denied units: a release of their lease may have been missed."""
         for lease, holders in list(self._units.items()):
             for holder, unit in list(holders.items()):
                 if unit.denied >= 0:
                     self._call(lease, holder, unit)
 
     async def _watch(self, link: _Link, up: Future[None]) -> None:
-        """Read a connection's events, and ask for them again whenever they end; it is live while they come.
+        """Read a connection's event stream, and request it again when it ends. The link is live while events can come.
 
-        Any connection's stream serves all units, so a release is missed only if all of them were down and
-        etcd, which keeps the last 1000 events, no longer knows it.
+        Any connection's stream serves all units. So a release is missed only if all streams were down, and for
+        longer than etcd's history of the last 1000 events.
         """
         failures = 0
         while True:
@@ -353,12 +353,12 @@ class V2Target:
                         else:
                             link.problem = CLOSED
                             raise ConnectionResetError
-                        # A stream that begins with an event of the past ends with it: etcd sends that one,
-                        # and never enters the watcher for what follows (store/watcher_hub.go).
+                        # When its first event is from history, etcd sends only that one and never adds the
+                        # stream to the watchers of later events (store/watcher_hub.go).
                         continue
             except _FAILURES as error:
                 link.problem = in_words(cause_of(error))
-            except (ValueError, LookupError, TypeError) as error:  # no event, or one without an end
+            except (ValueError, LookupError, TypeError) as error:  # not an event, or an event without an end
                 link.problem = in_words(error)
             link.live = False
             if not up.done():
@@ -367,7 +367,7 @@ class V2Target:
             await asyncio.sleep(pause(failures))
 
     def _event(self, link: _Link, line: bytes) -> int:
-        """Take one event; returns its index."""
+        """Process one event; returns its index."""
         event: dict[str, Any] = orjson.loads(line)
         node: dict[str, Any] = event["node"]
         index = int(node["modifiedIndex"])
@@ -388,13 +388,13 @@ class V2Target:
         await self._watch_all(index)
 
     async def leader(self) -> str | None:
-        """Who leads, by the members' own words; see Led."""
+        """Return the leader as the members report it; see Led."""
         self._asides = self._asides or [_Link(endpoint, self._access) for endpoint in self._access.endpoints]
         told = [answer for answer in await asyncio.gather(*map(_self, self._asides)) if answer is not None]
         if told and all(answer.status in (401, 403, 404) for answer in told):
             return None
         leaders = {str(answer.body.get("name")) for answer in told if answer.body.get("state") == _LEADS}
-        # While two say so, one of them has not heard of the last election.
+        # When two members claim to lead, one of them has not seen the last election.
         return leaders.pop() if len(leaders) == 1 else ""
 
     async def close(self) -> None:
@@ -410,7 +410,7 @@ class V2Target:
             task.cancel()
         if self._watching or calls:
             await asyncio.wait([*self._watching, *calls])
-        await asyncio.sleep(0)  # the futures learn of it in their tasks' callbacks
+        await asyncio.sleep(0)  # lets the tasks' callbacks end the futures
         self._watching.clear()
         for link in self._links:
             await link.close()
@@ -444,7 +444,7 @@ async def clean_v2(target: EtcdTarget, prefix: str) -> int:
 
 
 async def _greet(read: EtcdAccess, links: list[_Link], prefix: str) -> tuple[TargetFacts, int]:
-    """What the first server that answers is, and its index. TargetError when none does, or it refuses us."""
+    """Return facts of the first server that answers, and its index. TargetError when all fail or one refuses us."""
     problems: dict[str, str] = {}
     refusals: list[TargetError] = []
     for link in links[: len(read.endpoints)]:
@@ -479,7 +479,7 @@ async def _greet(read: EtcdAccess, links: list[_Link], prefix: str) -> tuple[Tar
 
 
 async def _self(link: _Link) -> _Answer | None:
-    """What a member says of itself; None when it does not answer."""
+    """Return a member's /v2/stats/self; None when it does not answer."""
     try:
         async with asyncio.timeout(LEADER_WITHIN):
             return await link.ask("GET", "/v2/stats/self")
@@ -488,7 +488,7 @@ async def _self(link: _Link) -> _Answer | None:
 
 
 def _index(response: aiohttp.ClientResponse) -> int:
-    """The store's index when it answered."""
+    """Return the store's index at the time of the answer."""
     index = response.headers.get("X-Etcd-Index", "")
     return int(index) if index.isdecimal() else 0
 

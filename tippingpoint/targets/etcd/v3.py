@@ -1,8 +1,8 @@
 """Leases by etcd's v3 API: granted, kept alive and watched over a few HTTP/2 connections.
 
-A claim is LeaseGrant and a transaction that puts the key if it is absent. An extension is a LeaseKeepAlive
-on the one stream for that which each connection has; those waiting for a release share the connection's one
-Watch stream. A unit costs entries in dictionaries, not a task.
+A claim is a LeaseGrant, then a transaction that puts the key if it is absent. Each connection has one stream
+for all LeaseKeepAlive requests (extensions) and one Watch stream for all units that wait for a release. A unit
+costs dictionary entries, not a task.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tippingpoint.workloads.claim.target import Holding
 from tippingpoint.workloads.load import TargetFacts
 
 _REVOKE_WITHIN = 2.0
-"""Seconds that leases nobody got to use have to be revoked in when the target is closed."""
+"""Seconds that close() waits for the revocation of unused leases."""
 
 
 class V3Target:
-    """A ClaimTarget by the v3 API; `drop` forgets who waits, as a restarted worker would."""
+    """A ClaimTarget on the v3 API. `drop` forgets waiting units, as a restarted worker would."""
 
     def __init__(self, target: EtcdTarget, workload: ClaimWorkload, scope: Scope) -> None:
         self.scope = scope
@@ -42,7 +42,7 @@ class V3Target:
         self._access = access(target, alpn="h2")
         self._cluster: Cluster | None = None
         self._releases: Releases | None = None
-        # A restarted worker has the same ids: starting somewhere in the first half keeps out of its own way.
+        # A restarted worker has the same range of ids. A random start in its first half avoids ids in use.
         self._ids = itertools.count(scope.lease_ids + 1 + secrets.randbelow(LEASE_IDS // 2))
         self._revoking = 0
         self._revoked: Future[None] | None = None
@@ -52,14 +52,14 @@ class V3Target:
 
     @property
     def cluster(self) -> Cluster:
-        """The connections; there are none before `open`."""
+        """The connections. RuntimeError before `open`."""
         if self._cluster is None:
             raise RuntimeError("open() comes first")
         return self._cluster
 
     @property
     def releases(self) -> Releases:
-        """Who waits for a release; nobody can before `open`."""
+        """The units that wait for a release. RuntimeError before `open`."""
         if self._releases is None:
             raise RuntimeError("open() comes first")
         return self._releases
@@ -76,7 +76,7 @@ class V3Target:
             raise
 
     def next_id(self) -> int:
-        """A lease id that nothing else uses."""
+        """Return a lease id that nothing else uses."""
         return next(self._ids)
 
     # --- claim, extend, release
@@ -112,19 +112,21 @@ class V3Target:
         def done(_: bytes, error: RpcError | None) -> None:
             if future.done():
                 return
-            if error is None or error.code == NOT_FOUND:  # not found: it had expired, so it is free
+            if error is None or error.code == NOT_FOUND:  # not found: it had expired, so it is released
                 future.set_result(None)
             else:
                 future.set_exception(link.failed(error.message))
 
-        # The keepalive's request and the revocation's are the same message: the id in field 1.
+        # Both requests are the same message, the lease's id in field 1.
         Request(link, pb.REVOKE, request[LEASE_AT - 1 :], done)
         return future
 
     def revoke_unused(self, lease_id: int, link: Link | None = None) -> None:
-        """Revoke a lease nobody holds, in the background; if that fails it expires. One whose grant is not answered is
-        revoked over the connection that it was asked for on, where that is up: the cluster might else hear of its end
-        before its beginning."""
+        """Revoke a lease that nobody holds, in the background. If that fails, the lease expires.
+
+        A lease whose grant is still unanswered is revoked over the connection of the grant if that is up. Over
+        another connection, the revocation could overtake the grant.
+        """
         if link is None or link.connection is None:
             link = self.cluster.link(lease_id, 0)
         if link is None:
@@ -138,9 +140,6 @@ class V3Target:
             self._revoked.set_result(None)
 
     # --- waiting for a release
-
-    # --- waiting for a release
-
     def watch_release(self, lease: int, holder: int, released: Callable[[], None]) -> None:
         """Wait for a lease to be free; see ClaimTarget."""
         self.releases.watch(lease, holder, released)
@@ -152,7 +151,7 @@ class V3Target:
     # --- the cluster
 
     async def leader(self) -> str | None:
-        """Who leads, by one member's word, each in its turn; see Led."""
+        """Return the leader as one member reports it, members taking turns; see Led."""
         links = [link for link in self.cluster.links[: len(self._access.endpoints)] if link.live]
         if not links:
             return ""
@@ -160,7 +159,7 @@ class V3Target:
         try:
             leader, term = pb.leader(await ask(link, pb.STATUS, b"", LEADER_WITHIN))
             if not leader or term < self._term:
-                return ""  # one that has not heard of the last election names the leader before it
+                return ""  # a member that has not seen the last election reports the previous leader
             self._term = term
             if leader not in self._members:
                 self._members = pb.members(await ask(link, pb.MEMBER_LIST, b"", LEADER_WITHIN))
@@ -195,7 +194,7 @@ class V3Target:
 
 
 class _Claim:
-    """A claim under way: a lease is granted, then the key is put with it if it is absent."""
+    """A claim under way: a lease is granted, then the key is put with it if the key is absent."""
 
     __slots__ = ("_call", "_epoch", "_id", "_target", "future", "holder", "lease")
 

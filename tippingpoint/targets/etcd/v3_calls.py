@@ -1,4 +1,4 @@
-"""Calls of the v3 API that have one answer, and what a refusal of them means."""
+"""Unary calls of the v3 API, and the meaning of their refusals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Done = Callable[[bytes, RpcError | None], None]
 
 
 class Request:
-    """A unary call, made once more with a new token when the server no longer knows its first."""
+    """A unary call. It is repeated once with a new token if the server no longer knows the first one."""
 
     __slots__ = ("_call", "_done", "_message", "_path", "_token", "link")
 
@@ -35,7 +35,7 @@ class Request:
         self._send(self._answered)
 
     def cancel(self) -> None:
-        """Forget the call; `done` is not called."""
+        """Drop the call; `done` is not called."""
         self._done = None
         if self._call is not None:
             self._call.cancel()
@@ -66,7 +66,7 @@ class Request:
 
 
 async def ask(link: Link, path: str, message: bytes, within: float = ANSWER_WITHIN) -> bytes:
-    """One call, awaited: RpcError or TimeoutError when it fails."""
+    """Make one call and return its answer; RpcError or TimeoutError when it fails."""
     future: Future[bytes] = asyncio.get_running_loop().create_future()
 
     def done(answer: bytes, error: RpcError | None) -> None:
@@ -86,12 +86,12 @@ async def ask(link: Link, path: str, message: bytes, within: float = ANSWER_WITH
 
 
 def for_administrators(error: RpcError) -> bool:
-    """Whether a call is refused to users such as ours; some versions do so without gRPC's code for it."""
+    """Whether a call is refused to non-administrators; some versions do so without gRPC's code for it."""
     return error.code == PERMISSION_DENIED or "permission denied" in error.message
 
 
 def _token_refused(error: RpcError) -> bool:
-    # The second is what etcd says after the users' rights were changed: an old token stands for old rights.
+    # etcd gives the second answer after users' rights were changed: an old token carries old rights.
     return error.code == UNAUTHENTICATED or (
         error.code == INVALID_ARGUMENT and "revision of auth store is old" in error.message
     )

@@ -1,4 +1,4 @@
-"""Removal of what a run left in a cluster, by the v3 API."""
+"""Remove what a run left in a cluster, through the v3 API."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tippingpoint.targets.etcd.v3_link import Link
 from tippingpoint.util.network_errors import in_words
 
 _AT_ONCE = 100
-"""Revocations under way at the same time."""
+"""Concurrent revocations."""
 
 
 async def clean_v3(target: EtcdTarget, prefix: str, lease_ids: range, *, only_of_keys: bool) -> int:
@@ -40,7 +40,7 @@ async def clean_v3(target: EtcdTarget, prefix: str, lease_ids: range, *, only_of
 
 async def _clean(link: Link, prefix: str, lease_ids: range, only_of_keys: bool) -> int:
     start, end = prefix.encode(), pb.after_prefix(prefix.encode())
-    # Through the quorum: this member has then caught up with all that was ever granted, and lists it.
+    # Read through the quorum: this member has then applied every grant, so that it lists all leases.
     keys = pb.key_values(await ask(link, pb.RANGE, pb.key_range(start, end), within=60.0))
     of_keys = {key.lease for key in keys if key.lease in lease_ids}
     in_doubt = of_keys if only_of_keys else set[int]()
@@ -50,12 +50,12 @@ async def _clean(link: Link, prefix: str, lease_ids: range, only_of_keys: bool) 
             listed = pb.leases(await ask(link, pb.LEASES, b"", within=60.0))
             in_doubt = {lease for lease in listed if lease in lease_ids} - ours
         except RpcError as error:
-            if error.code != PERMISSION_DENIED:  # a user without that right has the leases of the keys
+            if error.code != PERMISSION_DENIED:  # a user without that right still gets the leases of the keys
                 raise
     few = asyncio.Semaphore(_AT_ONCE)
 
     async def is_ours(lease: int) -> bool:
-        """Whether no key of others has the lease, as it would go with it."""
+        """Whether no key outside the prefix is attached to the lease: revoking it would delete that key."""
         async with few:
             try:
                 has = pb.lease_keys(await ask(link, pb.TIME_TO_LIVE, pb.lease_time_to_live(lease)))
@@ -63,7 +63,7 @@ async def _clean(link: Link, prefix: str, lease_ids: range, only_of_keys: bool) 
                 if error.code in (
                     PERMISSION_DENIED,
                     NOT_FOUND,
-                ):  # it has keys that we may not see, or is gone
+                ):  # it has keys that this user may not see, or it is gone
                     return False
                 raise
             return all(key.startswith(start) for key in has)

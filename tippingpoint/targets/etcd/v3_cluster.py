@@ -1,4 +1,4 @@
-"""All connections of a worker to a cluster by the v3 API: opened, greeted, and who takes which."""
+"""A worker's connections to a cluster through the v3 API: opening, logging in, and choosing one per operation."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from tippingpoint.util.network_errors import in_words
 from tippingpoint.workloads.load import TargetFacts
 
 OLDEST = (3, 4)
-"""The first version in which a client chooses its watches' ids."""
+"""The first version in which a client chooses the ids of its watches."""
 _AT_ONCE = 100
-"""Handshakes under way at the same time."""
+"""Concurrent handshakes."""
 
 
 class Cluster:
-    """All of a worker's connections to a cluster, and its login.
+    """A worker's connections to a cluster, and its login.
 
-    `on_up` is called whenever one is up, `on_down` with each that went.
+    `on_up` is called whenever a connection comes up, `on_down` with each connection that goes down.
     """
 
     def __init__(self, access: EtcdAccess, connections: int) -> None:
@@ -40,7 +40,7 @@ class Cluster:
         self.on_up: Callable[[], None] = lambda: None
         self.on_down: Callable[[Link], None] = lambda link: None
         self.login = Login(access.credentials, lambda: next((link for link in self.links if link.live), None))
-        # Endpoint by endpoint in turn, so that neighbours in the list are connections to different servers.
+        # The order alternates between endpoints, so that neighbours in the list reach different servers.
         self.links = [
             Link(endpoint, access.tls, self.login, lambda: self.on_up(), lambda link: self.on_down(link))
             for _ in range(connections)
@@ -48,7 +48,7 @@ class Cluster:
         ]
 
     def link(self, lease: int, holder: int) -> Link | None:
-        """The connection this holder's operations use now: its own, or the next one up."""
+        """Return the connection for this holder's next operation: its own, or the next one that is up."""
         links = self.links
         first = hash((lease, holder)) % len(links)
         link = links[first]
@@ -61,12 +61,12 @@ class Cluster:
         return None
 
     def nowhere(self, lease: int, holder: int) -> OperationFailed:
-        """The failure of an operation for which no connection is up."""
+        """Return the failure of an operation for which no connection is up."""
         link = self.links[hash((lease, holder)) % len(self.links)]
         return link.failed(link.problem)
 
     async def open(self, prefix: str) -> TargetFacts:
-        """Connect to every endpoint, log in, and see that keys may be read. TargetError when that fails."""
+        """Connect to every endpoint, log in, and check that keys can be read. TargetError when that fails."""
         count = len(self.access.endpoints)
         firsts, rest = self.links[:count], self.links[count:]
         errors = await asyncio.gather(*(link.connect() for link in firsts), return_exceptions=True)
@@ -96,7 +96,7 @@ class Cluster:
         return facts
 
     async def connect(self, links: Iterable[Link]) -> None:
-        """Connect these; those that fail are tried again in the background."""
+        """Connect these links. Those that fail are retried in the background."""
         few = asyncio.Semaphore(_AT_ONCE)
 
         async def one(link: Link) -> None:
@@ -106,7 +106,7 @@ class Cluster:
         await asyncio.gather(*(one(link) for link in links))
 
     async def close(self, reason: str) -> None:
-        """Close every connection; what is under way ends."""
+        """Close every connection; operations under way end."""
         self.login.close()
         connections = [link.close(reason) for link in self.links]
         closing = [connection.closed for connection in connections if connection is not None]
@@ -132,7 +132,7 @@ class Cluster:
         return TargetFacts("etcd", f"{version or 'of unknown version'} (v3 API)", members)
 
     async def _version(self, link: Link) -> str:
-        """Etcd's version; empty where it does not tell it to our user."""
+        """Return etcd's version; empty when etcd does not report it to this user."""
         try:
             return pb.version(await ask(link, pb.STATUS, b""))
         except RpcError as error:
@@ -147,7 +147,7 @@ class Cluster:
             answer = await ask(link, pb.AUTHENTICATE, pb.authenticate(user.username, user.password))
         except RpcError as error:
             if error.code == FAILED_PRECONDITION and "not enabled" in error.message:
-                return  # a cluster without users takes everybody
+                return  # a cluster without authentication accepts everybody
             raise
         self.login.token = pb.token(answer)
 

@@ -1,4 +1,4 @@
-"""One connection to a member of etcd by the v3 API: made again when it is lost, with its stream of keepalives."""
+"""One connection to a member of etcd through the v3 API. It is remade when lost, and has a keepalive stream."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tippingpoint.targets.etcd.http2 import Connection
 from tippingpoint.util.network_errors import in_words
 
 LEASE_AT = len(framed(b"")) + 1
-"""Where the lease's id stands in a keepalive's request: behind gRPC's prefix and the field's number."""
+"""Offset of the lease's id in a keepalive request: after gRPC's prefix and the field's number."""
 
 
 class Login:
-    """Who we are to a cluster: the token that calls show, empty where it asks for none.
+    """The login to a cluster: a token for each call, empty if the cluster needs none.
 
-    `any_live` returns a connection that is up, over which the token is renewed; None when there is none.
+    `any_live` returns a connection that is up, over which the token is renewed, or None when all are down.
     """
 
     def __init__(self, credentials: Credentials | None, any_live: Callable[[], Link | None]) -> None:
@@ -42,17 +42,17 @@ class Login:
         self._loop = asyncio.get_running_loop()
 
     def close(self) -> None:
-        """Renew it no further; those who wait for that are told."""
+        """Stop a renewal under way; callers that wait for it are called back."""
         if self._renewing is not None:
             self._renewing.cancel()
             self._renewing = None
             self._over()
 
     def renew(self, refused: str | None = None, then: Callable[[], None] | None = None) -> None:
-        """Log in again, once for all who ask meanwhile; `then` is called afterwards, whatever came of it."""
+        """Log in again, once for all concurrent callers. `then` is called afterwards, also after a failure."""
         user = self._credentials
         if then is not None and refused is not None and refused != self.token:
-            self._loop.call_soon(then)  # somebody has renewed it already
+            self._loop.call_soon(then)  # the token has already been renewed
             return
         if then is not None:
             self._after_renewal.append(then)
@@ -79,7 +79,7 @@ class Login:
 
 
 class Link:
-    """One of the plan's connections to an endpoint: made again whenever it is lost, until it is closed."""
+    """One of the plan's connections to an endpoint. It is remade whenever it is lost, until it is closed."""
 
     def __init__(
         self,
@@ -105,15 +105,15 @@ class Link:
 
     @property
     def live(self) -> bool:
-        """Whether it may be asked for something."""
+        """Whether the connection is up."""
         return self.connection is not None
 
     def failed(self, problem: str) -> OperationFailed:
-        """The failure of an operation that was asked for here."""
+        """Return the failure of an operation sent over this connection."""
         return OperationFailed(f"{self.endpoint.name}: {problem}")
 
     def headers(self, path: str) -> bytes:
-        """The header block of a call."""
+        """Return the header block of a call."""
         token = self.login.token
         if token != self._headers_token:
             self._headers.clear()
@@ -122,7 +122,7 @@ class Link:
         if block is None:
             metadata = [("token", token)] if token else []
             if path == pb.WATCH:
-                # A member cut off from the others must say so: it would never see a release.
+                # Makes a member that is cut off from the others fail: it would never see a release.
                 metadata.append(("hasleader", "true"))
             scheme = "https" if self.endpoint.tls else "http"
             block = request_headers(scheme, self.endpoint.name, path, metadata)
@@ -130,7 +130,7 @@ class Link:
         return block
 
     async def connect(self) -> None:
-        """Connect; raises what went wrong."""
+        """Connect; raises the cause of a failure."""
         endpoint = self.endpoint
         connection: Connection | None = None
 
@@ -141,7 +141,7 @@ class Link:
                 self._down()
 
         def made() -> Connection:
-            # Known from here on, as it may be heard from when its making is given up.
+            # Assigned here because its callbacks may run when the attempt has been given up.
             nonlocal connection
             connection = Connection(self._loop, down)
             return connection
@@ -171,17 +171,17 @@ class Link:
         self._on_up()
 
     async def connect_or_keep_trying(self) -> None:
-        """Connect once; when that fails go on in the background."""
+        """Connect once; if that fails, keep trying in the background."""
         try:
             await self.connect()
         except (OSError, TimeoutError, RpcError):
             self._start_remaking()
-        except Exception as error:  # what a broken server can make a TLS library raise is not for us to list
+        except Exception as error:  # a broken server can make a TLS library raise anything
             self.problem = in_words(error)
             self._start_remaking()
 
     def close(self, reason: str) -> Connection | None:
-        """End the connection and what is under way on it, and make no other."""
+        """Close the connection, end its operations, and do not reconnect."""
         self._wanted = False
         self.problem = reason
         if self._remake is not None:
@@ -218,7 +218,7 @@ class Link:
             else:
                 break
         self._remake = None
-        if not self.live:  # lost again in the same breath
+        if not self.live:  # lost again at once
             self._start_remaking()
 
     def keep_alive(self, request: bytes, future: Future[bool]) -> None:
@@ -235,7 +235,7 @@ class Link:
 
 
 class _KeepAlives(Call):
-    """A connection's LeaseKeepAlive stream. Servers answer in order; an answer out of order is looked for."""
+    """A connection's LeaseKeepAlive stream. Servers answer in order; an answer out of order is matched by its id."""
 
     __slots__ = ("_asked", "_link")
 
@@ -249,7 +249,7 @@ class _KeepAlives(Call):
         self.send(request)
 
     def finish(self) -> None:
-        """Ask nothing further; the server ends the stream when it has answered."""
+        """Send no further requests. The server ends the stream after its last answer."""
         self.send(b"", end=True)
 
     def on_message(self, message: bytes) -> None:

@@ -1,4 +1,7 @@
-"""Units that wait for a lease to be free, by the v3 API: a Watch stream for each connection, and moves between them."""
+"""Waiting for leases to be released, through the v3 API.
+
+Each connection has one Watch stream. Units move to another connection when theirs fails.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from tippingpoint.targets.etcd.v3_link import Link
 
 
 class _Place:
-    """Where units can wait: a connection and its Watch stream, which rests for a while after it failed."""
+    """A connection and its Watch stream, on which units can wait. It rests for a while after a failure."""
 
     __slots__ = ("failures", "link", "resting", "stream")
 
@@ -28,7 +31,7 @@ class _Place:
 
 
 class _Waiting:
-    """A unit that waits for a lease's release after a revision at which it was held (0: not known yet)."""
+    """A unit waiting for a lease's release. `revision` is one at which the lease was held (0: not known yet)."""
 
     __slots__ = ("holder", "lease", "number", "released", "revision", "stream")
 
@@ -44,7 +47,7 @@ class _Waiting:
 
 
 class _Watches(Call):
-    """A connection's Watch stream, shared by all units that wait there."""
+    """A connection's Watch stream, shared by all units that wait on this connection."""
 
     __slots__ = ("_releases", "place", "waiting")
 
@@ -58,7 +61,7 @@ class _Watches(Call):
         answer = pb.watch_answer(message)
         unit = self.waiting.get(answer.watch)
         if unit is not None and (answer.happened or answer.compacted):
-            # Compacted: what happened to the key since is forgotten, so it may have been released.
+            # Compacted: etcd has forgotten later events of the key, so it may have been released.
             self._releases.let_go(unit, tell_server=not answer.canceled)
             unit.released()
         elif answer.canceled and (unit is not None or answer.watch < 0):
@@ -74,7 +77,7 @@ class _Watches(Call):
 
 
 class Releases:
-    """Who waits for which lease. A release that may have been missed counts as one."""
+    """Which units wait for which leases. A release that may have been missed counts as a release."""
 
     def __init__(self, cluster: Cluster, scope: Scope) -> None:
         self._cluster = cluster
@@ -89,7 +92,7 @@ class Releases:
         cluster.on_down = self._link_down
 
     def denied(self, lease: int, holder: int, revision: int) -> None:
-        """Remember at which revision a claim met somebody else's key."""
+        """Remember the revision at which a claim was denied."""
         self._denied[lease, holder] = revision
 
     def watch(self, lease: int, holder: int, released: Callable[[], None]) -> None:
@@ -108,7 +111,7 @@ class Releases:
             self.let_go(unit, tell_server=True)
 
     def let_go(self, unit: _Waiting, tell_server: bool) -> None:
-        """End a unit's waiting."""
+        """End a unit's wait."""
         self._waiting.pop((unit.lease, unit.holder), None)
         self._homeless.pop(unit.number, None)
         stream = unit.stream
@@ -119,7 +122,7 @@ class Releases:
                 stream.send(framed(pb.watch_cancel(unit.number)))
 
     def _place(self, unit: _Waiting) -> None:
-        """Have a unit wait on its connection or the next one up; when none is, it waits for one first."""
+        """Let a unit wait on its own connection or the next one that is up; if none is up, keep it for later."""
         places = self._places
         first = hash((unit.lease, unit.holder)) % len(places)
         for step in range(len(places)):
@@ -143,7 +146,7 @@ class Releases:
         stream.send(framed(pb.watch_deletion(unit.number, key, unit.revision)))
 
     def _look(self, unit: _Waiting, place: _Place, key: bytes) -> None:
-        """For a unit that was not denied here: see whether the key exists, and watch it from now."""
+        """For a unit that was not denied on this worker: check that the key exists, and watch it from now on."""
 
         def done(answer: bytes, error: RpcError | None) -> None:
             if self._waiting.get((unit.lease, unit.holder)) is not unit:
@@ -161,11 +164,11 @@ class Releases:
         Request(place.link, pb.RANGE, pb.key_range(key, count_only=True), done)
 
     def ended(self, stream: _Watches, error: RpcError | None) -> None:
-        """A Watch stream ended: those who waited on it wait elsewhere, from where they were."""
+        """Move the units of a Watch stream that ended to other connections, each from its own revision."""
         place = stream.place
         if place.stream is stream:
             place.stream = None
-        if place.link.live:  # the stream alone failed: not at once again on this connection
+        if place.link.live:  # only the stream failed: do not retry on this connection at once
             if error is not None and error.code == UNAUTHENTICATED:
                 place.link.login.renew()
             self._rest(place)
@@ -192,7 +195,7 @@ class Releases:
             self._place(unit)
 
     def _link_down(self, link: Link) -> None:
-        """A connection went, or is going (and still answers what was asked): those who wait there move."""
+        """Move the units off a connection that is down, or that is going down and answers only earlier calls."""
         place = self._places[self._cluster.links.index(link)]
         stream, place.stream = place.stream, None
         if stream is not None:
@@ -200,7 +203,7 @@ class Releases:
             self.ended(stream, None)
 
     def clear(self) -> None:
-        """Nobody waits any more."""
+        """Drop all waiting units."""
         for unit in self._waiting.values():
             if unit.stream is not None:
                 unit.stream.waiting.clear()

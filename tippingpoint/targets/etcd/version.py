@@ -1,6 +1,6 @@
-"""Etcd's version over plain HTTP, where gRPC does not tell it.
+"""Etcd's version over plain HTTP, for users to whom gRPC does not report it.
 
-Etcd 3.5.30 refuses Maintenance/Status to all users but administrators. Of `/version` it asks no login.
+Etcd 3.5.30 refuses Maintenance/Status to all users but administrators. `/version` needs no login.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from tippingpoint.targets.etcd.access import ANSWER_WITHIN, Endpoint, EtcdAccess
 from tippingpoint.targets.etcd.access import access as read_access
 
 _LARGEST = 16 * 1024
-"""Bytes of an answer that is read."""
+"""Bytes of an answer that are read at most."""
 
 
 async def ask_version(access: EtcdAccess, endpoint: Endpoint) -> str:
-    """The version, such as 3.5.30; empty where the endpoint does not tell it this way."""
-    # The connections of the run agree on HTTP/2 alone.
+    """Return the version, such as 3.5.30; empty when the endpoint does not report it."""
+    # The run's own connections negotiate HTTP/2 only.
     tls = read_access(access.target).tls if endpoint.tls else None
     try:
         async with asyncio.timeout(ANSWER_WITHIN):

@@ -1,4 +1,4 @@
-"""What the workers of a run find ready in an etcd."""
+"""The workspace of a run in etcd."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 
 class EtcdWorkspace(BaseModel):
-    """Keys below a prefix, and v3 lease ids from a number on."""
+    """Keys below a prefix, and v3 lease ids from a first number upwards."""
 
     prefix: str
     first_lease_id: int
