@@ -154,5 +154,5 @@ def _credentials(path: Path | None) -> Credentials | None:
     known = read_yaml("target.credentials", path, accepted, private=True)
     username, password = known.get("username"), known.get("password")
     if not isinstance(username, str) or not isinstance(password, str) or len(known) != 2 or not username:
-        raise UserError("target.credentials", str(path), f"{accepted}, both text, and nothing else")
+        raise UserError("target.credentials", str(path), f"{accepted}, both of them text, and nothing else")
     return Credentials(username, password)

@@ -403,8 +403,8 @@ def test_a_server_that_goes_away_finishes_what_it_has_seen() -> None:
         server.says(server.settings(max_streams=2))
         seen, unseen, queued = opened(server), opened(server), opened(server)
         server.says(frame(http2.GOAWAY, 0, 0, (1).to_bytes(4, "big") + bytes(4)))
-        assert server.downs == ["the server goes away"]
-        assert unseen.events == queued.events == ["failed: the server goes away"]
+        assert server.downs == ["the server is closing the connection"]
+        assert unseen.events == queued.events == ["failed: the server is closing the connection"]
         server.says(server.headers(1, OK_HEADERS), frame(http2.DATA, http2.END_STREAM, 1, b"answer"))
         assert seen.events == [OK_HEADERS, b"answer", "end"]
         await turn()
