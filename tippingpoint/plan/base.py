@@ -1,4 +1,4 @@
-"""What every plan has: a name, what would be good enough, and what goes wrong on purpose."""
+"""The fields that every plan has: a name, thresholds, faults, workers and a lab."""
 
 from __future__ import annotations
 
@@ -10,30 +10,47 @@ import yaml
 from pydantic import Field, model_validator
 
 from tippingpoint.plan.explain import nearest
-from tippingpoint.plan.fields import Seconds, Section
+from tippingpoint.plan.fields import Seconds, Section, in_units
 from tippingpoint.util.durations import format_duration
 
 MAX_STAGES = 1000
 
-Rate = Annotated[float, Field(ge=0, le=1)]
+Rate = Annotated[float, Field(ge=0, le=1, json_schema_extra=in_units("share"))]
 
 
 class Threshold(Section, frozen=True):
-    """What is good enough, for one operation, in every stage."""
+    """Limits of one operation, which hold in every stage. A threshold has at least one limit."""
 
-    operation: Annotated[str, Field(max_length=40)]
-    p50: Seconds | None = None
-    p90: Seconds | None = None
-    p95: Seconds | None = None
-    p99: Seconds | None = None
-    p999: Seconds | None = Field(default=None, description="p99.9")
-    max: Seconds | None = None
-    error_rate: Rate | None = Field(default=None, description="errors and timeouts over all attempts")
-    lost_rate: Rate | None = Field(default=None, description="leases lost over all attempts to extend")
-    throughput: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
+    operation: Annotated[str, Field(max_length=40)] = Field(
+        description="The operation that the limits are for. Workload and target decide which ones exist."
+    )
+    p50: Seconds | None = Field(default=None, description="The most that the median response time may be.")
+    p90: Seconds | None = Field(
+        default=None, description="The most that the 90th percentile of response time may be."
+    )
+    p95: Seconds | None = Field(
+        default=None, description="The most that the 95th percentile of response time may be."
+    )
+    p99: Seconds | None = Field(
+        default=None, description="The most that the 99th percentile of response time may be."
+    )
+    p999: Seconds | None = Field(
+        default=None, description="The most that the 99.9th percentile of response time may be."
+    )
+    max: Seconds | None = Field(default=None, description="The most that any response time may be.")
+    error_rate: Rate | None = Field(
+        default=None, description="The most that errors and timeouts may be of all attempts."
+    )
+    lost_rate: Rate | None = Field(
         default=None,
-        description="at least this many succeed per second while a stage is held; of what brings a stage up "
-        "(connect, and what makes or removes things) until it is",
+        description="The most that lost leases may be of all attempts to extend. Only `extend` has it.",
+    )
+    throughput: (
+        Annotated[float, Field(gt=0, allow_inf_nan=False, json_schema_extra=in_units("per second"))] | None
+    ) = Field(
+        default=None,
+        description="The least that has to succeed per second while a stage is held. Operations that bring a stage "
+        "up, such as `connect`, are counted until it is up.",
     )
 
     @model_validator(mode="after")
@@ -52,25 +69,33 @@ UNDONE_BY: dict[str, Literal["start", "continue", "heal"]] = {
     "stop": "continue",
     "partition": "heal",
 }
-"""What undoes what a fault does to a lab's member."""
+"""The fault that undoes each of these."""
 
 
 class Fault(Section, frozen=True):
-    """Something that goes wrong on purpose: at a time into the run, or into a stage (counted from 1)."""
+    """Something that goes wrong on purpose, at a time of the run or of a stage."""
 
     do: Literal["kill", "stop", "continue", "start", "partition", "heal", "drop-claims"] = Field(
-        description="kill, stop (SIGSTOP), continue or start a lab member; partition cuts it off from the others and "
-        "from us, heal undoes that; "
-        "drop-claims abandons every claim and connection and claims new leases all at once (a restart storm)"
+        description="`kill`, `stop` (SIGSTOP), `continue` and `start` act on a member of a lab. `partition` cuts the "
+        "member off from the others and from the generator, and `heal` undoes that. `drop-claims` is a restart storm: "
+        "it drops every claim and connection and claims new leases all at once."
     )
-    member: str | None = Field(default=None, description="a lab member's name; not for drop-claims")
+    member: str | None = Field(
+        default=None, description="The name of a lab's member. `drop-claims` has none."
+    )
     stage: Annotated[int, Field(ge=1, le=MAX_STAGES)] | None = Field(
         default=None,
-        description="count `at` from the beginning of this stage's hold, and be less; drop-claims needs it",
+        description="The number of a listed stage, from 1. `at` is then counted from the begin of its hold, and has "
+        "to be within the hold. `drop-claims` needs it.",
     )
-    at: Seconds = 0.0
+    at: Seconds = Field(
+        default=0.0,
+        description="When the fault happens, counted from the begin of the run or of the stage's hold.",
+    )
     undo_after: Seconds | None = Field(
-        default=None, description="start (continue, heal) the member again after this"
+        default=None,
+        description="How long after it the fault is undone: `start` undoes `kill`, `continue` undoes `stop`, and "
+        "`heal` undoes `partition`.",
     )
 
     @model_validator(mode="after")
@@ -82,30 +107,34 @@ class Fault(Section, frozen=True):
                 else f"member: {self.member!r}: expected none for drop-claims"
             )
         if self.do == "drop-claims" and self.stage is None:
-            raise ValueError("stage: missing: expected the number of the listed stage that drop-claims is in")
+            raise ValueError("stage: missing: expected the number of a listed stage, which drop-claims needs")
         if self.undo_after is not None and self.do not in UNDONE_BY:
             raise ValueError(f"undo_after: expected only with {', '.join(UNDONE_BY)}, not {self.do}")
         return self
 
 
 class BasePlan(Section, frozen=True):
-    """What every plan has."""
+    """The fields that every plan has."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
-    description: str = ""
-    thresholds: list[Threshold] = Field(default=[])
-    faults: list[Fault] = Field(default=[])
-    workers: Annotated[int, Field(ge=1, le=256)] | None = Field(
-        default=None, description="processes that generate load; one per core when left out"
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")] = Field(
+        description="The plan's name, which the ids of its runs contain: small letters, digits, `.`, `_` and `-`."
+    )
+    description: str = Field(default="", description="What the plan does, for people.")
+    thresholds: list[Threshold] = Field(
+        default=[], description="The limits that decide the verdict. A plan with `find` needs at least one."
+    )
+    faults: list[Fault] = Field(default=[], description="What goes wrong on purpose during the run.")
+    workers: Annotated[int, Field(ge=1, le=256, json_schema_extra=in_units("processes"))] | None = Field(
+        default=None, description="How many processes generate the load; one for each core when left out."
     )
     lab: Path | None = Field(
-        default=None, description="control socket of the lab whose members faults act on"
+        default=None, description="The control socket of the lab on whose members faults act."
     )
 
     def to_yaml(self) -> str:
         """The plan as YAML that `parse_plan` reads back to an equal plan."""
         document = self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-        # What a plan does before what would be good enough and what breaks on the way.
+        # The load comes before thresholds and faults.
         first = ("name", "description", "target", "workload", "stages", "find")
         document = {name: document[name] for name in (*first, *document) if name in document}
         return yaml.safe_dump(document, sort_keys=False)
@@ -136,7 +165,7 @@ def check_fault_times(faults: Sequence[Fault], holds: Sequence[float]) -> None:
 
 
 def check_things_faults(faults: Sequence[Fault], holds: Sequence[float]) -> None:
-    """ValueError where faults are not those of a plan that makes things, or are at no time of its stages."""
+    """Check the faults of a plan that makes things; ValueError for one of another workload or outside its stage."""
     for number, fault in enumerate(faults):
         if fault.do == "drop-claims":
             raise ValueError(

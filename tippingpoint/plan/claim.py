@@ -1,4 +1,4 @@
-"""The claim workload in a plan: leases that are claimed, renewed and fought over."""
+"""The claim workload in a plan: units contend for leases, and holders renew them."""
 
 from __future__ import annotations
 
@@ -7,27 +7,34 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from tippingpoint.plan.base import MAX_STAGES, BasePlan, check_fault_times, check_operations
-from tippingpoint.plan.fields import Seconds, Section, StageKind
+from tippingpoint.plan.fields import Seconds, Section, StageKind, in_units
 from tippingpoint.plan.kinds import ByKind, TargetSection, default_target, said_default
 from tippingpoint.util.durations import format_duration
 
 MAX_LEASES = 10_000_000
 CLAIM_OPERATIONS = ("connect", "claim", "extend")
-"""What the claim workload times; `connect` only where every unit has a connection of its own."""
+"""The operations of the claim workload. `connect` is timed only where every unit has its own connection."""
 
-Leases = Annotated[int, Field(ge=1, le=MAX_LEASES, strict=True)]
+Leases = Annotated[int, Field(ge=1, le=MAX_LEASES, strict=True, json_schema_extra=in_units("leases"))]
 
 
 class ClaimWorkload(Section, frozen=True):
-    """Leases that are claimed, renewed and fought over."""
+    """Units contend for leases. The holder of a lease extends it until the run ends."""
 
-    kind: Literal["claim"] = "claim"
-    units: Annotated[int, Field(ge=1, le=1000)] = Field(
-        default=3, description="units contending for each lease"
+    kind: Literal["claim"] = Field(default="claim", description="The workload: `claim`.")
+    units: Annotated[int, Field(ge=1, le=1000, json_schema_extra=in_units("units"))] = Field(
+        default=3, description="How many units contend for each lease."
     )
-    claim_time: Seconds = Field(default=60.0, description="how long a claim lasts unless it is extended")
-    renew_time: Seconds = Field(default=30.0, description="how often a holder extends its claim")
-    timeout: Seconds = Field(default=60.0, description="after this an operation counts as a timeout")
+    claim_time: Seconds = Field(
+        default=60.0, description="How long a claim lasts unless it is extended; at least 1s."
+    )
+    renew_time: Seconds = Field(
+        default=30.0,
+        description="How often a holder extends its claim; at least 10ms and less than `claim_time`.",
+    )
+    timeout: Seconds = Field(
+        default=60.0, description="An operation that takes longer counts as a timeout; at least 10ms."
+    )
 
     @model_validator(mode="after")
     def _times(self) -> ClaimWorkload:
@@ -46,25 +53,30 @@ class ClaimWorkload(Section, frozen=True):
 
 
 class Stage(Section, frozen=True):
-    """One step of load: this many leases in all, brought up over a time, then held for a time."""
+    """One step of load: a number of leases, brought up over a time, then held for a time."""
 
-    leases: Leases
-    hold: Seconds = Field(default=30.0, description="how long the load is held once it is up")
-    over: Seconds = Field(default=5.0, description="new claims are spread over this; 0s claims all at once")
+    leases: Leases = Field(description="How many leases are held in all.")
+    hold: Seconds = Field(default=30.0, description="How long the load is held once it is up.")
+    over: Seconds = Field(
+        default=5.0, description="The time over which new claims are spread; 0s claims all at once."
+    )
 
 
 class Find(Section, frozen=True):
-    """Search for the largest load that meets the thresholds: double, bisect, confirm."""
+    """A search for the largest load that meets the thresholds. It doubles the load, bisects, and repeats the answer."""
 
-    start: Leases = 100
-    limit: Leases = 100_000
-    hold: Seconds = 30.0
-    over: Seconds = 5.0
-    resolution: Annotated[float, Field(gt=0, le=1)] = Field(
-        default=0.1, description="bisect until the gap is at most this share of the load that held"
+    start: Leases = Field(default=100, description="The first load.")
+    limit: Leases = Field(default=100_000, description="The largest load that is tried; at least `start`.")
+    hold: Seconds = Field(default=30.0, description="How long each load is held once it is up.")
+    over: Seconds = Field(
+        default=5.0, description="The time over which new claims are spread; 0s claims all at once."
+    )
+    resolution: Annotated[float, Field(gt=0, le=1, json_schema_extra=in_units("share"))] = Field(
+        default=0.1,
+        description="The search bisects until the gap is at most this share of the load that held.",
     )
     repeats: Annotated[int, Field(ge=1, le=20)] = Field(
-        default=3, description="how often the answer and the load above it are tried again"
+        default=3, description="How often the answer, and the load above it, are tried again."
     )
 
     @model_validator(mode="after")
@@ -78,15 +90,24 @@ class ClaimPlan(BasePlan, frozen=True):
     """A plan of the claim workload."""
 
     target: Annotated[TargetSection, ByKind("claim")] = Field(
-        default_factory=default_target, json_schema_extra=said_default
+        default_factory=default_target,
+        json_schema_extra=said_default,
+        description="The system under test. `kind` says which fields it has.",
     )
-    workload: ClaimWorkload = ClaimWorkload()
-    stages: list[Stage] = Field(default=[], max_length=MAX_STAGES)
-    find: Find | None = None
+    workload: ClaimWorkload = Field(default=ClaimWorkload(), description="What is done to the target.")
+    stages: list[Stage] = Field(
+        default=[],
+        max_length=MAX_STAGES,
+        description="The steps of load, in order. A plan has `stages` or `find`.",
+    )
+    find: Find | None = Field(
+        default=None,
+        description="A search for the largest load that meets the thresholds, instead of `stages`.",
+    )
 
     @property
     def load_unit(self) -> str:
-        """What loads are counted in."""
+        """The unit of the plan's loads."""
         return "leases"
 
     @property
@@ -99,7 +120,9 @@ class ClaimPlan(BasePlan, frozen=True):
         if bool(self.stages) == (self.find is not None):
             raise ValueError(f"stages: {len(self.stages)} listed: expected 1 to {MAX_STAGES} stages, or find")
         if self.find is not None and not self.thresholds:
-            raise ValueError("thresholds: none: expected at least one, or find has nothing to look for")
+            raise ValueError(
+                "thresholds: none: expected at least one, as find looks for the load that misses one"
+            )
         check_operations(
             self.thresholds,
             CLAIM_OPERATIONS

@@ -1,4 +1,4 @@
-"""What is wrong with a plan, in one line: the field as a person wrote it, its value, and what would be accepted."""
+"""The first error of a plan, in one line: the field as it was written, its value, and what would be accepted."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _NOTHING = 2
 
 
 def explained(problem: ValidationError, plan: type[BaseModel], target: type[BaseModel]) -> UserError:
-    """The first thing wrong with what is to be such a plan, with such a target."""
+    """The most helpful error of a plan of this class, with this class of target."""
     errors = problem.errors(include_url=False)
-    # What is no mapping where one is wanted explains what follows from it, and a misspelt key also makes the right
-    # one missing: what was written wrongly is the better explanation.
+    # A value that should have been a mapping explains the errors that follow from it. A misspelt key makes the right
+    # one missing too, and is the better explanation.
     error = min(
         errors,
         key=lambda error: 0 if _is_no_mapping(error) else _EXPLAINS_OTHERS.get(error["type"], _NOTHING),
@@ -57,18 +57,18 @@ def _is_no_mapping(error: Mapping[str, Any]) -> bool:
 
 
 def _shown(value: object) -> str:
-    """A value for an error: short whatever aliases make of it, and without what may be a password."""
+    """A value for an error message: short, even with aliases, and without anything that may be a password."""
     brief = reprlib.Repr()
     brief.maxlevel = 3
     brief.maxstring = brief.maxother = 120
     try:
         return without_login(value if isinstance(value, str) else brief.repr(value))
-    except ValueError:  # Python prints no number of more than some thousand digits
+    except ValueError:  # Python prints no number of more than a few thousand digits
         return "a number too long to show"
 
 
 def without_login(text: str) -> str:
-    """A text with the user and password of a URL in it left out."""
+    """A text without the user and password of a URL in it."""
     begin, end = text.find("://"), text.rfind("@")
     return f"{text[:begin]}://...{text[end:]}" if 0 <= begin < end else text
 
@@ -95,6 +95,6 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint at the known name that a wrong one may have meant; empty where there is none like it."""
+    """A hint at the known name that is most like a wrong one; empty where none is."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" (did you mean {close[0]}?)" if close else ""

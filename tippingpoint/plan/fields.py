@@ -1,16 +1,16 @@
-"""What the parts of a plan are made of."""
+"""The types that the parts of a plan share."""
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from tippingpoint.util.durations import ACCEPTED, format_duration, parse_duration
 
 StageKind = Literal["ramp", "find", "confirm", "storm", "destroy"]
-"""What a stage is for: listed loads that are brought up, a search's, a restart storm, or a removal."""
+"""The purpose of a stage: a listed load, a load of a search, a restart storm, or a removal."""
 
 
 def _duration(value: object) -> object:
@@ -24,6 +24,11 @@ def _duration(value: object) -> object:
     raise ValueError(ACCEPTED)
 
 
+def in_units(unit: str) -> dict[str, Any]:
+    """The part of a field's JSON schema that names its unit, which the reference of plans shows."""
+    return {"unit": unit}
+
+
 Seconds = Annotated[
     float,
     BeforeValidator(_duration),
@@ -34,11 +39,12 @@ Seconds = Annotated[
             "anyOf": [
                 {"type": "string", "examples": ["250ms", "30s", "1m30s"]},
                 {"type": "number", "minimum": 0},
-            ]
+            ],
+            "unit": "seconds",
         }
     ),
 ]
 
 
 class Section(BaseModel, extra="forbid", frozen=True):
-    """A part of a plan: it has no fields but its own, and never changes (each says so, for who checks types)."""
+    """A part of a plan. It refuses unknown fields and never changes; each subclass says `frozen` again for pyright."""

@@ -1,4 +1,4 @@
-"""A model's growth in a plan: what there is of it at each step, and how the calls are made that bring it there."""
+"""The grow workload in a plan: the size of a model in each stage, and how calls bring it to that size."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field, model_validator
 
 from tippingpoint.plan.base import MAX_STAGES, BasePlan, check_operations, check_things_faults
-from tippingpoint.plan.fields import Seconds, Section, StageKind
+from tippingpoint.plan.fields import Seconds, Section, StageKind, in_units
 from tippingpoint.plan.kinds import ByKind, TargetSection
 from tippingpoint.util.durations import format_duration
 
@@ -24,29 +24,31 @@ GROW_OPERATIONS = (
     "remove-application",
     "remove-machine",
 )
-"""What the grow workload times."""
+"""The operations of the grow workload."""
 
 
 class GrowWorkload(Section, frozen=True):
-    """Machines, applications, units and relations that are made, listed and removed, each call timed."""
+    """Machines, applications, units and relations are made, listed and removed. Each call is timed."""
 
-    kind: Literal["grow"]
-    batch: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        default=1, description="units asked for in one call, as add-unit -n"
+    kind: Literal["grow"] = Field(description="The workload: `grow`.")
+    batch: Annotated[int, Field(ge=1, le=10_000, json_schema_extra=in_units("units"))] = Field(
+        default=1, description="How many units one call asks for, as `juju add-unit -n` does."
     )
-    concurrency: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+    concurrency: Annotated[int, Field(ge=1, le=10_000, json_schema_extra=in_units("calls"))] | None = Field(
         default=None,
-        description="closed loop: at most so many calls at once, however late that makes them; "
-        "without it every call is sent at its time",
+        description="Closed loop: the most calls that are under way at once. Without it every call is sent when it "
+        "is due.",
     )
     agents: bool = Field(
         default=False,
-        description="units log in and answer as agents do: they watch, set their status, enter relation scopes",
+        description="Units log in and answer as agents do: they watch, set their status and enter relation scopes.",
     )
     observe_every: Seconds = Field(
-        default=5.0, description="how often status and full-status are asked for; 0s never"
+        default=5.0, description="How often `status` and `full-status` are asked for; 0s never."
     )
-    timeout: Seconds = Field(default=300.0, description="after this an operation counts as a timeout")
+    timeout: Seconds = Field(
+        default=300.0, description="An operation that takes longer counts as a timeout; at least 10ms."
+    )
 
     @model_validator(mode="after")
     def _times(self) -> GrowWorkload:
@@ -60,31 +62,34 @@ Things = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
 
 GrowUnit = Literal["units", "relations", "applications", "machines"]
 GROW_UNITS: tuple[GrowUnit, ...] = get_args(GrowUnit)
-"""What loads of the grow workload may be counted in: the first of these that a plan makes any of."""
+"""The units of loads of the grow workload. A plan counts in the first of these that it makes any of."""
 
 
 class GrowStage(Section, frozen=True):
-    """One step of a model's growth: what there is in all when it is reached; less than before is removed."""
+    """One step of a model's growth: the model's size in the stage. A smaller size than before removes the rest."""
 
-    machines: Things = Field(default=1, description="hollow machines, which units are spread over")
-    applications: Things = 0
-    units: Things = Field(default=1, description="units of each application")
-    relations: Things = Field(
-        default=0, description="relations between applications, each with its next ones"
+    machines: Things = Field(
+        default=1, description="How many hollow machines the model has. Units are spread over them."
     )
-    hold: Seconds = Field(default=30.0, description="how long the model is observed once it is there")
+    applications: Things = Field(default=0, description="How many applications the model has.")
+    units: Things = Field(default=1, description="How many units each application has.")
+    relations: Things = Field(
+        default=0,
+        description="How many relations the model has between its applications; at most one for each pair.",
+    )
+    hold: Seconds = Field(default=30.0, description="How long the model is observed once it has its size.")
     over: Seconds = Field(
-        default=10.0, description="the calls are spread over this; 0s sends them all at once"
+        default=10.0, description="The time over which calls are spread; 0s sends them all at once."
     )
 
     @property
     def size(self) -> int:
-        """How many units there are in all."""
+        """The number of units in the model."""
         return self.applications * self.units
 
     @property
     def amounts(self) -> dict[GrowUnit, int]:
-        """How many of each kind there are in all, in the order of GROW_UNITS."""
+        """The number of each kind in the model, in the order of GROW_UNITS."""
         return {
             "units": self.size,
             "relations": self.relations,
@@ -108,13 +113,17 @@ class GrowStage(Section, frozen=True):
 class GrowPlan(BasePlan, frozen=True):
     """A plan of the grow workload: a model that grows and shrinks."""
 
-    target: Annotated[TargetSection, ByKind("grow")]
-    workload: GrowWorkload
-    stages: Annotated[list[GrowStage], Field(min_length=1, max_length=MAX_STAGES)]
+    target: Annotated[TargetSection, ByKind("grow")] = Field(
+        description="The system under test. `kind` says which fields it has."
+    )
+    workload: GrowWorkload = Field(description="What is done to the target.")
+    stages: Annotated[list[GrowStage], Field(min_length=1, max_length=MAX_STAGES)] = Field(
+        description="The sizes of the model, in order."
+    )
 
     @property
     def load_unit(self) -> GrowUnit:
-        """What loads are counted in: units, or in a plan that makes none the first of GROW_UNITS that it makes."""
+        """The unit of the plan's loads: the first of GROW_UNITS that the plan makes any of."""
         made: list[GrowUnit] = [
             name for name in GROW_UNITS if any(stage.amounts[name] for stage in self.stages)
         ]
@@ -124,8 +133,8 @@ class GrowPlan(BasePlan, frozen=True):
     def loads(self) -> list[tuple[StageKind, int]]:
         """The kind and the load of each stage.
 
-        Where the first of the amounts that changes becomes less, the stage destroys, and its load is what was there
-        before: a stage that removes everything would say nothing otherwise.
+        A stage destroys where the first of the amounts that changes becomes less. Its load is the one before it, as a
+        stage that removes everything would have a load of 0.
         """
         found: list[tuple[StageKind, int]] = []
         before = GrowStage(machines=0)

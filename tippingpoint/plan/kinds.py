@@ -1,7 +1,7 @@
-"""The kinds of target there are, and what a plan and the rooms below the targets know of each: its section of a plan.
+"""The kinds of target, and what packages below the targets know of each: its section of a plan.
 
-A target is a package of its name in `tippingpoint.targets`, or somebody else's that an entry point of the group
-`tippingpoint.targets` names: the entry point's name is the kind, its value the package (or the one module) to import.
+A target is a package of its name in `tippingpoint.targets`, or a package that an entry point of the group
+`tippingpoint.targets` names. The entry point's name is the kind, and its value the package (or module) to import.
 Nothing of a target is imported before a plan or a run names its kind.
 """
 
@@ -27,70 +27,70 @@ if TYPE_CHECKING:
     from tippingpoint.plan.base import BasePlan
 
 BUILT_IN = ("etcd", "juju", "lxd", "openstack")
-"""The targets of the suite, in the order in which they are listed: a new one is one word more."""
+"""The targets of the suite, in the order of lists. A new target is one word more."""
 GROUP = "tippingpoint.targets"
-"""The entry points of targets that other packages bring, and the package ours are in."""
+"""The group of entry points of other packages' targets, and the package of ours."""
 DEFAULT = "etcd"
 """The target of a plan that names none."""
 
 
 class TargetSection(Section, frozen=True):
-    """What a plan says of its target, and what is known of all targets of its kind.
+    """A plan's section about its target, with facts about all targets of its kind.
 
-    The class variables here are what holds for a kind that nobody knows, such as an imported run may have.
+    The values of the class variables here hold for an unknown kind, such as that of an imported run.
     """
 
     kind: str
 
     plans: ClassVar[Mapping[str, type[BasePlan]]] = {}
-    """The workloads that this target answers to, and the class that a plan of each is of."""
+    """The workloads that this target supports, and the class of a plan of each."""
     read_as: ClassVar[Mapping[str, str]] = {}
-    """What workloads were called on this target before they had names of their own: plans and runs still say it."""
+    """Old names of workloads on this target, which plans and runs may still use, and the present name of each."""
     own_connections: ClassVar[bool] = False
-    """Whether every unit that claims has a connection of its own, so that `connect` is timed."""
+    """Whether every unit that claims has its own connection, so that `connect` is timed."""
     things: ClassVar[str] = "containers"
-    """What people call what a spawn workload makes here."""
+    """The word for the things that a spawn workload makes here."""
     member: ClassVar[str] = "member"
-    """What people call one of the machines that things run on."""
+    """The word for one of the machines that things run on."""
     called: ClassVar[Mapping[str, str]] = {}
-    """What the steps of a thing's life (spawn.LIFE) are called here, where not that; steps left out are not timed."""
+    """The names of the steps of a thing's life (spawn.LIFE) here, where they differ. Other steps are not timed then."""
     observations: ClassVar[tuple[str, ...]] = ()
-    """What users ask this target for, timed as the number of things grows."""
+    """The requests of ordinary users, timed as the number of things grows."""
     commands: ClassVar[Mapping[str, str]] = {}
-    """What a user would type for each of them."""
+    """The command that a user would type for each of them."""
     called_real: ClassVar[str] = ""
-    """What people call a real one, where the kind alone is no word for that."""
+    """The name of a real target of this kind, where the kind alone is no good name."""
     coded_errors: ClassVar[bool] = False
     """Whether its errors end with a code in brackets, "(not found)", by which they are counted."""
     steps_note: ClassVar[str] = ""
-    """What a report says of the steps of a thing's life, where their names say too little."""
+    """A report's note on the steps of a thing's life, where their names say too little."""
     evicts: ClassVar[bool] = False
     """Whether a member that is gone can be removed by force."""
     options: ClassVar[Mapping[str, str]] = {}
-    """The fields that `tippingpoint run` has an option of the same name for, and what its help says of them."""
+    """The fields for which `tippingpoint run` has an option of the same name, and the help of each."""
     filled_in: ClassVar[tuple[str, ...]] = ()
-    """The fields that a charm fills in, and that a plan of a charm's may not say: a path of somebody else's machine
-    would be another file there."""
+    """The fields that a charm fills in and a plan for a charm may not have. A path in them would name another file on
+    the unit's machine."""
 
     @property
     def in_turn(self) -> bool:
-        """Whether we say which member a thing is put on."""
+        """Whether the run, and not the target, chooses the member of each thing."""
         return False
 
     def check(self, plan: BasePlan) -> None:
-        """ValueError, as `field: value: expected ...`, where a plan of this target asks for what it cannot do."""
+        """Check a whole plan; ValueError, as `field: value: expected ...`, where this target cannot do what it asks."""
 
     @property
     def programs(self) -> Mapping[str, str]:
-        """The programs of our own machine that a run needs, each with its package and why: `PACKAGE: WHY`."""
+        """The programs that a run needs on our machine, each with its package and a reason: `PACKAGE: WHY`."""
         return {}
 
     def of_unit(self, number: int) -> Self:
-        """What the unit with this number has of it, counted from 0, where many units run a plan together."""
+        """The section for the unit with this number, counted from 0, where many units run a plan together."""
         return self
 
     def check_in_charm(self) -> None:
-        """UserError where a plan that a charm runs may not say this of its target."""
+        """UserError where a plan for a charm may not have this section."""
         for name in self.filled_in:
             if value := getattr(self, name):
                 raise UserError(
@@ -101,49 +101,49 @@ class TargetSection(Section, frozen=True):
 
 
 class UnknownTarget(TargetSection, extra="allow", frozen=True):
-    """The target of a run of which nobody knows any more what it is."""
+    """The section of a run's target whose kind is not installed any more."""
 
 
 RECORDED = "recorded"
-"""The context in which plans of runs are validated: what they were run on need not be there."""
+"""The context in which plans of runs are validated: their kind of target need not be installed."""
 
 
 def is_unknown(kind: object) -> bool:
-    """Whether this names a kind of target that nobody brings."""
+    """Whether this is the name of a kind of target that is not installed."""
     return isinstance(kind, str) and facts_of(kind) is TargetSection
 
 
 def kinds() -> tuple[str, ...]:
-    """All kinds of target: ours first, then those that other packages bring, by name."""
+    """All kinds of target: ours first, then those of other packages, by name."""
     return (*BUILT_IN, *brought())
 
 
 def kinds_of(workload: str) -> tuple[str, ...]:
-    """The kinds of target that answer to a workload."""
+    """The kinds of target that support a workload."""
     return tuple(kind for kind in kinds() if workload in section_of(kind).plans)
 
 
 def workload_of(kind: str, name: str) -> str:
-    """The workload that a plan or run on a target of this kind means by a name, which may be an old one."""
+    """The present name of a workload on a target of this kind; the given name may be an old one."""
     return facts_of(kind).read_as.get(name, name)
 
 
 def package_of(kind: str) -> str:
-    """The package (or module) that everything about a kind of target is in; LookupError when there is no such kind."""
+    """The package (or module) of a kind of target; LookupError when there is no such kind."""
     return f"{GROUP}.{kind}" if kind in BUILT_IN else brought()[kind]
 
 
 def module_of(kind: str, part: str) -> ModuleType:
     """One module of a target's package, such as `plan`; the module itself where a target is one module.
 
-    LookupError when nobody brings this kind, UserError when what brings it cannot be imported.
+    LookupError when this kind is not installed, UserError when its package cannot be imported.
     """
     package = _package(kind)
     return _import(kind, f"{package.__name__}.{part}") if _has_parts(package) else package
 
 
 def shipped_files(folder: str) -> list[Traversable]:
-    """The files in this folder of all targets' packages, by name: what targets ship, such as their plans."""
+    """The files in this folder of all targets' packages, by name, such as their plans."""
     folders = [resources.files(package) / folder for package in map(_package, kinds()) if _has_parts(package)]
     found = [file for each in folders if each.is_dir() for file in each.iterdir()]
     return sorted(found, key=lambda file: file.name)
@@ -153,13 +153,13 @@ def shipped_files(folder: str) -> list[Traversable]:
 def section_of(kind: str) -> type[TargetSection]:
     """The section of a plan about a target of this kind: SECTION of its module `plan`.
 
-    LookupError when nobody brings this kind, UserError when what brings it cannot be imported.
+    LookupError when this kind is not installed, UserError when its package cannot be imported.
     """
     return cast("type[TargetSection]", module_of(kind, "plan").SECTION)
 
 
 def facts_of(kind: str) -> type[TargetSection]:
-    """What is known of targets of this kind; of one that nobody knows, what holds for any."""
+    """The section of this kind with its facts; of an unknown kind, the facts that hold for any."""
     try:
         return section_of(kind)
     except (LookupError, UserError):
@@ -167,12 +167,12 @@ def facts_of(kind: str) -> type[TargetSection]:
 
 
 def usual(kind: str) -> TargetSection:
-    """A target of this kind of which nothing is said; LookupError and UserError as section_of's."""
+    """A section of this kind with nothing but defaults. Raises what section_of raises."""
     return section_of(kind).model_construct(kind=kind)
 
 
 class ByKind:
-    """Annotates the target in a plan of a workload: it is read by its kind, of those that answer to the workload."""
+    """Annotates the target in a plan of a workload. It is read by its kind, which has to support the workload."""
 
     def __init__(self, workload: str) -> None:
         self._workload = workload
@@ -193,7 +193,7 @@ class ByKind:
         if isinstance(value, TargetSection):
             return value
         if not isinstance(value, dict):
-            return TargetSection.model_validate(value)  # which says that a mapping is wanted
+            return TargetSection.model_validate(value)  # raises that a mapping is expected
         kind = cast("dict[str, Any]", value).get("kind", DEFAULT)
         if info.context == RECORDED and is_unknown(kind):
             return UnknownTarget.model_validate(value)
@@ -212,12 +212,12 @@ def default_target() -> TargetSection:
 
 
 def said_default(schema: dict[str, Any]) -> None:
-    """Put that target into the JSON schema of a field."""
+    """Put the default target into the JSON schema of a field."""
     schema["default"] = default_target().model_dump(mode="json")
 
 
 def unknown_kind(field: str, kind: object, known: Iterable[str], why: str = "") -> PydanticCustomError:
-    """An error of validation: what stands there as a kind chooses nothing. `why` is why no others would."""
+    """An error of validation: this value of a kind is unknown. `why` says why only the known ones fit."""
     context = {"field": field, "kind": kind if isinstance(kind, str) else repr(kind)}
     accepted = f"one of {', '.join(known)}{why}"
     return PydanticCustomError(
@@ -246,6 +246,6 @@ def _as_it_is(section: Any, handler: Any) -> Any:
 
 @functools.cache
 def brought() -> Mapping[str, str]:
-    """What other packages bring, by kind. Ours are never replaced."""
+    """The packages of other targets, by kind. They never replace ours."""
     found = {entry.name: entry.value for entry in entry_points(group=GROUP)}
     return {kind: found[kind] for kind in sorted(found.keys() - set(BUILT_IN))}

@@ -40,7 +40,7 @@ from tippingpoint.plan.spawn import SpawnPlan
 MAX_TEXT = 1 << 20
 """Characters (bytes of a file) of a plan."""
 
-# What YAML's own constructors raise on values that only look like theirs, such as the date 2001-99-99.
+# YAML's own constructors raise these on values that only look like theirs, such as the date 2001-99-99.
 _NO_YAML = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 Plan = ClaimPlan | SpawnPlan | GrowPlan
@@ -51,11 +51,11 @@ _WORKLOADS: Mapping[str, type[BasePlan]] = {
     "spawn": SpawnPlan,
     "grow": GrowPlan,
 }
-"""By workload, what a plan is that does not say its target's kind, and what says what is wrong with one."""
+"""By workload: the class of a plan that names no kind of target, by which errors are explained too."""
 
 
 def said_kinds(fields: object) -> tuple[object, object]:
-    """The kinds of workload and target that a plan of these fields says it is of; None where it says none."""
+    """The kinds of workload and target that these fields of a plan name; None where they name none."""
     sections = cast("dict[str, object]", fields) if isinstance(fields, dict) else {}
     parts = [sections.get(name) for name in ("workload", "target")]
     workload, kind = [
@@ -65,7 +65,7 @@ def said_kinds(fields: object) -> tuple[object, object]:
 
 
 def as_called_now(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The fields of a plan with its workload called what it is called now."""
+    """The fields of a plan, with an old name of its workload replaced by the present one."""
     workload, kind = said_kinds(fields)
     if isinstance(workload, str) and isinstance(kind, str) and workload_of(kind, workload) != workload:
         return {**fields, "workload": {**fields["workload"], "kind": workload_of(kind, workload)}}
@@ -73,7 +73,7 @@ def as_called_now(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _class_of(fields: object) -> type[BasePlan]:
-    """What a plan of these fields is to be; one whose target nobody knows is what its workload says."""
+    """The class of a plan of these fields. Where the target is unknown, the workload decides."""
     workload, kind = said_kinds(fields)
     if not isinstance(workload, str):
         return ClaimPlan
@@ -106,14 +106,14 @@ _PLANS: TypeAdapter[Plan] = TypeAdapter(AnyPlan)
 
 
 def validate_plan(fields: object) -> Plan:
-    """The plan of these fields; ValidationError when they are none."""
+    """The plan of these fields; ValidationError where they are no plan."""
     return _PLANS.validate_python(fields)
 
 
 def recorded_plan(fields: object) -> Plan:
-    """The plan that a manifest has, to read its run by; ValidationError where this version reads none there.
+    """The plan in a manifest, by which its run is read; ValidationError where this version cannot read it.
 
-    A target that nobody brings any more is as it was written.
+    The section of an unknown target is kept as it was written.
     """
     return _PLANS.validate_python(fields, context=RECORDED)
 
@@ -147,7 +147,7 @@ def parse_plan(text: str, overrides: Sequence[str] = (), source: str = "plan") -
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML without merge keys: a few lines of them can stand for more than fits into the memory."""
+    """YAML without merge keys: a few lines of them can expand to more than fits into memory."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         if any(key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value):
@@ -179,7 +179,7 @@ def shipped_plans() -> dict[str, str]:
 
 
 def load_plan(name: str, overrides: Sequence[str] = ()) -> Plan:
-    """The plan in the file of that name, or the shipped plan of that name."""
+    """The plan in the file of that name, or the shipped plan of that name; UserError where there is neither."""
     path = Path(name)
     try:
         if path.is_file():

@@ -1,12 +1,11 @@
-"""One unit's part of a plan that many units run together: sizes and pace divided, and the sums are the plan's.
+"""One unit's part of a plan that many units run together. Sizes and pace are divided, and add up to the plan's.
 
-Each unit makes things of its own (keys, projects, a model), so that parts never meet in the target. What is divided is
-the load: leases; the groups of a fill, or the things of each group where there are fewer groups than units in any
-stage; a model's applications (or likewise the units of each), machines and relations. A rate is divided evenly.
+Each unit makes things of its own (keys, projects, a model), so that parts never meet in the target. The load is
+divided: leases; the groups of a fill, or the things of each group where any stage has fewer groups than units; a
+model's applications (or the units of each), machines and relations. A rate is divided evenly.
 
-A limit on what goes on at once (`concurrency`, `batch`) cannot be divided among more units than it counts: then only
-so many have a share, the first ones, and the others have no load. What users ask for (`observe_every`) is asked by
-the first unit alone, as often as the plan says.
+A limit on simultaneous work (`concurrency`, `batch`) cannot be divided among more units than it counts. The first units
+have a share then, and the others have no load. The first unit alone observes, as often as `observe_every` says.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ W = TypeVar("W", SpawnWorkload, GrowWorkload)
 
 
 def part_of(plan: Plan, index: int, of: int) -> Plan:
-    """The part of a plan that is played by the unit with this index of so many; of one, it is the plan itself.
+    """The part of a plan for the unit with this index, of this many units. For one unit it is the plan itself.
 
-    UserError when so many units cannot share the plan, whichever of them asks. A part may have stages of no leases,
-    which a plan that somebody writes may not.
+    UserError, for every index, when this many units cannot share the plan. A part may have stages without leases, which
+    a written plan may not.
     """
     if not 0 <= index < of:
         raise ValueError(f"share {index} of {of}")
@@ -45,8 +44,8 @@ def part_of(plan: Plan, index: int, of: int) -> Plan:
 
 
 def size_of(plan: Plan, part: Plan, stage: int) -> int:
-    """The load of a part of this plan in a listed stage (from 1), as the plan's `loads` count it: one that destroys
-    has the load that was there before."""
+    """The load of a part of this plan in a listed stage (from 1), as the plan's `loads` count it. A stage that destroys
+    has the load of the stage before."""
     destroys = plan.loads[stage - 1][0] == "destroy"
     place = stage - 2 if destroys else stage - 1
     if isinstance(part, ClaimPlan):
@@ -60,8 +59,8 @@ def size_of(plan: Plan, part: Plan, stage: int) -> int:
 
 
 def begins_after(plan: Plan, stage: int, index: int, of: int) -> float:
-    """Seconds after a stage's begin at which a unit begins, so that the claims of all units (or their turns, in an open
-    loop) are spread as evenly as those of one: else each would send at the same moments as all others."""
+    """Seconds after a stage's begin at which a unit begins. They spread the claims of all units (or their turns, in an
+    open loop) as evenly as those of one unit; otherwise all units would send at the same moments."""
     if isinstance(plan, ClaimPlan):
         asked = plan.stages[stage - 1]
         return asked.over * min(index, asked.leases) / asked.leases
@@ -71,7 +70,7 @@ def begins_after(plan: Plan, stage: int, index: int, of: int) -> float:
 
 
 def _share(count: int, index: int, of: int) -> int:
-    """How many of so many things are one unit's; the first ones have one more where they do not divide evenly."""
+    """One unit's number of `count` things; the first units have one more where they do not divide evenly."""
     return len(range(index, count, of)) if index < of else 0
 
 
@@ -104,7 +103,7 @@ def _model_part(plan: GrowPlan, index: int, of: int) -> GrowPlan:
         stage.units if in_units and not by_application else stage.amounts[plan.load_unit]
         for stage in plan.stages
     )
-    sharing = max(1, min(sharing, most))  # who never has any of what loads are counted in has nothing at all
+    sharing = max(1, min(sharing, most))  # a unit without any load has no share of the rest either
     for number, stage in enumerate(plan.stages):
         _check_fit(number, stage, sharing, by_application)
     stages = [_model_stage(stage, index, sharing, by_application) for stage in plan.stages]
@@ -128,7 +127,7 @@ def _model_stage(stage: GrowStage, index: int, of: int, by_application: bool) ->
 
 
 def _check_fit(number: int, stage: GrowStage, of: int, by_application: bool) -> None:
-    """Refuse a stage some part of which would have units and no machine, or more relations than there are pairs."""
+    """Refuse a stage of which a part would have units and no machine, or more relations than pairs."""
     having = (of if by_application else min(of, stage.units)) if stage.size else 0
     if stage.machines < having:
         raise UserError(
@@ -145,12 +144,12 @@ def _check_fit(number: int, stage: GrowStage, of: int, by_application: bool) -> 
                 f"stages.{number}.relations",
                 stage.relations,
                 f"fewer, or fewer units of the generator: {of} have a model of their own each, with "
-                f"{part.applications} applications, which {most} relations are between at most",
+                f"{part.applications} applications, which have at most {most} relations",
             )
 
 
 def _paced(workload: W, index: int, of: int) -> W:
-    """A workload at the pace of one of so many units; who has no share keeps a pace, and needs none."""
+    """A workload at the pace of one unit of this many; a unit without a share keeps a pace that it does not use."""
     changes: dict[str, float] = {}
     if workload.concurrency is not None:
         changes["concurrency"] = max(1, _share(workload.concurrency, index, of))

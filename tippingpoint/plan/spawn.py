@@ -1,4 +1,4 @@
-"""The spawn workload in a plan: groups of things that are made, started, reached, probed, kept up, and removed."""
+"""The spawn workload in a plan: groups of things are made, started, reached, probed, repaired and removed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from tippingpoint.plan.base import MAX_STAGES, BasePlan, check_operations, check_things_faults
-from tippingpoint.plan.fields import Seconds, Section, StageKind
+from tippingpoint.plan.fields import Seconds, Section, StageKind, in_units
 from tippingpoint.plan.kinds import ByKind, TargetSection
 from tippingpoint.util.durations import format_duration
 
 LIFE = ("create", "start", "reachable", "probe", "launch", "delete", "total")
-"""What is timed of one thing's life; `launch` from the moment it was due until it is as the plan wants it, `total`
-until it is removed again, where that is what the plan wants of it."""
+"""The steps of one thing's life. `launch` is the time from the moment it was due until it is as `until` says. `total`
+is the time until it is removed again, where the plan removes each thing."""
 
 Until = Literal["created", "started", "reachable", "probed"]
 Passing = Literal["locked", "quorum", "unreachable", "busy", "timeout", "full", "quota", "image", "other"]
@@ -28,58 +28,74 @@ RETRIES: dict[Passing, int] = {
     "image": 0,
     "other": 3,
 }
-"""How often one thing is tried again after a failure of a kind: what passes by itself often, what does not never."""
+"""How often one thing is tried again, by the cause of the failure: often for a cause that passes by itself."""
 
 Count = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
+Pace = Annotated[int, Field(ge=1, le=10_000, json_schema_extra=in_units("things"))]
 
 
 class SpawnWorkload(Section, frozen=True):
-    """Things in groups (projects) that are made, started, reached, probed, repaired while kept, and removed."""
+    """Things in groups (projects) are made, started, reached, probed, repaired and removed. Exactly one of `rate`,
+    `concurrency` and `batch` says how fast."""
 
-    kind: Literal["spawn"]
+    kind: Literal["spawn"] = Field(description="The workload: `spawn`.")
     until: Until = Field(
         default="reachable",
-        description="how far a thing is brought: created, started, reachable (it has its address), probed",
+        description="How far each thing is brought: `created`, `started`, `reachable` (it has its address), `probed`.",
     )
-    rate: Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)] | None = Field(
-        default=None, description="open loop: so many per second, however late the target is"
-    )
-    concurrency: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
-        default=None, description="closed loop: so many at once, the next when one has started"
-    )
-    batch: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+    rate: (
+        Annotated[
+            float,
+            Field(gt=0, le=10_000, allow_inf_nan=False, json_schema_extra=in_units("things per second")),
+        ]
+        | None
+    ) = Field(
         default=None,
-        description="closed loop: so many at once, and the next so many when all of them have started",
+        description="Open loop: how many things are made per second, however late the target answers.",
+    )
+    concurrency: Pace | None = Field(
+        default=None,
+        description="Closed loop: how many things are made at once. The next is begun when one has started.",
+    )
+    batch: Pace | None = Field(
+        default=None,
+        description="Closed loop: how many things are made at once. The next batch is begun when all of one have "
+        "started.",
     )
     retries: dict[Passing, Annotated[int, Field(ge=0, le=1000)]] = Field(
         default={},
-        description="how often a thing is tried again after failures of a kind; "
-        + ", ".join(f"{kind} {count}" for kind, count in RETRIES.items()),
+        description="How often a thing is tried again, by the cause of the failure. Without a value of its own a cause "
+        "has this one: " + ", ".join(f"{kind} {count}" for kind, count in RETRIES.items()) + ".",
     )
     cycle: bool = Field(
         default=False,
-        description="remove each thing as soon as it is as wanted: a stage's instances are then iterations, and "
-        "nothing stays there",
+        description="Each thing is removed as soon as it is as `until` says. A stage's instances are then iterations, "
+        "and nothing stays in the target.",
     )
-    repair: bool = Field(default=True, description="make again what is lost")
+    repair: bool = Field(default=True, description="Things that are lost are made again.")
     evict: bool = Field(
         default=False,
-        description="remove a member that is gone from the cluster by force, and make again what was on it",
+        description="A member that is gone is removed from the cluster by force. The things that were on it are made "
+        "again.",
     )
-    offline_polls: Annotated[int, Field(ge=1, le=1000)] = Field(
-        default=5,
-        description="a member is gone when it was offline in so many polls one after the other",
+    offline_polls: Annotated[int, Field(ge=1, le=1000, json_schema_extra=in_units("polls"))] = Field(
+        default=5, description="A member counts as gone when this many polls in a row found it offline."
     )
     poll_every: Seconds = Field(
-        default=1.0, description="how often the members, and groups that change, are listed"
+        default=1.0,
+        description="How often the members, and the groups that change, are listed; at least 100ms.",
     )
     observe_every: Seconds = Field(
-        default=10.0, description="how often what users ask for is asked for; 0s never"
+        default=10.0,
+        description="How often the requests of ordinary users, such as lists, are sent and timed; 0s never.",
     )
-    timeout: Seconds = Field(default=300.0, description="after this an operation counts as a timeout")
-    memory: Annotated[int, Field(ge=1, le=1 << 20)] = Field(
+    timeout: Seconds = Field(
+        default=300.0, description="An operation that takes longer counts as a timeout; at least 10ms."
+    )
+    memory: Annotated[int, Field(ge=1, le=1 << 20, json_schema_extra=in_units("MiB"))] = Field(
         default=16,
-        description="MiB that a thing is expected to take of its member's memory; what does not fit is refused",
+        description="The memory that each thing is expected to take on its member. A stage that does not fit is "
+        "refused.",
     )
 
     @model_validator(mode="after")
@@ -99,37 +115,45 @@ class SpawnWorkload(Section, frozen=True):
 
 
 class SpawnStage(Section, frozen=True):
-    """One step of a fill: what there is in all when it is reached; less than before is removed."""
+    """One step of a fill: how many things there are in all. A smaller number than before removes the rest."""
 
-    groups: Count = Field(default=1, description="groups (projects)")
-    instances: Count = Field(description="things (containers) in each group")
-    members: Annotated[int, Field(ge=1, le=1000, strict=True)] | None = Field(
+    groups: Count = Field(default=1, description="How many groups (projects) there are.")
+    instances: Count = Field(description="How many things (containers, servers) each group has.")
+    members: (
+        Annotated[int, Field(ge=1, le=1000, strict=True, json_schema_extra=in_units("members"))] | None
+    ) = Field(
         default=None,
-        description="members the cluster has in this stage; a lab starts those that are missing",
+        description="How many members the cluster has in this stage. A lab starts those that are missing.",
     )
-    hold: Seconds = Field(default=30.0, description="how long it is kept up and observed once it is there")
+    hold: Seconds = Field(
+        default=30.0, description="How long the fill is kept up and observed once it is complete."
+    )
 
     @property
     def size(self) -> int:
-        """How many things there are in all."""
+        """The number of things in all groups."""
         return self.groups * self.instances
 
     @property
     def over(self) -> float:
-        """Seconds the stage is spread over: none, as the workload says how fast things are made."""
+        """Seconds over which the stage is spread: 0, as the workload says how fast things are made."""
         return 0.0
 
 
 class SpawnPlan(BasePlan, frozen=True):
     """A plan of the spawn workload, on a target that runs things."""
 
-    target: Annotated[TargetSection, ByKind("spawn")]
-    workload: SpawnWorkload
-    stages: Annotated[list[SpawnStage], Field(min_length=1, max_length=MAX_STAGES)]
+    target: Annotated[TargetSection, ByKind("spawn")] = Field(
+        description="The system under test. `kind` says which fields it has."
+    )
+    workload: SpawnWorkload = Field(description="What is done to the target.")
+    stages: Annotated[list[SpawnStage], Field(min_length=1, max_length=MAX_STAGES)] = Field(
+        description="The sizes of the fill, in order."
+    )
 
     @property
     def load_unit(self) -> str:
-        """What loads are counted in: what things are called, or the cluster's members where only these differ."""
+        """The unit of the plan's loads: the target's word for things, or `members` where only these differ."""
         if self.workload.cycle:
             return "iterations"
         few = len({stage.size for stage in self.stages}) == 1 < len({stage.members for stage in self.stages})
@@ -139,9 +163,10 @@ class SpawnPlan(BasePlan, frozen=True):
 
     @property
     def loads(self) -> list[tuple[StageKind, int]]:
-        """The kind and the load of each stage; one with fewer things than before destroys, and has the load before it.
+        """The kind and the load of each stage.
 
-        A stage that removes everything would say nothing otherwise.
+        A stage with fewer things than before destroys. Its load is the one before it, as a stage that removes
+        everything would have a load of 0.
         """
         if self.workload.cycle:
             return [("ramp", stage.size) for stage in self.stages]
@@ -162,6 +187,6 @@ class SpawnPlan(BasePlan, frozen=True):
 
 
 def spawn_operations(target: type[TargetSection]) -> tuple[str, ...]:
-    """What the spawn workload times on such a target; `poll` is its own list of a group."""
+    """The operations of the spawn workload on such a target. `poll` is its own list of a group."""
     life = tuple(target.called.values()) or LIFE
     return (*life, *(("evict",) if target.evicts else ()), "poll", *target.observations)

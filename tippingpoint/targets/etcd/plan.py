@@ -1,4 +1,4 @@
-"""An etcd in a plan: where it is, and where who we are there is kept. Secrets stay in files."""
+"""An etcd in a plan: its address and the files with its credentials."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.fields import in_units
 from tippingpoint.plan.kinds import TargetSection
 
 _ENDPOINT = r"^https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+(%[A-Za-z0-9._-]+)?\])(:[0-9]{1,5})?$"
 
 
 def _endpoint(url: str) -> str:
-    """A URL as etcd's clients write it; no credentials, which would end up in journals and reports."""
+    """A URL as etcd's clients write it. Credentials are refused, as they would appear in journals and reports."""
     if "@" in url:
         raise ValueError("http(s)://host:port, and the user in target.credentials")
     try:
@@ -31,26 +32,30 @@ Endpoint = Annotated[str, AfterValidator(_endpoint), WithJsonSchema({"type": "st
 
 
 class EtcdTarget(TargetSection, frozen=True):
-    """A real etcd cluster. Secrets stay in files; TLS is verified against `ca` or the system's authorities."""
+    """An etcd cluster. Secrets stay in files. TLS is verified against `ca` or the system's authorities."""
 
-    kind: Literal["etcd"] = "etcd"
+    kind: Literal["etcd"] = Field(default="etcd", description="The target: `etcd`.")
     plans: ClassVar = {"claim": ClaimPlan}
     filled_in: ClassVar = ("credentials", "ca", "cert", "key")
 
     endpoints: list[Endpoint] = Field(
         default=["http://127.0.0.1:2379"],
         min_length=1,
-        description="client URLs; connections are spread over them",
+        description="Client URLs. Connections are spread over them.",
     )
-    api: Literal["v3", "v2"] = "v3"
-    connections: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        default=1, description="connections to each endpoint, from each worker"
+    api: Literal["v3", "v2"] = Field(
+        default="v3", description="The API. `v2` needs an etcd that was started with `--enable-v2`."
     )
-    ca: Path | None = Field(default=None, description="PEM file with the authority that signed the servers")
-    cert: Path | None = Field(default=None, description="PEM file with the client certificate")
-    key: Path | None = Field(default=None, description="PEM file with the client key, mode 0600")
+    connections: Annotated[int, Field(ge=1, le=10_000, json_schema_extra=in_units("connections"))] = Field(
+        default=1, description="How many connections each worker has to each endpoint."
+    )
+    ca: Path | None = Field(
+        default=None, description="PEM file with the authority that signed the servers' certificates."
+    )
+    cert: Path | None = Field(default=None, description="PEM file with the client certificate.")
+    key: Path | None = Field(default=None, description="PEM file with the client key, mode 0600.")
     credentials: Path | None = Field(
-        default=None, description="YAML file, mode 0600, with `username` and `password`"
+        default=None, description="YAML file with `username` and `password`, mode 0600."
     )
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""A Juju controller in a plan: which one it is, who we are there, and what it grants."""
+"""A Juju controller in a plan: its name, the login, and the lease times that it grants."""
 
 from __future__ import annotations
 
@@ -16,34 +16,36 @@ from tippingpoint.util.durations import format_duration
 
 
 class JujuTarget(TargetSection, frozen=True):
-    """A Juju controller, stock or patched. TLS is verified against the controller's own authority, always."""
+    """A Juju controller, stock or patched. TLS is always verified against the controller's own authority."""
 
-    kind: Literal["juju"]
+    kind: Literal["juju"] = Field(description="The target: `juju`.")
     plans: ClassVar = {"claim": ClaimPlan, "grow": GrowPlan}
     read_as: ClassVar = {"spawn": "grow"}
     called_real = "Juju controller"
     coded_errors = True
-    options: ClassVar = {"controller": "a controller in the juju client's store"}
+    options: ClassVar = {"controller": "A controller in the juju client's store"}
     filled_in: ClassVar = ("credentials", "controller", "agent")
     own_connections = True
 
     controller: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="name in the juju client's store; its current controller when left out"
+        default=None,
+        description="The controller's name in the juju client's store; its current controller when left out.",
     )
     credentials: Path | None = Field(
         default=None,
-        description="YAML file, mode 0600, with `addresses`, `ca`, `user` and `password`, instead of the store",
+        description="YAML file with `addresses`, `ca`, `user` and `password`, mode 0600, instead of the store.",
     )
     model: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
-        description="name or UUID of a model to make hollow units in; one is made, and removed, when left out",
+        description="Name or UUID of the model for hollow units. When left out, the run makes a model and removes it.",
     )
     identity: Literal["hollow", "agent"] = Field(
         default="hollow",
-        description="hollow: every unit logs in as itself; agent: all as one unit, which needs a patched controller",
+        description="`hollow`: every unit logs in as itself. `agent`: all log in as one unit, which needs a patched "
+        "controller.",
     )
     agent: Path | None = Field(
-        default=None, description="the unit's agent.conf, with identity agent; it is read, not copied"
+        default=None, description="The unit's agent.conf, for identity `agent`. It is read and not copied."
     )
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""An LXD in a plan: which one it is, who we are there, and what is made in it."""
+"""An LXD in a plan: its address, the login, and the containers that are made in it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMANDS = {
     "network-leases": "lxc network list-leases",
     "network-list": "lxc network list",
 }
-"""What a user would type for each of these."""
+"""The command that a user would type for each of these."""
 OBSERVATIONS = (
     "cluster-list",
     "list-fast",
@@ -32,11 +32,11 @@ OBSERVATIONS = (
     "network-leases",
     "network-list",
 )
-"""What a user asks an LXD for, timed as the number of containers grows."""
+"""The requests of ordinary users, timed as the number of containers grows."""
 
 
 def _setting(value: object) -> object:
-    """Settings are texts; what YAML reads as a number or a truth value is one all the same."""
+    """A setting as text. YAML may have read it as a number or a truth value."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
@@ -49,11 +49,11 @@ Settings = dict[
 
 
 class LxdTarget(TargetSection, frozen=True):
-    """An LXD cluster or single server. TLS is verified against the server's own certificate, always."""
+    """An LXD cluster or single server. TLS is always verified against the server's own certificate."""
 
-    kind: Literal["lxd"]
+    kind: Literal["lxd"] = Field(description="The target: `lxd`.")
     plans: ClassVar = {"spawn": SpawnPlan}
-    options: ClassVar = {"remote": "a remote in the lxc client's configuration"}
+    options: ClassVar = {"remote": "A remote in the lxc client's configuration"}
     filled_in: ClassVar = ("credentials", "token", "socket", "remote", "projects")
     observations = OBSERVATIONS
     commands: ClassVar = COMMANDS
@@ -61,45 +61,48 @@ class LxdTarget(TargetSection, frozen=True):
 
     remote: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
-        description="name in the lxc client's configuration; its default remote when nothing here says where",
+        description="The remote's name in the lxc client's configuration. Without `remote`, `credentials`, `token` and "
+        "`socket` it is the default remote.",
     )
     credentials: Path | None = Field(
         default=None,
-        description="YAML file, mode 0600, with `addresses`, `certificate`, `client_certificate` and `client_key`",
+        description="YAML file with `addresses`, `certificate`, `client_certificate` and `client_key`, mode 0600.",
     )
     token: Path | None = Field(
         default=None,
-        description="file, mode 0600, with a trust token (lxc config trust add); the trust is removed at the end",
+        description="File with a trust token of `lxc config trust add`, mode 0600. The trust ends with the run.",
     )
-    socket: Path | None = Field(default=None, description="the unix socket of an LXD on this machine")
+    socket: Path | None = Field(default=None, description="The unix socket of an LXD on this machine.")
     image: Annotated[str, Field(min_length=1)] = Field(
         default="tiny",
-        description="alias or fingerprint of an image on the server, a file to import (a unified image), or tiny: "
-        "busybox of this machine, 1 MB",
+        description="Alias or fingerprint of an image on the server, or a file to import (a unified image), or `tiny`: "
+        "an image of 1 MB with this machine's busybox.",
     )
     pool: str | None = Field(
         default=None,
-        description="storage pool of the root disks; what the profile default has, when left out, or else (with "
-        "`projects`) the only one there is",
+        description="Storage pool of the root disks. When left out it is the default profile's; with `projects` it is "
+        "the only pool of the server.",
     )
     network: str | None = Field(
         default=None,
-        description="network of the containers; what the profile default has, when left out, or else (with "
-        "`projects`) the only one there is",
+        description="Network of the containers. When left out it is the default profile's; with `projects` it is the "
+        "only network of the server.",
     )
     projects: list[Annotated[str, Field(min_length=1, max_length=200)]] = Field(
         default=[],
-        description="projects to put a group in each, in this order, and leave when the run ends, instead of ones that "
-        "are made: what a certificate that is restricted to projects needs",
+        description="Existing projects, one for each group, in this order. The run makes and removes no projects then. "
+        "A certificate that is restricted to projects needs this.",
     )
     project: Settings = Field(
-        default={}, description="settings of the projects that are made, such as limits.instances: 100"
+        default={},
+        description="Settings of the projects that the run makes, such as `limits.instances: 100`.",
     )
     profile: Settings = Field(
-        default={}, description="settings of the instances, such as limits.memory: 64MiB"
+        default={}, description="Settings of the containers, such as `limits.memory: 64MiB`."
     )
     placement: Literal["lxd", "round-robin"] = Field(
-        default="lxd", description="who says which member a container is put on: LXD, or we, in turn"
+        default="lxd",
+        description="`lxd`: LXD chooses the member of each container. `round-robin`: the run chooses them in turn.",
     )
 
     @model_validator(mode="after")
@@ -115,7 +118,7 @@ class LxdTarget(TargetSection, frozen=True):
             ours = [key for key in getattr(self, name) if key.startswith("user.tippingpoint")]
             if ours:
                 raise ValueError(
-                    f"{name}.{ours[0]}: expected another setting, as this one marks what we made"
+                    f"{name}.{ours[0]}: expected another setting, as this one marks what a run made"
                 )
         twice = [name for number, name in enumerate(self.projects) if name in self.projects[:number]]
         if twice:
@@ -123,7 +126,7 @@ class LxdTarget(TargetSection, frozen=True):
         if self.projects and self.project:
             setting, value = next(iter(self.project.items()))
             raise ValueError(
-                f"project.{setting}: {value}: expected no settings with target.projects, which are there already"
+                f"project.{setting}: {value}: expected no settings with target.projects, which exist already"
             )
         return self
 
@@ -146,7 +149,7 @@ class LxdTarget(TargetSection, frozen=True):
         return {"busybox": "busybox-static: image tiny is made of this machine's busybox"}
 
     def of_unit(self, number: int) -> Self:
-        """Its own project first: else the first groups of all units meet in the first one."""
+        """The target with the unit's own project first. Otherwise the first groups of all units would share one."""
         if not self.projects:
             return self
         first = number % len(self.projects)

@@ -1,4 +1,4 @@
-"""An OpenStack in a plan: which cloud it is, who we are there, and what is made in it."""
+"""An OpenStack in a plan: the cloud, the login, and the servers that are made in it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.base import BasePlan
+from tippingpoint.plan.fields import in_units
 from tippingpoint.plan.kinds import TargetSection
 from tippingpoint.plan.spawn import SpawnPlan
 
@@ -19,9 +20,9 @@ SERVER_LIFE = {
     "delete": "delete_server",
     "total": "total",
 }
-"""What the steps of a server's life are called on OpenStack, after Rally's operations: `create_server` until the API
-has accepted it, `await_active` from then until a list shows it ACTIVE, `boot_server` both, with what was tried again,
-`delete_server` until no list shows it any more, `total` a whole iteration."""
+"""The names of a server's steps on OpenStack, after Rally's operations. `create_server` lasts until the API has
+accepted the server, `await_active` from then until a list shows it ACTIVE. `boot_server` is both, with retries.
+`delete_server` lasts until no list shows the server any more, and `total` is a whole iteration."""
 SERVER_COMMANDS = {
     "server-list": "openstack server list",
     "flavor-list": "openstack flavor list",
@@ -30,7 +31,7 @@ SERVER_COMMANDS = {
     "service-list": "openstack compute service list",
     "agent-list": "openstack network agent list",
 }
-"""What a user would type for each of these."""
+"""The command that a user would type for each of these."""
 SERVER_OBSERVATIONS = (
     "server-list",
     "flavor-list",
@@ -39,15 +40,17 @@ SERVER_OBSERVATIONS = (
     "service-list",
     "agent-list",
 )
-"""What users and operators ask an OpenStack for, timed as the number of servers grows; the last two are an admin's."""
+"""The requests of users and operators, timed as the number of servers grows. The last two need an admin."""
 
 
 class OpenstackTarget(TargetSection, frozen=True):
-    """An OpenStack, by a cloud of a clouds.yaml. TLS is verified against its `cacert` or the system's authorities."""
+    """An OpenStack: a cloud of a clouds.yaml. TLS is verified against its `cacert` or the system's authorities."""
 
-    kind: Literal["openstack"]
+    kind: Literal["openstack"] = Field(description="The target: `openstack`.")
     plans: ClassVar = {"spawn": SpawnPlan}
-    steps_note = "create_server is the API's own time, await_active what passes from there to ACTIVE, boot_server both."
+    steps_note = (
+        "create_server is the API's own time, await_active the time from then to ACTIVE, boot_server both."
+    )
     filled_in: ClassVar = ("credentials", "cloud")
     things = "servers"
     member = "host"
@@ -57,44 +60,48 @@ class OpenstackTarget(TargetSection, frozen=True):
 
     credentials: Path | None = Field(
         default=None,
-        description="clouds.yaml, mode 0600; when left out, where OpenStack's own clients look for one "
-        "(OS_CLIENT_CONFIG_FILE, this directory, ~/.config/openstack, /etc/openstack)",
+        description="A clouds.yaml, mode 0600. When left out it is looked for as OpenStack's own clients do: "
+        "`OS_CLIENT_CONFIG_FILE`, this directory, `~/.config/openstack`, `/etc/openstack`.",
     )
     cloud: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="a cloud of that file; when left out, OS_CLOUD, or the only one there is"
+        default=None,
+        description="A cloud of that file; when left out, `OS_CLOUD`, or the only cloud of the file.",
     )
     region: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="region of the catalogue, instead of the cloud's own"
+        default=None, description="A region of the catalogue, instead of the cloud's own."
     )
     interface: Literal["public", "internal", "admin"] | None = Field(
         default=None,
-        description="which of the catalogue's endpoints, instead of the cloud's own; else public",
+        description="The kind of endpoint in the catalogue, instead of the cloud's own; `public` where neither says.",
     )
     image: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
-        description="name or id of an image, or a file (raw) to upload for the run; when left out, the only one there "
-        "is",
+        description="Name or id of an image, or a raw file to upload for the run; when left out, the only image of the "
+        "cloud.",
     )
     flavor: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
-        description="name or id of a flavor, or made: one of 1 vCPU, 64 MB and 1 GB for the run, which takes an "
-        "admin; when left out, the smallest there is",
+        description="Name or id of a flavor, or `made`: the run makes one of 1 vCPU, 64 MB and 1 GB, which needs an "
+        "admin. When left out, the smallest flavor of the cloud.",
     )
     network: Annotated[str, Field(min_length=1)] = Field(
         default="none",
-        description="name or id of a network, none, or made: a network with a subnet and a router for each group",
+        description="Name or id of a network, or `none`, or `made`: the run makes a network with a subnet and a router "
+        "for each group.",
     )
     external: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="name or id of the network that routers are to have their gateway in"
+        default=None,
+        description="Name or id of the network in which the routers have their gateway; only with `network: made`.",
     )
     tenants: bool = Field(
         default=False,
-        description="make a project for each group, with a user in it that the servers are, which takes an admin; "
-        "else all groups are in the cloud's own project",
+        description="The run makes a project for each group, and a user that owns its servers, which needs an admin. "
+        "Otherwise a plan has one group, in the cloud's own project.",
     )
-    multi_create: Annotated[int, Field(ge=1, le=1000)] = Field(
+    multi_create: Annotated[int, Field(ge=1, le=1000, json_schema_extra=in_units("servers"))] = Field(
         default=1,
-        description="servers asked for in one call (min_count), where so many are due at one moment, as in a batch",
+        description="The most servers that one call asks for (`min_count`), where several are due at one moment, as in "
+        "a batch.",
     )
 
     @model_validator(mode="after")
@@ -115,7 +122,7 @@ class OpenstackTarget(TargetSection, frozen=True):
         most = max(stage.groups for stage in plan.stages)
         if most > 1 and not self.tenants:
             raise ValueError(
-                f"target.tenants: false: expected true, as {most} groups are a project each; or groups: 1"
+                f"target.tenants: false: expected true, as {most} groups need a project each; or groups: 1"
             )
 
     def check_in_charm(self) -> None:
