@@ -165,7 +165,7 @@ def test_a_run_whose_directory_is_removed_ends_at_once(
     assert (process.returncode, out) == (2, ""), err
     (line,) = [line for line in err.splitlines() if line.startswith("tippingpoint: ")]
     assert line.startswith("tippingpoint: --out: /")
-    assert line.endswith(": expected the run's directory to stay there while it is written (it is gone)")
+    assert line.endswith(": expected the run's directory to exist until the run ends (it is gone)")
     assert "left behind" not in err
     assert "Traceback" not in err
     assert not directory.exists()

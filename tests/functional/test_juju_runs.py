@@ -592,7 +592,7 @@ class TestInterrupted:
         assert f"tippingpoint clean {directory}" in done.stderr
         (left,) = [event for event in load_run(directory).events if event["event"] == "left-behind"]
         assert (
-            left["problem"] == "left as it is, as asked"
+            left["problem"] == "removal stopped on request"
         )  # and not that the controller was waited for in vain
         assert load_run(directory).manifest.status == "interrupted"
         assert run("clean", directory).stdout == f"removed {LEASES * UNITS + LEASES + 2 + 1}\n"

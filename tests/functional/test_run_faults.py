@@ -223,7 +223,7 @@ def test_a_second_ctrl_c_leaves_the_leases_to_expire(etcd: EtcdLab, tmp_path: Pa
     measured = load_run(directory)
     assert measured.manifest.status == "interrupted"
     (left,) = [event for event in measured.events if event["event"] in ("left-behind", "left-to-expire")]
-    assert left["problem"] == "left as it is, as asked"
+    assert left["problem"] == "removal stopped on request"
     assert run("clean", directory).returncode == 0
     assert leases_left(etcd) == []
 
@@ -319,7 +319,7 @@ def test_a_full_disk_loses_nothing(etcd: EtcdLab, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert no_traceback(done.stdout, done.stderr)
     assert "disk is full" in done.stderr
-    assert "no room left" in done.stdout
+    assert "no disk space left" in done.stdout
     measured = only_run(rescue)
     assert measured.stages[0].count("claim") == 20
     assert measured.stages[0].count("extend") >= 20 * 2 * 7

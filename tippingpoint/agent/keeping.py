@@ -52,9 +52,7 @@ class Keeping:
             for directory in (self.parts, self.gathered):
                 directory.mkdir(mode=0o755, parents=True, exist_ok=True)
         except OSError as problem:
-            raise UserError(
-                "--state", str(state), f"a directory that can be written ({problem.strerror})"
-            ) from None
+            raise UserError("--state", str(state), f"a writable directory ({problem.strerror})") from None
 
     # -- runs --------------------------------------------------------------------------------------
 
@@ -145,7 +143,9 @@ def _write(path: Path, text: str) -> None:
         fresh.write_text(text, encoding="utf-8")
         os.replace(fresh, path)
     except OSError as problem:
-        raise UserError("--state", str(path), f"a directory with room in it ({problem.strerror})") from None
+        raise UserError(
+            "--state", str(path), f"a directory with free disk space ({problem.strerror})"
+        ) from None
 
 
 def furthest(known: SharedRun, told: SharedRun | None) -> SharedRun:

@@ -39,7 +39,7 @@ def inherit(run: SharedRun, unit: str, target: Mapping[str, Any], parts: Path) -
         ).save(directory)
     except OSError as problem:
         raise UserError(
-            "--state", str(directory), f"a directory with room in it ({problem.strerror})"
+            "--state", str(directory), f"a directory with free disk space ({problem.strerror})"
         ) from None
     remember(directory, target_of(plan.target.kind).new_entry(plan, name, directory))
     return name

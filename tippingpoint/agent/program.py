@@ -24,9 +24,7 @@ def run_agent(state: Path, socket: Path, wake_file: Path, unit: str, metrics: st
         state.mkdir(mode=0o755, parents=True, exist_ok=True)
         (state / "credentials").mkdir(mode=0o700, exist_ok=True)
     except OSError as problem:
-        raise UserError(
-            "--state", str(state), f"a directory that can be written ({problem.strerror})"
-        ) from None
+        raise UserError("--state", str(state), f"a writable directory ({problem.strerror})") from None
     with lock(state):
         uvloop.run(_serve(state, socket, wake_file, unit, metrics))
 

@@ -57,9 +57,7 @@ class State(BaseModel):
                 os.fsync(file.fileno())
             fresh.replace(directory / FILE)
         except OSError as problem:
-            raise UserError(
-                "--state", str(directory), f"a directory that can be written ({problem.strerror})"
-            ) from None
+            raise UserError("--state", str(directory), f"a writable directory ({problem.strerror})") from None
 
     @classmethod
     def load(cls, directory: Path) -> State:
@@ -82,7 +80,5 @@ def lock(directory: Path) -> contextlib.ExitStack:
         raise UserError("--state", str(directory), "a directory that no other agent uses now") from None
     except OSError as problem:
         held.close()
-        raise UserError(
-            "--state", str(directory), f"a directory that can be written ({problem.strerror})"
-        ) from None
+        raise UserError("--state", str(directory), f"a writable directory ({problem.strerror})") from None
     return held

@@ -1,1 +1,1 @@
-"""From a plan to closed journals: the runner, its workers, faults, search and cleaning."""
+"""Executes a plan, up to closed journals: the runner, its workers, faults, search and cleaning."""

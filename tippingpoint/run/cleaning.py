@@ -1,4 +1,4 @@
-"""Removing from a target what a run made there, by its ledger: after its end, or any time later."""
+"""Removes from a target what a run made there, as its ledger says: at the run's end or any time later."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tippingpoint.workloads.load import OnProgress, untold
 
 
 async def clean_run(directory: Path, progress: OnProgress = untold) -> int:
-    """Remove from the target what the run's ledger names and is still there; returns how many things that was.
+    """Remove from the target what the run's ledger names and still exists; returns how many things were removed.
 
-    Raises TargetError when the target cannot be reached, UserError for a ledger that names what is not the run's.
+    Raises TargetError when the target cannot be reached, and UserError for a ledger that names things of another run.
     """
     manifest = Manifest.load(directory)
     made = own_entries(directory, manifest)
     if not made and manifest.source == "run":
-        raise UserError("ledger", str(directory / FILE), "the run's ledger, or nobody knows what it made")
+        raise UserError("ledger", str(directory / FILE), "the run's ledger (nothing is removed without it)")
     return await clean_entries(made, manifest.id, progress)
 
 
 async def clean_entries(made: Iterable[Entry], run_id: str, progress: OnProgress = untold) -> int:
-    """Remove what these entries of that run name, which are its own (own_entries)."""
+    """Remove what these entries of the run name; the caller has checked that they are its own (own_entries)."""
     return sum([await target_of(entry.kind).clean(entry, run_id, progress) for entry in made])

@@ -1,4 +1,4 @@
-"""The ends of a run: its workers are ended, what it made is removed, its files are closed, whatever ended it."""
+"""The ways a run ends. Each ends the workers, removes what the run made, and closes its files."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Closing:
         of_unit: bool,
         takes_up: bool,
     ) -> None:
-        """A part `of_unit` leaves its directory where it was refused, and so does a run that `takes_up` another."""
+        """The directory is kept after a refusal for a unit's part (`of_unit`) and for a resumed run (`takes_up`)."""
         self.measured = asyncio.Event()
-        """Set when the workers have ended: the journals are whole, what was made is removed next."""
+        """Set when the workers have ended: the journals are whole, and the removal comes next."""
         self._plan = plan
         self._target = target
         self._record = record
@@ -49,11 +49,11 @@ class Closing:
         self._takes_up = takes_up
 
     async def complete(self) -> Path:
-        """The plan was played to its end."""
+        """End a run whose plan was played to its end; returns the run's directory."""
         return await self._end("complete", "")
 
     async def early(self, early: EndedEarly) -> Path:
-        """The run ends with what it has; Refused where that is nothing, as it was interrupted before."""
+        """End a run early with what it has; raises Refused if it was interrupted before it made anything."""
         if early.status == "interrupted":
             if not (self._made.begun or self._of_unit or self._takes_up):
                 self._crew.kill()
@@ -65,14 +65,14 @@ class Closing:
         return await self._end(early.status, str(early))
 
     async def refused(self, refused: UserError | TargetError | Refused) -> None:
-        """The plan cannot be run here, or the target does not let us; no directory is left unless it says more."""
+        """End a run whose plan cannot run here, or whose target refused it; an empty directory is removed."""
         await self.end_workers()
         bad_input = isinstance(refused, UserError) or (
             isinstance(refused, Refused) and refused.exit_code == BAD_INPUT
         )
-        # What refused us at the first word has nothing of ours; a model may have been made before that.
+        # A target that refused our first request has nothing of ours; a model may have been made before that.
         clean = not self._made.entries or await self._made.clean(silently=bad_input)
-        # What the directory would have is the line that is raised; a worker that broke has left its words there.
+        # The directory would only repeat the line that is raised, unless a broken worker left its error output there.
         unmet = not isinstance(refused, Refused) or refused.exit_code == TARGET_FAILED
         if clean and (bad_input or (unmet and not self._made.begun and not self._of_unit)):
             self._record.discard()
@@ -80,13 +80,13 @@ class Closing:
             self._finish("failed", str(refused))
 
     async def broken(self, unexpected: Exception) -> None:
-        """A fault of ours: what was made goes all the same."""
+        """End a run after a bug of ours; what it made is removed all the same."""
         await self.end_workers()
         await self._made.clean()
         self._finish("failed", f"{type(unexpected).__name__}: {unexpected}")
 
     async def end_workers(self) -> None:
-        """End the workers, and meanwhile undo what faults left undone."""
+        """End the workers, and meanwhile undo the faults that are still in effect."""
         self._crew.tell_end()
         self._faults.stop()
         await asyncio.gather(self._crew.ended(self._target.settles_within), self._faults.undo())
@@ -105,16 +105,18 @@ class Closing:
         return self._finish(status, reason)
 
     def _without_what_it_made(self) -> tuple[RunStatus, str]:
-        """What a run is whose model somebody has removed: a real Juju 4.0.15 keeps its units' connections then, and
-        goes on granting them leases."""
+        """Return the status and reason of a run whose model somebody removed.
+
+        A real Juju 4.0.15 then keeps its units' connections and goes on granting them leases.
+        """
         if not isinstance(self._plan, ClaimPlan):
             return "cut", self._made.gone
         reason = f"{self._made.gone}; leases after that were of units that no longer existed"
-        # Nobody knows which probes were before that, so that a search has found nothing.
+        # It is unknown which probes came before that, so a search has found nothing.
         return ("cut" if self._plan.find is None else "failed"), reason
 
     def _finish(self, status: RunStatus, reason: str) -> Path:
-        """Close the run's own files; returns where they are."""
+        """Close the run's own files; returns the run's directory."""
         for worker, entry in zip(self._crew.workers, self._record.manifest.workers, strict=False):
             entry.status = "complete" if worker.done is not None else "cut"
         self._record.end(status, reason)

@@ -1,4 +1,4 @@
-"""The workers of a run together: opened, asked, listened to, waited for, and ended."""
+"""All workers of a run: starts them, sends them commands, receives their messages, and ends them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ from tippingpoint.workloads.claim.workload import RELEASE_WITHIN
 from tippingpoint.workloads.load import OWED, PrepareOrder, TargetFacts
 
 _ANSWER_WITHIN = OWED + RELEASE_WITHIN + 10.0
-"""Seconds that a worker may spend on its drain and its releases, and a little for its connections and files."""
+"""Seconds that a worker may take for its drain and its releases, with a reserve for its connections and files."""
 _PREPARE_SILENCE = 300.0
-"""Seconds without a word from a worker that makes what the stages need, after which it is taken for hung."""
+"""Seconds without a message from a worker that prepares stages, after which it counts as hung."""
 
 A = TypeVar("A", bound=Answer)
 
 
 class Headway:
-    """Whether the workers get on with a stage, by their ticks: any of them may, whatever becomes of the others.
+    """Whether the workers make progress in a stage, by their ticks; one worker that does is enough.
 
-    Bringing leases up, what is held and what waits for a release grow. What is made comes to be there, and what is
-    still to be made becomes less; taking things away, both become less.
+    While leases come up, held and waiting ones grow in number. While things are made, those that exist grow and those
+    that
+    are to be made shrink. While things are removed, both shrink.
     """
 
     def __init__(self, *, removing: bool, making: bool = False) -> None:
@@ -40,7 +41,7 @@ class Headway:
         self._furthest: dict[str, int] = {}
 
     def made(self, ticks: Mapping[str, Tick]) -> bool:
-        """Whether any worker, by its name, is further with its latest tick of the stage than with those before."""
+        """Return whether any worker, by its name, is further with its latest tick of the stage than ever before."""
         ahead = False
         for worker, tick in ticks.items():
             there = self._held * tick.held + self._waiting * tick.waiting
@@ -51,7 +52,7 @@ class Headway:
 
 
 class Crew:
-    """All workers of a run. Whatever waits here ends with EndedEarly when the run is to end meanwhile."""
+    """All workers of a run. Every wait here raises EndedEarly when the run is to end meanwhile."""
 
     def __init__(
         self,
@@ -60,10 +61,10 @@ class Crew:
         watcher: RunnerEvents,
         ticked: Callable[[str, Tick], None],
     ) -> None:
-        """`ticked` is told each tick of a worker, by its name."""
+        """`ticked` is called with each worker's name and tick."""
         self.workers: list[WorkerProcess] = []
         self.changed = asyncio.Event()
-        """Set whenever a worker says something; waited for with `wait_for`."""
+        """Set whenever a message of a worker arrives; waited for with `wait_for`."""
         self.ending = False
         self._record = record
         self._interruption = interruption
@@ -73,16 +74,16 @@ class Crew:
 
     @property
     def alive(self) -> list[WorkerProcess]:
-        """Those that have not ended."""
+        """The workers that have not ended."""
         return [worker for worker in self.workers if worker.alive]
 
     @property
     def cut(self) -> list[str]:
-        """The names of those that ended before they were told to."""
+        """The names of the workers that ended before they were told to."""
         return [worker.name for worker in self.workers if worker.done is None]
 
     async def open(self, jobs: Sequence[Job]) -> TargetFacts:
-        """Start a worker on each job, and wait until all have opened their load; Refused where one cannot."""
+        """Start a worker for each job and wait until all have opened their load; raises Refused if one cannot."""
         self._record.manifest.workers = [WorkerEntry(name=job.name) for job in jobs]
         for job in jobs:
             try:
@@ -100,7 +101,7 @@ class Crew:
             worker.tell(command)
 
     async def prepare(self, size: int, *, fresh: bool) -> None:
-        """Have the workers make what stages up to this size need; a failure ends the run with what it has."""
+        """Have the workers prepare stages up to this size; a failure ends the run with what it has."""
         answers = await self.ask(
             Prepared,
             lambda share: PrepareOrder(size=size, share=share, fresh=fresh),
@@ -114,10 +115,9 @@ class Crew:
     async def ask(
         self, kind: type[A], command: Callable[[tuple[int, int]], Command], within: float = _ANSWER_WITHIN
     ) -> list[A]:
-        """Send every worker the command for its share (index, of how many) and wait for its answer.
+        """Send every worker the command for its share (index, of how many) and wait for the answers.
 
-        One that stays silent is taken for cut: who says nothing but ticks for `within` seconds. Returns the answers
-        there are.
+        A worker that sends nothing but ticks for `within` seconds counts as cut. Returns the answers that came.
         """
         commands = {worker: command((index, len(self.workers))) for index, worker in enumerate(self.workers)}
         replies: dict[WorkerProcess, asyncio.Task[A | None]] = {}
@@ -136,7 +136,7 @@ class Crew:
             await asyncio.wait([*pending, interrupted], timeout=left, return_when=asyncio.FIRST_COMPLETED)
             pending = {reply for reply in pending if not reply.done()}
             if any(reply.done() and (said := reply.result()) and said.problem for reply in replies.values()):
-                break  # one that cannot go on is enough: the others are ended in order
+                break  # one that cannot go on is enough: all are ended in an orderly way
         silent = bool(pending) and left <= 0
         interrupted.cancel()
         for worker, reply in replies.items():
@@ -152,7 +152,8 @@ class Crew:
         ]
 
     def ticks_after(self, moment: float) -> dict[str, Tick]:
-        """The last ticks of those that are alive, by worker, where they came later in the run."""
+        """Return the last ticks of the workers that are alive, by name, if they are later in the run than
+        `moment`."""
         return {
             worker.name: worker.tick
             for worker in self.alive
@@ -161,14 +162,14 @@ class Crew:
 
     @property
     def unwritten(self) -> bool:
-        """Whether something of a journal waits in memory because the disk is full."""
+        """Whether a part of a journal is kept in memory because the disk is full."""
         return any(worker.tick is not None and worker.tick.unwritten for worker in self.workers)
 
     def check(self) -> None:
-        """Raise EndedEarly where the run cannot go on."""
+        """Raise EndedEarly if the run cannot go on."""
         self._interruption.check()
         if not self._record.directory.is_dir():
-            raise EndedEarly("failed", "its directory is gone")
+            raise EndedEarly("failed", "the run's directory is gone")
         if not self.alive:
             raise EndedEarly("cut", "every worker ended before it was told to")
 
@@ -181,7 +182,7 @@ class Crew:
         self.check()
 
     async def wait_for(self, event: asyncio.Event, seconds: float) -> None:
-        """Wait for an event, at most so long, unless the run is interrupted."""
+        """Wait for an event, at most this many seconds, unless the run is interrupted."""
         interrupted = asyncio.ensure_future(self._interruption.asked.wait())
         happened = asyncio.ensure_future(event.wait())
         await asyncio.wait(
@@ -194,17 +195,17 @@ class Crew:
         self.check()
 
     def tell_end(self) -> None:
-        """Have the workers end, in order; in a hurry they give nothing back."""
+        """Tell the workers to end; in a hurry they release nothing."""
         self.ending = True
         self.tell(End(release=not self._interruption.hurried.is_set()))
 
     async def ended(self, settles_within: float) -> None:
-        """Wait until all are gone; each has some seconds for that, and those that it needs to settle."""
+        """Wait until all workers are gone; each has a time limit, to which the target's time to settle is added."""
         within = _ANSWER_WITHIN + settles_within
         await asyncio.gather(*(worker.ended(within) for worker in self.workers))
 
     def kill(self) -> None:
-        """End the workers at once: they wait for the target's first word, and have nothing of it."""
+        """Kill the workers, which still wait for the target's first answer and have made nothing."""
         for worker in self.alive:
             worker.process.kill()
 

@@ -1,4 +1,4 @@
-"""A plan's faults, played at their moments on the members of a lab, and undone."""
+"""Plays a plan's faults on the members of a lab, each at its moment, and undoes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tippingpoint.run.record import Record
 
 
 class FaultTimeline:
-    """The faults of a plan: what is to be done to which member, and what is still to be undone."""
+    """The faults of a plan: those that are to be played, and those that are still to be undone."""
 
     def __init__(self, plan: Plan, record: Record) -> None:
         self._plan = plan
@@ -22,7 +22,7 @@ class FaultTimeline:
         self._undone: list[Fault] = []
 
     async def check(self) -> None:
-        """Refuse, by UserError, a plan whose faults have nothing to act on."""
+        """Raise UserError for a plan whose faults have no members to act on."""
         wanted = {fault.member for fault in self._plan.faults if fault.member is not None}
         if not wanted:
             return
@@ -35,7 +35,7 @@ class FaultTimeline:
             )
 
     async def start_members(self, wanted: int) -> None:
-        """Have a lab start members, in its order, until so many run."""
+        """Have a lab start members, in its order, until this many run."""
         if self._lab is None or not wanted:
             return
         members = await self._lab.members()
@@ -48,7 +48,7 @@ class FaultTimeline:
                 self._record.event("member-started", member=member.name)
 
     def start(self, stage: int | None) -> None:
-        """Begin the faults of a listed stage, from 1, whose hold begins now; None for those of the whole run."""
+        """Begin the faults of a listed stage (from 1) whose hold begins now; None begins those of the whole run."""
         for fault in self._plan.faults:
             if fault.stage == stage and fault.member is not None:
                 task = asyncio.create_task(self._play(fault))
@@ -56,17 +56,17 @@ class FaultTimeline:
                 task.add_done_callback(self._playing.discard)
 
     def storms(self, listed: int | None) -> list[Fault]:
-        """The restart storms of a listed stage, in their order: each is a stage of its own (Stages.play)."""
+        """Return the restart storms of a listed stage, in order of time: each is a stage of its own (Stages.play)."""
         storms = [fault for fault in self._plan.faults if fault.do == "drop-claims" and fault.stage == listed]
         return sorted(storms, key=lambda fault: fault.at)
 
     def stop(self) -> None:
-        """Begin nothing further."""
+        """Begin no further faults."""
         for task in self._playing:
             task.cancel()
 
     async def undo(self) -> None:
-        """Undo what was left undone."""
+        """Undo the faults that are still in effect."""
         await asyncio.gather(*(self._undo(fault) for fault in [*self._undone]))
 
     async def _play(self, fault: Fault) -> None:
@@ -84,7 +84,7 @@ class FaultTimeline:
     async def _undo(self, fault: Fault) -> None:
         await self._act(UNDONE_BY[fault.do], fault.member)
         if fault in self._undone:
-            self._undone.remove(fault)  # only now: cut off in between, it is still to be done
+            self._undone.remove(fault)  # not before: if this is cancelled, the fault is still to be undone
 
     async def _act(self, do: Action, member: str | None) -> None:
         assert self._lab is not None

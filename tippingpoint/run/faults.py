@@ -1,7 +1,7 @@
-"""Acting on a lab's members through its control socket: what a plan's faults do.
+"""Acts on a lab's members through its control socket, for a plan's faults.
 
-The lab listens on a unix socket; one JSON object a line, one line back:
-`{"do": "kill", "member": "m2"}` is answered by `{"ok": true}`, or by `{"error": ..., "expected": ...}`.
+The lab listens on a unix socket. A request is one JSON object in a line, and so is its answer. The answer to
+`{"do": "kill", "member": "m2"}` is `{"ok": true}` or `{"error": ..., "expected": ...}`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tippingpoint.util.network_errors import in_words
 Action = Literal["kill", "stop", "continue", "start", "partition", "heal"]
 
 ANSWER_TIMEOUT_S = 180.0
-"""A lab answers when the action is done; the slowest is a start that waits until the member serves."""
+"""Seconds. A lab answers when the action is done; the slowest is a start, which waits until the member serves."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class LabMember:
 
 
 class LabControl:
-    """One lab, by the path of its control socket. Each call is a connection of its own."""
+    """One lab, by the path of its control socket. Each request has a connection of its own."""
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
@@ -40,13 +40,14 @@ class LabControl:
     async def act(self, do: Action, member: str) -> None:
         """Kill, stop (freeze), continue, start, cut off or heal a member; returns when that is done.
 
-        UserError (field `lab`) when there is no lab at the socket, or the lab refuses: a member it does not
-        have (the error names those it has), one that is dead already, one that does not come up.
+        Raises UserError (field `lab`) when there is no lab at the socket, or when the lab refuses. It refuses for a
+        member that
+        it does not have (the error names those it has), that is dead already, or that does not come up.
         """
         await self._ask({"do": do, "member": member})
 
     async def members(self) -> list[LabMember]:
-        """The lab's members as they are now; UserError (field `lab`) when there is no lab at the socket."""
+        """Return the lab's members as they are now; raises UserError (field `lab`) without a lab at the socket."""
         answer = await self._ask({"do": "members"})
         try:
             return [

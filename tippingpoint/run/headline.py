@@ -1,4 +1,4 @@
-"""What matters most of a run that goes on, folded from its workers' ticks: how much is there, how fast, how slow."""
+"""The main figures of a run in progress, computed from its workers' ticks: load, rate and latencies."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tippingpoint.rundir.tags import FAILURES, tag
 from tippingpoint.units import shared_run
 
 _CONTAINERS_OVER = 10
-"""Seconds that a rate of containers is taken over at least: they come one or two a second."""
+"""The shortest window for a rate of containers, in seconds: one or two are made in a second."""
 _LIVES = ("launch", "boot_server", "create", "create_server")
-"""Of a run that makes containers, what stands for all: the first of these that there is."""
+"""The operation that stands for a run that makes containers: the first of these that has been recorded."""
 
 
 class Headline(RunnerEvents):
-    """Folds what it is told of one run. Rates and latencies are those of the last `seconds`."""
+    """Collects the events of one run. Rates and latencies are those of the last `seconds`."""
 
     def __init__(self, seconds: int = 10) -> None:
         self.workload = "claim"
         self.containers = False
-        """Whether it makes containers, which take long."""
+        """Whether the run makes containers, which take long."""
         self.totals: dict[str, int] = dict.fromkeys(("errors", "lost", "limited", "retries"), 0)
-        """Since the run began: failures, leases or things lost, refusals by a rate limit, retries."""
+        """Counts since the run began: failures, lost leases or things, refusals by a rate limit, and retries."""
         self._seconds = seconds
         self._unit = "leases"
         self._begun = False
@@ -42,21 +42,21 @@ class Headline(RunnerEvents):
         self._lives: dict[str, Histogram] = {}
 
     def began(self, manifest: Manifest, directory: Path) -> None:
-        """Take what kind of run it is."""
+        """Note what kind of run it is."""
         self.workload, self._unit = manifest.workload, manifest.load_unit
         self.containers = workload_of(manifest.target.kind, manifest.workload) == "spawn"
         self._begun = True
 
     def preparing(self, what: str, done: int, goal: int) -> None:
-        """Take what is being made before a stage."""
+        """Note what is being made before a stage."""
         self._preparing = f"{what}: {done} of {goal}"
 
     def removing(self, what: str, done: int, goal: int) -> None:
-        """Take what is being removed at the end."""
+        """Note what is being removed at the end."""
         self._preparing = f"removing {what}: {done} of {goal}"
 
     def progress(self, progress: StageProgress, worker: str, tick: Tick) -> None:
-        """Take a worker's tick among the others' latest."""
+        """Note a worker's tick, as its latest."""
         if self._progress is None or progress.stage != self._progress.stage:
             self._lives.clear()
         self._progress = progress
@@ -82,14 +82,14 @@ class Headline(RunnerEvents):
                 self.totals["limited"] += histogram.total
 
     def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
-        """Forget a worker that is gone: it holds nothing any more."""
+        """Forget a worker that is gone, as it holds no load any more."""
         if event == "worker-cut":
             for kept in (self._last, self._recent, self._growth):
                 kept.pop(fields["worker"], None)
 
     @property
     def rate(self) -> float:
-        """Per second: things made or removed, or claims and extensions that succeeded."""
+        """The rate per second: of things made or removed, or of claims and extensions that succeeded."""
         if self.workload != "claim":
             return sum(
                 sum(made for made, _ in ticks) / sum(seconds for _, seconds in ticks)
@@ -99,7 +99,7 @@ class Headline(RunnerEvents):
         return sum(self._merged(tag(operation)).total for operation in OWN_LOAD[self.workload]) / seconds
 
     def reached(self) -> tuple[int, int, str]:
-        """How much of the stage's load is there, of how much, and what it is."""
+        """Return how much of the stage's load exists, how much is wanted, and what it is."""
         held = sum(tick.held for tick in self._last.values())
         if self.workload == "claim":
             return held, self._progress.size if self._progress is not None else 0, self._unit
@@ -111,9 +111,10 @@ class Headline(RunnerEvents):
         return held, held + waiting, "things left" if removing else "things made"
 
     def latencies(self) -> dict[str, Histogram]:
-        """By operation those of the last seconds; of containers, which take longer, those of the stage so far.
+        """Return latencies by operation: of the last seconds, or of the stage so far for containers, which take
+        longer.
 
-        Failures count at what they cost (latency.cost_of).
+        A failure counts with the latency it cost (latency.cost_of).
         """
         if self.containers:
             lives = {operation: cost_of(self._lives, operation) for operation in _LIVES}
@@ -127,12 +128,12 @@ class Headline(RunnerEvents):
 
     @property
     def summary(self) -> shared_run.UnitProgress | None:
-        """Where the run is, in one line; None before its workers are there."""
+        """The progress of the run for a unit's status; None before its workers are ready."""
         if not self._begun:
             return None
         progress = self._progress
         latest = self.latencies()
-        # Of the run's own load what there is most of: it is what the target is being asked for.
+        # Of the run's own operations, the most frequent one stands for what is asked of the target.
         own = [
             latest[operation] for operation in (*OWN_LOAD[self.workload], "connect") if operation in latest
         ]

@@ -1,4 +1,4 @@
-"""The end of a run before its plan's: what ends it, and how much time there is for that."""
+"""The early end of a run: who asked for it, and whether in a hurry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class EndedEarly(Exception):
-    """The run is to end now, with what it has."""
+    """Raised when the run is to end now, with what it has; `status` is the run's final status."""
 
     def __init__(self, status: RunStatus, reason: str) -> None:
         self.status: RunStatus = status
@@ -20,7 +20,7 @@ class EndedEarly(Exception):
 
 
 class Interruption:
-    """Whether somebody asked for the run's end; who asks again is in a hurry."""
+    """Whether the run is asked to end early; a second request means that it is in a hurry."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
@@ -28,7 +28,7 @@ class Interruption:
         self._reason = ""
 
     def ask(self, reason: str) -> None:
-        """Ask for it, the first time with the reason that the run's manifest has then."""
+        """Ask for the end of the run. The first reason given becomes the reason in the run's manifest."""
         if self.asked.is_set():
             self.hurried.set()
         else:
@@ -36,19 +36,20 @@ class Interruption:
         self.asked.set()
 
     def check(self) -> None:
-        """Raise EndedEarly where it was asked for."""
+        """Raise EndedEarly if the end was asked for."""
         if self.asked.is_set():
             raise EndedEarly("interrupted", self._reason)
 
     async def unless_asked(self, work: Awaitable[T]) -> T:
-        """The result of some work, which is given up when the run is interrupted meanwhile: that raises EndedEarly."""
+        """Return the result of `work`; raises EndedEarly, and cancels the work, if the run is interrupted
+        meanwhile."""
         working = asyncio.ensure_future(work)
         asked = asyncio.create_task(self.asked.wait())
         await asyncio.wait([working, asked], return_when=asyncio.FIRST_COMPLETED)
         asked.cancel()
         if not working.done():
             working.cancel()
-            # It may see what it was at to its end, unless we are in a hurry.
+            # The work in progress may finish its current step, unless we are in a hurry.
             hurried = asyncio.create_task(self.hurried.wait())
             await asyncio.wait([working, hurried], return_when=asyncio.FIRST_COMPLETED)
             hurried.cancel()

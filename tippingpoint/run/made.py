@@ -1,4 +1,4 @@
-"""What a run makes on its target: in the ledger before it is made, and removed at the end."""
+"""What a run makes on its target: written to the ledger before it is made, and removed at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tippingpoint.targets.target import Target
 
 
 class Made:
-    """What is ours on the target, or may be."""
+    """The things on the target that are, or may be, this run's."""
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class Made:
         self.entries: list[Entry] = []
         """What is to be removed at the end."""
         self.begun = False
-        """Whether the target let us in, so that something may have been made since."""
+        """Whether the target accepted us, so that something may have been made since."""
         self.gone = ""
-        """What somebody else has removed meanwhile, in a sentence."""
+        """What somebody else removed during the run, in a sentence; empty for nothing."""
         self._target = target
         self._own = own
         self._record = record
@@ -47,10 +47,10 @@ class Made:
         self._taken = False
 
     async def reach(self) -> Entry:
-        """Write down what will be made, and see that the target lets us in; TargetError where it does not."""
+        """Write down what will be made, and check that the target accepts us; raises TargetError if it does not."""
         if self._takes_up is not None:
             entry: Entry = self._takes_up.entry
-            self.entries.append(entry)  # it is there, and ours to remove, however early this ends
+            self.entries.append(entry)  # it exists, and is ours to remove, however early this run ends
         else:
             directory = self._record.directory.resolve()
             entry = self._target.new_entry(self._own.whole, self._record.run_id, directory)
@@ -61,8 +61,8 @@ class Made:
         return entry
 
     async def take(self, entry: Entry) -> BaseModel:
-        """Make what all workers find there."""
-        self.begun = not entry.made_by_workers  # else these are the first to ask the target anything
+        """Make the workspace that all workers share, and return it."""
+        self.begun = not entry.made_by_workers  # else the workers send the first request
         workspace = await self._interruption.unless_asked(
             self._target.take(entry, self._own.whole, self._record.note)
         )
@@ -70,20 +70,20 @@ class Made:
         return workspace
 
     def opened(self, entry: Entry) -> None:
-        """The workers were let in, and make things from now on."""
+        """Note that the target accepted the workers, which make things from now on."""
         self.begun = True
         if entry.made_by_workers:
             self.entries.append(entry)
 
     @property
     def passwords(self) -> list[Path]:
-        """Files with the passwords of users that were made: of no use any more, and nobody else's to read."""
+        """Files with the passwords of users that the run made; they must not be kept or copied."""
         return [path for entry in self.entries for path in entry.passwords]
 
     async def clean(self, *, silently: bool = False) -> bool:
-        """Remove what no worker could give back; whether nothing of ours is left, as far as we know.
+        """Remove what the workers could not release; returns whether nothing of ours is left, as far as we know.
 
-        Silently, only what is left is told: what was refused says why in one line.
+        `silently` reports only what is left: the refusal of the run has a line of its own.
         """
         hurry = self._interruption.hurried
         within = self._clean_within()
@@ -98,7 +98,11 @@ class Made:
         try:
             removed = cleaning.result()
         except (TargetError, UserError, asyncio.CancelledError) as problem:
-            given_up = "left as it is, as asked" if hurry.is_set() else f"not done within {within:g} s"
+            given_up = (
+                "removal stopped on request"
+                if hurry.is_set()
+                else f"removal not finished within {within:g} s"
+            )
             remedy = f"tippingpoint clean {self._record.directory}"
             self._record.event("left-behind", problem=str(problem) or given_up, remedy=remedy)
             return False
@@ -111,7 +115,7 @@ class Made:
         return True
 
     def _clean_within(self) -> float:
-        """Seconds that the removal may take."""
+        """Return how many seconds the removal may take."""
         plan = self._own.plan
         things = max((size for _, size in plan.loads), default=0)
         if isinstance(plan, SpawnPlan):

@@ -1,6 +1,6 @@
-"""What a runner tells its workers and what they say, one JSON object a line: commands by `do`, messages by `say`.
+"""Commands of a runner to its workers (by `do`) and the workers' messages (by `say`): one JSON object a line.
 
-Both ends are always of one version, so that fields may change from one to the next.
+Both ends are always of the same version, so fields may change between versions.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from tippingpoint.workloads.load import PrepareOrder, ShareOrder, StageOrder, TargetFacts
 
-# -- commands: orders of the load, and the following ---------------------------------------------
+# -- commands: orders of the load, and these -----------------------------------------------------
 
 
 class Hold(BaseModel):
-    """The stage's load is up, or as far as it will be: its hold begins."""
+    """Begin the stage's hold: its load is up, or as far up as it will get."""
 
     do: Literal["hold"] = "hold"
 
@@ -27,22 +27,22 @@ class Pause(BaseModel):
 
 
 class Repair(BaseModel):
-    """Look at what is kept up now, and try again what was given up."""
+    """Check now the load that is kept up, and try again what was given up."""
 
     do: Literal["repair"] = "repair"
 
 
 class Evict(BaseModel):
-    """Remove a member that is gone from the target by force; answered by Evicted."""
+    """Remove a dead member from the target by force; answered by Evicted."""
 
     do: Literal["evict"] = "evict"
     member: str
 
 
 class End(BaseModel):
-    """Close the last stage, give back what is held singly, and end; answered by Done.
+    """Close the last stage, release what is held, and end; answered by Done.
 
-    A second one without `release` says that there is no time to give anything back.
+    A second one without `release` means that there is no time to release anything.
     """
 
     do: Literal["end"] = "end"
@@ -52,18 +52,18 @@ class End(BaseModel):
 Command = PrepareOrder | StageOrder | ShareOrder | Hold | Pause | Repair | Evict | End
 
 
-# -- what a worker says --------------------------------------------------------------------------
+# -- messages of a worker ------------------------------------------------------------------------
 
 
 class Ready(BaseModel):
-    """The load is open: the target let it in."""
+    """The load is open: the target accepted it."""
 
     say: Literal["ready"] = "ready"
     facts: TargetFacts
 
 
 class Refusal(BaseModel):
-    """The worker cannot begin, and ends."""
+    """The worker cannot start, and ends."""
 
     say: Literal["refused"] = "refused"
     exit_code: int
@@ -72,7 +72,7 @@ class Refusal(BaseModel):
 
 
 class Preparing(BaseModel):
-    """How much of something that the stages need this worker has made."""
+    """How much this worker has made of something that the stages need."""
 
     say: Literal["preparing"] = "preparing"
     what: str
@@ -82,7 +82,7 @@ class Preparing(BaseModel):
 
 class _Answer(BaseModel):
     problem: str = ""
-    """Why what was asked for was not done, in one line; empty where it was."""
+    """Why the command failed, in one line; empty if it succeeded."""
 
 
 class Prepared(_Answer):
@@ -110,7 +110,7 @@ class Evicted(_Answer):
 
 
 class Gauges(BaseModel):
-    """What a worker and its load are doing, as its journal has it; see workloads.load.Gauge for the load's."""
+    """What a worker and its load are doing, as written to its journal; workloads.load.Gauge has the load's."""
 
     held: int
     waiting: int
@@ -119,34 +119,34 @@ class Gauges(BaseModel):
     cpu: float
     """Cores that the worker used in the interval."""
     loop_lag: float
-    """Milliseconds that its event loop was late at most."""
+    """The most milliseconds that its event loop was late."""
     rss: float
-    """Its resident memory in MiB."""
+    """Resident memory in MiB."""
 
 
 class Tick(Gauges):
-    """An interval of the journal is closed: once a second, and where a phase of a stage begins or ends."""
+    """An interval of the journal was closed: once a second, and where a phase of a stage begins or ends."""
 
     say: Literal["tick"] = "tick"
     t: float
     """The interval's end, in seconds since the run's start."""
     seconds: float
-    """How long it was."""
+    """How long the interval was."""
     lines: str
-    """What the journal's log has of it."""
+    """The interval's lines of the histogram log."""
     unwritten: int
-    """How many intervals wait in memory because the disk is full."""
+    """How many intervals are kept in memory because the disk is full."""
     retries: int
     lost: int
-    """Things that were lost in it though no operation says so."""
+    """How many things were lost in the interval that no operation accounts for."""
 
 
 class Done(BaseModel):
-    """The last message of a worker that ended as told."""
+    """The last message of a worker that ended as it was told to."""
 
     say: Literal["done"] = "done"
     problem: str = ""
-    """Why the end of its journal could not be written anywhere, in one line; empty where it was."""
+    """Why the end of its journal could be written nowhere, in one line; empty if it was written."""
 
 
 Message = Ready | Refusal | Preparing | Prepared | Begun | Paused | Evicted | Tick | Done
@@ -157,17 +157,17 @@ _MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discrimina
 
 
 def line_of(said: Command | Message) -> bytes:
-    """The line that says it."""
+    """Return the line that carries a command or message."""
     return said.model_dump_json().encode() + b"\n"
 
 
 def command_in(line: bytes) -> Command:
-    """The command of a line; ValidationError where it is none."""
+    """Return the command in a line; raises ValidationError for anything else."""
     return _COMMAND.validate_json(line)
 
 
 def message_in(line: bytes) -> Message | None:
-    """The message of a line; None where it is not whole, as its writer was killed in the middle of it."""
+    """Return the message in a line; None for a partial line, whose writer was killed while it wrote."""
     try:
         return _MESSAGE.validate_json(line)
     except ValidationError as problem:

@@ -1,4 +1,4 @@
-"""The part of a plan that a runner plays: all of it, or a unit's share in a run of many."""
+"""The part of a plan that this runner plays: all of it, or a unit's share in a run of many units."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from tippingpoint.plan.share import begins_after, part_of, size_of
 
 
 class OwnPart:
-    """A plan, and what of it is ours. The share (its index, of how many) may change between stages."""
+    """A plan and our part of it. Our share (its index, of how many) may change between stages."""
 
     def __init__(self, whole: Plan, share: tuple[int, int]) -> None:
         self.whole = whole
         self.share = share
         self.plan = whole
-        """The part that is ours: all of it until `take`."""
+        """Our part of the plan: all of it until `take`."""
 
     def take(self, share: tuple[int, int]) -> None:
-        """Play this share from now on; UserError where the plan cannot be shared so."""
+        """Play this share from now on; raises UserError if the plan cannot be shared among this many."""
         self.plan = part_of(self.whole, *share)
         self.share = share
 
     def size(self, stage: int) -> int:
-        """Our load in a listed stage, from 1."""
+        """Return our load in a listed stage (from 1)."""
         return size_of(self.whole, self.plan, stage)
 
     @property
     def largest(self) -> int:
-        """The most load that our part has in any stage."""
+        """The most load of our part in any stage."""
         return max(self.size(stage) for stage in range(1, len(self.plan.stages) + 1))
 
     def begins_after(self, stage: int) -> float:
-        """Seconds from a stage's begin until our part of it begins."""
+        """Return the seconds from a stage's begin until our part of it begins."""
         return begins_after(self.whole, stage, *self.share)

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: one live line on a terminal, a plain line now and then elsewhere."""
+"""Shows a run in progress to a person: one live line on a terminal, or a plain line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _PLAIN_EVERY = 5.0
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Fail like any other file: rich would end the program and close standard output."""
+        """Raise an error, as other files do: rich would end the program and close standard output."""
         raise BrokenPipeError
 
 
 class ConsoleProgress(RunnerEvents):
-    """Shows a run on a text file, standard error by default: standard output stays for results.
+    """Shows a run on a text file, by default standard error, as standard output is for results.
 
-    A file that fails (whoever read it has gone) is written to no more; the run goes on.
+    After a write fails, for example because the reader is gone, nothing more is written and the run goes on.
     """
 
     def __init__(self, file: IO[str] | None = None) -> None:
@@ -48,7 +48,7 @@ class ConsoleProgress(RunnerEvents):
         self._unwritten = False
 
     def began(self, manifest: Manifest, directory: Path) -> None:
-        """Say what is run on what, and where it is written."""
+        """Say what runs on which target, and where the run is written."""
         self._headline.began(manifest, directory)
         members = f", {show_count(len(manifest.target.members), 'member')}" if manifest.target.members else ""
         self._say(
@@ -60,7 +60,7 @@ class ConsoleProgress(RunnerEvents):
                 self._live.start()
 
     def preparing(self, what: str, done: int, goal: int) -> None:
-        """Show how far what has to be there before the first stage is: the hollow fleet, which takes a while."""
+        """Show how much is made of what the first stage needs, such as hollow units, which take a while."""
         self._show_part(f"preparing {what}", done, goal)
 
     def removing(self, what: str, done: int, goal: int) -> None:
@@ -68,7 +68,7 @@ class ConsoleProgress(RunnerEvents):
         self._show_part(f"removing {what}", done, goal)
 
     def gathering(self, done: int, goal: int) -> None:
-        """Show how many of the target's resource figures Prometheus has been asked for."""
+        """Show for how many of the target's resource figures Prometheus has been asked."""
         self._show_part("gathering figures", done, goal)
 
     def _show_part(self, what: str, done: int, goal: int) -> None:
@@ -80,7 +80,7 @@ class ConsoleProgress(RunnerEvents):
                 self._live.start()
                 self._live.update(table)
             return
-        # The goal grows with each worker that is heard of: what one has done alone is not the whole.
+        # The goal grows with each worker that reports: the work of one worker is not the whole.
         finished = done >= goal and (what, goal) not in self._prepared
         if finished:
             self._prepared.add((what, goal))
@@ -89,11 +89,11 @@ class ConsoleProgress(RunnerEvents):
             self._say(line)
 
     def progress(self, progress: StageProgress, worker: str, tick: Tick) -> None:
-        """Show a worker's tick among the others' latest."""
+        """Show a worker's tick together with the latest of the others."""
         self._headline.progress(progress, worker, tick)
         if tick.unwritten and not self._unwritten:
             self._unwritten = True
-            self._say("the journal's disk is full: what is measured waits in memory")
+            self._say("the disk of the journal is full: measurements are kept in memory")
         if self._live is not None:
             with self._surviving():
                 self._live.update(self._table(progress))
@@ -102,13 +102,13 @@ class ConsoleProgress(RunnerEvents):
             self._say(self._line(progress))
 
     def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
-        """Print what happened above the live line; a worker that is gone holds nothing any more."""
+        """Print an event above the live line, and forget the figures of a worker that is gone."""
         self._headline.event(t, event, fields)
         shown = " ".join(f"{key}={value}" for key, value in fields.items() if value not in (None, []))
         self._say(f"{t:7.1f}s {event} {shown}")
 
     def close(self) -> None:
-        """Take the live line away."""
+        """Remove the live line."""
         if self._live is not None:
             with self._surviving():
                 self._live.stop()
@@ -122,7 +122,7 @@ class ConsoleProgress(RunnerEvents):
         try:
             yield
         except OSError:
-            # From here on all that is written to it goes nowhere, what is still in its buffer at exit too.
+            # From here on, writes to the file are discarded, and so is what is left in its buffer at exit.
             with contextlib.suppress(OSError, ValueError):
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, self._console.file.fileno())

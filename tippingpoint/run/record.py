@@ -1,4 +1,4 @@
-"""A run's own record beside its workers' journals: manifest and events, and where they go when the disk is full."""
+"""A run's manifest and events, beside its workers' journals, and where they are written when the disk is full."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tippingpoint.rundir.manifest import Manifest, RunStatus, new_run_id
 
 
 class Record:
-    """The run's directory, and what the runner writes in it."""
+    """The run's directory and what the runner writes in it."""
 
     manifest: Manifest
-    """From `open` on."""
+    """Set by `open`."""
 
     def __init__(self, plan_name: str, out: Path, run_id: str | None, watcher: RunnerEvents) -> None:
         self.started_wall = time.time()
@@ -28,28 +28,28 @@ class Record:
         self.run_id = run_id or new_run_id(plan_name, self.started_wall)
         self.directory = out / self.run_id
         self.rescue = Path(tempfile.gettempdir()) / f"{RESCUE_PREFIX}{self.run_id}"
-        """Where there is room when there is none in the directory."""
+        """The directory for what does not fit when the disk of the run's directory is full."""
         self._part = self.rescue.with_name(self.rescue.name + ".part")
         self._watcher = watcher
 
     def make_directory(self) -> None:
-        """Make the run's directory; UserError where it cannot be."""
+        """Make the run's directory; raises UserError if that fails."""
         try:
             self.directory.mkdir(parents=True)
         except OSError as problem:
             raise UserError(
-                "--out", str(self.directory.parent), f"a directory that can be written ({problem.strerror})"
+                "--out", str(self.directory.parent), f"a writable directory ({problem.strerror})"
             ) from None
 
     def open(self, manifest: Manifest) -> None:
-        """Write the manifest and begin the events; UserError where there is no room for them."""
+        """Write the manifest and open the event log; raises UserError if there is no space for them."""
         self.manifest = manifest
         try:
             manifest.save(self.directory)
             self._events = Events(self.directory / "events.jsonl")
         except OSError as problem:
             raise UserError(
-                "--out", str(self.directory), f"a directory with room in it ({problem.strerror})"
+                "--out", str(self.directory), f"a directory with free disk space ({problem.strerror})"
             ) from None
 
     def now(self) -> float:
@@ -57,17 +57,17 @@ class Record:
         return time.monotonic() - self.started
 
     def event(self, event: str, **fields: object) -> None:
-        """Write something that happened, and tell it."""
+        """Write an event, and pass it to the watcher."""
         t = self.now()
         self._events.write(t, event, **fields)
         self._watcher.event(t, event, fields)
 
     def note(self, text: str) -> None:
-        """Have the report say something of the data itself."""
+        """Add a note about the data to the report."""
         self.event("note", text=text)
 
     def save_manifest(self) -> bool:
-        """Write the manifest as it is now; False where there is no room for it."""
+        """Write the manifest as it is now; returns False if there is no disk space for it."""
         try:
             self.manifest.save(self.directory)
         except OSError:
@@ -76,11 +76,11 @@ class Record:
         return True
 
     def discard(self) -> None:
-        """Leave no directory: nothing came of the run."""
+        """Remove the run's directory, as the run has no results."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def end(self, status: RunStatus, reason: str) -> None:
-        """Have the manifest say how the run ended; UserError where its directory is gone."""
+        """Write into the manifest how the run ended; raises UserError if the run's directory is gone."""
         self.manifest.status = status
         self.manifest.reason = reason
         self.manifest.ended = time.time()
@@ -89,26 +89,26 @@ class Record:
             raise UserError(
                 "--out",
                 str(self.directory),
-                "the run's directory to stay there while it is written (it is gone)",
+                "the run's directory to exist until the run ends (it is gone)",
             )
 
     def close(self, passwords: Collection[Path]) -> Path:
-        """Close the files; when the disk is full the whole run but these moves to where there is room."""
+        """Close the files; if the disk is full, the whole run except these files with passwords moves to `rescue`."""
         try:
             self._events.close(self.rescue)
             if not self.save_manifest() or self.rescue.exists():
                 self._move_to_rescue(passwords)
         except OSError as problem:
-            # No room here and none there: what is on the disk is what there is.
+            # There is no space in either place: what has reached the disk is all there is.
             shutil.rmtree(self._part, ignore_errors=True)
             with contextlib.suppress(OSError):
-                self.rescue.rmdir()  # unless tails are in it
-            self.manifest.reason = f"no room left, here or in {self.rescue}: {problem.strerror}"
+                self.rescue.rmdir()  # fails if the ends of journals are in it
+            self.manifest.reason = f"no disk space left, here or in {self.rescue}: {problem.strerror}"
             self.save_manifest()
         return self.directory
 
     def _move_to_rescue(self, passwords: Collection[Path]) -> None:
-        """Put the run's files together where there is room; the tails of what did not fit are there already."""
+        """Put the run's files together in `rescue`, which already has the ends of those that did not fit."""
         gathered = self._part
         gathered.mkdir()
         tails = self.rescue if self.rescue.exists() else gathered
@@ -122,7 +122,7 @@ class Record:
                             shutil.copyfileobj(source, whole)
         self.manifest.reason = (
             self.manifest.reason
-            or f"no room left in {self.directory.parent}: the whole run is in {self.rescue}"
+            or f"no disk space left in {self.directory.parent}: the whole run is in {self.rescue}"
         )
         self.manifest.save(gathered)
         if tails is not gathered:

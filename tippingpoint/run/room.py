@@ -1,4 +1,4 @@
-"""Room on the target for the stage that follows: members that a lab starts, and what the target has left."""
+"""Makes room on the target for the next stage: starts members of a lab, and checks the target's free capacity."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tippingpoint.targets.target import Target
 
 
 class Room:
-    """Looks for room for what a plan makes; with `force`, what there is no room for is tried all the same."""
+    """Checks that the target has room for what a plan makes; with `force` the target is not asked."""
 
     def __init__(
         self,
@@ -37,15 +37,15 @@ class Room:
         self._interruption = interruption
         self._force = force
         self._there = 0
-        """How many things there was room for: those of the stage before, or of the one that is taken up."""
+        """How many things already have their room: those of the stage before, or of the run that is resumed."""
 
     def fill(self, stage: int) -> None:
-        """The things of this listed stage, from 1, take room from now on."""
+        """Note that the things of this listed stage (from 1) take up room from now on."""
         if isinstance(self._own.plan, SpawnPlan):
             self._there = self._own.plan.stages[stage - 1].size
 
     async def make(self, stage: int) -> None:
-        """Have the members that a stage asks for, as far as a lab starts them; UserError when it does not fit."""
+        """Start the lab's members that a stage asks for; raises UserError if the stage does not fit."""
         plan = self._own.plan
         if not isinstance(plan, SpawnPlan):
             return
@@ -55,12 +55,12 @@ class Room:
             await unless_asked(self._check(plan, stage))
 
     async def look(self, stage: int) -> str:
-        """Make room for a stage, or say why it cannot be begun."""
+        """Make room for a stage; returns why it cannot begin, or an empty text."""
         try:
             await self.make(stage)
         except UserError as refused:
             return f"stage {stage} was not begun: {refused}"
-        except TargetError as problem:  # it fails: what becomes of the stage will be seen
+        except TargetError as problem:  # the target fails, and the stage will show that
             self._record.event("room-unknown", stage=stage, problem=str(problem))
         return ""
 

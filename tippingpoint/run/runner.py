@@ -1,7 +1,7 @@
-"""A run from its plan to its closed journals: stages one after the other, faults in between, nothing left behind.
+"""Runs a plan, up to closed journals: plays its stages and faults in order, and removes what it made.
 
-With a conductor it is one unit's part of a run of many: the plan's part that is its share, whose stages begin and are
-held when the conductor says, together with those of the other units.
+With a conductor, it plays one unit's part of a run of many: that unit's share of the plan. The conductor says when
+stages and their holds begin, for all units at the same time.
 """
 
 from __future__ import annotations
@@ -36,11 +36,13 @@ from tippingpoint.util.open_files import allow_connections
 
 
 class Runner:
-    """One run of a plan on this machine's cores. `interrupt` ends it early and in order, at any time.
+    """One run of a plan on this machine's cores. `interrupt` ends it early, in an orderly way, at any time.
 
-    With `force`, what the target says it has no room for is tried all the same. With a `conductor` it is the part of
-    `unit` in a run of many units, under an id of its own: it gets ready for the `share` (its index, of how many), and
-    then has the shares that the turns say.
+    With `force`, the target is not asked whether it has room. With a `conductor`, this is the part of `unit` in a run
+    of
+    many units, under an id of its own. It prepares for the `share` (its index, of how many), and then plays the
+    shares that
+    the turns name.
     """
 
     def __init__(
@@ -89,48 +91,53 @@ class Runner:
 
     @property
     def directory(self) -> Path:
-        """The run's directory, which may be another one when the run has ended: where there was room."""
+        """The run's directory. At the end it may move to where there is disk space."""
         return self._record.directory
 
     @property
     def measured(self) -> asyncio.Event:
-        """Set when the workers have ended: the journals are whole, what was made is removed next."""
+        """Set when the workers have ended: the journals are whole, and the removal comes next."""
         return self._closing.measured
 
     def interrupt(self, reason: str = "ended early on request") -> None:
-        """End the run in order; a second call gives leases up to expire instead of releasing them."""
+        """End the run in an orderly way; after a second call, leases are left to expire instead of released."""
         self._interruption.ask(reason)
         if self._interruption.hurried.is_set():
             self._crew.tell(End(release=False))
 
     def repair(self) -> None:
-        """Have what is kept up looked at now, and what was given up tried again: only containers are kept up so."""
+        """Check now the containers that are kept up, and try again those that were given up; no effect on other
+        loads."""
         if self._stages.begun:
             self._crew.tell(Repair())
 
     async def evict(self, member: str) -> str:
-        """Have a member that is gone removed from the target by force, as one event of the run; returns why it was not,
-        in one line, or nothing. UserError for a run that has nothing to do with members."""
+        """Remove a dead member from the target by force, as an event of the run; returns why that failed, or nothing.
+
+        Raises UserError for a run without members.
+        """
         if not isinstance(self._plan, SpawnPlan):
             raise UserError("member", member, "a run that makes containers on LXD")
         async with self._evicting:
             worker = next(iter(self._crew.alive), None)
             if worker is None or not self._stages.begun or self._crew.ending:
-                return "no stage is on"
+                return "no stage is running"
             answer = worker.reply(Evicted)
             worker.tell(Evict(member=member))
             said = await answer
-        problem = "the worker that was to do it has ended" if said is None else said.problem
+        problem = "the worker that was to remove the member has ended" if said is None else said.problem
         if not self._crew.ending:
             self._record.event("evict-member", member=member, problem=problem)
         return problem
 
     async def run(self) -> Path:
-        """Run the plan; returns the run's directory, wherever it had to be.
+        """Run the plan; returns the run's directory, wherever it ended up.
 
-        Raises UserError when the plan cannot be run here, TargetError when the target refuses us or cannot be reached,
-        and Refused when it was interrupted before anything was made. These leave no directory, unless something of the
-        target had been taken, or the part is a unit's.
+        Raises UserError when the plan cannot run here, TargetError when the target refuses us or cannot be reached,
+        and Refused
+        when the run was interrupted before it made anything. No directory is left in these cases, unless something
+        may have
+        been made on the target, or the part is a unit's.
         """
         self._check_conducted()
         await self._faults.check()
@@ -153,7 +160,7 @@ class Runner:
         return await self._closing.complete()
 
     def _check_conducted(self) -> None:
-        """Refuse a plan that only one machine can run."""
+        """Raise UserError for a plan that only one machine can run."""
         if self._conductor is None:
             return
         if isinstance(self._plan, ClaimPlan) and self._plan.find is not None:
@@ -162,13 +169,13 @@ class Runner:
             raise UserError("faults", self._plan.name, "a plan whose faults need no lab, for many units")
 
     def _take_part(self) -> None:
-        """Take the part of the plan that is ours, and what is there of it."""
+        """Take our part of the plan, and count the things that a resumed run already has."""
         self._own.take(self._own.share)
         if self._takes_up is not None:
             self._room.fill(self._takes_up.stage)
 
     def _open_record(self) -> None:
-        """Make the run's directory, and say in it what is run."""
+        """Make the run's directory, with the manifest."""
         self._record.make_directory()
         plan = self._plan
         manifest = Manifest(
@@ -191,9 +198,9 @@ class Runner:
         self._record.open(manifest)
 
     async def _open_target(self) -> None:
-        """Have the target let us in and make what the workers find there, and have the workers let in."""
+        """Log in to the target, make the workspace, and start the workers, which log in too."""
         count = self._plan.workers or len(os.sched_getaffinity(0))
-        if isinstance(self._own.plan, SpawnPlan):  # a group is one worker's
+        if isinstance(self._own.plan, SpawnPlan):  # a group belongs to one worker
             count = max(1, min(count, max(stage.groups for stage in self._own.plan.stages)))
         self._check_connections(count)
         entry = await self._made.reach()
@@ -220,19 +227,19 @@ class Runner:
         self._watcher.began(self._record.manifest, self.directory)
 
     def _check_connections(self, workers: int) -> None:
-        """Refuse a plan that needs more connections than a worker's process may open."""
+        """Raise UserError for a plan that needs more connections than a worker's process may open."""
         for field, (size, connections) in self._target.connections(self._own.plan).items():
             fits = allow_connections(-(-size // workers) * connections) // connections * workers
             if fits < size:
                 raise UserError(
                     field,
                     size,
-                    f"at most {fits}, as each of {workers} workers has a connection for every unit and may open "
-                    f"no more files (ulimit -n); more workers fit more",
+                    f"at most {fits}: each of {workers} workers has a connection for every unit, and its limit of "
+                    f"open files (ulimit -n) allows no more; raise the limit or use more workers",
                 )
 
     async def _load_target(self) -> None:
-        """Search, or take the turns that the conductor says, or play the stages that are listed."""
+        """Run the search, the conductor's turns, or the listed stages."""
         plan = self._plan
         if isinstance(plan, ClaimPlan) and plan.find is not None:
             self._faults.start(stage=None)

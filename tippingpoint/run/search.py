@@ -1,4 +1,4 @@
-"""The search for the largest load that holds: double until it breaks, bisect, confirm by repeats."""
+"""Searches for the largest load that holds: doubles until a load breaks, bisects, and confirms by repeats."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tippingpoint.run.stages import Stages
 from tippingpoint.rundir.results import load_run
 
 Probe = Callable[[int, Literal["find", "confirm"]], Awaitable[bool]]
-"""Puts a load on the target, from nothing, and says whether it held."""
+"""Puts a load on the target, starting from no load, and returns whether it held."""
 
 _MOST_RESTARTS = 3
 
 
 @dataclass(frozen=True)
 class Found:
-    """The answer: `held` is the largest load that held (None: not even the first), `broken` the smallest that
-    broke (None: not even the limit); confirmed when the majority of their repeats said the same."""
+    """The result of a search: `held` is the largest load that held (None: not even the first), `broken` the smallest
+    that broke (None: not even the limit). It is `confirmed` when the majority of repeats agrees with both."""
 
     held: int | None
     broken: int | None
@@ -36,7 +36,7 @@ class Found:
 
 
 async def find_load(find: Find, probe: Probe) -> Found:
-    """Search between `start` and `limit`; a bound that its repeats contradict is moved and the search goes on."""
+    """Search between `start` and `limit`; a bound that its repeats contradict is moved, and the search goes on."""
     held, broken = await _double(find, probe)
     for restarts_left in reversed(range(_MOST_RESTARTS)):
         held, broken = await _bisect(find, probe, held, broken)
@@ -49,7 +49,7 @@ async def find_load(find: Find, probe: Probe) -> Found:
         if confirmed or not restarts_left:
             return Found(held, broken, confirmed, held_again + broken_again, repeats)
         if not held_stands:
-            # What held once was luck: it is the new upper bound, and the search resumes well below it.
+            # The load held once by luck: it becomes the upper bound, and the search resumes well below it.
             held, broken = await _below(find, probe, held)
         else:
             held, broken = await _double(find, probe, start=broken)
@@ -57,7 +57,7 @@ async def find_load(find: Find, probe: Probe) -> Found:
 
 
 async def _double(find: Find, probe: Probe, start: int | None = None) -> tuple[int | None, int | None]:
-    """Double until a load breaks. `start`, when given, is a load already known to hold."""
+    """Double until a load breaks; `start`, if given, is a load already known to hold."""
     held, size = (start, min(find.limit, start * 2)) if start is not None else (None, find.start)
     while held != size:
         if not await probe(size, "find"):
@@ -67,7 +67,7 @@ async def _double(find: Find, probe: Probe, start: int | None = None) -> tuple[i
 
 
 async def _below(find: Find, probe: Probe, broken: int | None) -> tuple[int | None, int | None]:
-    """Halve until a load holds; None when not even a single one does."""
+    """Halve until a load holds; None if not even a load of one does."""
     size = broken
     while size is not None and size > 1:
         size //= 2
@@ -92,14 +92,14 @@ async def _bisect(
 
 
 async def _repeat(find: Find, probe: Probe, size: int | None) -> int:
-    """How many of the repeats at a load held."""
+    """Return how many of the repeats at a load held."""
     if size is None:
         return 0
     return sum([await probe(size, "confirm") for _ in range(find.repeats)])
 
 
 class Search:
-    """A run's search: its probes are stages, judged by what the journals have of them."""
+    """A run's search: its probes are stages, which are judged by what the journals have of them."""
 
     def __init__(self, plan: ClaimPlan, find: Find, stages: Stages, crew: Crew, record: Record) -> None:
         self._plan = plan
@@ -109,7 +109,7 @@ class Search:
         self._record = record
 
     async def play(self) -> None:
-        """Search, and write down what was found."""
+        """Run the search, and write its result as an event."""
         found = await find_load(self._find, self._probe)
         self._record.event(
             "found",
@@ -125,7 +125,7 @@ class Search:
         number = await self._stages.play(kind, size, self._find.over, self._find.hold, listed=None)
         await self._crew.ask(Paused, lambda _: Pause())
         if self._crew.unwritten:
-            raise EndedEarly("cut", "no room left for the journal, which the search goes by")
+            raise EndedEarly("cut", "no disk space left for the journal, which the search needs")
         so_far = await asyncio.to_thread(load_run, self._record.directory)
         measured = so_far.stage(number)
         checks = stage_checks(measured, self._plan.thresholds)

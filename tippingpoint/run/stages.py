@@ -1,4 +1,4 @@
-"""The stages of a run: a load is brought up by all workers and held, with the restart storms in between."""
+"""The stages of a run: all workers bring a load up and hold it, with the restart storms in between."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tippingpoint.workloads.load import StageOrder
 
 
 class Stages:
-    """Plays stages, and knows which one is on."""
+    """Plays stages, and knows the current one."""
 
     def __init__(
         self,
@@ -28,7 +28,7 @@ class Stages:
         record: Record,
         first: int,
     ) -> None:
-        """`first` is the number that the first stage has in the journals."""
+        """`first` is the number of the first stage in the journals."""
         self._own = own
         self._crew = crew
         self._faults = faults
@@ -60,7 +60,7 @@ class Stages:
         )
 
     async def play(self, kind: StageKind, size: int, over: float, hold: float, *, listed: int | None) -> int:
-        """Bring a load up and hold it; returns the number of the stage as the journals have it."""
+        """Bring a load up and hold it; returns the stage's number in the journals."""
         number = self._next
         await self.bring_up(number, kind, size, over, listed)
         self.begin_hold(hold)
@@ -78,11 +78,11 @@ class Stages:
     async def bring_up(
         self, number: int, kind: StageKind, size: int, over: float, listed: int | None
     ) -> None:
-        """Begin a stage, and wait until its load is there, or nothing has come of it for as long as an operation may
-        take.
+        """Begin a stage; returns when its load is up, or after an operation's time limit without progress.
 
-        What is made is tried again where that takes too long, so it is given the time of a second try: of a service
-        that was killed all that it had been told may hang.
+        Things are retried when they take too long, so a spawn run gets the time of a second try. When a service is
+        killed, every
+        request that it had accepted may hang.
         """
         await self._begin(number, kind, size, over, listed)
         plan = self._own.whole
@@ -91,7 +91,7 @@ class Stages:
         deadline = time.monotonic() + over + patience
         headway = Headway(removing=kind == "destroy", making=not isinstance(plan, ClaimPlan))
         while time.monotonic() < deadline:
-            # What was there before the stage says nothing of it: a storm begins with less, a removal with more.
+            # Ticks from before the stage say nothing about it: a storm begins with less load, a removal with more.
             heard = self._crew.ticks_after(begun)
             if len(heard) == len(self._crew.alive) and all(tick.up for tick in heard.values()):
                 return
@@ -101,13 +101,13 @@ class Stages:
             await self._crew.wait_for(self._crew.changed, deadline - time.monotonic())
 
     def begin_hold(self, hold: float) -> None:
-        """Hold the load for so many seconds from now on."""
+        """Hold the load for `hold` seconds from now on."""
         self._hold_began = time.monotonic()
         self._hold_ends = self._hold_began + hold
         self._crew.tell(Hold())
 
     async def hold_to_the_end(self) -> None:
-        """Wait until the hold that was begun last is over, if one was."""
+        """Wait until the latest hold is over, if any."""
         if self._hold_ends is not None:
             await self._crew.wait(self._hold_ends - time.monotonic())
 

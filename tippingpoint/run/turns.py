@@ -1,4 +1,4 @@
-"""The turns of a run of many units: this unit's share of each is brought up and held when the conductor says."""
+"""The turns of a run of many units: brings up and holds this unit's share when the conductor says so."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tippingpoint.units.shared_run import Turn
 from tippingpoint.workloads.load import ShareOrder
 
 _LATE = 1.0
-"""Seconds after a turn's begin from which it is told that it was begun late."""
+"""Seconds after a turn's begin from which a late start is reported."""
 
 T = TypeVar("T")
 
 
 class Turns:
-    """Plays the turns that a conductor names."""
+    """Plays the turns that a conductor announces."""
 
     def __init__(
         self, conductor: Conductor, own: OwnPart, stages: Stages, crew: Crew, room: Room, record: Record
@@ -38,7 +38,7 @@ class Turns:
         self._record = record
 
     async def play(self) -> None:
-        """Bring our share of each turn up and hold it, when the conductor says, until there is no further turn."""
+        """Bring up and hold our share of each turn when the conductor says so, until there are no more turns."""
         conductor = self._conductor
         await self._heed(conductor.ready())
         turn = await self._heed(conductor.next_turn())
@@ -48,7 +48,7 @@ class Turns:
             if turn.kind != "storm":
                 begin += self._own.begins_after(turn.stage)
             try:
-                # It may be replaced by another one until it begins.
+                # Until it begins, another turn may replace it.
                 turn = await self._heed(conductor.next_turn(), until=begin)
                 continue
             except TimeoutError:
@@ -61,7 +61,7 @@ class Turns:
         await self._stages.hold_to_the_end()
 
     async def _play_turn(self, turn: Turn, late: float) -> Turn | None:
-        """Play one turn, which begins now; returns what follows it, as soon as that is known."""
+        """Play one turn, which begins now; returns the next one as soon as that is known."""
         if late > _LATE:
             self._record.event("began-late", stage=turn.number, seconds=round(late, 3))
         over = 0.0 if turn.kind == "storm" else self._own.plan.stages[turn.stage - 1].over
@@ -74,7 +74,7 @@ class Turns:
         return await self._heed(self._conductor.next_turn())
 
     async def _get_ready(self, turn: Turn, index: int) -> str:
-        """Have the share of a turn that is to come, and room for it; returns why it cannot be begun, or nothing."""
+        """Prepare our share of the next turn, and room for it; returns why it cannot begin, or an empty text."""
         share = index, turn.of
         if share != self._own.share:
             try:
@@ -91,14 +91,16 @@ class Turns:
         return await self._room.look(turn.stage)
 
     async def _heed(self, saying: Awaitable[T], until: float = float("inf")) -> T:
-        """What the conductor says, while the run goes on; TimeoutError when it has said nothing until then (seconds
-        since the epoch)."""
+        """Return what the conductor says, while the run goes on.
+
+        Raises TimeoutError if it has said nothing by `until` (seconds since the epoch).
+        """
         changed = self._crew.changed
         deadline = time.monotonic() + until - time.time()
         said = asyncio.ensure_future(saying)
         said.add_done_callback(lambda _: changed.set())
         try:
-            await asyncio.sleep(0)  # so that what is known is said, however late it is
+            await asyncio.sleep(0)  # so that an answer that is known already is returned, however late
             while not said.done():
                 left = deadline - time.monotonic()
                 if left <= 0:

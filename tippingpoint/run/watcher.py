@@ -1,4 +1,4 @@
-"""What a runner tells whoever watches it."""
+"""The events of a runner, for its observers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HOLDS: Mapping[StageKind, Phase] = {
 
 @dataclass(frozen=True)
 class StageProgress:
-    """Where a run is; sent each time a worker ticks."""
+    """Where a run is; sent with each tick of a worker."""
 
     elapsed: float
     stage: int
@@ -31,32 +31,32 @@ class StageProgress:
     size: int
     kind: StageKind
     remaining: float | None
-    """Seconds of hold left; None while the load is brought up."""
+    """Seconds of the hold that are left; None while the load comes up."""
     listed: int | None = None
-    """Which of the listed stages it is, from 1; `stage` counts storms too."""
+    """Which of the listed stages it is, from 1; `stage` also counts storms."""
 
     @property
     def phase(self) -> Phase:
-        """What goes on in the stage."""
+        """What is being done in the stage."""
         if self.kind == "destroy":
             return "drain"
         return self.kind if self.remaining is None else _HOLDS[self.kind]
 
 
 class RunnerEvents:
-    """What a runner tells whoever watches it; the default watches nothing."""
+    """The events of a runner; by default each is ignored."""
 
     def began(self, manifest: Manifest, directory: Path) -> None:
         """The workers are ready; the first stage follows."""
 
     def progress(self, progress: StageProgress, worker: str, tick: Tick) -> None:
-        """A worker's tick: its gauges, and the journal lines of its last interval."""
+        """A worker ticked: its gauges, and the journal lines of its last interval."""
 
     def preparing(self, what: str, done: int, goal: int) -> None:
-        """Something that the stages need is being made, by all workers together."""
+        """All workers together are making something that the stages need."""
 
     def removing(self, what: str, done: int, goal: int) -> None:
-        """What the run made is being removed from the target."""
+        """The things that the run made are being removed from the target."""
 
     def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
-        """Something single happened: a fault, a worker that is gone, a stage's end in a search."""
+        """A single event happened: a fault, the loss of a worker, the end of a stage in a search."""

@@ -1,8 +1,9 @@
-"""One worker: a process that puts its share of a stage on the target and journals what happens.
+"""A worker: a process that puts its share of a stage on the target and writes a journal.
 
-Its parent, the runner, writes a `Job` to its standard input, then commands, and reads messages from its standard output
-(see messages.py): Ready or Refusal, the answers to commands, a Tick each second, and Done. When the parent is gone the
-worker gives back what it holds and ends.
+Its parent, the runner, writes a `Job` to the worker's standard input, then commands. It reads messages from the
+worker's
+standard output (see messages.py): Ready or Refusal, the answers to commands, a Tick each second, and Done. When the
+parent is gone, the worker releases what it holds and ends.
 """
 
 from __future__ import annotations
@@ -53,29 +54,29 @@ from tippingpoint.workloads.load import OWED, PrepareOrder, ShareOrder, StageOrd
 from tippingpoint.workloads.schedule import Schedule
 
 INTERVAL = 1.0
-"""Seconds an interval of the journal covers: what a worker killed at any instant may lose."""
+"""Seconds in an interval of the journal: what a worker loses if it is killed at any instant."""
 _LOOK = 0.1
-"""Seconds between looks at what has timed out. A look costs 0.2 ms."""
+"""Seconds between checks for timeouts. A check costs 0.2 ms."""
 _LOST_SINGLY = 100
 _MOST_UNHEARD = 2**20
 _HEARD_WITHIN = 20.0
 
 
 class Job(BaseModel):
-    """What a worker is told first. Credentials are named in the plan by file and read by the worker itself."""
+    """The first message to a worker. The plan names files with credentials, which the worker reads itself."""
 
     plan: AnyPlan
-    """The whole plan, of which `share` says whose part is played: a part is no plan that could be told."""
+    """The whole plan, of which the worker's runner plays `share`: a part alone would not validate as a plan."""
     share: tuple[int, int] = (0, 1)
     directory: Path
     rescue: Path
     name: str
     workspace: dict[str, Any]
-    """What the target made ready, as its own model of that has it."""
+    """The workspace, as the target's model of it was dumped."""
     started_wall: float
     """The run's start, seconds since the epoch."""
     started: float
-    """The run's start on the machine's monotonic clock, which all its processes share."""
+    """The run's start on the machine's monotonic clock, which all processes share."""
 
 
 class _Worker:
@@ -86,7 +87,7 @@ class _Worker:
         self._recorder = Recorder()
         self._loop_lag = self._recorder.appender(LOOP_LAG)
         self._schedule = Schedule(asyncio.get_running_loop())
-        # Beats have a schedule of their own: the load's is cleared when a stage's load is dropped.
+        # Beats have a schedule of their own, as the load's is cleared when a stage's load is dropped.
         self._beats = Schedule(asyncio.get_running_loop())
         plan = part_of(job.plan, *job.share)
         target = target_of(plan.target.kind)
@@ -142,7 +143,7 @@ class _Worker:
         self._close_interval()
 
     def _close_interval(self) -> None:
-        """Write what was recorded since the last close, and say so to the runner."""
+        """Write what was recorded since the last close, and send a tick to the runner."""
         begin, end = self._opened, time.monotonic()
         if end - begin < 0.001:
             return
@@ -199,7 +200,7 @@ class _Worker:
         )
 
     def _mark(self, phase: str) -> None:
-        """Close the interval, so that every interval belongs to one phase of one stage."""
+        """Close the interval, so that each interval belongs to one phase of one stage, and write the new phase."""
         self._close_interval()
         assert self._stage is not None
         stage = self._stage
@@ -213,7 +214,7 @@ class _Worker:
         )
 
     async def prepare(self, order: PrepareOrder) -> str:
-        """Have ready what the stages need; returns what went wrong, in one line, or nothing."""
+        """Prepare what the stages need; returns what failed, in one line, or an empty text."""
         begun = time.monotonic()
         made: dict[str, int] = {}
 
@@ -232,7 +233,7 @@ class _Worker:
         return ""
 
     def aside(self, command: Command) -> bool:
-        """Do what can be done beside everything else; False when that is not what is asked for."""
+        """Execute a command that can run beside all others; returns False if it is not such a command."""
         match command:
             case ShareOrder():
                 self._load.revise(part_of(self._job.plan, command.index, command.of))
@@ -265,14 +266,15 @@ class _Worker:
 
     def hold(self) -> None:
         self._mark("hold")
-        # What was made while the load came up lives as long as it: a collection of it all would stop the loop.
+        # Objects made while the load came up live as long as it: collecting them would stop the event loop.
         gc.freeze()
 
     async def stop_load(self, *, cut: bool = False) -> None:
-        """Send nothing further, and close the stage's figures with what is answered within some seconds, or at once.
+        """Send nothing more, wait a few seconds for answers unless `cut`, and close the stage's figures.
 
-        What has no answer then counts as timed out: a target that hangs is not flattered by the end of a stage. What
-        was cut before it had these seconds counts for nothing.
+        An operation without an answer then counts as timed out, so that the end of a stage does not flatter a target
+        that hangs.
+        With `cut`, unanswered operations are not counted.
         """
         self._load.stop()
         if self._stage is None:
@@ -288,7 +290,7 @@ class _Worker:
             self._stage = None
 
     async def end(self, release: bool) -> None:
-        """Close the last stage and give everything back; cancelled, leases that are left will expire."""
+        """Close the last stage and release everything; if this is cancelled, the remaining leases will expire."""
         await self.stop_load(cut=not release)
         left = await self._load.give_back(RELEASE_WITHIN if release else 0.0)
         if left:
@@ -309,27 +311,27 @@ def _resident_mib() -> float:
 
 
 class Voice:
-    """Messages to the runner, which never wait for it: a runner that is stopped must not stop the load."""
+    """Sends messages to the runner without waiting for it: a stopped runner must not stop the load."""
 
     def __init__(self, transport: asyncio.WriteTransport) -> None:
         self._transport = transport
 
     @classmethod
     async def of_standard_output(cls) -> Voice:
-        """The voice of this process."""
+        """Return the voice on this process's standard output."""
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, sys.stdout)
         return cls(transport)
 
     def say(self, message: Message) -> None:
-        """One message; ticks are dropped while the runner does not listen, as the journal has what they say."""
+        """Send a message. Ticks are dropped while the runner does not read, as the journal has the same data."""
         unheard = self._transport.get_write_buffer_size()
         dropped = isinstance(message, Tick) and unheard >= _MOST_UNHEARD
         if not self._transport.is_closing() and not dropped:
             self._transport.write(line_of(message))
 
     async def close(self) -> None:
-        """Wait until the runner has heard everything, or is gone, or does not listen."""
+        """Wait until the runner has read everything, is gone, or does not read for some seconds."""
         deadline = time.monotonic() + _HEARD_WITHIN
         while self._transport.get_write_buffer_size() and not self._transport.is_closing():
             if time.monotonic() > deadline:
@@ -339,7 +341,7 @@ class Voice:
 
 
 class Commands:
-    """What the runner tells this process, in order, beginning with its job."""
+    """The commands from the runner, in order, which begin with the job."""
 
     def __init__(self, lines: asyncio.StreamReader) -> None:
         self._lines = lines
@@ -347,7 +349,7 @@ class Commands:
 
     @classmethod
     async def of_standard_input(cls) -> Commands:
-        """The commands to this process."""
+        """Return the commands on this process's standard input."""
         lines = asyncio.StreamReader(limit=2**24)
         await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(lines), sys.stdin
@@ -355,18 +357,18 @@ class Commands:
         return cls(lines)
 
     async def job(self) -> Job | None:
-        """What is to be done; None where the runner was gone before it said so."""
+        """Return the job; None if the runner is gone before it sent one."""
         line = await self._lines.readline()
         return Job.model_validate_json(line) if line else None
 
     def coming(self) -> asyncio.Task[Command | None]:
-        """The next command, which stays the next one until it is taken; None when the runner is gone."""
+        """Return the next command, which stays the next until it is taken; None when the runner is gone."""
         if self._coming is None:
             self._coming = asyncio.create_task(self._read())
         return self._coming
 
     async def take(self) -> Command | None:
-        """The next command; None when the runner is gone."""
+        """Take the next command; None when the runner is gone."""
         command = await self.coming()
         self._coming = None
         return command
@@ -403,7 +405,7 @@ async def _work() -> None:
 
 
 async def _obey(worker: _Worker, commands: Commands, voice: Voice) -> bool:
-    """Do as told until told to end, or the runner is gone; returns whether to give leases back."""
+    """Execute commands until the end is ordered, or the runner is gone; returns whether to release leases."""
     while command := await commands.take():
         match command:
             case PrepareOrder():
@@ -424,8 +426,7 @@ async def _obey(worker: _Worker, commands: Commands, voice: Voice) -> bool:
 
 
 async def _prepare(worker: _Worker, order: PrepareOrder, commands: Commands, voice: Voice) -> None:
-    """Prepare, which may take minutes, unless a command comes that cannot be obeyed beside that; what was made stays
-    then."""
+    """Prepare, which may take minutes. A command that cannot run beside it stops it; what was made stays."""
     preparing = asyncio.create_task(worker.prepare(order))
     while True:
         await asyncio.wait([preparing, commands.coming()], return_when=asyncio.FIRST_COMPLETED)
@@ -441,7 +442,7 @@ async def _prepare(worker: _Worker, order: PrepareOrder, commands: Commands, voi
 
 
 async def _end(worker: _Worker, commands: Commands, release: bool) -> None:
-    """End in order, unless a second command says that there is no time to give leases back."""
+    """End in an orderly way, unless a second command says that there is no time to release leases."""
     ending = asyncio.create_task(worker.end(release))
 
     async def hurry() -> None:
@@ -459,7 +460,7 @@ async def _end(worker: _Worker, commands: Commands, release: bool) -> None:
 
 def main() -> None:
     """Run one worker on standard input and output."""
-    # A Ctrl-C on the terminal is the runner's to handle: it ends its workers in order.
+    # Ctrl-C on the terminal is for the runner, which then ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     uvloop.run(_work())
 

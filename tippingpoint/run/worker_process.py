@@ -1,4 +1,4 @@
-"""The workers of a run: started, told what to do, listened to, and noticed when they are gone."""
+"""The runner's side of a worker process: starts it, sends commands, receives messages, and notices its end."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ M = TypeVar("M", bound=Message)
 
 
 class Gone:
-    """Heard of a worker at last: its output has ended, as told or not."""
+    """The last event of a worker: its output has ended, whether it was told to end or not."""
 
 
 Listener = Callable[["WorkerProcess", Message | Gone], None]
 
 
 class WorkerProcess:
-    """One worker as its runner sees it."""
+    """One worker, as its runner sees it."""
 
     def __init__(self, name: str, process: Process, listener: Listener) -> None:
         self.name = name
         self.process = process
         self.tick: Tick | None = None
-        """The last tick it sent."""
+        """Its latest tick."""
         self.said = 0.0
-        """When it last said what it is doing (see Crew.ask), on the monotonic clock."""
+        """When it last reported what it is doing (see Crew.ask), on the monotonic clock."""
         self.done: Done | None = None
-        """Its last message, when it ended as told."""
+        """Its last message, if it ended as it was told to."""
         self._listener = listener
         loop = asyncio.get_running_loop()
         self._opened: asyncio.Future[Message] = loop.create_future()
-        # It is waited for from the start: a quick worker is ready before others are started.
+        # This is awaited from the start: a fast worker is ready before the others are started.
         self._replies: dict[type[Message], asyncio.Future[Message]] = {
             Ready: self._opened,
             Refusal: self._opened,
@@ -53,22 +53,22 @@ class WorkerProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it still sends; a worker that has ended, as told or not, does not."""
+        """Whether its output is still open; the output of a worker that has ended, in whatever way, is not."""
         return not self._ended.done()
 
     def tell(self, command: Command) -> None:
-        """Send a command; a worker that is gone misses it, and is noticed by its end of output."""
+        """Send a command; a worker that is gone misses it, and is noticed by the end of its output."""
         stdin = self.process.stdin
         if stdin is not None and not stdin.is_closing():
             with contextlib.suppress(ConnectionError):
                 stdin.write(line_of(command))
 
     async def opening(self) -> Ready | Refusal | None:
-        """What it says of its opening; None when it ends without a word."""
+        """Return its first message, Ready or Refusal; None if it ends without either."""
         return await self._first(self._opened, (Ready, Refusal))
 
     def reply(self, *kinds: type[M]) -> Coroutine[Any, Any, M | None]:
-        """The next message of one of these kinds from now on; None when the worker ends without it."""
+        """Return the next message of one of these kinds from now on; None if the worker ends without one."""
         future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         for kind in kinds:
             self._replies[kind] = future
@@ -83,7 +83,7 @@ class WorkerProcess:
         return message
 
     async def ended(self, within: float) -> None:
-        """Wait until the process is gone; after `within` seconds it is killed."""
+        """Wait until the process is gone; it is killed after `within` seconds."""
         await asyncio.wait([self._ended], timeout=within)
         if self.process.returncode is None:
             try:
@@ -120,7 +120,7 @@ class WorkerProcess:
 
 
 async def start_worker(job: Job, listener: Listener) -> WorkerProcess:
-    """Start a worker process on its job. What it may print in a crash goes to a file beside its journal."""
+    """Start a worker process on its job. The output of a crash goes to a file beside its journal."""
     command = [sys.executable, "-m", "tippingpoint.run.worker"]
     environment = {**os.environ, "PYTHONPATH": _source_path(), "PYTHONUNBUFFERED": "1"}
     with _stderr(job) as stderr:
@@ -130,7 +130,7 @@ async def start_worker(job: Job, listener: Listener) -> WorkerProcess:
             stdout=PIPE,
             stderr=stderr,
             env=environment,
-            start_new_session=True,  # a Ctrl-C on the terminal reaches the runner alone
+            start_new_session=True,  # so that Ctrl-C on the terminal reaches only the runner
             limit=2**24,
         )
     worker = WorkerProcess(job.name, process, listener)
@@ -140,7 +140,7 @@ async def start_worker(job: Job, listener: Listener) -> WorkerProcess:
 
 
 async def opened(worker: WorkerProcess) -> TargetFacts:
-    """The target's facts as a worker found them; Refused when it could not begin."""
+    """Return the target's facts as a worker found them; raises Refused if the worker could not start."""
     reply = await worker.opening()
     if reply is None:
         raise Refused(f"worker {worker.name}: ended before it was ready (see worker-{worker.name}.stderr)", 4)
@@ -150,7 +150,7 @@ async def opened(worker: WorkerProcess) -> TargetFacts:
 
 
 def tidy_stderr(directory: Path) -> None:
-    """Remove the error outputs that stayed empty."""
+    """Remove the empty files of the workers' error output."""
     for path in directory.glob("worker-*.stderr"):
         if path.stat().st_size == 0:
             path.unlink()
@@ -161,7 +161,7 @@ def _stderr(job: Job) -> BinaryIO:
 
 
 def _source_path() -> str:
-    """Where this package is, so that a worker runs the same code whatever the working directory is."""
+    """Return a PYTHONPATH by which a worker runs the same code, whatever its working directory is."""
     here = str(Path(tippingpoint.__file__).resolve().parents[1])
     rest = os.environ.get("PYTHONPATH")
     return f"{here}{os.pathsep}{rest}" if rest else here

@@ -40,9 +40,7 @@ class AppendFile:
         try:
             self._fd = os.open(path, _APPEND, 0o644)
         except OSError as problem:
-            raise UserError(
-                "--out", str(path), f"a directory that can be written ({problem.strerror})"
-            ) from None
+            raise UserError("--out", str(path), f"a writable directory ({problem.strerror})") from None
         self._size = os.fstat(self._fd).st_size
         self._waiting: list[bytes] = []
 

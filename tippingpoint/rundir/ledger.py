@@ -76,7 +76,7 @@ def remember(directory: Path, entry: Entry) -> None:
             os.fsync(file.fileno())
     except OSError as problem:
         raise UserError(
-            "--out", str(directory), f"a directory with room in it ({problem.strerror})"
+            "--out", str(directory), f"a directory with free disk space ({problem.strerror})"
         ) from None
 
 

@@ -112,9 +112,7 @@ def gather(run: SharedRun, digests: Mapping[str, str], words: Mapping[str, UnitW
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
     except OSError as problem:
-        raise UserError(
-            "--out", str(directory), f"a directory that can be written ({problem.strerror})"
-        ) from None
+        raise UserError("--out", str(directory), f"a writable directory ({problem.strerror})") from None
     return directory
 
 

@@ -53,9 +53,7 @@ def test_with_tails_elsewhere_the_whole_run_but_its_passwords_goes_there(
 
 def test_a_directory_that_is_there_already_is_refused(tmp_path: Path) -> None:
     opened(tmp_path)
-    with pytest.raises(
-        UserError, match=r"^--out: .*: expected a directory that can be written \(File exists\)$"
-    ):
+    with pytest.raises(UserError, match=r"^--out: .*: expected a writable directory \(File exists\)$"):
         opened(tmp_path)
 
 

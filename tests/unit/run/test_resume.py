@@ -94,5 +94,5 @@ def test_only_a_spawn_run_on_lxd_can_be_gone_on_with(tmp_path: Path) -> None:
 def test_a_run_that_made_nothing_yet_is_refused(tmp_path: Path) -> None:
     cut_run(tmp_path, marks=[])
     (tmp_path / "ledger.jsonl").unlink()
-    with pytest.raises(UserError, match="as far as to its ledger"):
+    with pytest.raises(UserError, match="this one has no ledger"):
         take_up(tmp_path)

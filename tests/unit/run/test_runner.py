@@ -21,4 +21,4 @@ def test_only_a_run_that_makes_containers_has_members_to_evict(tmp_path: Path) -
 def test_before_a_stage_is_on_nobody_is_evicted_and_nothing_repaired(tmp_path: Path) -> None:
     runner = Runner(load_plan("lxd-cluster-small"), tmp_path)
     runner.repair()
-    assert asyncio.run(runner.evict("m1")) == "no stage is on"
+    assert asyncio.run(runner.evict("m1")) == "no stage is running"

@@ -106,7 +106,7 @@ def test_who_is_in_a_hurry_does_not_wait_for_what_is_being_made(tmp_path: Path) 
         runner.interrupt()
         directory = await asyncio.wait_for(run, 30)
         end.set()
-        assert "left as it is, as asked" in (directory / "events.jsonl").read_text()
+        assert "removal stopped on request" in (directory / "events.jsonl").read_text()
 
     play(tmp_path, scene)
 

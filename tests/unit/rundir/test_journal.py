@@ -159,5 +159,5 @@ def test_what_nowhere_has_room_for_is_an_error_that_leaves_no_half_line(tmp_path
 
 
 def test_a_directory_that_cannot_be_written_is_refused_in_one_line(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--out.*expected a directory that can be written"):
+    with pytest.raises(UserError, match=r"--out.*expected a writable directory"):
         Journal(tmp_path / "missing", "0", 0.0)

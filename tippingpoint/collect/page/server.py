@@ -99,7 +99,7 @@ def _pair(asked: argparse.Namespace) -> Pair:
     try:
         return find_or_make(asked.state, asked.name)
     except OSError as problem:
-        accepted = f"a directory that can be written ({problem.strerror})"
+        accepted = f"a writable directory ({problem.strerror})"
         raise UserError("--state", str(asked.state), accepted) from None
     except ValueError:
         raise UserError("--name", ", ".join(asked.name), "names and addresses of this server") from None
