@@ -1,4 +1,4 @@
-"""The relation scale-run, version 1, from both sides: docs/scale-run.md says what is in it."""
+"""The relation scale-run, version 1, from both sides: docs/reference/scale-run.md says what is in it."""
 
 from __future__ import annotations
 
@@ -196,7 +196,9 @@ class TestNotUnderstood:
         assert (reported.words == {}) == (key == "word")
         assert (reported.results == {}) == (key == "result")
         who = "load-claimer" if key == "run" else "load-claimer/0"
-        assert reported.problems == [f"scale-run: {who}: {key}: expected what docs/scale-run.md says"]
+        assert reported.problems == [
+            f"scale-run: {who}: {key}: expected what docs/reference/scale-run.md says"
+        ]
 
     def test_another_version_is_as_nothing(self) -> None:
         app, unit = bags()
@@ -256,7 +258,7 @@ class TestNotUnderstood:
         reported = collected({}, {0: bags(result=json.dumps(result))[1]})
         assert reported.results == {}
         assert reported.problems == [
-            "scale-run: load-claimer/0: result: expected what docs/scale-run.md says"
+            "scale-run: load-claimer/0: result: expected what docs/reference/scale-run.md says"
         ]
 
 

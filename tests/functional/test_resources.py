@@ -358,7 +358,7 @@ def test_collect_of_labels_that_nothing_has_says_so(of_a_cloud: Recorded, tmp_pa
         recorded_run(tmp_path / "run"), "--prometheus", of_a_cloud.url, "--only", "juju_model=typo"
     )
     assert done.returncode == 3
-    assert done.stderr.rstrip().endswith(" (of what --only juju_model=typo leaves)")
+    assert done.stderr.rstrip().endswith(" (of the series that --only juju_model=typo selects)")
 
 
 def test_collect_refuses_what_is_no_label(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_a_charms_own_modules_import_each_other_without_a_cycle(charm: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "page", ["CONTRIBUTING.md", *(f"docs/{path.name}" for path in ROOT.glob("docs/*.md"))]
+    "page", ["CONTRIBUTING.md", *(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md"))]
 )
 def test_a_page_names_files_that_there_are(page: str) -> None:
     there = [path.relative_to(ROOT).as_posix() for path in files()]

@@ -1,1 +1,1 @@
-"""The command line, a module a command: each says its arguments, and does what they ask."""
+"""The command line. Each command is a module, which defines its arguments and carries it out."""

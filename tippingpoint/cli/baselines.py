@@ -15,13 +15,13 @@ from tippingpoint.util.exit_codes import MET
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its arguments and options."""
-    parser.add_argument("name", nargs="?", metavar="NAME", help="print this baseline's figures")
-    parser.add_argument("--json", action="store_true", help="print it as JSON")
+    """Add the arguments and options of the command."""
+    parser.add_argument("name", nargs="?", metavar="NAME", help="print the figures of this baseline")
+    parser.add_argument("--json", action="store_true", help="print the list as JSON")
 
 
 def do(options: argparse.Namespace) -> int:
-    """Do it; returns the exit code."""
+    """Carry it out; returns the exit code."""
     if options.name is not None:
         baseline = load_baseline(options.name)
         print(json.dumps(_document(baseline), indent=2, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""`tippingpoint clean`: remove what a run made."""
+"""`tippingpoint clean`: remove what a run left in its target."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.util.exit_codes import MET
 
 _PATIENCE = 1.0
-"""Seconds that it may be silent."""
+"""Seconds that cleaning may take before a line says that it goes on."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its arguments and options."""
-    parser.add_argument("run", type=Path, metavar="RUN", help="its directory")
+    """Add the arguments and options of the command."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="the run's directory")
 
 
 def do(options: argparse.Namespace) -> int:
-    """Do it; returns the exit code."""
+    """Carry it out; returns the exit code."""
     manifest = Manifest.load(options.run)
     if manifest.status == "running":
         raise UserError(
@@ -39,13 +39,13 @@ def do(options: argparse.Namespace) -> int:
 
 
 async def _clean_patiently(directory: Path) -> int:
-    """Clean up a run, and where that takes a while say on what."""
+    """Clean up a run. Where that takes a while, print what is being removed."""
     progress = ConsoleProgress()
     cleaning = asyncio.create_task(clean_run(directory, progress.removing))
     await asyncio.wait([cleaning], timeout=_PATIENCE)
     if not cleaning.done():
         made = [entry.described for entry in entries(directory)]
-        with contextlib.suppress(OSError):  # nobody need listen for it to be done
+        with contextlib.suppress(OSError):  # cleaning goes on though standard error is closed
             print(f"tippingpoint: removing {', '.join(made)}, which may take minutes", file=sys.stderr)
     try:
         return await cleaning

@@ -1,4 +1,4 @@
-"""`tippingpoint collect`: what a run's target spent, from a Prometheus."""
+"""`tippingpoint collect`: add the resource use of a run's target, from a Prometheus."""
 
 from __future__ import annotations
 
@@ -26,29 +26,35 @@ from tippingpoint.util.exit_codes import MET, TARGET_FAILED
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its arguments and options."""
-    parser.add_argument("run", type=Path, metavar="RUN", help="its directory")
-    parser.add_argument("--prometheus", metavar="URL", required=True, help="what has scraped the target")
+    """Add the arguments and options of the command."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="the run's directory")
+    parser.add_argument(
+        "--prometheus", metavar="URL", required=True, help="a Prometheus that has scraped the target"
+    )
     parser.add_argument(
         "--ca",
         type=Path,
         metavar="FILE",
-        help="what its certificate is verified by (the machine's authorities)",
+        help="PEM file that verifies the Prometheus' certificate (the machine's authorities)",
     )
-    parser.add_argument("--username", metavar="NAME", default="", help="who logs in, with --password-file")
-    for option in ("--password-file", "--token-file"):
-        parser.add_argument(option, type=Path, metavar="FILE", help="of mode 0600")
+    parser.add_argument(
+        "--username", metavar="NAME", default="", help="the user of the login, with --password-file"
+    )
+    for what in ("password", "token"):
+        parser.add_argument(
+            f"--{what}-file", type=Path, metavar="FILE", help=f"file with the {what} of the login, mode 0600"
+        )
     parser.add_argument(
         "--only",
         metavar="MATCHERS",
         default="",
-        help="labels of what is the target's there: juju_model=lxd, instance=~10[.]0[.].* (all but generators)",
+        help="labels of the target's series: juju_model=lxd, instance=~10[.]0[.].* (all but the generators')",
     )
-    parser.add_argument("--json", action="store_true", help="print what there is as JSON")
+    parser.add_argument("--json", action="store_true", help="print what was gathered as JSON")
 
 
 def do(options: argparse.Namespace) -> int:
-    """Do it; returns the exit code."""
+    """Carry it out; returns the exit code."""
     if bool(options.username) != (options.password_file is not None):
         given = options.username or str(options.password_file)
         raise UserError("--username", given, "both --username and --password-file")
@@ -60,8 +66,8 @@ def do(options: argparse.Namespace) -> int:
         raise UserError("run", str(options.run), "one that has ended: it is still running")
     gathered = uvloop.run(_gather(run, options, selector))
     if not gathered.figures:
-        why = gathered.missing[0][1] if gathered.missing else "there is no pack of figures for this target"
-        among = f" (of what --only {options.only} leaves)" if selector else ""
+        why = gathered.missing[0][1] if gathered.missing else "there is no query pack for this target"
+        among = f" (of the series that --only {options.only} selects)" if selector else ""
         print(f"tippingpoint: nothing was gathered: {why}{among}", file=sys.stderr)
         return TARGET_FAILED
     write_resources(run.directory, gathered)

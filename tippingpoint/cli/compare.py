@@ -1,4 +1,4 @@
-"""`tippingpoint compare`: runs beside one another."""
+"""`tippingpoint compare`: compare runs with a baseline."""
 
 from __future__ import annotations
 
@@ -11,21 +11,29 @@ from tippingpoint.util.exit_codes import MET, MISSED
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its arguments and options."""
-    parser.add_argument("runs", metavar="RUN", nargs="+", help="runs' directories, or seed:NAME")
+    """Add the arguments and options of the command."""
     parser.add_argument(
-        "--baseline", metavar="NAME", help="hold them against this one: a RUN of them, or another (the first)"
+        "runs", metavar="RUN", nargs="+", help="directories of runs, or seed:NAME for published results"
     )
     parser.add_argument(
-        "--format", choices=("html", "md", "json"), default="md", help="how it is written (md)"
+        "--baseline",
+        metavar="NAME",
+        help="the run or seed:NAME that the others are compared with (the first RUN)",
     )
     parser.add_argument(
-        "--tolerance", type=_tolerance, default=0.10, metavar="SHARE", help="worse by more than this (0.10)"
+        "--format", choices=("html", "md", "json"), default="md", help="the format of the output (md)"
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=_tolerance,
+        default=0.10,
+        metavar="SHARE",
+        help="a figure is worse when it is worse by more than this share (0.10)",
     )
 
 
 def do(options: argparse.Namespace) -> int:
-    """Do it; returns the exit code."""
+    """Carry it out; returns the exit code."""
     names: list[str] = options.runs
     if options.baseline is not None:
         names = [options.baseline, *(name for name in names if name != options.baseline)]

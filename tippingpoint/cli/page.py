@@ -1,4 +1,4 @@
-"""A run's page, kept where it is looked for."""
+"""Writing a run's report beside its journals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`tippingpoint plans`: the plans that come with the suite."""
+"""`tippingpoint plans`: list the shipped plans."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tippingpoint.util.exit_codes import MET
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its arguments and options."""
+    """Add the arguments and options of the command."""
     parser.add_argument("name", nargs="?", metavar="PLAN", help="print this plan as YAML")
-    parser.add_argument("--schema", action="store_true", help="print the plans' JSON schema")
+    parser.add_argument("--schema", action="store_true", help="print the JSON schema of plans")
 
 
 def do(options: argparse.Namespace) -> int:
-    """Do it; returns the exit code."""
+    """Carry it out; returns the exit code."""
     if options.schema:
         print(json.dumps(plan_schema(), indent=2))
         return MET

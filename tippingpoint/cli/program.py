@@ -1,4 +1,4 @@
-"""The command line: finds the command that is asked for, and turns whatever it raises into one line and an exit code.
+"""The command line: finds the command, and turns every error into one line and an exit code.
 
 A command's module is imported when it is asked for: each brings libraries of its own.
 """
@@ -19,34 +19,34 @@ from tippingpoint.util.exit_codes import BAD_INPUT, INTERRUPTED, MET, TARGET_FAI
 
 COMMANDS = {
     "run": "Run a plan: a file, or the name of a shipped plan.",
-    "resume": "Go on with a spawn run on LXD that was cut, from the stage it was in.",
+    "resume": "Go on with a spawn run that was cut, from the stage it was in.",
     "report": "Print a run's report.",
-    "collect": "Put what a run's target felt into its directory and report, from a Prometheus.",
-    "compare": "Compare runs with the first; exit 1 when one is worse.",
+    "collect": "Add the resource use of a run's target to its directory and report, from a Prometheus.",
+    "compare": "Compare runs with a baseline; exit 1 when one is worse.",
     "plans": "List the shipped plans.",
-    "baselines": "List the published results that runs can be held against.",
-    "import": "Turn the lease tool's log, or a Rally task's result in JSON, into a run.",
-    "agent": "Play a unit's part of runs, as a service: what charms use.",
-    "clean": "Remove from the target what a run made there and is left.",
+    "baselines": "List the published results that runs can be compared with.",
+    "import": "Turn a log of Juju's lease tool, or a Rally task's result in JSON, into a run.",
+    "agent": "Play a unit's part of runs, as the service that charms start.",
+    "clean": "Remove from the target everything that a run left there.",
 }
-"""What each command does; its module has the same name, with an underscore where Python has that word."""
+"""The help of each command. Its module has the same name, with an underscore where Python reserves the word."""
 
 
 class Command(Protocol):
     """The module of a command."""
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Its arguments and options."""
+        """Add the arguments and options of the command."""
         ...
 
     def do(self, options: argparse.Namespace) -> int:
-        """Do it; returns the exit code. Whatever tippingpoint.errors has may be raised."""
+        """Carry it out; returns the exit code. Raises any error of tippingpoint.errors."""
         ...
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """One line, as every other refusal."""
+        """Print one line, as for every other refusal."""
         self.exit(BAD_INPUT, f"{self.prog}: {message}\n")
 
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read our output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output is gone
         code = MET
     except OSError as problem:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

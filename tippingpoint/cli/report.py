@@ -13,19 +13,22 @@ from tippingpoint.util.exit_codes import MET
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its arguments and options."""
+    """Add the arguments and options of the command."""
     parser.add_argument("run", metavar="RUN", help="a run's directory, or seed:NAME")
     parser.add_argument(
-        "--format", choices=("html", "md", "json", "junit"), default="md", help="how it is written (md)"
+        "--format",
+        choices=("html", "md", "json", "junit"),
+        default="md",
+        help="the format of the report (md)",
     )
 
 
 def do(options: argparse.Namespace) -> int:
-    """Do it; returns the exit code."""
+    """Carry it out; returns the exit code."""
     run = load_named(options.run)
     if run is None:
         raise UserError(
-            "run", options.run, "a run: this baseline is figures only (tippingpoint baselines NAME)"
+            "run", options.run, "a run: this baseline has figures only (tippingpoint baselines NAME)"
         )
     sys.stdout.write(write_report(analyse(run), options.format))
     sys.stdout.flush()

@@ -10,12 +10,12 @@ from tippingpoint.run.resume import take_up
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its arguments and options."""
-    parser.add_argument("run", type=Path, metavar="RUN", help="its directory")
+    """Add the arguments and options of the command."""
+    parser.add_argument("run", type=Path, metavar="RUN", help="the run's directory")
     add_run_options(parser)
 
 
 def do(options: argparse.Namespace) -> int:
-    """Do it; returns the exit code."""
+    """Carry it out; returns the exit code."""
     plan, taken_up = take_up(options.run)
     return run_to_report(plan, options, taken_up)

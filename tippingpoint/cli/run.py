@@ -12,13 +12,13 @@ from tippingpoint.plan.read import load_plan
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Its arguments and options."""
+    """Add the arguments and options of the command."""
     parser.add_argument(
-        "plan", metavar="PLAN", help="a plan's file, or the name of a shipped one (tippingpoint plans)"
+        "plan", metavar="PLAN", help="a plan's file, or the name of a shipped plan (tippingpoint plans)"
     )
     parser.add_argument(
         "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
-        help="another value for a field of the plan, as often as wanted: workload.renew_time=10s, stages.0.hold=1m",
+        help="another value for a field of the plan: workload.renew_time=10s, stages.0.hold=1m; may be repeated",
     )  # fmt: skip
     for option, kind in _options().items():
         text = f"{facts_of(kind).options[option]}, as target.{option}"
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def do(options: argparse.Namespace) -> int:
-    """Do it; returns the exit code."""
+    """Carry it out; returns the exit code."""
     plan = load_plan(options.plan, options.overrides)
     for option, kind in _options().items():
         name = getattr(options, option)
@@ -40,5 +40,5 @@ def do(options: argparse.Namespace) -> int:
 
 
 def _options() -> dict[str, str]:
-    """The options that fields of targets have, and the kind of target of each."""
+    """The options that stand for fields of targets, and the kind of target of each."""
     return {option: kind for kind in kinds() for option in facts_of(kind).options}

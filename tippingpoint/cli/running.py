@@ -1,4 +1,4 @@
-"""Running a plan from the command line, from its first stage or the one it was cut in, to its report."""
+"""Running a plan from the command line, from its first stage or the stage it was cut in, to its report."""
 
 from __future__ import annotations
 
@@ -24,32 +24,34 @@ from tippingpoint.run.runner import Runner
 from tippingpoint.rundir.results import load_run
 
 RUNS = Path("runs")
-"""Where runs are kept unless it is said."""
+"""The default directory of runs."""
 _COLOURS = {"met": "green", "missed": "red", "withheld": "yellow", "failed": "red"}
 
 
 def add_run_options(command: argparse.ArgumentParser) -> None:
-    """The options that all have which run a plan."""
-    command.add_argument("--out", type=Path, default=RUNS, metavar="DIR", help="where runs are kept (./runs)")
+    """Add the options of all commands that run a plan."""
+    command.add_argument(
+        "--out", type=Path, default=RUNS, metavar="DIR", help="the directory in which runs are kept (./runs)"
+    )
     command.add_argument("--json", action="store_true", help="print the report as JSON on standard output")
-    command.add_argument("--force", action="store_true", help="try what the target says it has no room for")
+    command.add_argument("--force", action="store_true", help="begin stages for which the target has no room")
 
 
 def run_to_report(plan: Plan, options: argparse.Namespace, taken_up: TakenUp | None) -> int:
-    """Run it, or go on with what was taken up, and print what it came to; returns the verdict's exit code."""
+    """Run a plan, or go on with a run that was cut, and print the result; returns the verdict's exit code."""
     directory = uvloop.run(_run_plan(plan, options, taken_up))
     analysis = analyse(load_run(directory))
     document = build_document(analysis)
     page = keep_report(analysis.run, render_report(document, "html"))
     said = render_report(document, "json") if options.json else _said(analysis, page)
-    with contextlib.suppress(OSError):  # whatever became of our output, the exit code is the run's
+    with contextlib.suppress(OSError):  # the exit code is the run's even where the output failed
         sys.stdout.write(said)
         sys.stdout.flush()
     return analysis.verdict.exit_code
 
 
 def _said(analysis: Analysis, page: Path | None) -> str:
-    """What a run came to, in the lines a person reads; coloured on a terminal."""
+    """The result of a run in a few lines for people; coloured on a terminal."""
     run, verdict = analysis.run, analysis.verdict
     colour = _COLOURS[verdict.outcome]
     where = page or f"no room for it; make one with tippingpoint report {run.directory}"

@@ -1,4 +1,4 @@
-"""docs/packs.md says what packs ask for. `python -m tests.unit.monitoring.test_query_packs_docs` prints its tables."""
+"""docs/reference/metrics.md has the packs' figures. Run this module to print them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import pytest
 
 from tippingpoint.monitoring.query_packs import Figure, Pack, shipped_packs
 
-DOCS = Path(__file__).resolve().parents[3] / "docs" / "packs.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs" / "reference" / "metrics.md"
 PACKS = shipped_packs()
 
 
 @pytest.mark.parametrize("pack", PACKS.values(), ids=list(PACKS))
 def test_the_documentation_has_a_pack_as_it_is(pack: Pack) -> None:
-    assert section(pack) in DOCS.read_text(), f"docs/packs.md: expected of {pack.name}:\n{section(pack)}"
+    assert section(pack) in DOCS.read_text(), (
+        f"docs/reference/metrics.md: expected of {pack.name}:\n{section(pack)}"
+    )
 
 
 def section(pack: Pack) -> str:

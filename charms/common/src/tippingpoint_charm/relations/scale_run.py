@@ -1,5 +1,6 @@
-"""The relation `scale-run` (scale_run): generators tell a collector of their runs. docs/scale-run.md is the contract.
+"""The relation `scale-run` (scale_run): generators tell a collector of their runs.
 
+docs/reference/scale-run.md is the contract.
 A generator provides it: its leader writes the run into the application's bag, every unit its word and what its part
 came to into its own. The collector requires it and writes its version only. What this version does not understand is
 treated as if it were not there, and a line says so.
@@ -182,7 +183,7 @@ def _problems(who: str, bag: Mapping[str, str], keys: tuple[str, ...]) -> list[s
     if given and not version:
         return [f"{NAME}: {who} names no version: expected {VERSION}"]
     return [
-        f"{NAME}: {who}: {key}: expected what docs/scale-run.md says"
+        f"{NAME}: {who}: {key}: expected what docs/reference/scale-run.md says"
         for key in given
         if _READERS[key](bag[key]) is None
     ]
