@@ -14,7 +14,7 @@ import pytest
 from tests.functional.program import WITHIN_S, command
 from tippingpoint.rundir.results import load_run
 
-EXAMPLE = Path(__file__).parents[2] / "docs/example-target"
+EXAMPLE = Path(__file__).parents[2] / "docs/how-to/example-target"
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def place(tmp_path: Path) -> Path:
 
 def run(place: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """The program, where the package is installed."""
-    paths = [str(place.parent / "site"), os.environ.get("PYTHONPATH", str(EXAMPLE.parents[1]))]
+    paths = [str(place.parent / "site"), os.environ.get("PYTHONPATH", str(EXAMPLE.parents[2]))]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     return subprocess.run(
         command(*arguments), cwd=place, env=environment, capture_output=True, text=True, timeout=WITHIN_S, check=False
