@@ -52,7 +52,7 @@ def test_a_run_that_is_ended_in_its_ramp_held_nothing(etcd: EtcdLab, tmp_path: P
     assert verdict.startswith("Withheld: ")
     assert "held through" not in verdict
     assert tipping.startswith(
-        "No load was held, so nothing is known of 2000 leases: it was ended before it was up"
+        "No load was held, so nothing is known of 2000 leases: it was ended before its load was up"
     )
 
 
@@ -114,7 +114,7 @@ def test_a_target_that_dies_for_good_is_no_load_that_was_held(etcd_private: Etcd
     assert verdict.startswith("Missed: 20 leases were not held: ")
     assert verdict.endswith("; held through 10 leases.")
     assert "between 10 and 20 leases" in tipping
-    assert "A fault was injected there on purpose" in tipping
+    assert "A fault was injected on purpose at that load" in tipping
     assert '<failure type="held"' in write_report(analyse(measured), "junit")
 
 

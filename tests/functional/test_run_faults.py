@@ -122,7 +122,7 @@ def test_a_target_that_stands_still_costs_the_same_in_tables_charts_and_threshol
     assert extend["cost"]["mean"] > extend["response"]["mean"]
     assert "extend, successes alone" in (measured.directory / "report.html").read_text()
     # and the Markdown says when: while the members stood still
-    said = run("report", measured.directory).stdout.split("## When it happened")[1].split("\n## ")[0]
+    said = run("report", measured.directory).stdout.split("## Events")[1].split("\n## ")[0]
     assert all(f"| stop {member} | 1 |" in said for member in members)
     assert re.search(r"^\| extend (lost|timeout) \|", said, re.MULTILINE)
 

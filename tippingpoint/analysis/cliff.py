@@ -267,7 +267,7 @@ def _cliff(
 
 
 def _fault_words(load: Load) -> str:
-    return " during a fault made on purpose" if load.faulted else ""
+    return " during an injected fault" if load.faulted else ""
 
 
 def fault_times(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, float, str]]:

@@ -138,7 +138,7 @@ class Cost:
         who = {"leader": " of the leader", "follower": " of a follower", "all": ""}[self.role]
         what = f"{self.title}{f' of {self.part}' if self.part else ''}{who}"
         if not self.is_told:
-            return f"{what}: withheld, as {self.withheld or 'what the load adds is no more than noise'}."
+            return f"{what}: withheld, as {self.withheld or 'what the load adds is within the noise'}."
         said = f"{what}: {self.words}"
         if self.trend:
             (first, until, early), (since, last, late) = self.marginal[0], self.marginal[-1]
@@ -161,7 +161,7 @@ def costs_of(findings: Findings, loads: Sequence[Load], cliff: Cliff | None) -> 
 
     A line goes through the loads that were held without a fault, below the cliff: the figure over each hold against
     what was held. Per operation it is the figure against the operations that succeeded in a second (of what is made
-    while a stage is brought up, both in that time), and what there was before stage 1 is a point of it. Of what is held
+    while a stage is brought up, both in that time), and the idle state before stage 1 is a point of it. Of what is held
     that is none: a target's first load makes it take what it never gives back. Empty when nothing was gathered.
     """
     run = findings.run
@@ -255,9 +255,9 @@ def _cost(
     withheld = ""
     if level is None:
         loads = sum(point.size > 0 for point in points)
-        idle = " and what there was before stage 1" if loads < len(points) else ""
+        idle = " and the idle state before stage 1" if loads < len(points) else ""
         withheld = (
-            f"an interval needs {LEAST_POINTS} points, and there {'is' if len(points) == 1 else 'are'} "
+            f"a confidence interval needs {LEAST_POINTS} points, and there {'is' if len(points) == 1 else 'are'} "
             f"{loads} load{'s' * (loads != 1)} with samples{idle}"
         )
     marginal = [

@@ -101,7 +101,7 @@ def fill_words(fill: Fill, alone: bool, things: str = "containers") -> str:
     made = show_size(fill.made)
     if not fill.enough:
         return (
-            f"{where}{made} {things} were made, {_two(fill.rate)}/s: too few to tell whether creation slows down "
+            f"{where}{made} {things} were created at {_two(fill.rate)}/s: too few to tell whether creation slows down "
             f"as there are more of them."
         )
     rates = f"{_two(fill.first)}/s for the first third of {made} {things}, {_two(fill.last)}/s for the last"
@@ -113,7 +113,7 @@ def fill_words(fill: Fill, alone: bool, things: str = "containers") -> str:
     ratio = f"a ratio of {fill.first / fill.last:.2g}, {interval}"
     if fill.high < SAME:
         return f"{where}Creation keeps its pace: {rates} ({ratio})."
-    return f"{where}Whether creation slows down is not for certain: {rates} ({ratio})."
+    return f"{where}It is uncertain whether creation slows down: {rates} ({ratio})."
 
 
 def _two(rate: float) -> str:

@@ -29,9 +29,9 @@ _STOOD_STILL: dict[Cause, str] = {
     "stopped": "stopped for",
     "busy": "busy with its own work for",
     "processor": "waiting for a free processor for",
-    "steal": "without a processor, which the hypervisor had, for",
+    "steal": "without a processor (taken by the hypervisor) for",
     "suspend": "suspended with its machine for",
-    "unknown": "standing still for",
+    "unknown": "stalled for",
 }
 OF_MARGIN = 0.1
 """The least share of the time between a renewal and the end of its claim that can cost a lease."""

@@ -53,7 +53,7 @@ def cut_short(
     if run.manifest.timeline == "order":  # nobody knows when a load was brought up
         return ""
     if stage.hold_begin is None:
-        return "it was ended before it was up"
+        return "it was ended before its load was up"
     if missing:
         return missing
     if stage.end is None or _ended_early(run, plan, stage):
@@ -77,9 +77,9 @@ def gave_way(run: RunData, stage: StageResult, stalls: Iterable[Stall], late: st
         return silent
     if late:
         return (
-            "most of its extends were answered later than they were due again"
+            "most of its extends were answered after the next one was due"
             if run.manifest.workload == "claim"
-            else f"most {run.things} were made later than they were due"
+            else f"most {run.things} were created later than they were due"
         )
     there = stage.gauges.get("held")
     counted = not run.instances

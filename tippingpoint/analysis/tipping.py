@@ -132,8 +132,8 @@ def find_tipping(
 
 _NAMED_SINGLY = 2
 _NO_THROUGHPUT = {
-    False: "the plan decides how much is made per second, so throughput says nothing of the target",
-    True: "there is no throughput while a stage is held, as all is made before it is",
+    False: "the plan limits the rate of creation, so throughput says nothing about the target",
+    True: "there is no throughput while a stage is held: everything is created before",
 }
 
 
@@ -206,7 +206,7 @@ def _signs(
     return sorted(signs, key=lambda sign: (bool(sign.doubt), sign.first_beyond, _WEIGHT[sign.by]))
 
 
-_ON_PURPOSE = "a fault was injected there on purpose"
+_ON_PURPOSE = "a fault was injected on purpose"
 
 
 def _sentence(
@@ -229,7 +229,9 @@ def _sentence(
         sentences.append("; ".join([*parts, *([told] if told else [])]) + ".")
     for doubt in dict.fromkeys(sign.doubt for sign in signs if sign.doubt):
         if doubt == _ON_PURPOSE:
-            sentences.append("A fault was injected there on purpose, so this says little about the load.")
+            sentences.append(
+                "A fault was injected on purpose at that load, so this says little about the load."
+            )
         else:
             sentences.append(f"This says little about the target: {doubt}.")
     sentences += [
@@ -244,9 +246,7 @@ def _point_words(unit: str, loads: Sequence[Load], point: TippingPoint) -> str:
     smallest = point.first_beyond <= loads[0].size
     if point.last_held is None:
         verb = "Tips" if point.by == "knee" else "Breaks" if point.by == "cliff" else "Misses a threshold"
-        where = (
-            f"at {beyond} {unit}, the smallest load tried" if smallest else f"at {beyond} {unit} or before"
-        )
+        where = f"at {beyond} {unit}, the smallest load tried" if smallest else f"at {beyond} {unit} or less"
         return f"{verb} {where}: {point.evidence}"
     verb = "Tips" if not point.doubt else "Breaks" if point.by == "cliff" else "Misses a threshold"
     at = f" at {beyond}" if point.by != "knee" else ""

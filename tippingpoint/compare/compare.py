@@ -213,7 +213,7 @@ def compare(runs: Sequence[RunData], tolerance: float = 0.10, beside: Sequence[B
         if (late := not_judged(reaches[0], reach)) is not None:
             whose, since = names[0] if late is reaches[0] else name, show_size(late.unjudged or 0)
             in_doubt.append(
-                f"Which of {names[0]} and {name} tips first is not for certain: thresholds of {whose} were not "
+                f"Which of {names[0]} and {name} tips first is uncertain: thresholds of {whose} were not "
                 f"judged from {since} {unit} on."
             )
     return Comparison(
@@ -528,7 +528,7 @@ def _summary(rows: Sequence[Row], tips: Sequence[Judgement], names: Sequence[str
     if not tips:
         return ""
     if not rows:
-        return f"No load of {names[0]} was measured in another run, so only tipping points are held together."
+        return f"No load of {names[0]} was measured in another run, so only tipping points are compared."
     judged = [(row, number) for row in rows for number in range(len(tips)) if row.against[number].judgement]
     beyond = sum(bool(against.beyond) for row in rows for against in row.against)
     if not judged:
@@ -537,7 +537,7 @@ def _summary(rows: Sequence[Row], tips: Sequence[Judgement], names: Sequence[str
     said = [f"{count['worse'] or 'none'} got worse"]
     said += [f"{count['better']} got better"] if count["better"] else []
     said += [f"{count['same']} stayed the same"] if count["same"] else []
-    said += [f"{count['unsure']} rest on too few samples to tell"] if count["unsure"] else []
+    said += [f"{count['unsure']} have too few samples to tell"] if count["unsure"] else []
     said += [f"{beyond} are at loads that were not held and are not judged"] if beyond else []
     worst = max(
         ((row, number + 1) for row, number in judged if row.against[number].judgement == "worse"),
@@ -545,4 +545,4 @@ def _summary(rows: Sequence[Row], tips: Sequence[Judgement], names: Sequence[str
         default=None,
     )
     told = f" Worst: {_change_words(*worst, names, unit)}." if worst else ""
-    return f"Figure by figure against {names[0]}, at loads that both held: {', '.join(said)}.{told}"
+    return f"Figures against {names[0]}, at loads that both held: {', '.join(said)}.{told}"

@@ -41,7 +41,7 @@ class Reach:
         where = (
             f"{self.held:,} to {self.broken:,}{unit}"
             if self.held is not None
-            else f"{self.broken:,}{unit} or before"
+            else f"{self.broken:,}{unit} or less"
         )
         return f"at {where}" + (f" ({self.doubt})" if self.doubt else "")
 

@@ -60,7 +60,7 @@ def published_words(names: Sequence[str], rows: Sequence[PublishedRow], *, alone
     said = ", ".join(parts)
     against = show_list(list(bases))
     if alone:
-        where = "where they tip was not published"
+        where = "tipping points were not published"
         return (
             f"{show_list(list(others))} against {against}, as published: {said}; {where}" if said else where
         )

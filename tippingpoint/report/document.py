@@ -446,7 +446,7 @@ def _generator(run: RunData) -> dict[str, Any] | None:
         parts.append(f"the busiest worker used {figures.share(worst['cpu'])} of its core at most")
     if worst["schedule_lag_p99"] is not None:
         parts.append(
-            f"99 % of operations were sent within {figures.latency(worst['schedule_lag_p99'])} of their moment"
+            f"99 % of operations were sent within {figures.latency(worst['schedule_lag_p99'])} of their due time"
         )
     if worst["rss_mib"] is not None:
         parts.append(f"all workers together took {figures.number(worst['rss_mib'])} MiB at most")
@@ -457,7 +457,7 @@ def _generator(run: RunData) -> dict[str, Any] | None:
         often = "once" if len(run.stalls) == 1 else f"{figures.number(len(run.stalls))} times"
         which = "" if len(run.stalls) == 1 else ", the longest"
         sentences.append(
-            f"Workers stood still {often}{which}: {show_worker(run, longest)} was {show_stall(longest)}."
+            f"Workers stalled {often}{which}: {show_worker(run, longest)} was {show_stall(longest)}."
         )
     return {
         "worst": worst,
@@ -624,7 +624,7 @@ def _notes(run: RunData) -> list[str]:
                 notes.append(f"a part of the journal could not be written: {event.get('problem', '')}")
             case "room-unknown":
                 notes.append(
-                    f"stage {event.get('stage', '')} was begun without knowing whether there is room for it: "
+                    f"stage {event.get('stage', '')} was started without knowing whether the target has room for it: "
                     f"{event.get('problem', '')}"
                 )
             case "fault-failed":
@@ -638,12 +638,12 @@ def _notes(run: RunData) -> list[str]:
         notes.append(f"{figures.number(expiring)} leases could not be given back and were left to expire")
     if _planned_target(run).get("identity") == "agent":
         notes.append(
-            "all holders logged in as one unit (identity agent): the controller takes that only when it is patched"
+            "all holders logged in as one unit (identity agent): only a patched controller accepts that"
         )
     if run.stages and run.stages[-1].end is None and run.manifest.timeline == "seconds":
-        notes.append(f"stage {run.stages[-1].number} was not finished; its figures are of the part that ran")
+        notes.append(f"stage {run.stages[-1].number} was not finished; its figures cover the part that ran")
     if not run.stages:
-        notes.append("no stage was begun, so there is nothing to show")
+        notes.append("no stage was started, so there is nothing to show")
     return notes
 
 

@@ -129,7 +129,7 @@ def interrupted(t: float) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("hold_begin", "end", "status", "events", "why"),
     [
-        (None, 70.0, "interrupted", [interrupted(69.9)], "it was ended before it was up"),
+        (None, 70.0, "interrupted", [interrupted(69.9)], "it was ended before its load was up"),
         (62.0, 80.0, "interrupted", [interrupted(79.9)], "it was ended before its hold was over"),
         (62.0, 80.0, "cut", [], "it was ended before its hold was over"),
         (62.0, None, "cut", [], "it was ended before its hold was over"),
@@ -172,7 +172,9 @@ def test_a_run_that_was_ended_in_its_first_ramp_held_nothing() -> None:
     run = made_run(stages, plan=PLAN, status="interrupted", events=[interrupted(3.0)])
     verdict, tipping = told(run)
     assert "held through" not in verdict
-    assert tipping == "No load was held, so nothing is known of 200 leases: it was ended before it was up."
+    assert (
+        tipping == "No load was held, so nothing is known of 200 leases: it was ended before its load was up."
+    )
 
 
 def test_extends_that_are_answered_later_than_they_are_due_again_are_a_cliff_without_any_error() -> None:
@@ -181,7 +183,7 @@ def test_extends_that_are_answered_later_than_they_are_due_again_are_a_cliff_wit
     run = made_run(ladder(queue), plan=PLAN + QUICK)
     # when it is asked which loads were held
     assert examine(run).of(run.stages[2].number).why_not_held == (
-        "most of its extends were answered later than they were due again"
+        "most of its extends were answered after the next one was due"
     )
     assert (
         examine(run).of(run.stages[2].number).late
@@ -201,7 +203,7 @@ def test_extends_that_are_answered_later_than_they_are_due_again_are_a_cliff_wit
         "Tips between 2000 and 4000 leases: throughput below what is due: 180 of 4000 extends a second at 4000"
     )
     assert analyse(run).verdict.sentence == (
-        "Missed: 4000 leases were not held: most of its extends were answered later than they were due again; "
+        "Missed: 4000 leases were not held: most of its extends were answered after the next one was due; "
         "held through 2000 leases."
     )
 
@@ -349,7 +351,7 @@ def test_things_that_are_made_later_than_the_plans_rate_has_them_due_are_not_hel
     stage = MadeGrowth(40, 40, {"launch": (launch_ms, 40)}, over=over, hold=10)
     run = load_run(write_run(tmp_path / "run", [stage], plan=plan))
     assert examine(run).of(run.stages[0].number).late == why
-    late = "most things were made later than they were due"
+    late = "most things were created later than they were due"
     assert examine(run).of(run.stages[0].number).why_not_held == (late if why else "")
     assert examine(run).loads_held == ([] if why else [40])
     verdict, tipping = told(run)

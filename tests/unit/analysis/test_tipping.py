@@ -341,7 +341,7 @@ def test_failures_under_a_fault_made_on_purpose_are_not_called_the_targets_cliff
     tipping = analyse(run).tipping
     assert tipping.cliff is not None
     assert tipping.cliff.during_fault
-    assert "A fault was injected there on purpose" in tipping.sentence
+    assert "A fault was injected on purpose at that load" in tipping.sentence
     assert not tipping.sentence.startswith("Tips")
 
 
@@ -351,7 +351,7 @@ def test_a_fault_that_larger_loads_get_over_is_no_cliff() -> None:
     tipping = analyse(run).tipping
     assert tipping.cliff is None
     assert tipping.notes == [
-        "900 of 2900 claims failed at 2000 during a fault made on purpose: larger loads did not repeat it"
+        "900 of 2900 claims failed at 2000 during an injected fault: larger loads did not repeat it"
     ]
 
 
@@ -545,7 +545,7 @@ def test_a_spawn_run_has_the_knees_of_its_operations_and_removals_take_no_part()
 def test_how_much_is_made_per_second_is_the_plans_decision_and_neither_cliff_nor_forecast() -> None:
     tipping = analyse(made_run(spawned(DOUBLING, lambda _: 20.0), workload="spawn")).tipping
     assert (tipping.cliff, tipping.forecast) == (None, None)
-    assert tipping.no_forecast.startswith("the plan decides how much is made")
+    assert tipping.no_forecast.startswith("the plan limits the rate of creation")
 
 
 def test_calls_that_fail_while_a_model_grows_are_its_cliff() -> None:

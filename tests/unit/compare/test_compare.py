@@ -111,7 +111,7 @@ def test_few_samples_are_unsure_and_never_a_regression() -> None:
     assert not comparison.regressed
     (against,) = row(comparison, "claim", 1000, "p99").against
     assert against.high == inf
-    assert "rest on too few samples to tell" in comparison.changes
+    assert "have too few samples to tell" in comparison.changes
 
 
 def test_a_change_within_the_tolerance_is_no_regression() -> None:
@@ -144,7 +144,7 @@ def test_leases_lost_in_one_run_only_are_worse_by_where_it_tips() -> None:
     lost = made_run([made_stage(1, 1000, {"extend.ok": [20.0] * 1900, "extend.lost": [20.0] * 100})])
     comparison = compare([held, lost])
     assert comparison.worse == [
-        "tips at 1,000 leases or before (100 of 2000 extends lost), where A tips beyond 1,000"
+        "tips at 1,000 leases or less (100 of 2000 extends lost), where A tips beyond 1,000"
     ]
     assert comparison.regressed
     assert {against.judgement for row in comparison.rows for against in row.against} == {None}
@@ -346,7 +346,7 @@ def test_the_sentence_begins_with_where_each_run_tips_the_furthest_first() -> No
     )
     assert compare([ramp("a", None), ramp("b", None)]).sentence == "a and b tip beyond 4,000 leases."
     many = compare([*(ramp(title, None) for title in "abcdef"), ramp("g", 1000)])
-    assert many.sentence.startswith("6 runs tip beyond 4,000 leases; g at 1,000 or before")
+    assert many.sentence.startswith("6 runs tip beyond 4,000 leases; g at 1,000 or less")
 
 
 def test_runs_without_a_load_in_common_are_held_together_by_where_they_tip() -> None:

@@ -111,9 +111,9 @@ def test_the_page_has_costs_messages_and_rallys_table_with_ours_below(compared: 
         row["min"] <= row["avg"] <= row["p90"] <= row["p95"] <= row["max"] for row in (*total, *boot, *delete)
     )
     assert 3.4 < boot[0]["avg"] < 4.2
-    assert "below each action what the runs of this page measured of it" in html
+    assert "below each action are the same figures of the runs on this page" in html
     markdown = write_comparison(compared, "md")
-    assert "## What the load costs the targets" in markdown
+    assert "## Resource cost of the load" in markdown
     assert (
         "| Messages published, neutron, for each boot and delete | 1/s, and 50 more (no interval) |"
         in markdown

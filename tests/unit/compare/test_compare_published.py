@@ -42,7 +42,7 @@ def test_the_juju_seed_comes_to_the_sentence_of_its_author() -> None:
 def test_the_etcd_seed_comes_to_its_four_charts_and_claims_no_tipping_point() -> None:
     assert compared("etcd2", "etcd3").sentence == (
         "v3 schema against v2 schema, as published: CPU at least 1 core less, memory at most 0.57x, "
-        "disk IOPS about 0.33x, network 0.1x; where they tip was not published."
+        "disk IOPS about 0.33x, network 0.1x; tipping points were not published."
     )
 
 
@@ -104,7 +104,7 @@ def test_tables_of_rally_s_are_held_against_each_other_action_by_action() -> Non
     assert compared(*brokers).sentence == (
         "one RabbitMQ broker for Nova and one for Neutron against one RabbitMQ broker, as published: "
         "avg of total 1.52x, avg of nova.boot_server 1.85x, avg of nova.delete_server 0.38x; "
-        "where they tip was not published."
+        "tipping points were not published."
     )
 
 

@@ -377,7 +377,7 @@ def test_connections_that_were_lost_and_made_again_are_told_and_are_no_failed_op
     timeline = told["timeline"]
     assert sum(timeline["connections_lost"]) * timeline["bin_seconds"] == pytest.approx(16)
     events = said(Page(write_report(analyse(run), "html")), "events")
-    assert "16 of those that were logged in; 16 were made again while a stage was held" in events
+    assert "16 logged-in connections were lost; 16 were made again while a stage was held" in events
     assert "16 connections lost, 16 made again" in write_report(analyse(run), "md")
 
 
@@ -438,7 +438,7 @@ def test_a_spawn_run_tells_latency_and_growth_and_keeps_removals_to_their_own_ro
     assert "5: 63, 126, 252, 504, 504 (removed) units" in said(page, "what")
     assert "504destroy" in said(page, "operations")
     assert "lost" not in said(page, "operations").split()
-    assert "Things there, and still to be made or removed" in said(page, "time")
+    assert "Things present, and still to be created or removed" in said(page, "time")
     ElementTree.fromstring(write_report(analyse(run), "junit"))
 
 
@@ -495,10 +495,10 @@ def test_an_odd_run_reports_in_every_format(tmp_path: Path, name: str, plan: dic
 
 def test_an_empty_run_says_what_is_missing(tmp_path: Path) -> None:
     page = Page(write_report(analyse(made(tmp_path, [], plan=PLAN, status="interrupted")), "html"))
-    assert "none was begun" in said(page, "what")
+    assert "none was started" in said(page, "what")
     assert "nothing to draw" in said(page, "load")
     assert "nothing was measured" in said(page, "time")
-    assert "no stage was begun" in said(page, "notes")
+    assert "no stage was started" in said(page, "notes")
 
 
 def test_a_run_without_a_clock_has_no_charts_over_time_and_says_why(tmp_path: Path) -> None:
@@ -601,7 +601,7 @@ def test_markdown_says_when_it_happened(tmp_path: Path) -> None:
     freezes = [{"t": t, "event": "fault", "do": "stop", "member": "m2"} for t in (1.5, 21.5)]
     run = made(tmp_path, stages, plan=PLAN, events=freezes)
     # when it is told as Markdown
-    lines = write_report(analyse(run), "md").split("## When it happened\n\n")[1].split("\n\n")[0].splitlines()
+    lines = write_report(analyse(run), "md").split("## Events\n\n")[1].split("\n\n")[0].splitlines()
     # then each is a line, in the order of their first moment: how often, first, last, in which stages
     assert lines[2:] == [
         "| stop m2 | 2 | 0:01 | 0:21 | 1, 3 |",
@@ -613,7 +613,7 @@ def test_markdown_says_when_it_happened(tmp_path: Path) -> None:
 def test_markdown_has_the_generators_health(tmp_path: Path) -> None:
     run = made(tmp_path, [*STEADY[:3], MadeStage(4000, stood_still_ms=750)], plan=PLAN)
     health = document(run)["generator"]
-    text = write_report(analyse(run), "md").split("## The generator's own health\n\n")[1].split("\n## ")[0]
+    text = write_report(analyse(run), "md").split("## Generator health\n\n")[1].split("\n## ")[0]
     assert health["sentence"] in text
     (stall,) = health["stalls"]
     assert f"- {figures.clock(stall['t'])} {stall['text']}" in text

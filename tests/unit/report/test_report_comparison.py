@@ -176,10 +176,8 @@ def test_a_run_without_resources_is_named_and_nothing_else_is_lost(tmp_path: Pat
     bare = made(tmp_path / "a", STEADY, title="bare")
     full = with_resources(made(tmp_path / "b", STEADY, title="full", seed=2), 1e5)
     third = with_resources(made(tmp_path / "c", STEADY, title="third", seed=3), 1e5)
-    assert "Nothing was gathered that two of these runs have" in said(
-        page_of(compare([bare, full])), "resources"
-    )
-    assert "Nothing was gathered of bare." in said(page_of(compare([bare, full, third])), "resources")
+    assert "No two of these runs have a figure in common" in said(page_of(compare([bare, full])), "resources")
+    assert "No figures were collected for bare." in said(page_of(compare([bare, full, third])), "resources")
 
 
 def test_a_dozen_runs_a_week_apart_are_one_series_with_a_line_for_each(tmp_path: Path) -> None:
@@ -273,7 +271,7 @@ def test_one_run_beside_figures_alone_claims_no_change(tmp_path: Path) -> None:
     document = told(comparison)
     assert (document["outcome"], document["changes"], document["regressed"]) == ("published", "", False)
     page = page_of(comparison)
-    assert "beside what was published" in said(page, "verdict")
+    assert "shown with published figures" in said(page, "verdict")
     assert "changes" not in page.sections
 
 

@@ -109,20 +109,20 @@ def test_things_on_each_member_over_time_are_on_the_grid_of_all_charts(document:
 def test_the_page_tells_containers_timings_members_and_retries(small: RunData, page: Page) -> None:
     charts = {a["id"] for a in page.attributes("div") if "chart" in (a.get("class") or "").split()}
     assert {"chart-held", "chart-members", "chart-growth", "chart-observe", "chart-time-launch"} <= charts
-    assert "Containers made per second against how many there were" in said(page, "load")
+    assert "Containers created per second, by the number reached" in said(page, "load")
     assert "for the first third of 60 containers" in said(page, "load")
     assert "20 containers, 3 members" in said(page, "timings")
     assert "lxc network list-leases" in said(page, "timings")
     assert "offline 1:" in said(page, "members")
-    assert "20 containers that were gone were made again." in said(page, "members")
+    assert "20 containers that were lost were created again." in said(page, "members")
     assert "create quorum 10" in said(page, "events")
-    assert "None was given up." in said(page, "events")
+    assert "Nothing was given up." in said(page, "events")
     assert "Lost containers" in said(page, "events")
     for section in page.sections:
         assert "lease " not in said(page, section)
         assert "claim" not in said(page, section)
     markdown = write_report(analyse(small), "md")
-    for heading in ("What users wait for, p50 / p99", "Where they land", "Growth", "Tried again"):
+    for heading in ("Response times of user commands, p50 / p99", "Placement", "Growth", "Retries"):
         assert f"\n## {heading}\n" in markdown
 
 
@@ -214,7 +214,7 @@ def test_the_seeds_timings_stand_beside_those_of_the_same_commands(small: RunDat
     page = assert_loads_nothing(write_comparison(comparison, "html"))
     assert page.elements
     text = write_comparison(comparison, "md")
-    assert "The same commands here: LXD, a cluster of 50 members with 5000 containers" in text
+    assert "The same commands in these runs: LXD, a cluster of 50 members with 5000 containers" in text
     assert "| lxc network list-leases | 100 s |" in text
 
 

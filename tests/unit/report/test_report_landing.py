@@ -70,7 +70,7 @@ def test_hosts_without_any_and_those_with_most_are_told(uneven: RunData, page: P
     assert last["cv"] == pytest.approx(0.386, abs=0.001)
     assert "292 on the median host, 400 at most (chassis8-" in spread["sentence"]
     assert "64 hosts have none (chassis4-0, chassis4-1, chassis4-2, …)" in spread["sentence"]
-    assert "less even than hosts picked at random would be" in spread["sentence"]
+    assert "less even than random placement would be" in spread["sentence"]
     assert "64 hosts have none" in said(page, "members")
     assert "64 hosts have none" in write_report(analyse(uneven), "md")
 
@@ -94,7 +94,7 @@ def test_hosts_picked_at_random_are_as_even_as_chance(tmp_path: Path) -> None:
 
 def test_less_even_than_chance_is_said(small: RunData) -> None:
     told = document(small)["spread"]
-    assert "less even than hosts picked at random would be" in told["sentence"]
+    assert "less even than random placement would be" in told["sentence"]
     assert "1 host has none (compute-4)" in told["sentence"]
 
 
@@ -103,7 +103,7 @@ def test_hosts_that_only_a_hash_is_told_of_are_said_to_hide_empty_ones(tmp_path:
     run = load_run(write_servers(tmp_path / "run", [30], hosts=hashed))
     told = document(run)
     assert told["spread"]["hidden"]
-    assert "only an administrator is told of hosts" in told["spread"]["sentence"]
+    assert "only an administrator can list hosts" in told["spread"]["sentence"]
     assert [member["name"] for member in told["members"]] == [f"{n:02x}" * 6 + "…" for n in range(3)]
 
 
@@ -179,7 +179,7 @@ def test_where_servers_land_that_do_not_stay_is_counted_over_the_stage(tmp_path:
 def test_a_fill_is_told_in_servers_and_hosts_and_nowhere_in_containers(small: RunData) -> None:
     assert "containers" not in write_report(analyse(small), "md").casefold()
     page = assert_loads_nothing(write_report(analyse(small), "html"))
-    assert "Servers made per second against how many there were" in said(page, "load")
+    assert "Servers created per second, by the number reached" in said(page, "load")
     assert "60 servers, 4 hosts" in said(page, "timings")
     for section in page.sections:
         assert "container" not in said(page, section).casefold()

@@ -91,7 +91,7 @@ def test_what_the_followers_do_not_have_at_all_stands_out_too() -> None:
 def test_a_leader_that_is_one_among_others_does_not_stand_out() -> None:
     found = section_of(made_figure("memory", T, flat(a=2.2e8, b=2e8, c=2.1e8)), leader=LED)
     assert found["sentence"] == (
-        "No host stands out: in none of 1 figures is the leader, or any one host, "
+        "No host stands out: in none of 1 figures is the leader or any other host "
         "at 1.5 times the others' median or more for most of the time."
     )
     assert not found["figures"][0]["rows"][0]["stands_out"]
@@ -126,7 +126,7 @@ def test_of_a_target_with_one_host_what_grew_with_the_load_is_told() -> None:
         made_figure("cpu", T, flat(controller=0.5)),
     )
     assert found["sentence"] == (
-        "What grew most between 100 and 400 leases: resident memory 3.1x (400 MB to 1.24 GB)."
+        "Largest growth between 100 and 400 leases: resident memory 3.1x (400 MB to 1.24 GB)."
     )
 
 
@@ -134,7 +134,7 @@ def test_a_host_that_was_only_scraped_is_none_of_the_targets() -> None:
     slow = made_figure("scrape-duration", T, flat(controller=0.1, prometheus=0.1), pack="scrape")
     found = section_of(made_figure("memory", T, {"controller": np.where(T < 30, 4e8, 1.24e9)}), slow)
     assert found["hosts"] == ["controller"]
-    assert found["sentence"].startswith("What grew most")
+    assert found["sentence"].startswith("Largest growth")
     assert found["by_host"] is None
 
 
@@ -291,10 +291,10 @@ def test_what_the_load_costs_is_told_where_it_is_more_than_noise() -> None:
 def test_too_few_loads_for_an_interval_are_said_where_nothing_is_told() -> None:
     grown = {"a": np.where(T < 30, 1e8, 4e8)}
     run = run_with(made_resources([made_figure("memory", T, grown, cost="load")], T))
-    why = "an interval needs 4 points, and there are 2 loads with samples"
+    why = "a confidence interval needs 4 points, and there are 2 loads with samples"
     assert json.loads(write_report(analyse(run), "json"))["resources"]["no_costs"] == [why]
-    assert f"Not told: {why}." in write_report(analyse(run), "html")
-    assert f"- not told: {why}" in write_report(analyse(run), "md")
+    assert f"Not shown: {why}." in write_report(analyse(run), "html")
+    assert f"- not shown: {why}" in write_report(analyse(run), "md")
 
 
 # ---- what is missing or not exact ----------------------------------------------------------------
@@ -324,8 +324,8 @@ def test_only_clocks_that_are_off_by_more_than_a_second_are_told_next_to_the_ver
     figure = made_figure("cpu", T, flat(a=1, b=1, c=1))
     document = told(made_resources([figure], T, clock={"a": 0.9, "b": -2.5, "c": 61.0}))
     assert document["cautions"] == [
-        "the clock of b was 2.5 s behind: its figures may stand that much off",
-        "the clock of c was 1 min 01 s ahead: its figures may stand that much off",
+        "the clock of b was 2.5 s behind: its figures may be off by as much",
+        "the clock of c was 1 min 01 s ahead: its figures may be off by as much",
     ]
     assert len(document["resources"]["clock"]) == 3
 
@@ -338,7 +338,7 @@ def test_missing_figures_are_named_with_why_and_the_report_comes_all_the_same() 
     assert document["cautions"] == ["of the target is missing: host-cpu and lxd-memory"]
     run = run_with(resources)
     page = assert_loads_nothing(write_report(analyse(run), "html"))
-    assert "Nothing of the target was measured." in said(page, "resources")
+    assert "No figure of the target was measured." in said(page, "resources")
     assert "host-cpu: Prometheus refused the query" in said(page, "resources")
     assert "Prometheus refused the query: host-cpu" in write_report(analyse(run), "md")
 
@@ -349,7 +349,7 @@ def test_many_missing_figures_are_counted_next_to_the_verdict_and_told_by_their_
         [made_figure("cpu", T, flat(a=1))], T, missing=[(name, "no node_exporter") for name in names]
     )
     assert told(resources)["cautions"] == [
-        "5 figures of the target are missing, listed where the others are told"
+        "5 figures of the target are missing: see “Resource use of the target”"
     ]
     page = assert_loads_nothing(write_report(analyse(run_with(resources)), "html"))
     assert f"{', '.join(names)}: no node_exporter" in said(page, "resources")
@@ -390,7 +390,7 @@ def test_missing_units_and_their_clocks_are_told_next_to_a_failure() -> None:
     run = replace(made_run(STAGES, status="failed", reason="the target went away"), units=units)
     assert json.loads(write_report(analyse(run), "json"))["cautions"] == [
         "1 of 3 units is missing, or cut: load-claimer/1",
-        "the clock of load-claimer/2 was 3 s behind: taken out of its times",
+        "the clock of load-claimer/2 was 3 s behind: its times are corrected for that",
     ]
 
 

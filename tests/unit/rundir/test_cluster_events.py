@@ -133,7 +133,7 @@ def test_a_steady_rate_is_not_called_a_slow_down(tmp_path: Path) -> None:
     (fill,) = fills_of(run, read_cluster(run.events))
     assert not fill.slower
     assert fill.low < 1 < fill.high
-    assert fill_words(fill, alone=True).startswith("Whether creation slows down is not for certain: 2/s")
+    assert fill_words(fill, alone=True).startswith("It is uncertain whether creation slows down: 2/s")
 
 
 def test_a_steady_rate_of_many_keeps_its_pace(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_few_containers_say_nothing_of_a_slow_down(tmp_path: Path) -> None:
     run = filled(tmp_path, Fill(20), slower=100)
     (fill,) = fills_of(run, read_cluster(run.events))
     assert not fill.slower
-    assert "20 containers were made" in fill_words(fill, alone=True)
+    assert "20 containers were created" in fill_words(fill, alone=True)
     assert "too few to tell" in fill_words(fill, alone=True)
 
 

@@ -1,5 +1,5 @@
-// What the charts of a report are made of, drawn from the document in the page. Nothing is computed here but pixels and
-// labels. html.py joins the page's scripts into one strict function, so that each sees what stands before it.
+// Drawing functions for the charts of a report, from the document in the page. Only pixels and labels are computed here.
+// html.py joins the page's scripts into one strict function, so that each script sees those before it.
 const doc = JSON.parse(document.getElementById("document").textContent);
 const root = document.documentElement;
 root.classList.add("js");
@@ -7,7 +7,7 @@ const drawn = [];
 const PRINT_WIDTH = 680;
 const P50 = [], P99 = [7, 4], MAX = [1, 3];
 
-// Colours are asked for thousands of times, and asking makes the browser lay out the page: each only once per drawing.
+// Reading a colour makes the browser lay out the page, so each colour is read once per drawing.
 const colours = new Map();
 function css(name) {
   if (!colours.has(name)) colours.set(name, getComputedStyle(root).getPropertyValue(name).trim());
@@ -40,7 +40,7 @@ function clock(seconds) {
   return Math.floor(minutes / 60) + ":" + String(minutes % 60).padStart(2, "0") + ":" + rest;
 }
 
-// A resource figure in its unit, as figures.quantity has it: 412 MB, 3.2 Mbit/s. Every prefix is decimal.
+// A resource figure in its unit, as figures.quantity writes it: 412 MB, 3.2 Mbit/s. Every prefix is decimal.
 const PREFIXED = { bytes: ["B", ""], "bytes/s": ["B", "/s"], "bits/s": ["bit", "/s"] };
 function power(value) {
   let found = 0;
@@ -99,7 +99,7 @@ const rateAxis = () => axis({
   values: (u, ticks) => ticks.map(count),
 });
 const plainAxis = (label, format) => axis({ size: 56, label, values: (u, ticks) => ticks.map(format) });
-// The axis of a figure whose largest value is known: one prefix for all its ticks, told once.
+// The axis of a figure with a known largest value: one prefix for all ticks, shown once.
 function quantityAxis(unit, most) {
   const seconds = unit === "seconds" && most < 1, prefix = PREFIXED[unit] ? power(most) : 0;
   const label = PREFIXED[unit] ? prefixed(unit, prefix)
@@ -114,7 +114,7 @@ const timeAxis = label => axis({
   values: (u, ticks) => ticks.map(clock),
 });
 
-// The sizes that were run are the ticks; those too close to their neighbour are left out.
+// The ticks are the sizes that were run, without those too close to a neighbour.
 function loadScale(sizes) {
   const low = sizes[0], high = sizes[sizes.length - 1], log = low > 0 && high / low > 10;
   const pad = log ? 10 ** (Math.log10(high / low) * 0.04) : Math.max((high - low) * 0.04, high * 0.02);
@@ -135,7 +135,7 @@ function loadAxis(sizes, label) {
     values: (u, t) => t.map(count) });
 }
 
-// ---- what stands behind and on top of the lines ---------------------------------------------
+// ---- marks behind and on top of the lines ----- ---------------------------------------------
 // bands: {from, to, fill or (faint) hatch, label}; lines: {x, label, stroke, dash, upright}
 function marks(bands, lines) {
   const shade = u => {
@@ -244,7 +244,7 @@ function draw(id, height, make) {
   drawn.push(() => { watcher.disconnect(); plot.destroy(); });
 }
 
-// Draws the page's charts, and again when the colours or the paper change, or when what it returns is called.
+// Draws the page's charts. Draws again for another colour scheme, for printing, and when the returned function is called.
 function start(drawPage) {
   function drawAll() {
     while (drawn.length) drawn.pop()();

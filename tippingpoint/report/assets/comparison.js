@@ -4,7 +4,7 @@ const few = doc.runs.length <= FEW;
 const runColour = index => css("--op-" + (1 + index % 7));
 const runDash = index => [P50, P99, MAX][Math.floor(index / 7) % 3];
 
-// What a run's line says by itself: a cross where it breaks, and where there are many the name of the first and the last.
+// Marks on a run's line: a cross where it breaks and, with many runs, the names of the first and the last.
 function ends(sizes, columns, breaks) {
   const draw = u => {
     const ctx = u.ctx, px = uPlot.pxRatio, card = css("--card");
@@ -36,7 +36,7 @@ function cross(ctx, u, sizes, values, broken, colour, card, px) {
   }
 }
 
-// The loads between which each of a few runs tips, and where the operation's latency bends.
+// For a few runs: the range of loads in which each tips, and the knee of the operation's latency.
 function tippings(operation) {
   const bands = [], lines = [];
   if (!few) return { bands, lines };
@@ -60,7 +60,7 @@ function againstLoad(sizes, columns, yAxis, scale, format, more = {}) {
     xLabel: doc.load_unit, xFormat: count, ...more };
 }
 
-// One line a run; without anything to show of a run it has none.
+// One line per run; a run without values has none.
 function ofRuns(values, dash, suffix = "") {
   return doc.runs.map((run, index) => ({ run, index, name: run.label + suffix, colour: runColour(index), values: values[index], dash }))
     .filter(column => column.values.some(value => value != null));
@@ -89,7 +89,7 @@ function resourceChart(figure) {
     { plugins: [ends(figure.sizes, columns, false)] });
 }
 
-// From run to run: the runs stand beside each other, each at its number.
+// The trend over the runs: each run is drawn at its number.
 function seriesChart() {
   const numbers = doc.runs.map((run, index) => index + 1), series = doc.series;
   const nameOf = number => doc.runs[number - 1]?.label ?? "";

@@ -48,7 +48,7 @@ function latencyAgainstLoad(operations) {
     scales: { x: loadScale(sizes), y: latencyScale }, xLabel: doc.run.load_unit, xFormat: count, ...kneesAndCliff(operations) };
 }
 
-// Each part of a stage stands where it was half done.
+// Each part of a stage is drawn at its middle.
 function growthAgainstCount() {
   const middle = value => doc.run.instances ? Math.round(value) : Number(value.toPrecision(3));
   const parts = doc.growth.filter(part => part.kind !== "destroy" && part.to > part.from).map(part => ({ x: middle((part.from + part.to) / 2), ...part }));
@@ -56,25 +56,25 @@ function growthAgainstCount() {
   if (!xs.length) return null;
   const rates = xs.map(x => parts.filter(part => part.x === x)).map(here =>
     here.reduce((sum, part) => sum + part.per_second, 0) / here.length), stroke = css("--held");
-  const there = doc.rally.length ? "iterations done" : `${doc.run.things} there`;
+  const there = doc.rally.length ? "iterations done" : `${doc.run.things} present`;
   return { data: [xs, rates], series: [{}, line("made", stroke, P50, perSecond, { width: 1.25, ...dots(stroke) })], axes: [loadAxis(xs, there), plainAxis(`${there.split(" ")[0]} per second`, count)],
     scales: { x: loadScale(xs), y: fromZero }, xLabel: there, xFormat: count };
 }
 
 const countAxis = label => axis({ size: 30, label, values: (u, ticks) => ticks.map(v => Number.isInteger(v) ? count(v) : "") });
 
-// What a step took while there were so many things: solid the median, dotted the longest.
+// Duration of a step by the number of things: the median solid, the maximum dotted.
 function lifeAgainstCount() {
   const life = doc.life, things = doc.run.things;
   if (!life) return null;
   const columns = Object.entries(life.latency).flatMap(([name, found]) => [["p50", "median", P50], ["max", "longest", MAX]].map(([measure, words, dash]) => ({
     values: found[measure], series: line(`${name} ${words}`, operationColour(name), dash, latency, { spanGaps: true, ...(dash === P50 ? { width: 2 } : {}) }) })));
   return { data: [life.things, ...columns.map(c => c.values)], series: [{}, ...columns.map(c => c.series)],
-    axes: [countAxis(`${things} there`), latencyAxis()], scales: { x: { time: false, range: () => [0, life.things[life.things.length - 1] * 1.02] }, y: latencyScale },
-    xLabel: `${things} there`, xFormat: count };
+    axes: [countAxis(`${things} present`), latencyAxis()], scales: { x: { time: false, range: () => [0, life.things[life.things.length - 1] * 1.02] }, y: latencyScale },
+    xLabel: `${things} present`, xFormat: count };
 }
 
-// Hosts in order, the emptiest first: a step in the line is a group of hosts that the scheduler treats otherwise.
+// Hosts in order, the emptiest first. A step in the line shows a group that the scheduler treats differently.
 function spreadOverHosts() {
   const stages = doc.spread.stages, most = Math.max(...stages.map(stage => stage.hosts));
   const ranks = Array.from({ length: most }, (_, index) => index + 1);
@@ -107,7 +107,7 @@ function throughputAgainstLoad() {
     scales: { x: loadScale(sizes), y: fromZero }, xLabel: unit, xFormat: v => v == null ? "–" : count(Math.round(v)), bands, lines };
 }
 
-// All charts over time have one axis: that of the load, and of what was measured just before and after it.
+// All charts over time share one axis. It covers the load and the figures measured just before and after it.
 const resources = doc.resources, AROUND = 0.05;
 const timeEnds = (() => {
   const times = resources && resources.t.length ? [resources.t[0], resources.t[resources.t.length - 1]] : [0, 1];
@@ -115,7 +115,7 @@ const timeEnds = (() => {
   const end = doc.timeline.t[doc.timeline.t.length - 1] + doc.timeline.bin_seconds;
   return resources ? [Math.min(0, Math.max(times[0], -AROUND * end)), Math.max(end, Math.min(times[1], (1 + AROUND) * end))] : [0, end];
 })();
-// A chart that shows all that it has shows all the time that any has; else what the reader chose.
+// A chart that is not zoomed shows the time range of all charts. A zoomed one keeps the reader's choice.
 const timeRange = t => (u, min, max) => t.length < 2 || (min === t[0] && max === t[t.length - 1]) ? timeEnds : [min, max];
 
 function overTime(t, columns, axisOfY, scale, more) {
@@ -134,14 +134,15 @@ function overTime(t, columns, axisOfY, scale, more) {
     axes: [timeAxis("time since the start (min:s)"), axisOfY], scales: { x: { time: false, range: timeRange(t) }, y: scale }, sync: "time",
     xLabel: "time", xFormat: clock, bands, lines, ...more };
 }
-// A value without neighbours is no line: it gets a dot.
+// A value without neighbours makes no line, so it gets a dot.
 const alone = (u, i) => u.data[i].map((v, n, all) => v != null && all[n - 1] == null && all[n + 1] == null ? n : -1).filter(n => n >= 0);
 const lone = stroke => ({ points: { show: true, size: 6, stroke, fill: stroke, filter: alone } });
 
 // ---- the target's figures --------------------------------------------------------------------
 const hostColours = index => css("--op-" + (1 + index % 8));
 
-// Few series: a line each, coloured by host (by part, where there is one host), dashed by part; broad underneath, who led.
+// Few series: one line each, coloured by host (by part, if there is one host) and dashed by part. A broad line
+// underneath marks the leader.
 function linesOfHosts(figure, format) {
   const hosts = [...new Set(figure.lines.map(found => found.host))], parts = [...new Set(figure.lines.map(found => found.part))];
   const byHost = hosts.length > 1 && parts.length <= 3;
@@ -156,7 +157,7 @@ function linesOfHosts(figure, format) {
   return { columns, between: [] };
 }
 
-// Many series: by part the leader's line, and the others' median within their range.
+// Many series: for each part, the leader's line and the others' median within their range.
 function linesOfRoles(figure, format) {
   const columns = [], between = [], several = figure.roles.length > 1;
   figure.roles.forEach((role, index) => {
@@ -209,7 +210,7 @@ function drawRun() {
   const gauge = (name, label, stroke, dash, format) => ({ values: timeline.gauges[name], series: line(label, stroke, dash, format) });
   if (timeline.gauges.held) {
     draw("chart-held", 210, () => overTime(timeline.t, [
-      gauge("held", doc.rally.length ? "iterations done" : spawn ? `${doc.run.things} there` : `${doc.run.load_unit} held`, css("--held"), P50, count),
+      gauge("held", doc.rally.length ? "iterations done" : spawn ? `${doc.run.things} present` : `${doc.run.load_unit} held`, css("--held"), P50, count),
       gauge("waiting", doc.rally.length ? "still to be done" : spawn ? "still to be made or removed" : "units waiting", css("--waiting"), P99, count)],
       plainAxis(doc.rally.length ? "iterations" : spawn ? doc.run.things : `${doc.run.load_unit}, units`, count), fromZero));
     draw("chart-cpu", 190, () => overTime(timeline.t, [gauge("cpu", "CPU of the busiest worker", css("--health"), P50, v => v == null ? "–" : Math.round(v * 100) + " %")],

@@ -1,5 +1,5 @@
-// Tables that a reader sorts: a button in each heading, up at the first click and down at the second. Rows stay in
-// their group (tbody), the group's heading first; what has no figure ("–") comes last either way.
+// Sortable tables: a button in each heading, ascending at the first click and descending at the second. Rows stay in
+// their group (tbody), with the group's heading first. Cells without a figure ("–") come last in both orders.
 for (const table of document.querySelectorAll("table.sortable")) {
   const headings = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
   headings.forEach((heading, column) => {
@@ -27,7 +27,7 @@ function sortRows(body, column, direction) {
   body.append(...keyed.map(([, row]) => row));
 }
 
-// A number where the cell says one (data-value, or text such as 16,000), null where it says that there is none.
+// The number in a cell (data-value, or text such as 16,000); null if the cell has none.
 function sortKey(cell) {
   const text = (cell.dataset.value ?? cell.textContent).trim();
   if (text === "" || text === "–") return null;

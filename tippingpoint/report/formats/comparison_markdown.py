@@ -13,8 +13,8 @@ _OUTCOMES = {
     "better": "✅ got better",
     "same": "✅ nothing got worse",
     "unsure": "❔ too few samples to tell",
-    "apart": "❔ no load that both held",
-    "published": "beside what was published",
+    "apart": "❔ no load held by both",
+    "published": "shown with published figures",
 }
 _MARKS = {"worse": "❌", "better": "✅", "same": "=", "unsure": "?"}
 _MOST_CAVEATS = 3
@@ -31,15 +31,15 @@ def render_comparison(document: dict[str, Any]) -> str:
         plain(document["changes"]),
         bullets([_run(run) for run in runs]),
         section("The plans differ", bullets(document["differs"])),
-        section("What was published, side by side", _side_by_side(document["published"])),
+        section("Published figures, side by side", _side_by_side(document["published"])),
         *(
             section(name.capitalize(), bullets(document[name]))
             for name in (("better", "worse") if document["outcome"] == "better" else ("worse", "better"))
         ),
         section("Not comparable", bullets(document["not_comparable"])),
         section("Figures", _figures(document)),
-        section("What the targets felt", _resources(document)),
-        section("What the load costs the targets", _costs(document)),
+        section("Resource use of the targets", _resources(document)),
+        section("Resource cost of the load", _costs(document)),
         *(_beside(baseline, runs) for baseline in document["beside"]),
         *(
             section(
@@ -155,7 +155,7 @@ def _side_by_side(published: dict[str, Any]) -> str:
             said = [figures.published(told["figure"])] if told and told["figure"] else []
             said += [f"({figures.load(told['figure']['at'])})"] if said and told["figure"]["at"] else []
             said += [f"→ {told['words']}"] if told and place != row["base"] else []
-            cells.append(" ".join(said) or ("what it is told against" if told else "–"))
+            cells.append(" ".join(said) or ("1x (value not published)" if told else "–"))
         rows.append(cells)
     return table(["what", "whose", *published["names"]], rows, text=range(len(published["names"]) + 2))
 
@@ -187,10 +187,9 @@ def _beside(baseline: dict[str, Any], runs: Sequence[dict[str, Any]]) -> str:
             f"{run['label']} {figures.rate(rate)}"
             for run, rate in zip(runs, timings["made"]["runs"], strict=True)
         )
-        rendered += (
-            f"\n\nContainers created: {figures.published(timings['made']['published'])} as published; {here}."
-        )
-    return section(f"The same commands here: {plain(baseline['title'])}", rendered)
+        published = figures.published(timings["made"]["published"])
+        rendered += f"\n\nContainers created: {published} as published; in these runs {here}."
+    return section(f"The same commands in these runs: {plain(baseline['title'])}", rendered)
 
 
 def _tables(baseline: dict[str, Any], document: dict[str, Any]) -> list[str]:

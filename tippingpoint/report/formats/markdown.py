@@ -43,15 +43,18 @@ def render_run(document: dict[str, Any]) -> str:
         _cautions(document["cautions"]),
         " · ".join(part for part in what if part) + f" · run `{plain(run['id']).replace('`', '')}`",
         _thresholds(document["thresholds"], unit),
-        section("What users wait for, p50 / p99", _timings(document["timings"], run["things"], _member(run))),
-        section("When it happened", _happened(document["happened"])),
-        section("The generator's own health", _generator(document["generator"], unit)),
+        section(
+            "Response times of user commands, p50 / p99",
+            _timings(document["timings"], run["things"], _member(run)),
+        ),
+        section("Events", _happened(document["happened"])),
+        section("Generator health", _generator(document["generator"], unit)),
         section(*_members(document)),
         section("Agents that went down", _agents(document)),
         *_resources(document["resources"], unit),
         *_operations(document, unit),
         _growth(document, unit),
-        section("Tried again", _retries(document)),
+        section("Retries", _retries(document)),
         _errors(document),
         section("Units", _units(document["units"])),
         section("Notes", bullets(document["notes"])),
@@ -238,9 +241,11 @@ def _members(document: dict[str, Any]) -> tuple[str, str]:
     """The heading, and how things are spread over members; each of them, where they are few."""
     run, spread = document["run"], document["spread"]
     member = _member(run)
-    heading = "Where they land" if spread else f"{member.capitalize()}s"
+    heading = "Placement" if spread else f"{member.capitalize()}s"
     repaired = document["repaired"]
-    again = f"{figures.number(repaired)} {run['things']} that were gone were made again." if repaired else ""
+    again = (
+        f"{figures.number(repaired)} {run['things']} that were lost were created again." if repaired else ""
+    )
     told = [plain(spread["sentence"]), _spread_table(spread, run["things"], member)] if spread else []
     few = len(document["members"]) <= MOST_LINES and not document["rally"]
     each = _each_member(document, member) if few or not spread else ""
@@ -296,7 +301,7 @@ def _each_member(document: dict[str, Any], name: str) -> str:
         for member in members[:MOST_LINES]
     ]
     stages = [f"stage {ended[place]['number']}" for place in kept]
-    header = [name, *stages, "lost", "led from", "what became of it"]
+    header = [name, *stages, "lost", "led from", "status changes"]
     return table(header, rows, text=(0, len(header) - 1), left_out=len(members) - len(rows))
 
 
@@ -333,7 +338,7 @@ def _growth(document: dict[str, Any], unit: str) -> str:
 
 
 def _cautions(cautions: Sequence[str]) -> str:
-    return "What is missing, or not exact:\n\n" + bullets(cautions) if cautions else ""
+    return "Missing or inexact data:\n\n" + bullets(cautions) if cautions else ""
 
 
 def _highest(row: dict[str, Any]) -> str:
@@ -370,9 +375,9 @@ def _resources(resources: dict[str, Any] | None, unit: str) -> list[str]:
     # The reason first: a line that becomes too long is cut.
     lines = [f"{why}: {', '.join(what)}" for why, what in missing.items()]
     return [
-        section("What the target felt over the stages", rendered),
-        section("What the load costs", _costs(resources)),
-        section("Missing of the target", bullets(lines)),
+        section("Resource use of the target", rendered),
+        section("Resource cost of the load", _costs(resources)),
+        section("Missing figures of the target", bullets(lines)),
     ]
 
 
@@ -394,7 +399,7 @@ def _costs(resources: dict[str, Any]) -> str:
     costs = resources["costs"]
     lines = [cost["sentence"] for cost in costs[:MOST_LINES]]
     lines += [f"and {len(costs) - MOST_LINES} more"] if len(costs) > MOST_LINES else []
-    return bullets(lines or [f"not told: {why}" for why in resources["no_costs"]])
+    return bullets(lines or [f"not shown: {why}" for why in resources["no_costs"]])
 
 
 def _units(units: Sequence[dict[str, Any]]) -> str:
@@ -436,4 +441,4 @@ def _errors(document: dict[str, Any]) -> str:
         )
     if events["lost"]["count"]:
         lines.insert(0, f"{figures.number(events['lost']['count'])} {document['run']['things']} lost")
-    return section("What failed", bullets(lines))
+    return section("Failures", bullets(lines))

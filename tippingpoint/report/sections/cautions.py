@@ -44,13 +44,13 @@ def _of_generator(analysis: Analysis) -> list[str]:
     lines: list[str] = []
     if strained and not any("the generator itself was strained" in reason for reason in reasons):
         stages = f"stage{'s' if len(strained) > 1 else ''} {figures.listed(strained)}"
-        lines.append(f"the generator itself was strained in {stages}: see its own health")
+        lines.append(f"the generator itself was strained in {stages}: see “Generator health”")
     longest = longest_stall(run.stalls)
     if longest is not None and longest.seconds >= STALL_SECONDS:
         said = show_stall(longest)
         if not any(said in reason for reason in reasons):
             worker = show_worker(run, longest)
-            lines.append(f"the generator itself put no load on for a while: {worker} was {said}")
+            lines.append(f"the generator itself paused its load for a while: {worker} was {said}")
     return lines
 
 
@@ -65,13 +65,13 @@ def _of_units(run: RunData, reasons: Sequence[str]) -> list[str]:
 
 def _of_clocks(run: RunData) -> list[str]:
     lines = [
-        f"the clock of {unit.name} was {_off(unit.clock_offset)}: taken out of its times"
+        f"the clock of {unit.name} was {_off(unit.clock_offset)}: its times are corrected for that"
         for unit in run.units
         if unit.clock_offset is not None and abs(unit.clock_offset) > CLOCK_SECONDS
     ]
     if run.resources is not None:
         lines += [
-            f"the clock of {host} was {_off(ahead)}: its figures may stand that much off"
+            f"the clock of {host} was {_off(ahead)}: its figures may be off by as much"
             for host, ahead in sorted(run.resources.clock.items())
             if abs(ahead) > CLOCK_SECONDS
         ]
@@ -102,7 +102,7 @@ def _of_resources(run: RunData) -> list[str]:
     lines = gap_lines(run.resources)
     missing = [what for what, _ in run.resources.missing]
     if len(missing) > _NAMED:
-        lines.append(f"{len(missing)} figures of the target are missing, listed where the others are told")
+        lines.append(f"{len(missing)} figures of the target are missing: see “Resource use of the target”")
     elif missing:
         lines.append(f"of the target is missing: {figures.listed(missing)}")
     return lines

@@ -114,8 +114,8 @@ def _sentence(last: Mapping[str, Any], things: str, *, landed: bool, hidden: boo
             f"; {figures.number(last['none'])} host{'s have' if last['none'] > 1 else ' has'} none ({names})"
         )
     if last["cv"] > max(_UNEVEN, 2 * last["chance"]):
-        said += ". That is less even than hosts picked at random would be"
-    unknown = "Hosts without any are not known here, as only an administrator is told of hosts."
+        said += ". This is less even than random placement would be"
+    unknown = "Hosts without any are unknown, because only an administrator can list hosts."
     return f"{said}. {unknown}" if hidden else f"{said}."
 
 

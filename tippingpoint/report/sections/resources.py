@@ -265,12 +265,12 @@ def _short(values: Iterable[float | None]) -> list[float | None]:
 def _sentence(run: RunData, found: Resources, views: Sequence[_Figure], apart: Sequence[_Apart]) -> str:
     told = sum(len(view.parts) for view in views if view.of_target)
     if not told:
-        return "Nothing of the target was measured."
+        return "No figure of the target was measured."
     if len(_hosts(found, views)) < 2:
         return _growth_sentence(run, found, views)
     if not apart:
         return (
-            f"No host stands out: in none of {figures.number(told)} figures is the leader, or any one host, "
+            f"No host stands out: in none of {figures.number(told)} figures is the leader or any other host "
             f"at {_APART:g} times the others' median or more for most of the time."
         )
     # What the load is told to cost, and the most apart, is what a reader wants to know first.
@@ -334,7 +334,7 @@ def _growth_sentence(run: RunData, found: Resources, views: Sequence[_Figure]) -
     """Of a target with one host: what grew with the load."""
     held = [stage for stage in run.stages if stage.is_step and stage.hold_begin is not None]
     if not held:
-        return "There is one host, and no stage that was held: nothing to compare."
+        return "Nothing to compare: there is one host, and no stage was held."
     first, last = min(held, key=lambda stage: stage.size), max(held, key=lambda stage: stage.size)
     unit = run.manifest.load_unit
     grown: list[tuple[bool, float, str]] = []
@@ -352,10 +352,10 @@ def _growth_sentence(run: RunData, found: Resources, views: Sequence[_Figure]) -
     between = f"between {figures.number(first.size)} and {figures.number(last.size)} {unit}"
     most = [words for _, ratio, words in sorted(grown, reverse=True) if ratio >= _APART][:_NAMED]
     if first.size == last.size:
-        return "There is one host and one load: nothing to compare."
-    return (
-        f"What grew most {between}: {figures.listed(most)}." if most else f"Nothing grew by half {between}."
-    )
+        return "Nothing to compare: there is one host and one load."
+    if not most:
+        return f"No figure grew by half or more {between}."
+    return f"Largest growth {between}: {figures.listed(most)}."
 
 
 def _in_hold(
