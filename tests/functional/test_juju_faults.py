@@ -241,7 +241,7 @@ def test_a_controller_that_nobody_can_reach_is_one_line(new_juju: Labs, tmp_path
 def refused_in_one_line(done: subprocess.CompletedProcess[str], tmp_path: Path, said: str) -> None:
     assert done.returncode == 3, done.stdout + done.stderr
     assert re.fullmatch(
-        r"tippingpoint: simulator: .*: expected a controller that lets us in\n", done.stderr
+        r"tippingpoint: simulator: .*: expected a controller that accepts the login\n", done.stderr
     ), done.stderr
     assert said in done.stderr
     assert [*(tmp_path / "runs").iterdir()] == []

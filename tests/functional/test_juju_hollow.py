@@ -278,7 +278,7 @@ def test_removing_leaves_alone_what_is_not_ours(access: ControllerAccess, made_m
             await admin.deploy([third], 1, machine)
             await admin.relate(f"{first}:{charm.PROVIDES}", f"other-app:{charm.REQUIRES}")
             if made_model:
-                with pytest.raises(TargetError, match="kept, as it has machine 0, other-app in it"):
+                with pytest.raises(TargetError, match="kept because it contains machine 0, other-app in it"):
                     await remove_fleet(access, here.model, here.prefix, made_model)
             else:
                 removed = await remove_fleet(access, here.model, here.prefix, made_model)
@@ -300,7 +300,7 @@ def test_a_machine_of_ours_with_somebody_elses_unit_on_it_is_kept(access: Contro
             admin = await here.admin()
             (machine,) = (await admin.full_status())["machines"]
             await admin.deploy(["other-app"], 1, machine)
-            with pytest.raises(TargetError, match=f"machine {machine}: kept, as units of others are there"):
+            with pytest.raises(TargetError, match=f"machine {machine}: kept because others' units are on it"):
                 await remove_fleet(access, here.model, here.prefix, made_model=False)
             assert shape(await here.status()) == {"machines": 1, "other-app": 1}
 
@@ -334,7 +334,7 @@ def test_a_model_without_the_prefix_in_its_name_is_never_destroyed(access: Contr
         async with scene(access) as here:
             await here.fleet().grow(here.names(1), 1, quiet)
             other = f"tp{secrets.token_hex(4)}"
-            with pytest.raises(TargetError, match=f"kept, as it is not named {other}"):
+            with pytest.raises(TargetError, match=f"kept because it is not named {other}"):
                 await remove_fleet(access, here.model, other, made_model=True)
             assert shape(await here.status()) == {"machines": 1, here.names(1)[0]: 1}
 

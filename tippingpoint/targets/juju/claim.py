@@ -1,9 +1,11 @@
 """The Juju target of the claim workload: application leadership, claimed by units over connections of their own.
 
-A unit may claim its own application's lease only. With identity `hollow` lease N is application `PREFIX-lN` of a
-fleet of hollow units made for the run, and every unit logs in as itself, so a stock controller will do. With
-identity `agent` all units log in as one real unit and claim for applications that do not exist, which only a
-controller patched to allow it grants (the published test's way).
+A unit may only claim the lease of its own application. There are two identities:
+
+- `hollow`: lease N is application `PREFIX-lN` of a fleet of hollow units created for the run. Every unit logs in
+  as itself, so any stock controller will do.
+- `agent`: all units log in as one real unit and claim leases for applications that do not exist. Only a
+  controller patched to allow it grants these. The published test was made this way.
 """
 
 from __future__ import annotations
@@ -37,20 +39,20 @@ T = TypeVar("T")
 _FACADE = "LeadershipService"
 _DENIED = "leadership claim denied"
 _UNITS = 1024
-"""More than a lease can have contenders; (lease, unit) is one number, to keep tens of thousands of keys small."""
+"""Exceeds a lease's number of contenders. (lease, unit) becomes one number, to keep tens of thousands of keys small."""
 _CLOSED_AT_A_TIME = 200
-"""Connections that are closed in one turn of the event loop."""
+"""Connections closed in one turn of the event loop."""
 _WATCH_AGAIN = 1.0
-"""Seconds before a unit whose wait for a release was refused claims again."""
+"""Seconds before a unit claims again after its wait for a release was refused."""
 _PREPARE_PATIENCE = 120.0
-"""Seconds that making the fleet is tried again without getting on: a restarted controller is back in seconds, one
-with thousands of units in a minute."""
+"""Seconds without progress after which creating the fleet is no longer retried. A restarted controller is back
+within seconds, one with thousands of units within a minute."""
 _PROBE_SECONDS = 5.0
 """The shortest lease a controller grants."""
 
 
 class _Leases(ABC):
-    """What both identities share: claims, extensions and waits, each on the unit's own connection."""
+    """Common part of both identities: claims, extensions and waits, each on the unit's own connection."""
 
     def __init__(self, addresses: Sequence[str], ca: str, model: str, prefix: str, claim_time: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -65,14 +67,14 @@ class _Leases(ABC):
 
     @abstractmethod
     def _identity(self, application: str, holder: int) -> Identity:
-        """Who a unit logs in as."""
+        """Return the identity with which a unit logs in."""
 
     # -- connections ---------------------------------------------------------------------------------
 
     def connect(
         self, lease: int, holder: int, begun: Callable[[], None], lost: Callable[[str], None]
     ) -> Future[Connection]:
-        """Log one unit in, as itself."""
+        """Log in one unit, as itself."""
         key = _key(lease, holder)
         self.disconnect(lease, holder)
         identity = self._identity(self._application(lease), holder)
@@ -89,7 +91,7 @@ class _Leases(ABC):
             return
         connection = dialling.result()
         if not wanted:
-            connection.close()  # given up in the moment of its login
+            connection.close()  # cancelled just as it logged in
         elif not connection.closed:
             self._connections[key] = connection
 
@@ -99,7 +101,7 @@ class _Leases(ABC):
         lost(reason)
 
     def disconnect(self, lease: int, holder: int) -> None:
-        """Close a unit's connection, or give up making it."""
+        """Close a unit's connection, or cancel its login."""
         key = _key(lease, holder)
         self._waits.pop(key, None)
         dialling = self._dialling.pop(key, None)
@@ -110,7 +112,7 @@ class _Leases(ABC):
             connection.close()
 
     async def drop(self) -> None:
-        """Close every unit's connection at once; their leases stay theirs until they run out."""
+        """Close all units' connections at once. Their leases stay held until they expire."""
         self._waits.clear()
         for dialling in [*self._dialling.values()]:
             dialling.cancel()
@@ -130,13 +132,13 @@ class _Leases(ABC):
     # -- leases --------------------------------------------------------------------------------------
 
     def claim(self, lease: int, holder: int) -> Future[Holding | None]:
-        """Ask for the leadership of the lease's application."""
+        """Claim the leadership of the lease's application."""
         return self._ask(
             lease, holder, lambda response: Holding(lease, holder) if _granted(response) else None
         )
 
     def extend(self, holding: Holding) -> Future[bool]:
-        """Ask for it again, which is how Juju's leases are extended."""
+        """Claim again, which is how Juju's leases are extended."""
         return self._ask(holding.lease, holding.holder, _granted)
 
     def _ask(self, lease: int, holder: int, result: Callable[[Any], T]) -> Future[T]:
@@ -159,17 +161,17 @@ class _Leases(ABC):
         }
 
     def watch_release(self, lease: int, holder: int, released: Callable[[], None]) -> None:
-        """Have the controller answer when the lease is free; a connection that is lost ends the wait."""
+        """Ask the controller to answer when the lease is released. A lost connection ends the wait."""
         key = _key(lease, holder)
         connection = self._connections.get(key)
         if connection is None:
-            return  # lost meanwhile: the unit claims when it is connected again
+            return  # lost in the meantime: the unit claims when it is connected again
         call = connection.call(_FACADE, "BlockUntilLeadershipReleased", {"Name": self._application(lease)})
         self._waits[key] = call
         call.add_done_callback(partial(self._answered, key, released))
 
     def _answered(self, key: int, released: Callable[[], None], call: Future[Any]) -> None:
-        # Looked at whoever waits for it still, or asyncio complains of it on standard error.
+        # Always retrieved, or asyncio reports it on standard error.
         problem = None if call.cancelled() else call.exception()
         if self._waits.get(key) is not call:
             return
@@ -179,17 +181,17 @@ class _Leases(ABC):
         if problem is None and result_error(call.result()) is None:
             released()
         else:
-            # Refused, as by a controller that is going down: nobody knows whether the lease is free.
+            # Refused, for instance by a controller that is shutting down: the lease may or may not be free.
             self._loop.call_later(_WATCH_AGAIN, released)
 
     def unwatch(self, lease: int, holder: int) -> None:
-        """Stop waiting; the controller's late answer is dropped."""
+        """Stop waiting. A late answer of the controller is dropped."""
         call = self._waits.pop(_key(lease, holder), None)
         if call is not None:
             call.cancel()
 
     def release(self, holding: Holding) -> Future[None]:
-        """Nothing: Juju's agents have no call for it, a lease ends when its time is over."""
+        """Do nothing: Juju's agents have no call for it. A lease ends when it expires."""
         answer: Future[None] = self._loop.create_future()
         answer.set_result(None)
         return answer
@@ -200,7 +202,7 @@ class _Leases(ABC):
         return answer
 
     def _application(self, lease: int) -> str:
-        # The units of a generation that was abandoned come back as themselves, as restarted agents do.
+        # Units of a generation that was abandoned come back as themselves, as restarted agents do.
         return application_name(self._prefix, lease % MAX_LEASES)
 
 
@@ -215,7 +217,7 @@ class HollowLeases(_Leases):
         self._fleet = HollowFleet(self._client, access, model, prefix, worker)
 
     async def open(self) -> TargetFacts:
-        """Log in as the model's admin; TargetError when that is refused or no server can be reached."""
+        """Log in as the model's administrator; TargetError if that is refused or no server can be reached."""
         try:
             admin = await log_in(self._client, self._access.user, self._model)
             version = admin.server_version
@@ -223,12 +225,12 @@ class HollowLeases(_Leases):
             await self._fleet.open()
         except OperationFailed as problem:
             raise TargetError(
-                self._access.controller_name, str(problem), "a controller that lets us in"
+                self._access.controller_name, str(problem), "a controller that accepts the login"
             ) from None
         return TargetFacts("juju", version, self._members, self._access.controller_name)
 
     async def prepare(self, leases: Sequence[int], units: int, progress: OnProgress) -> None:
-        """Make the applications and units of these leases; what a fault cut off is taken up again."""
+        """Create the applications and units of these leases. After an interruption, continue with the missing ones."""
         applications = [self._application(lease) for lease in leases]
         got_on = self._loop.time()
         most: dict[str, int] = {}
@@ -254,20 +256,20 @@ class HollowLeases(_Leases):
         return self._fleet.identity(f"{application}/{holder}")
 
     async def close(self) -> None:
-        """Close every connection, the fleet's too."""
+        """Close every connection, including the fleet's."""
         await self._fleet.close()
         await super().close()
 
 
 class AgentLeases(_Leases):
-    """Leases that nobody has to own, on a controller patched to let one unit's agent claim for all."""
+    """Leases of applications that need not exist, on a controller patched to let one agent claim them all."""
 
     def __init__(self, access: AgentAccess, prefix: str, claim_time: float) -> None:
         super().__init__(access.addresses, access.ca, access.model, prefix, claim_time)
         self._agent = access.agent
 
     async def open(self) -> TargetFacts:
-        """Log in as the agent and see that it may claim for another application; TargetError when it may not."""
+        """Log in as the agent and check that it may claim for another application; TargetError if not."""
         where = self._agent.tag
         try:
             connection = await log_in(self._client, self._agent, self._model)
@@ -277,7 +279,7 @@ class AgentLeases(_Leases):
             connection.close()
             (refusal,) = result_errors(response) or [ApiError("an empty answer")]
         except OperationFailed as problem:
-            raise TargetError(where, str(problem), "a controller that lets this agent in") from None
+            raise TargetError(where, str(problem), "a controller that accepts this agent") from None
         if refusal is not None and refusal.code == UNAUTHORIZED:
             raise TargetError(
                 where,
@@ -287,14 +289,14 @@ class AgentLeases(_Leases):
         return TargetFacts("juju", version, self._members)
 
     async def prepare(self, leases: Sequence[int], units: int, progress: OnProgress) -> None:
-        """Nothing: the applications need not exist."""
+        """Do nothing: the applications need not exist."""
 
     def _identity(self, application: str, holder: int) -> Identity:
         return self._agent
 
 
 def _granted(response: Any) -> bool:
-    """Whether a claim was granted; ApiError when it was neither granted nor denied."""
+    """Whether a claim was granted; ApiError if it was neither granted nor denied."""
     (refusal,) = result_errors(response, _FACADE, "ClaimLeadership") or [ApiError("an empty answer")]
     if refusal is None:
         return True

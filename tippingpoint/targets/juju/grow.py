@@ -1,11 +1,12 @@
-"""The spawn workload on Juju: one worker brings its share of a model to what each stage asks for.
+"""The spawn workload on Juju: one worker brings its share of a model to the size that each stage asks for.
 
-A stage is worked off in rounds. A round compares the goal with what is there, and spreads the calls that are missing
-over the stage's time; each is sent at its moment, or when what it needs has come to be there. When a round's calls
-have ended, one full status of the model says what came of them: what failed, was lost, or is still going is left to
-a further round, after a while that grows with every round that had failures. Nothing is asked for by itself.
+A stage is worked off in rounds. A round compares the goal with the model and spreads the missing calls over the
+stage's time. Each call is sent at its moment, or when the thing it depends on exists. When all calls of a round
+have ended, one full status of the model shows their effect. Whatever failed, was lost or is still being removed is
+left to a further round, after a pause that grows with every round that had failures. No status call is made per
+thing.
 
-The first worker's observer asks for the status of one application and of the whole model beside all that.
+In addition, the first worker's observer requests the status of one application and of the whole model.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from tippingpoint.targets.juju.api.access import ControllerAccess
 from tippingpoint.targets.juju.api.client import ApiClient, Identity
 from tippingpoint.targets.juju.api.model import ANSWER_WITHIN, HollowMachineSpec, ModelAdmin
 from tippingpoint.targets.juju.grow_steps import (
+    Existing,
     Goal,
     Share,
     Step,
-    There,
     is_done,
     placement,
     steps,
@@ -45,16 +46,16 @@ from tippingpoint.workloads.spawn.operations import Ended, Operations
 
 FIRST_LOOK = 0.5
 LONGEST_LOOK = 5.0
-"""Seconds before it is looked again whether what was removed is gone; doubled each time."""
+"""Seconds before the model's status is requested again to see whether removals are done; doubled each time."""
 ASK_AGAIN = 60.0
-"""Seconds after which what was asked to go, and neither goes nor is gone, is asked to go again."""
+"""Seconds after which a removal is requested again if it has not begun."""
 _AFTER_TIMEOUT = 10.0
-_ADDRESS = "192.0.2.1"  # TEST-NET-1 of RFC 5737: nobody's
+_ADDRESS = "192.0.2.1"  # in TEST-NET-1 of RFC 5737: assigned to nobody
 
 
 @dataclass(slots=True)
 class _Round:
-    """One comparison's calls: how many are not due yet, how many are under way, and whether any failed."""
+    """One round's calls: the number not due yet, the number under way, and whether any failed."""
 
     undue: int = 0
     under_way: int = 0
@@ -69,7 +70,7 @@ class _Due:
 
 
 class JujuSpawn:
-    """One worker's share of a model's growth; it implements `tippingpoint.workloads.load.Load`."""
+    """One worker's share of a model's growth. Implements `tippingpoint.workloads.load.Load`."""
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class JujuSpawn:
         self._agents = Agents(self._client, model, self._machine_identity, self._operations, schedule)
         self._share = Share(0, 1)
         self._goal = Goal(self._share)
-        self._there = There()
+        self._existing = Existing()
         self._asked_to_go: dict[object, float] = {}
         self._stage = 0
         self._round = _Round()
@@ -113,43 +114,43 @@ class JujuSpawn:
         self.errors = self._operations.errors
         """(operation, outcome, message) of failures since the worker last took them."""
         self.lost: list[tuple[float, int, int, float]] = []
-        """Nothing: what is lost from a model is made again, and a lost connection is among the errors."""
+        """Always empty: losses from a model are repaired, and a lost connection is among the errors."""
         self.events: list[Event] = []
-        """Nothing."""
+        """Always empty."""
 
     @property
     def gauge(self) -> Gauge:
-        """What is there of what loads are counted in; calls to be sent and things still going; operations under way."""
+        """The load in the plan's load unit; calls to be sent plus removals still going on; operations under way."""
         waiting = self._round.undue + len(self._queue) + sum(map(len, self._blocked.values()))
         up = self._reached and (not self._workload.agents or self._agents.up)
-        held = self._there.amounts[self._load_unit]
-        return Gauge(held, waiting + len(self._there.going), self._operations.under_way, up)
+        held = self._existing.amounts[self._load_unit]
+        return Gauge(held, waiting + len(self._existing.going), self._operations.under_way, up)
 
     async def open(self) -> TargetFacts:
-        """Log in to the model; TargetError when no server can be reached or the controller refuses us."""
+        """Log in to the model; TargetError if no server can be reached or the controller refuses the login."""
         try:
             admin = await self._administrator()
         except OperationFailed as problem:
             raise TargetError(
-                self._access.controller_name, str(problem), "a controller that answers and lets us in"
+                self._access.controller_name, str(problem), "a controller that answers and accepts the login"
             ) from None
         return TargetFacts("juju", admin.server_version, list(self._access.addresses))
 
     async def prepare(self, order: PrepareOrder, progress: OnProgress) -> None:
-        """Upload the charm, so that no stage's first deploy has that in its time."""
+        """Upload the charm, so that the time of the first deploy does not include the upload."""
         admin = await self._administrator()
         progress("charm", 0, 1)
         self._charm_url = await admin.hollow_charm()
         progress("charm", 1, 1)
 
     def revise(self, plan: Plan) -> None:
-        """Go by this plan from the next stage on."""
+        """Use this plan from the next stage on."""
         assert isinstance(plan, GrowPlan)
         self._stages = plan.stages
         self._workload = plan.workload
 
     async def begin_stage(self, stage: StageOrder) -> None:
-        """Bring the model to the plan's stage of that number, and observe it until the next one begins."""
+        """Bring the model to the size of the stage with this number, and observe it until the next stage begins."""
         index, workers = stage.share
         asked = self._stages[(stage.listed or 1) - 1]
         share = Share.among(self._stages, index, workers)
@@ -162,7 +163,7 @@ class JujuSpawn:
         self._failed_rounds = 0
         self._looks = 0
         begin = time.monotonic()
-        # What the stage before still has under way is part of what is there only when it has ended.
+        # Calls still under way from the previous stage change the model only when they have ended.
         self._round = _Round(under_way=self._round.under_way)
         self._queue.clear()
         self._blocked.clear()
@@ -173,11 +174,11 @@ class JujuSpawn:
             self._observe_at(begin + self._workload.observe_every, stage.number)
 
     def expire_calls(self) -> None:
-        """Count operations older than the workload's timeout as timed out; to be called a few times a second."""
+        """Count operations older than the workload's timeout as timed out. Call this a few times a second."""
         self._operations.expire()
 
     def stop(self) -> None:
-        """Begin nothing further; what is under way may still end."""
+        """Start nothing new. Calls under way may still end."""
         self._stopped = True
         self._schedule.clear()
         self._queue.clear()
@@ -187,17 +188,17 @@ class JujuSpawn:
         self._agents.stop()
 
     async def drain(self, within: float) -> None:
-        """Wait for what is under way; what has no answer after `within` seconds counts as timed out."""
+        """Wait for the calls under way. Those without an answer after `within` seconds count as timed out."""
         await self._operations.drain(within)
         self._round.under_way = 0
 
     def cut(self) -> None:
-        """Wait for nothing; see Load."""
+        """Stop waiting for calls; see Load."""
         self._operations.cut()
         self._round.under_way = 0
 
     async def give_back(self, within: float) -> int:
-        """Log the units out. What is in the model stays there for `clean`, which removes it as a whole: 0 are left."""
+        """Log the units out; returns 0. `clean` removes the model's contents as a whole."""
         self._agents.close()
         return 0
 
@@ -210,14 +211,14 @@ class JujuSpawn:
     # -- rounds ----------------------------------------------------------------------------------
 
     def _begin_first_round(self) -> None:
-        """Begin a stage's first round, unless calls of the stage before are still under way."""
+        """Begin a stage's first round, unless calls of the previous stage are still under way."""
         if self._first_round is not None and not self._round.under_way and not self._stopped:
             begin, self._first_round = self._first_round, None
             begin()
 
     def _look_first(self, begin: float, over: float) -> None:
-        """See what is there before a stage's first round: what was another worker's may be ours now."""
-        self._round.undue = 1  # or it would be taken for over
+        """Request the status before a stage's first round: another worker's things may belong to this share now."""
+        self._round.undue = 1  # keeps the round from counting as over
         self._look_before(self._round, over, begin)
 
     def _look_before(self, its_round: _Round, over: float, intended: float) -> None:
@@ -238,8 +239,8 @@ class JujuSpawn:
         self._schedule.at(ended.moment + backoff(self._failed_rounds), again)
 
     def _begin_round(self, begin: float, over: float | None) -> None:
-        """Send what is missing, spread over a time from `begin` on; a further round keeps the first one's pace."""
-        todo = steps(self._goal, self._there, self._workload.batch)
+        """Send the missing calls, spread over a time from `begin` on. Further rounds keep the first round's rate."""
+        todo = steps(self._goal, self._existing, self._workload.batch)
         self._blocked.clear()
         self._round = _Round(len(todo))
         if over is None:
@@ -260,13 +261,13 @@ class JujuSpawn:
         self._look_if_over(its_round)
 
     def _send_due(self) -> None:
-        """Send what is due, as far as what it needs is there and the closed loop, if it is one, has room."""
+        """Send calls that are due, if the things they depend on exist and a closed loop has room."""
         while self._queue and not self._stopped:
             limit = self._workload.concurrency
             if limit is not None and self._round.under_way >= limit:
                 return
             due = self._queue.popleft()
-            missing = waits_for(due.step, self._there)
+            missing = waits_for(due.step, self._existing)
             if missing is None:
                 self._send(due)
             else:
@@ -274,8 +275,8 @@ class JujuSpawn:
 
     def _send(self, due: _Due) -> None:
         step = due.step
-        machines = placement(self._there, self._goal, step.count)
-        self._there.reserve(machines)
+        machines = placement(self._existing, self._goal, step.count)
+        self._existing.reserve(machines)
         self._round.under_way += 1
         ready = due.ready if self._workload.concurrency is None else max(due.ready, self._slot_freed)
         ended = partial(self._ended, self._round, step, machines)
@@ -285,10 +286,10 @@ class JujuSpawn:
 
     def _ended(self, its_round: _Round, step: Step, machines: Sequence[str], ended: Ended) -> None:
         self._slot_freed = ended.moment
-        self._there.unreserve(machines)
+        self._existing.unreserve(machines)
         if ended.outcome == "ok":
             self._note_done(step, ended)
-        # A call of a stage that is over counts in the round that took its place.
+        # A call of a stage that is over is counted in the current round.
         current = self._round
         current.under_way -= 1
         if its_round is current and ended.outcome != "ok":
@@ -298,7 +299,7 @@ class JujuSpawn:
         self._look_if_over(self._round)
 
     def _look_if_over(self, its_round: _Round) -> None:
-        """When a round's calls have all ended: look what came of them, after a while if it had failures."""
+        """When all calls of a round have ended, request the status; if any failed, after a pause."""
         if its_round is not self._round or self._stopped:
             return
         if its_round.undue or its_round.under_way or self._queue or self._first_round is not None:
@@ -324,16 +325,16 @@ class JujuSpawn:
             self._schedule.at(ended.moment + backoff(self._failed_rounds), partial(self._look, its_round))
             return
         self._see(ended.answer)
-        if is_done(self._goal, self._there):
+        if is_done(self._goal, self._existing):
             self._reached = True
             self._failed_rounds = 0
             return
         if not its_round.failed:
             self._failed_rounds = 0
-        todo = steps(self._goal, self._there, self._workload.batch)
-        possible = any(waits_for(step, self._there) is None for step in todo)
+        todo = steps(self._goal, self._existing, self._workload.batch)
+        possible = any(waits_for(step, self._existing) is None for step in todo)
         self._looks += 1
-        # Looking costs a large model's controller more than it costs us to wait.
+        # A full status of a large model is more expensive for the controller than waiting.
         pause = max(2 * (ended.moment - ended.intended), doubled(self._looks, FIRST_LOOK, LONGEST_LOOK))
         again = partial(self._go_on, its_round) if possible else partial(self._look, its_round)
         self._schedule.at(ended.moment + pause, again)
@@ -342,45 +343,45 @@ class JujuSpawn:
         if its_round is self._round and not self._stopped:
             self._begin_round(intended, None)
 
-    # -- what is there ---------------------------------------------------------------------------
+    # -- the model's state -----------------------------------------------------------------------
 
     def _see(self, status: dict[str, Any]) -> None:
-        """Take what is there from a full status."""
-        self._there = there = There.of(status, self._share, self._prefix, self._worker)
+        """Update the model's state from a full status."""
+        self._existing = existing = Existing.of(status, self._share, self._prefix, self._worker)
         now = time.monotonic()
-        present: set[object] = {("machine", number) for number in there.machines}
-        present |= {("application", number) for number in there.units} | there.relations
-        present |= {unit for units in there.units.values() for unit in units}
+        present: set[object] = {("machine", number) for number in existing.machines}
+        present |= {("application", number) for number in existing.units} | existing.relations
+        present |= {unit for units in existing.units.values() for unit in units}
         self._asked_to_go = {
             thing: moment
             for thing, moment in self._asked_to_go.items()
             if thing in present and now - moment < ASK_AGAIN
         }
-        there.going.update(self._asked_to_go)
+        existing.going.update(self._asked_to_go)
         if self._agents_wanted:
             self._agents.want(
-                {unit: on for units in there.units.values() for unit, on in units.items()}, there.going
+                {unit: on for units in existing.units.values() for unit, on in units.items()}, existing.going
             )
 
     def _note_done(self, step: Step, ended: Ended) -> None:
-        """Enter what a successful call did, before the next full status shows it."""
-        there = self._there
+        """Record the effect of a successful call before the next full status shows it."""
+        existing = self._existing
         match step.operation:
             case "add-machine":
-                there.machines[step.number] = ended.answer
+                existing.machines[step.number] = ended.answer
                 self._unblock("machine", ended.moment)
             case "deploy" | "add-unit":
-                there.add_units(step.number, ended.answer)
+                existing.add_units(step.number, ended.answer)
                 self._unblock(("application", step.number), ended.moment)
                 if self._agents_wanted:
                     self._agents.add(ended.answer)
             case "relate":
-                there.relations.add(step.pair)
+                existing.relations.add(step.pair)
             case "remove-machine":
                 self._let_go([("machine", step.number)], ended.moment)
             case "remove-application":
                 self._let_go([("application", step.number)], ended.moment)
-                self._agents.let_go(there.units.get(step.number, ()))
+                self._agents.let_go(existing.units.get(step.number, ()))
             case "remove-unit":
                 self._let_go(step.units, ended.moment)
                 self._agents.let_go(step.units)
@@ -388,12 +389,12 @@ class JujuSpawn:
                 self._let_go([step.pair], ended.moment)
 
     def _let_go(self, things: Sequence[object], moment: float) -> None:
-        self._there.going.update(things)
+        self._existing.going.update(things)
         self._asked_to_go.update(dict.fromkeys(things, moment))
 
     def _unblock(self, thing: object, moment: float) -> None:
-        """Send what waited for this: it could not be meant for an earlier moment, as what it waited for is timed
-        by itself."""
+        """Queue the calls that waited for this thing. They were not due earlier, because the thing's own creation is
+        timed separately."""
         for due in self._blocked.pop(thing, []):
             self._queue.append(_Due(due.step, max(due.intended, moment), moment))
 
@@ -404,7 +405,7 @@ class JujuSpawn:
     # -- calls -----------------------------------------------------------------------------------
 
     async def _perform(self, step: Step, machines: Sequence[str]) -> Any:
-        """One call, to the controller's answer: the machine's id, the new units and where they are, or nothing."""
+        """Make one call and return its result: the machine's id, the new units with their machines, or nothing."""
         admin = await self._administrator()
         name = application_name(self._prefix, step.number)
         match step.operation:
@@ -424,7 +425,7 @@ class JujuSpawn:
             case "remove-application":
                 return await admin.destroy_applications([name])
             case _:
-                return await admin.destroy_machines([self._there.machines[step.number]])
+                return await admin.destroy_machines([self._existing.machines[step.number]])
 
     def _ends(self, step: Step) -> tuple[str, str]:
         one, other = (application_name(self._prefix, number) for number in step.pair)
@@ -434,10 +435,10 @@ class JujuSpawn:
         return HollowMachineSpec(instance_id(self._prefix, self._worker, number), _ADDRESS)
 
     async def _machine_identity(self, machine: str) -> Identity:
-        """Who the agent of one of our machines (by id) logs in as."""
-        number = next((n for n, name in self._there.machines.items() if name == machine), None)
+        """Return the identity of the agent of one of our machines (by id)."""
+        number = next((n for n, name in self._existing.machines.items() if name == machine), None)
         if number is None:
-            raise OperationFailed(f"machine {machine}: not there any more")
+            raise OperationFailed(f"machine {machine}: no longer exists")
         return await (await self._administrator()).machine_identity(machine, self._machine(number).nonce)
 
     async def _full_status(self) -> dict[str, Any]:
@@ -447,7 +448,7 @@ class JujuSpawn:
         return await (await self._administrator()).full_status([application])
 
     async def _administrator(self) -> ModelAdmin:
-        """The user's connection to the model, opened again when it was lost: once for all who wait for it."""
+        """Return the user's connection to the model, remade once for all callers after a loss."""
         if self._admin is not None and not self._admin.lost:
             return self._admin
         if self._opening is None:
@@ -456,7 +457,7 @@ class JujuSpawn:
         return await asyncio.shield(self._opening)
 
     async def _log_in(self) -> ModelAdmin:
-        # The workload's timeout ends what it times; that is to be its doing, not the call's own end.
+        # An operation must end by the workload's timeout, never earlier by the timeout of its call.
         within = max(ANSWER_WITHIN, self._workload.timeout) + _AFTER_TIMEOUT
         self._admin = await ModelAdmin.open(
             self._client, self._access, self._model, within, self._admin_lost, self._charm_url
@@ -466,7 +467,7 @@ class JujuSpawn:
     def _opened(self, opening: asyncio.Task[ModelAdmin]) -> None:
         self._opening = None
         if not opening.cancelled():
-            opening.exception()  # those who wait for it have it
+            opening.exception()  # the callers that await it have it
 
     def _admin_lost(self, reason: str) -> None:
         self._operations.errors.note("connection", "lost", reason)
@@ -481,19 +482,19 @@ class JujuSpawn:
             return
         self._observe_at(intended + self._workload.observe_every, stage)
         begin = self._operations.begin
-        # What was asked for while the model still changed says nothing of what it has lost since.
+        # A status requested while the model was still changing does not show losses since then.
         seen = partial(self._observed, self._round) if self._reached else _nothing
         begin("full-status", self._task(self._full_status()), intended, intended, seen)
-        if self._there.units:
-            name = application_name(self._prefix, min(self._there.units))
+        if self._existing.units:
+            name = application_name(self._prefix, min(self._existing.units))
             begin("status", self._task(self._status(name)), intended, intended, _nothing)
 
     def _observed(self, its_round: _Round, ended: Ended) -> None:
-        """Repair what the model has lost while nothing was asked of it."""
+        """Repair losses of the model since it reached its goal."""
         idle = its_round is self._round and self._reached and not self._stopped
         if idle and ended.outcome == "ok":
             self._see(ended.answer)
-            if not is_done(self._goal, self._there):
+            if not is_done(self._goal, self._existing):
                 self._reached = False
                 self._begin_round(ended.moment, None)
 
@@ -502,4 +503,4 @@ class JujuSpawn:
 
 
 def _nothing(ended: Ended) -> None:
-    """An answer that only its time is wanted of."""
+    """Ignore an answer of which only the time matters."""

@@ -1,8 +1,8 @@
-"""Hollow units: a model for them, and a fleet of them.
+"""Hollow units: creating a model for them, and a fleet of them.
 
-A hollow unit exists in the controller and logs in, and no agent is behind it. An administrator enters a machine that
-is never started and deploys applications to it; as that machine's agent every unit on it is given a password. No patch
-of the controller is needed, as each unit claims only its own application's lease.
+A hollow unit exists in the controller and logs in, but no agent is behind it. An administrator adds a machine that
+is never started and deploys applications to it. As that machine's agent, the fleet then sets the password of every
+unit on it. The controller needs no patch, because each unit claims only its own application's lease.
 """
 
 from __future__ import annotations
@@ -36,45 +36,45 @@ UNITS_PER_MACHINE = 1000
 APPLICATIONS_PER_CALL = 100
 PASSWORDS_PER_CALL = 300
 
-_ADDRESSES = ipaddress.ip_network("192.0.2.0/24")  # TEST-NET-1 of RFC 5737: nobody's
+_ADDRESSES = ipaddress.ip_network("192.0.2.0/24")  # TEST-NET-1 of RFC 5737: assigned to nobody
 
 Progress = Callable[[str, int, int], None]
-"""Told what is being made ("machines", "applications", "passwords"), how many are done, and of how many."""
+"""Called with what is being created ("machines", "applications", "passwords"), how many are done, and the total."""
 
 
 def application_name(prefix: str, lease: int) -> str:
-    """The application of the lease with this number; each part of an application's name has a letter in it."""
+    """Return the name of the lease's application. (Each part of an application's name must contain a letter.)"""
     return f"{prefix}-l{lease}"
 
 
 def instance_id(prefix: str, worker: str, number: int) -> str:
-    """The instance id of a worker's machine with this number, which is how `remove_fleet` knows it as ours."""
+    """Return the instance id of a worker's machine; `remove_fleet` recognises the run's machines by it."""
     return f"manual:{prefix}-{worker}-{number}"
 
 
 async def make_model(access: ControllerAccess, name: str) -> str:
-    """Make a model on the controller's cloud and return its UUID.
+    """Create a model on the controller's cloud and return its UUID.
 
-    Cloud and credential are chosen as `juju add-model NAME` does (cmd/juju/controller/addmodel.go): the one cloud
-    the user may use, else the controller's own, and the user's one credential for it, else the controller's choice.
-    Clouds of Kubernetes are passed over, as they have no machines. TargetError where the user may not add models or
-    no cloud has machines; OperationFailed for any other refusal.
+    Cloud and credential are chosen as `juju add-model NAME` does (cmd/juju/controller/addmodel.go). The cloud is the
+    only one that the user may use, else the controller's own. The credential is the user's only one for this cloud,
+    else the controller's choice. Kubernetes clouds are skipped, as they have no machines.
+    TargetError if the user may not add models or no cloud has machines; OperationFailed for any other refusal.
     """
     async with _controller(access) as connection:
         user = access.user.tag
         request: dict[str, Any] = {"name": name, "config": {}}
-        # Named owner-tag up to Juju 3, and qualifier (a user's name) from 4.0: each ignores the other.
+        # The field is owner-tag up to Juju 3 and qualifier (a user's name) from 4.0; each ignores the other.
         request |= {"owner-tag": user, "qualifier": access.user_name}
         try:
             request |= await _cloud(connection, access)
             model = await ask(connection, "ModelManager", "CreateModel", request)
         except ApiError as refused:
-            # 4.0 gives the second no code.
+            # Juju 4.0 gives "access not found" no code.
             if refused.code == UNAUTHORIZED or "access not found" in refused.message:
                 raise TargetError(
                     "target.model",
                     f"{access.user_name} may not add a model on {access.controller_name}",
-                    "the name of a model that is there, or a user with add-model access (juju grant-cloud)",
+                    "the name of an existing model, or a user with add-model access (juju grant-cloud)",
                 ) from None
             raise
         uuid = model.get("uuid")
@@ -84,13 +84,13 @@ async def make_model(access: ControllerAccess, name: str) -> str:
 
 
 async def find_model(access: ControllerAccess, name: str) -> str:
-    """The UUID of the model with this name ("loads", "admin/loads") or UUID; UserError where there is none."""
+    """Return the UUID of the model with this name ("loads", "admin/loads") or UUID; UserError if there is none."""
     async with _controller(access) as connection:
         models = await list_models(connection, access)
     found = matching_model(models, name, access)
     if found is None:
         shown = ", ".join(sorted({model.name for model in models})[:10])
-        accepted = f"one of {shown}" if shown else f"a model that {access.user_name} may use (there is none)"
+        accepted = f"one of {shown}" if shown else f"a model that {access.user_name} may use (there are none)"
         raise UserError("target.model", name, accepted)
     return found.uuid
 
@@ -105,7 +105,7 @@ class Model:
 
 
 async def list_models(connection: Connection, access: ControllerAccess) -> list[Model]:
-    """The models that the user may use, on a connection to the controller."""
+    """Return the models that the user may use, over a connection to the controller."""
     answer = await ask(connection, "ModelManager", "ListModels", {"tag": access.user.tag})
     models = [fields(fields(entry).get("model")) for entry in items(answer.get("user-models"))]
     return [
@@ -119,7 +119,7 @@ async def list_models(connection: Connection, access: ControllerAccess) -> list[
 
 
 def matching_model(models: Sequence[Model], name: str, access: ControllerAccess) -> Model | None:
-    """The model of this UUID, owner/name, or name: the user's own before another's of the same name."""
+    """Return the model with this UUID, owner/name or name. Of models with one name, the user's own comes first."""
     owner, slash, short = name.rpartition("/")
     named = [model for model in models if model.name == short and (not slash or model.owner == owner)]
     own = [model for model in named if model.owner == access.user_name]
@@ -128,15 +128,15 @@ def matching_model(models: Sequence[Model], name: str, access: ControllerAccess)
 
 
 def batches(names: Sequence[str], size: int) -> list[Sequence[str]]:
-    """The names in their order, so many at once."""
+    """Split names into batches of at most `size`, in order."""
     return [names[start : start + size] for start in range(0, len(names), size)]
 
 
 class HollowFleet:
-    """One worker's machines, applications and units in a model, which grow and stay until `remove_fleet`.
+    """One worker's machines, applications and units in a model. They grow and stay until `remove_fleet`.
 
-    Every unit's password is derived from a secret that is made with the fleet and kept in memory only. A fleet
-    opened again for the same worker finds what it made before and gives the units new passwords when asked for them.
+    Every unit's password is derived from a secret that is created with the fleet and kept only in memory. A fleet
+    opened again for the same worker finds its earlier things. It sets new passwords for units that are asked for.
     """
 
     def __init__(
@@ -154,14 +154,14 @@ class HollowFleet:
         self._ready: set[str] = set()
 
     async def open(self) -> None:
-        """Log in as the administrator and see what is there already."""
+        """Log in as the administrator and read the fleet's existing things."""
         await self._administrator()
 
     async def grow(self, applications: Sequence[str], units: int, progress: Progress) -> None:
-        """Have these applications with this many units each, all of which can log in afterwards.
+        """Create these applications with this many units each; afterwards all these units can log in.
 
-        What is there stays, so that a call that failed may be repeated. OperationFailed (ApiError with the
-        application's name where one was refused, ConnectionLost) where the controller does not go along.
+        Existing things are kept, so a failed call can be repeated. OperationFailed if the controller fails or refuses:
+        ApiError with the application's name, or ConnectionLost.
         """
         admin = await self._administrator()
         try:
@@ -169,17 +169,17 @@ class HollowFleet:
             wanted = [f"{name}/{number}" for name in applications for number in range(units)]
             await self._set_passwords(admin, wanted, progress)
         except BaseException:
-            # Part of it may have been made: look again the next time.
+            # Part of it may have been created: read the status again next time.
             self._forget()
             raise
 
     def identity(self, unit: str) -> Identity:
-        """Who a unit ("tp1a2b3c4d-l17/0") logs in as."""
+        """Return the identity with which a unit ("tp1a2b3c4d-l17/0") logs in."""
         digest = hmac.digest(self._secret, unit.encode(), hashlib.sha256)
         return Identity(unit_tag(unit), base64.urlsafe_b64encode(digest).decode().rstrip("="))
 
     async def close(self) -> None:
-        """Log out; the fleet stays."""
+        """Log out; the fleet stays in the model."""
         self._forget()
 
     def _forget(self) -> None:
@@ -314,7 +314,7 @@ async def _controller(access: ControllerAccess) -> AsyncGenerator[Connection]:
 
 
 async def _cloud(connection: Connection, access: ControllerAccess) -> dict[str, str]:
-    """The fields of CreateModel that say where: none of them leaves it to the controller."""
+    """Return the fields of CreateModel that choose the cloud; none leaves the choice to the controller."""
     clouds = fields((await ask(connection, "Cloud", "Clouds", {})).get("clouds"))
     with_machines = {
         tag: fields(cloud) for tag, cloud in clouds.items() if fields(cloud).get("type") != "kubernetes"
@@ -322,7 +322,7 @@ async def _cloud(connection: Connection, access: ControllerAccess) -> dict[str, 
     if clouds and not with_machines:
         raise TargetError(
             "target.model",
-            f"{access.controller_name} has no cloud but {', '.join(sorted(clouds))}, of Kubernetes",
+            f"{access.controller_name} has only Kubernetes clouds ({', '.join(sorted(clouds))})",
             "a controller with a cloud that has machines",
         )
     if len(with_machines) > 1:

@@ -1,10 +1,10 @@
-"""A unit that answers as an agent does: it logs in, watches, sets its status, takes leadership, enters relations.
+"""A unit that acts as a unit agent does: it logs in, watches, sets its status, claims leadership, enters relations.
 
-The calls are those of a Juju 4.0 unit agent (internal/worker/uniter/uniter.go, .../remotestate/watcher.go,
-.../relation/statetracker.go, internal/worker/leadership/tracker.go) whose charm has hooks that do nothing. What is
-left out: logs, secrets' rotation, upgrades and migrations, and everything a charm's hooks would ask for by themselves.
-A method that a controller does not have (before 4.0 some are named otherwise) is passed over.
-A unit that idles has no task: its watchers' calls stay open and call back.
+The calls are those of a Juju 4.0 unit agent whose charm has hooks that do nothing (internal/worker/uniter/uniter.go,
+.../remotestate/watcher.go, .../relation/statetracker.go, internal/worker/leadership/tracker.go). Not included are
+logs, rotation of secrets, upgrades, migrations, and all calls that a charm's own hooks would make.
+A method that the controller does not have is skipped (some have other names before 4.0).
+An idle unit has no task: the pending calls of its watchers call back.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tippingpoint.workloads.schedule import Schedule
 from tippingpoint.workloads.spawn.operations import Ended, Operations
 
 LEASE = 60.0
-"""Seconds a leader's lease lasts; it is renewed after half of them (jujud's leadership guarantee is 30 s)."""
+"""Seconds that a leader's lease lasts. It is renewed after half of them (jujud's leadership guarantee is 30 s)."""
 RECONNECT_WITHIN = 5.0
-"""A unit that lost its connection tries again after up to so many seconds, at random: they do not all come at once."""
+"""Seconds within which a unit reconnects after losing its connection: at random, so as not to come all at once."""
 _ABSENT = ("not found", "unauthorized access", "cannot enter scope")
 _HOOKS = ("install", "leader-elected", "config-changed", "start")
 _WATCHES = (
@@ -45,11 +45,11 @@ _WATCHES = (
     ("Logger", "WatchLoggingConfig", "units"),
     ("RetryStrategy", "WatchRetryStrategy", "units"),
 )
-"""Facade, method and parameter of the watchers whose changes a hollow unit has nothing to do for."""
+"""Facade, method and parameter of the watchers whose changes a hollow unit ignores."""
 
 
 class Agent:
-    """One unit's agent, over a connection of its own."""
+    """One unit's agent, over its own connection."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Agent:
     ) -> None:
         self.identity = identity
         self.going = False
-        """Whether its unit is about to go: nothing that fails is a wonder then."""
+        """Whether its unit is about to be removed, so that failures are expected."""
         self._client = client
         self._model = model
         self._unit = unit
@@ -73,16 +73,16 @@ class Agent:
         self._run = run
         self._connection: Connection | None = None
         self._relations: dict[str, bool] = {}
-        """By key, the relations it watches, and whether it is in their scope."""
+        """The relations it watches, by key, and whether it has entered their scope."""
         self._related: dict[str, set[str]] = {}
-        """By key of a relation, the units that came or changed and whose hook has not run."""
+        """By relation key, the units that joined or changed and for which no hook has run yet."""
         self._work: deque[Callable[[Connection], Coroutine[Any, Any, None]]] = deque()
-        """What changes ask for: an agent does one thing after the other."""
+        """Work caused by changes. An agent does one piece of work after another."""
         self._busy = False
         self._leads = False
         self._failures = 0
         self._cut = False
-        """Whether the connection was lost, perhaps before its login was noticed."""
+        """Whether the connection was lost, possibly before `_connect_ended` was called."""
         self._closed = False
         self._paused = False
 
@@ -93,11 +93,11 @@ class Agent:
 
     @property
     def up(self) -> bool:
-        """Whether it is logged in and has done all that there is to do."""
+        """Whether it is logged in and has no work left."""
         return self._connection is not None and not self._busy
 
     def connect(self, intended: float, ready: float = 0.0) -> None:
-        """Log in; after a rate limit, a failure or a lost connection it tries again by itself."""
+        """Log in. After a rate limit, a failure or a lost connection it retries by itself."""
         if self._closed or self._connection is not None:
             return
         self._cut = False
@@ -105,7 +105,7 @@ class Agent:
         self._operations.begin("connect", future, intended, ready or intended, self._connect_ended)
 
     def pause(self) -> None:
-        """Begin no further logins."""
+        """Start no further logins."""
         self._paused = True
 
     def close(self) -> None:
@@ -127,7 +127,7 @@ class Agent:
             self._busy = True
             self._run(self._live(ended.answer))
         elif not self._closed and not self.going:
-            # A login that a rate limit refused is the same operation still: it counts from its first moment.
+            # A login refused by a rate limit is still the same operation: its time counts from the first attempt.
             self._try_again(ended.moment, ended.intended if ended.outcome == "limited" else None)
 
     def _try_again(self, now: float, intended: float | None = None) -> None:
@@ -160,7 +160,7 @@ class Agent:
     # -- what an agent does ----------------------------------------------------------------------
 
     async def _live(self, connection: Connection) -> None:
-        """Start, and do what came up meanwhile; what comes up later begins a task of its own."""
+        """Run the agent's start, then the work that came up during it. Later work starts its own task."""
         try:
             await self._start(connection)
         except ApiError as problem:
@@ -172,12 +172,12 @@ class Agent:
                     self._try_again(time.monotonic())
             return
         except OperationFailed:
-            return  # the connection was lost, which `_lost` was told
+            return  # the connection was lost, and `_lost` was called
         self._failures = 0
         await self._do_work(connection)
 
     async def _do_work(self, connection: Connection) -> None:
-        """What changes ask for, one after the other; what the controller refuses of it is an event of the run."""
+        """Do the queued work in order. A refusal by the controller is recorded as an error of the run."""
         idle = False
         while self._connection is connection and (self._work or not idle):
             work = self._work.popleft() if self._work else self._set_idle
@@ -187,7 +187,7 @@ class Agent:
             except ApiError as problem:
                 self._note(problem)
             except OperationFailed:
-                return  # the connection was lost, which `_lost` was told
+                return  # the connection was lost, and `_lost` was called
         if self._connection is connection:
             self._busy = False
 
@@ -202,7 +202,7 @@ class Agent:
             self._operations.errors.note("agent", "error", str(problem))
 
     async def _start(self, connection: Connection) -> None:
-        """From the login until it idles: the uniter's order (uniter.go init, loop; watcher.go loop)."""
+        """Make the calls from login to idle, in the uniter's order (uniter.go init, loop; watcher.go loop)."""
         await self._lead(connection)
         await self._get(connection, "Refresh", self._entities)
         await self._get(connection, "UnitStatus", self._entities)
@@ -225,7 +225,7 @@ class Agent:
         await self._set_unit_status(connection, "active", "")
 
     async def _run_hook(self, connection: Connection, hook: str) -> None:
-        """What the agent itself asks for around a hook that does nothing (operation/runhook.go, runner/context)."""
+        """Make the agent's own calls around a hook that does nothing (operation/runhook.go, runner/context)."""
         await self._set_agent_status(connection, "executing", f"running {hook} hook")
         await self._get(connection, "GetUnitContext", {"tag": self.identity.tag})
         change = {"tag": self.identity.tag, "update-network-info": hook == "config-changed"}
@@ -237,7 +237,7 @@ class Agent:
         self._later(connection, self._look_at_life)
 
     async def _look_at_life(self, connection: Connection) -> None:
-        """A unit that is to go leaves its relations and dies (uniter.go terminate)."""
+        """Leave all relations and die if the unit is being removed (uniter.go terminate)."""
         answer = await self._get(connection, "Refresh", self._entities)
         if fields(_first(answer)).get("life") != "dying":
             return
@@ -285,9 +285,9 @@ class Agent:
             self._related[key].update(changed)
 
     async def _look_at_units(self, key: str, connection: Connection) -> None:
-        """Run relation-changed for the units that came or changed, with their settings read in one call.
+        """Run relation-changed for the units that joined or changed, reading their settings in one call.
 
-        An agent runs hooks for each of them: what a unit costs in a large relation is more than this.
+        A real agent runs a hook for each of them, so a unit in a large relation costs more than this.
         """
         pairs = [
             {"relation": _relation_tag(key), "local-unit": self.identity.tag, "remote-unit": unit_tag(unit)}
@@ -299,7 +299,7 @@ class Agent:
     # -- leadership (internal/worker/leadership/tracker.go) ---------------------------------------
 
     async def _lead(self, connection: Connection) -> None:
-        """Claim the application's leadership: renew it when granted, wait for its release when denied."""
+        """Claim the application's leadership. If granted, renew it; if denied, wait for its release."""
         claim = {
             "application-tag": self._application_tag,
             "unit-tag": self.identity.tag,
@@ -330,7 +330,7 @@ class Agent:
         except ApiError as problem:
             self._note(problem)
         except OperationFailed:
-            pass  # the connection was lost, which `_lost` was told
+            pass  # the connection was lost, and `_lost` was called
 
     # -- calls and watchers ----------------------------------------------------------------------
 
@@ -342,7 +342,7 @@ class Agent:
         parameter: object,
         changed: Callable[[Connection, Any], None],
     ) -> None:
-        """Begin a watcher, handle what it shows at first, and keep its next change's call open."""
+        """Start a watcher, handle its first result, and keep a call for its next change pending."""
         try:
             answer = await connection.call(facade, method, parameter)
         except ApiError as problem:
@@ -374,7 +374,7 @@ class Agent:
 
         def came(future: Future[Any]) -> None:
             if future.cancelled() or future.exception() is not None or self._connection is not connection:
-                return  # the watcher's end, as of its unit's or of the connection
+                return  # the watcher has ended, for instance with its unit or the connection
             self._next(connection, kind, watcher, changed)
             changed(connection, future.result())
 
@@ -383,7 +383,7 @@ class Agent:
     async def _get(
         self, connection: Connection, method: str, parameter: object, absent_is_fine: bool = False
     ) -> Any:
-        """A call of the Uniter facade; None where the controller does not have it (or, if that is fine, the thing)."""
+        """Call the Uniter facade. None if the controller lacks the method, or the thing and `absent_is_fine`."""
         try:
             answer = await connection.call("Uniter", method, parameter)
             error = result_error(_first(answer), "Uniter", method)
@@ -432,11 +432,11 @@ class Agent:
 
 
 def _ignore(connection: Connection, change: Any) -> None:
-    """Nothing to do for a hollow unit."""
+    """Ignore a change: a hollow unit has nothing to do for it."""
 
 
 def _is_absent(problem: ApiError) -> bool:
-    """Whether a refusal says that the thing is not there, or not any more; some of 4.0's have no code for it."""
+    """Whether a refusal means that the thing does not exist (any more). Some of Juju 4.0's have no code for it."""
     return problem.code in _ABSENT or (not problem.code and "not found" in problem.message)
 
 
@@ -446,7 +446,7 @@ def _relation_tag(key: str) -> str:
 
 
 def _first(answer: Any) -> Any:
-    """The one result of a call for one entity, or the whole answer where it is not a list of results."""
+    """Return the one result of a call for one entity, or the whole answer if it is not a list of results."""
     results = fields(answer).get("results")
     if results is None:
         return answer

@@ -1,4 +1,4 @@
-"""The agents of a worker's units: each gets a password from its machine's agent, as in Juju, and a connection."""
+"""The agents of a worker's units. As in Juju, each gets a password from its machine's agent, and a connection."""
 
 from __future__ import annotations
 
@@ -46,31 +46,31 @@ class Agents:
 
     @property
     def up(self) -> bool:
-        """Whether every unit is logged in and has done all that there is to do."""
+        """Whether every unit is logged in and has no work left."""
         return all(agent.up for agent in self._agents.values())
 
     @property
     def connected(self) -> int:
-        """How many units are logged in."""
+        """The number of units that are logged in."""
         return sum(agent.connected for agent in self._agents.values())
 
     def want(self, units: Mapping[str, str], going: Collection[object]) -> None:
-        """Have an agent for exactly these units, by name with their machines' ids; none anew for one that is going."""
+        """Have an agent for exactly these units (name to machine id). A unit being removed gets no new agent."""
         for unit in self._agents.keys() - units.keys():
             self._agents.pop(unit).close()
         self.let_go(unit for unit in self._agents if unit in going)
         self.add({unit: machine for unit, machine in units.items() if unit not in going})
 
     def let_go(self, units: Iterable[str]) -> None:
-        """These units were asked to go: what fails of their agents is no wonder from now on."""
+        """Note that removal of these units was requested: from now on, failures of their agents are expected."""
         for unit in units:
             if unit in self._agents:
                 self._agents[unit].going = True
 
     def add(self, units: Mapping[str, str]) -> None:
-        """Have agents for these units too, by name with their machines' ids.
+        """Have agents for these units, too (name to machine id).
 
-        None for one that is not on a machine yet, which is to give it its password.
+        A unit without a machine gets no agent yet, because the machine sets its password.
         """
         self._stopped = False
         for unit, machine in units.items():
@@ -86,7 +86,7 @@ class Agents:
             self._run(self._set_passwords(machine))
 
     def stop(self) -> None:
-        """Begin nothing further; connections that are open stay so."""
+        """Start nothing new. Open connections stay open."""
         self._stopped = True
         for agent in self._agents.values():
             agent.pause()
@@ -115,7 +115,7 @@ class Agents:
             self._operations.errors.note("agent", "error", f"{type(problem).__name__}: {problem}")
 
     async def _set_passwords(self, machine: str) -> None:
-        """As the machine's agent, give its units their passwords, until none is without one."""
+        """As the machine's agent, set the passwords of its units until every unit has one."""
         failures = 0
         try:
             while not self._stopped:
@@ -152,7 +152,7 @@ class Agents:
         try:
             answer = await ask(connection, "Deployer", "SetPasswords", {"changes": changes})
         except ConnectionLost:
-            self._machines.pop(machine, None)  # lost before the login was noticed, if it is still there
+            self._machines.pop(machine, None)  # may have been lost before `log_in` returned
             raise
         done: set[str] = set()
         for unit, error in zip(units, result_errors(answer, "Deployer", "SetPasswords"), strict=False):

@@ -1,4 +1,4 @@
-"""What a run makes on a Juju controller."""
+"""The ledger entry of a run on a Juju controller."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from tippingpoint.targets.juju.plan import JujuTarget
 
 
 def model_name(prefix: str) -> str:
-    """The name of the model that a run makes for itself."""
+    """Return the name of the model that a run creates for itself."""
     return f"tippingpoint-{prefix}"
 
 
 class JujuEntry(Entry, frozen=True):
-    """Everything a run makes on a Juju controller: hollow machines, applications and units in one model."""
+    """Everything a run creates on a Juju controller: hollow machines, applications and units in one model."""
 
     kind: Literal["juju"] = "juju"
     prefix: str
-    """What the names of applications and machines begin with."""
+    """Beginning of the names of all applications and machines."""
     model: str
-    """Name or UUID of the model they are in; empty when the run makes nothing."""
+    """Name or UUID of their model; empty if the run creates nothing."""
     made_model: bool
-    """Whether the model is the run's own, and goes with it."""
+    """Whether the run created the model, so that it is removed with the run."""
     target: JujuTarget
-    """As the plan has it, with the controller's name, whatever becomes the store's current one meanwhile."""
+    """The plan's target, with the controller's name: the store's current controller may change."""
     store: Path | None
-    """The juju client's directory that names the controller; None where a credentials file does."""
+    """The juju client's directory that has the controller; None if a credentials file has it."""
 
     @property
     def described(self) -> str:

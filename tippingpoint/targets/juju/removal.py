@@ -1,4 +1,4 @@
-"""The removal of what a run made on a controller: its things in a model, and the model where it made that too."""
+"""Removal of everything that a run created on a controller, and of the model if the run created it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tippingpoint.targets.juju.hollow import batches, list_models, matching_mode
 
 REMOVED_PER_CALL = 100
 REMOVED_WITHIN = 600.0
-"""Seconds a removal may take; 19,000 hollow units went with their model in 47 s."""
+"""Seconds that a removal may take. Juju 4.0.15 removed 19,000 hollow units with their model in 47 s."""
 
 _POLL = 1.5
 _ASK_AGAIN = 20.0
@@ -24,15 +24,19 @@ _GONE = "gone"
 
 
 async def remove_fleet(access: ControllerAccess, model: str, prefix: str, made_model: bool) -> int:
-    """Remove what a run made, whole or in part, and wait until it is gone; how many things there were.
+    """Remove what a run created, also in part, and wait until it is gone. Returns the number of things found.
 
-    `model` is a name or UUID. What is removed are applications named PREFIX-..., machines with an instance id of
-    manual:PREFIX-..., and with `made_model` the model itself, all by force. A model is only destroyed when the
-    prefix is in its name, which says that we made it, and nothing of anyone else is in it, and a machine only when
-    nobody else's unit is on it: else TargetError says so, after the rest of ours has been removed. Counted are units,
-    applications, machines and the model. A model that is not there counts nothing; one that somebody has asked to go
-    is asked again, as without force hollow units never end. OperationFailed where it is not gone within
-    REMOVED_WITHIN seconds.
+    `model` is a name or UUID. The run's things are applications named PREFIX-... and machines with an instance id of
+    manual:PREFIX-...; with `made_model` also the model. All are removed by force. Counted are units, applications,
+    machines and the model.
+
+    The model is only destroyed if the prefix is in its name and everything in it is the run's. A machine is only
+    removed if all units on it are the run's. Otherwise TargetError says what was kept, after everything else of the
+    run has been removed.
+
+    The result is 0 if the model does not exist. If the model is already being destroyed, it is destroyed again by
+    force, because without force hollow units never end. OperationFailed if it is not gone within REMOVED_WITHIN
+    seconds.
     """
     client = ApiClient(access.addresses, access.ca)
     try:
@@ -44,7 +48,7 @@ async def remove_fleet(access: ControllerAccess, model: str, prefix: str, made_m
             admin = await ModelAdmin.open(client, access, found.uuid)
             ours = _Ours.of(await admin.full_status(), prefix)
         except ApiError:
-            # Someone else may be destroying it: its database goes before its name does.
+            # Someone else may be destroying it: its database is dropped before its name.
             if await _life(connection, found.uuid) == "alive":
                 raise
             await _await_gone(connection, found.uuid)
@@ -56,17 +60,17 @@ async def remove_fleet(access: ControllerAccess, model: str, prefix: str, made_m
         await _remove_from(admin, ours, prefix)
         if made_model:
             named = prefix in found.name
-            kept = f"has {', '.join(ours.foreign[:3])} in it" if named else f"is not named {prefix}"
+            kept = f"it contains {', '.join(ours.foreign[:3])}" if named else f"it is not named {prefix}"
             raise TargetError(
                 "target.model",
-                f"{found.name}: kept, as it {kept}",
-                "`juju destroy-model` from you, if you want",
+                f"{found.name}: kept because {kept}",
+                "`juju destroy-model`, if you want it gone",
             )
         if ours.shared:
             raise TargetError(
                 "target.model",
-                f"{found.name}: machine {', '.join(ours.shared)}: kept, as units of others are there",
-                "`juju remove-machine` from you, if you want",
+                f"{found.name}: machine {', '.join(ours.shared)}: kept because others' units are on it",
+                "`juju remove-machine`, if you want it gone",
             )
         return ours.count
     finally:
@@ -75,13 +79,13 @@ async def remove_fleet(access: ControllerAccess, model: str, prefix: str, made_m
 
 @dataclass(frozen=True)
 class _Ours:
-    """What of a model's status a run made, and the names of what others did."""
+    """A run's things in a model's status, and the names of everybody else's things."""
 
     applications: list[str]
     units: int
     machines: list[str]
     shared: list[str]
-    """Machines of the run's that have units of others on them."""
+    """Machines of the run that also carry units of others."""
     foreign: list[str]
 
     @property
@@ -151,19 +155,19 @@ async def _await_gone(connection: Connection, uuid: str) -> None:
 
 
 async def _life(connection: Connection, uuid: str) -> str:
-    """A model's life: "alive", "dying", "dead", _GONE, or what the controller says instead while it goes."""
+    """Return a model's life: "alive", "dying", "dead", _GONE, or the controller's error while it is going."""
     tag = f"model-{uuid}"
     answer = await ask(connection, "ModelManager", "ModelInfo", {"entities": [{"tag": tag}]})
     (result,) = items(answer.get("results")) or [{}]
     error = result_error(result, "ModelManager", "ModelInfo")
     if error is None:
         return str(fields(fields(result).get("result")).get("life"))
-    # Only a controller's administrator is told "not found"; others may no longer ask.
+    # Only a controller's administrator gets "not found"; others are no longer authorised.
     return _GONE if error.code in (*GONE, UNAUTHORIZED) else str(error)
 
 
 async def _remove_from(admin: ModelAdmin, ours: _Ours, prefix: str) -> None:
-    """Remove a run's things from a model that stays, and wait until its status shows none of them."""
+    """Remove a run's things from a model that is kept, and wait until its status shows none of them."""
     loop = asyncio.get_running_loop()
     left, asked = ours, float("-inf")
     try:
@@ -178,7 +182,7 @@ async def _remove_from(admin: ModelAdmin, ours: _Ours, prefix: str) -> None:
                 began = loop.time()
                 left = _Ours.of(await admin.full_status(), prefix)
                 if left.count:
-                    # A large model's status costs the controller more than the wait for it.
+                    # In a large model a status call is more expensive for the controller than waiting.
                     await asyncio.sleep(max(_POLL, 2 * (loop.time() - began)))
     except TimeoutError:
         first = (left.applications + [f"machine {number}" for number in left.machines])[0]

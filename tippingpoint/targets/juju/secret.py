@@ -1,4 +1,4 @@
-"""What a secret says of a Juju controller. Of the controller that a unit is on, it need not say where that is."""
+"""How to reach a Juju controller, read from a secret. A unit's own controller needs no addresses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tippingpoint.util.text import listed
 
 
 class JujuSecret(Secret[JujuTarget]):
-    """A user's name and password; addresses and authority of the controller."""
+    """A user's name and password, and the controller's addresses and CA certificate."""
 
     ways = (Keys(("user", "password"), ("addresses", "cacert")),)
     example = "user=NAME password#file=FILE"

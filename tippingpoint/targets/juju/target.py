@@ -1,4 +1,4 @@
-"""What a run, `clean` and an agent ask of a Juju controller."""
+"""The Juju target: its contract with runs, `tippingpoint clean`, agents and the action `probe`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Juju(Target[JujuTarget, JujuEntry, JujuWorkspace]):
-    """Hollow units in a model, which a run makes unless its plan names one; or leases of one real agent."""
+    """Hollow units in a model, which the run creates unless its plan names one; or leases of one real agent."""
 
     workspace = JujuWorkspace
     can_probe = True
@@ -103,7 +103,7 @@ class Juju(Target[JujuTarget, JujuEntry, JujuWorkspace]):
         return ClaimLoad(plan.workload, leases, recorder, schedule)
 
     def clean_within(self, things: int) -> float:
-        # 19,000 hollow units of a Juju 4.0.15 went in 47 s with their model; a busy controller takes its time.
+        # Juju 4.0.15 removed 19,000 hollow units with their model in 47 s. A busy controller takes longer.
         return 900.0
 
     async def clean(self, entry: JujuEntry, run_id: str, progress: OnProgress) -> int:
@@ -116,7 +116,7 @@ class Juju(Target[JujuTarget, JujuEntry, JujuWorkspace]):
             return await remove_fleet(access, entry.model, entry.prefix, entry.made_model)
         except OperationFailed as problem:
             raise TargetError(
-                access.controller_name, str(problem), "a controller that lets us clean up"
+                access.controller_name, str(problem), "a controller that permits the removal"
             ) from None
 
     async def log_in(self, section: JujuTarget) -> None:
@@ -132,9 +132,7 @@ class Juju(Target[JujuTarget, JujuEntry, JujuWorkspace]):
         access = _access(section, None)
         model = section.model if made is None else made.model
         if not model:
-            raise UserError(
-                "target.model", "missing", "a run that goes on, or the name of a model to ask for"
-            )
+            raise UserError("target.model", "missing", "a run in progress, or the name of a model to query")
         client = ApiClient(access.addresses, access.ca)
         try:
             uuid = await find_model(access, model)
@@ -184,7 +182,7 @@ def _shut_out(access: ControllerAccess, problem: OperationFailed) -> TargetError
             said = f"the password of user {access.user_name} is refused: {said}"
     else:
         refused = isinstance(problem, ConnectionLost) and "certificate" in problem.reason
-    return TargetError(access.controller_name, said, "a controller that lets us in", refused=refused)
+    return TargetError(access.controller_name, said, "a controller that accepts the login", refused=refused)
 
 
 TARGET = Juju()

@@ -1,4 +1,4 @@
-"""What the workers of a run find ready on a Juju controller."""
+"""The workspace of a run on a Juju controller."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tippingpoint.targets.juju.plan import JujuTarget
 
 
 class JujuWorkspace(BaseModel):
-    """Names that begin with a prefix, in the model with this UUID (empty with identity agent)."""
+    """Names that begin with a prefix, in the model with this UUID (empty with identity `agent`)."""
 
     prefix: str
     model: str
     target: JujuTarget
-    """As the ledger has it: with the controller's name, whatever becomes the store's current one meanwhile."""
+    """The target as the ledger has it, with the controller's name: the store's current controller may change."""
     store: Path | None
-    """The juju client's directory that names the controller; None where a credentials file does."""
+    """The juju client's directory that has the controller; None if a credentials file has it."""

@@ -323,11 +323,17 @@ async def losing(
         (lambda peer: peer.raw(server_frame(0x8, b"\x03\xe9")), "closed by the server: 1001 going away"),
         (lambda peer: peer.raw(server_frame(0x8, b"")), "closed by the server: no reason given"),
         (lambda peer: peer.cut(), "connection closed by the server|Connection reset by peer"),
-        (lambda peer: peer.raw(server_frame(0x1, b"{garbage")), "sent a message that is no reply"),
-        (lambda peer: peer.raw(server_frame(0x1, b"[1]")), "sent a message that is no reply"),
-        (lambda peer: peer.raw(server_frame(0x1, b'{"request":"x"}')), "sent a message that is no reply"),
-        (lambda peer: peer.raw(server_frame(0x1, b'{"request-id":[3]}')), "sent a message that is no reply"),
-        (lambda peer: peer.raw(server_frame(0x1, b'{"request-id":"3"}')), "sent a message that is no reply"),
+        (lambda peer: peer.raw(server_frame(0x1, b"{garbage")), "sent a message that is not a reply"),
+        (lambda peer: peer.raw(server_frame(0x1, b"[1]")), "sent a message that is not a reply"),
+        (lambda peer: peer.raw(server_frame(0x1, b'{"request":"x"}')), "sent a message that is not a reply"),
+        (
+            lambda peer: peer.raw(server_frame(0x1, b'{"request-id":[3]}')),
+            "sent a message that is not a reply",
+        ),
+        (
+            lambda peer: peer.raw(server_frame(0x1, b'{"request-id":"3"}')),
+            "sent a message that is not a reply",
+        ),
         (lambda peer: peer.raw(b"\xff\xff\xff\xff"), "sent a WebSocket frame with reserved bits"),
         (lambda peer: peer.raw(b"\x81\x7f" + b"\x01" * 8), "expected at most 67108864"),
     ],
@@ -440,11 +446,11 @@ def test_closing_says_goodbye_and_ends_what_is_under_way(run: Run) -> None:
             other = await client.login(UNIT, MODEL, heard.append)
             blocked = other.call("LeadershipService", "Block", {})
             connection.close()
-            with pytest.raises(ConnectionLost, match="closed by us"):
+            with pytest.raises(ConnectionLost, match="closed by the client"):
                 await call
             assert client.connections == 1
             await client.close()
-            with pytest.raises(ConnectionLost, match="closed by us"):
+            with pytest.raises(ConnectionLost, match="closed by the client"):
                 await blocked
             for peer in server.peers:
                 await peer.closed.wait()

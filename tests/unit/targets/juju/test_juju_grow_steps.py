@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from tippingpoint.plan.grow import GrowStage
 from tippingpoint.targets.juju.grow_steps import (
+    Existing,
     Goal,
     Pair,
     Share,
     Step,
-    There,
     is_done,
     placement,
     steps,
@@ -70,15 +70,15 @@ class Model:
             + [{"endpoints": [{"application": name}]} for name in self.applications],
         }
 
-    def take(self, step: Step, there: There, goal: Goal, worker: str) -> None:
-        """Do a step, which asserts that what it needs is there."""
+    def take(self, step: Step, existing: Existing, goal: Goal, worker: str) -> None:
+        """Do a step, asserting that the things it depends on exist."""
         name = application_name(PREFIX, step.number)
         self.made += 1
         match step.operation:
             case "add-machine":
                 self.machines[str(self.made)] = instance_id(PREFIX, worker, step.number)
             case "deploy" | "add-unit":
-                machines = placement(there, goal, step.count)
+                machines = placement(existing, goal, step.count)
                 assert len(machines) == step.count
                 assert set(machines) <= set(self.machines) - self.dying
                 assert (name in self.applications) == (step.operation == "add-unit")
@@ -97,7 +97,7 @@ class Model:
             case "remove-application":
                 self.dying.add(name)
             case _:
-                machine = there.machines[step.number]
+                machine = existing.machines[step.number]
                 assert all(machine not in units.values() for units in self.applications.values())
                 self.dying.add(machine)
 
@@ -121,17 +121,17 @@ def work_off(model: Model, stage: GrowStage, shares: list[Share], batch: int, ro
         for share in shares:
             worker = str(share.index)
             goal = Goal.of(stage, share)
-            there = There.of(model.status(), share, PREFIX, worker)
-            done = done and is_done(goal, there)
-            for step in steps(goal, there, batch):
-                there = There.of(model.status(), share, PREFIX, worker)
-                if waits_for(step, there) is None:
-                    model.take(step, there, goal, worker)
+            existing = Existing.of(model.status(), share, PREFIX, worker)
+            done = done and is_done(goal, existing)
+            for step in steps(goal, existing, batch):
+                existing = Existing.of(model.status(), share, PREFIX, worker)
+                if waits_for(step, existing) is None:
+                    model.take(step, existing, goal, worker)
                     calls += 1
         if done:
             return calls
         model.settle()
-    raise AssertionError(f"not there after {rounds} rounds")
+    raise AssertionError(f"not reached after {rounds} rounds")
 
 
 @given(st.lists(stages(), min_size=1, max_size=4), st.integers(1, 4), st.integers(1, 4))
@@ -206,7 +206,7 @@ def test_few_relations_are_between_a_workers_own_applications() -> None:
     stage = GrowStage(machines=2, applications=8, units=1, relations=12)
     for share in shares:
         goal = Goal.of(stage, share)
-        chosen = [step.pair for step in steps(goal, There(), 1) if step.operation == "relate"]
+        chosen = [step.pair for step in steps(goal, Existing(), 1) if step.operation == "relate"]
         # then no worker has to wait for the other
         assert len(chosen) == 6
         assert all(one % 2 == other % 2 == share.index for one, other in chosen)
@@ -215,62 +215,62 @@ def test_few_relations_are_between_a_workers_own_applications() -> None:
 def test_units_are_asked_for_as_add_unit_does() -> None:
     # given one unit on one of 64 machines, as `juju deploy` leaves it
     share = Share(0, 1)
-    there = There({n: str(n) for n in range(64)})
-    there.add_units(0, {f"{application_name(PREFIX, 0)}/0": "0"})
+    existing = Existing({n: str(n) for n in range(64)})
+    existing.add_units(0, {f"{application_name(PREFIX, 0)}/0": "0"})
     # when there are to be 64
     goal = Goal.of(GrowStage(machines=64, applications=1, units=64), share)
     # then that is the published call, add-unit -n 63, each unit on a machine of its own
-    assert steps(goal, there, 63) == [Step("add-unit", 0, count=63)]
-    assert sorted(placement(there, goal, 63), key=int) == [str(n) for n in range(1, 64)]
+    assert steps(goal, existing, 63) == [Step("add-unit", 0, count=63)]
+    assert sorted(placement(existing, goal, 63), key=int) == [str(n) for n in range(1, 64)]
 
 
 def test_what_is_under_way_is_counted_when_units_are_placed() -> None:
-    there = There({0: "m0", 1: "m1"})
+    existing = Existing({0: "m0", 1: "m1"})
     goal = Goal.of(GrowStage(machines=2, applications=4, units=1), Share(0, 1))
-    first = placement(there, goal, 1)
-    there.reserve(first)
-    assert {*first, *placement(there, goal, 1)} == {"m0", "m1"}
-    there.unreserve(first)
-    assert placement(there, goal, 1) == first
+    first = placement(existing, goal, 1)
+    existing.reserve(first)
+    assert {*first, *placement(existing, goal, 1)} == {"m0", "m1"}
+    existing.unreserve(first)
+    assert placement(existing, goal, 1) == first
 
 
 def test_calls_come_in_an_order_in_which_each_has_what_it_needs() -> None:
     goal = Goal.of(GrowStage(machines=1, applications=2, units=2, relations=1), Share(0, 1))
-    assert [step.operation for step in steps(goal, There(), 1)] == [
+    assert [step.operation for step in steps(goal, Existing(), 1)] == [
         "add-machine", "deploy", "deploy", "add-unit", "add-unit", "relate",
     ]  # fmt: skip
 
 
 def test_calls_wait_for_what_they_need() -> None:
-    empty, there = There(), There({0: "0"})
-    there.add_units(0, {})
+    empty, existing = Existing(), Existing({0: "0"})
+    existing.add_units(0, {})
     assert waits_for(Step("deploy", 0, count=1), empty) == "machine"
     assert waits_for(Step("deploy", 0), empty) is None
-    assert waits_for(Step("add-unit", 1, count=1), there) == ("application", 1)
-    assert waits_for(Step("relate", 0, 1), there) == ("application", 1)
-    there.others.add(1)
-    assert waits_for(Step("relate", 0, 1), there) is None
+    assert waits_for(Step("add-unit", 1, count=1), existing) == ("application", 1)
+    assert waits_for(Step("relate", 0, 1), existing) == ("application", 1)
+    existing.others.add(1)
+    assert waits_for(Step("relate", 0, 1), existing) is None
 
 
 def test_a_machine_goes_when_its_last_unit_is_gone() -> None:
     # given a unit that is going, on a machine that is to go
     unit = f"{application_name(PREFIX, 0)}/0"
-    there = There({0: "0"})
-    there.add_units(0, {unit: "0"})
+    existing = Existing({0: "0"})
+    existing.add_units(0, {unit: "0"})
     goal = Goal.of(GrowStage(machines=0), Share(0, 1))
-    there.going |= {unit, ("application", 0)}
+    existing.going |= {unit, ("application", 0)}
     # then it is not asked to go before, and the goal is not reached before either
-    assert steps(goal, there, 1) == []
-    assert not is_done(goal, there)
-    assert steps(goal, There({0: "0"}), 1) == [Step("remove-machine", 0)]
+    assert steps(goal, existing, 1) == []
+    assert not is_done(goal, existing)
+    assert steps(goal, Existing({0: "0"}), 1) == [Step("remove-machine", 0)]
 
 
 def test_only_relations_between_what_stays_are_removed_by_themselves() -> None:
-    def related(pairs: set[Pair]) -> There:
-        there = There({0: "0"}, relations=pairs)
+    def related(pairs: set[Pair]) -> Existing:
+        existing = Existing({0: "0"}, relations=pairs)
         for number in range(3):
-            there.add_units(number, {f"{application_name(PREFIX, number)}/0": "0"})
-        return there
+            existing.add_units(number, {f"{application_name(PREFIX, number)}/0": "0"})
+        return existing
 
     goal = Goal.of(GrowStage(machines=1, applications=2, units=1), Share(0, 1))
     assert steps(goal, related({(0, 1), (1, 2)}), 1) == [
@@ -295,10 +295,10 @@ def test_others_things_are_left_alone() -> None:
         "relations": [],
     }
     # when worker 1 of 2 looks
-    there = There.of(status, Share(1, 2), PREFIX, "1")
+    existing = Existing.of(status, Share(1, 2), PREFIX, "1")
     # then it sees its machine as its own and the other's application as that
-    assert there.machines == {3: "2"}
-    assert there.units == {}
-    assert there.others == {2}
+    assert existing.machines == {3: "2"}
+    assert existing.units == {}
+    assert existing.others == {2}
     goal = Goal.of(GrowStage(machines=0), Share(1, 2))
-    assert steps(goal, there, 1) == [Step("remove-machine", 3)]
+    assert steps(goal, existing, 1) == [Step("remove-machine", 3)]

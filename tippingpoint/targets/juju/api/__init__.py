@@ -1,1 +1,1 @@
-"""The Juju controller's API: connections, log-ins and facades."""
+"""The Juju controller's API: connections, logins and facades."""

@@ -1,6 +1,6 @@
-"""Where a Juju controller is and who we are there: from the juju client's store, a file of ours, or an agent.conf.
+"""Access to a Juju controller, read from the juju client's store, a credentials file, or an agent.conf.
 
-Files are only read. The ones with a password in them are refused while others could read them.
+Files are only read. A file that contains a password is refused if others can read it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tippingpoint.util.secret_files import read_text, read_yaml
 
 @dataclass(frozen=True)
 class ControllerAccess:
-    """A controller and a user of it: `addresses` are "host:port", `ca` is PEM text, `user` logs in as "user-NAME".
+    """A controller and a user: `addresses` are "host:port", `ca` is PEM text, `user` logs in as "user-NAME".
 
-    `controller_name` is what the juju client calls the controller, or the first address where a file named it.
+    `controller_name` is the juju client's name of the controller, or the first address if a file was used.
     """
 
     controller_name: str
@@ -36,7 +36,7 @@ class ControllerAccess:
 
 @dataclass(frozen=True)
 class AgentAccess:
-    """A controller, a model of it (UUID) and one agent in that model."""
+    """A controller, a model on it (UUID), and one agent in that model."""
 
     addresses: tuple[str, ...]
     ca: str = field(repr=False)
@@ -45,9 +45,9 @@ class AgentAccess:
 
 
 def from_store(controller: str | None, store: Path) -> ControllerAccess:
-    """The controller with this name in a juju client's store; None takes the one `juju switch` shows.
+    """Read the controller with this name from a juju client's store; None reads the current one (`juju switch`).
 
-    UserError where the store, the controller or a password is missing.
+    UserError if the store, the controller or a password is missing.
     """
     field = "target.controller"
     controllers = read_yaml(field, store / "controllers.yaml", "the juju client's store (JUJU_DATA)")
@@ -55,7 +55,7 @@ def from_store(controller: str | None, store: Path) -> ControllerAccess:
     name = controller if controller is not None else controllers.get("current-controller")
     if not isinstance(name, str) or not name:
         raise UserError(
-            field, str(store), "a controller's name, as the store has no current one (juju switch)"
+            field, str(store), "a controller's name, because the store has no current one (juju switch)"
         )
     if name not in known:
         raise UserError(
@@ -81,10 +81,10 @@ def from_store(controller: str | None, store: Path) -> ControllerAccess:
 
 
 def from_file(path: Path) -> ControllerAccess:
-    """The controller and user a YAML file of mode 0600 names: addresses, ca or ca-file, user, password.
+    """Read controller and user from a YAML file of mode 0600: addresses, ca or ca-file, user, password.
 
-    `addresses` is a list of host:port, `ca` PEM text, `ca-file` a path (relative to the file). UserError where one
-    is missing or unusable; nothing of the file's content is shown.
+    `addresses` is a list of host:port, `ca` PEM text, `ca-file` a path (relative to the file). UserError if a field
+    is missing or unusable. Errors never show the file's content.
     """
     field = "target.credentials"
     accepted = "a YAML file with `addresses` (host:port), `ca` or `ca-file`, `user` and `password`"
@@ -108,9 +108,9 @@ def from_file(path: Path) -> ControllerAccess:
 
 
 def from_agent_conf(path: Path) -> AgentAccess:
-    """The agent whose agent.conf this is (a unit's: /var/lib/juju/agents/unit-NAME-N/agent.conf).
+    """Read an agent from its agent.conf (a unit's: /var/lib/juju/agents/unit-NAME-N/agent.conf).
 
-    The fields are those of Juju's agent/format-2.0.go. UserError where one is missing or unusable.
+    The fields are those of Juju's agent/format-2.0.go. UserError if one is missing or unusable.
     """
     field = "target.agent"
     accepted = "a unit's agent.conf (tag, model, apiaddresses, cacert, apipassword)"
@@ -130,7 +130,7 @@ def from_agent_conf(path: Path) -> AgentAccess:
 
 
 def store_directory() -> Path:
-    """The juju client's store: $JUJU_DATA, else $XDG_DATA_HOME/juju, else ~/.local/share/juju (juju/osenv/home.go)."""
+    """Return the juju client's store: $JUJU_DATA, $XDG_DATA_HOME/juju or ~/.local/share/juju (juju/osenv/home.go)."""
     if data := os.environ.get("JUJU_DATA"):
         return Path(data).expanduser()
     if data := os.environ.get("XDG_DATA_HOME"):

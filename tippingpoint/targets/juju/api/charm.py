@@ -1,7 +1,7 @@
-"""The hollow charm: the smallest archive a controller takes, and the way to put it there.
+"""The hollow charm: the smallest archive that a controller accepts, and its upload.
 
-It does nothing, as no agent ever runs it. Its endpoints make any two applications relatable: `link` of the one with
-`link-from` of the other.
+It does nothing, because no agent ever runs it. Its endpoints can relate any two applications: `link` of the one
+with `link-from` of the other.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _LARGEST_ANSWER = 1 << 20
 
 
 def archive() -> bytes:
-    """The charm as a zip; the same bytes every time."""
+    """Return the charm as a zip; every call gives the same bytes."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as charm:
         for name, text, mode in (
@@ -63,18 +63,18 @@ def archive() -> bytes:
             ("dispatch", _DISPATCH, 0o755),
         ):
             entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-            entry.create_system = 3  # Unix, so that the mode counts
+            entry.create_system = 3  # Unix, so that the mode is used
             entry.external_attr = (0o100000 | mode) << 16
             charm.writestr(entry, text)
     return content.getvalue()
 
 
 async def upload(server: str, ca: str, user: Identity, model: str) -> str:
-    """Put the charm into a model (its UUID) and return its URL, as "local:tippingpoint-hollow-0".
+    """Upload the charm to a model (its UUID) and return its URL, such as "local:tippingpoint-hollow-0".
 
-    As `juju deploy ./x.charm` does (api/client/charms/localcharmputters.go): PUT to the model's charm objects, and
-    where a controller (before 3.3) has none, POST to its charms. ApiError where the controller refuses it,
-    ConnectionLost where it cannot be reached.
+    As `juju deploy ./x.charm` does (api/client/charms/localcharmputters.go): PUT to the model's charm objects, or POST
+    to its charms on a controller that has no charm objects (before 3.3). ApiError if the controller refuses it,
+    ConnectionLost if it cannot be reached.
     """
     return await asyncio.to_thread(_upload, server, ca, user, model)
 
@@ -121,6 +121,6 @@ def _request(
 def _answer(content: bytes) -> dict[str, Any]:
     try:
         answer: object = json.loads(content)
-    except ValueError:  # a plain page, as of a path the server does not know
+    except ValueError:  # a plain page, for instance for an unknown path
         return {}
     return cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}

@@ -1,4 +1,4 @@
-"""A process's way to one controller: logins, the connections they make, and what these share."""
+"""A process's client of one controller: its logins, its connections, and what these share."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _AT_A_TIME = 200
 
 
 class ApiClient:
-    """Connections to one controller; one per process and controller, made and used inside one event loop.
+    """Connections to one controller; one client per process and controller, created and used in one event loop.
 
-    `addresses` are "HOST:PORT" or "[IPV6]:PORT", `ca` is PEM text; UserError for others. TLS is always
-    verified, for the name that every controller's certificate has, and sessions are resumed.
+    `addresses` are "HOST:PORT" or "[IPV6]:PORT", `ca` is PEM text; UserError for anything else. TLS is always
+    verified, against the name in every controller's certificate, and sessions are resumed.
     """
 
     def __init__(self, addresses: Sequence[str], ca: str) -> None:
@@ -41,7 +41,7 @@ class ApiClient:
 
     @property
     def connections(self) -> int:
-        """Logged-in connections that are open now."""
+        """The number of logged-in connections that are open now."""
         return len(self._open)
 
     def login(
@@ -53,15 +53,15 @@ class ApiClient:
     ) -> Future[Connection]:
         """Connect and log in to a model (its UUID), or to the controller alone (None).
 
-        Addresses are taken in turn; when one does not answer within 10 s the next is tried; redirects are
-        followed. The future ends with ApiError, RateLimited or ConnectionLost; cancelling it gives the
-        attempt up and closes its socket. A server that accepts the WebSocket but never answers the login is
-        waited for: the caller's timeout cancels. `closed` is called once with the reason, one line that
-        begins with the server's address, when the logged-in connection is lost, not when we close it.
+        Addresses are tried in turn; after 10 s without an answer the next one is tried. Redirects are followed. The
+        future ends with ApiError, RateLimited or ConnectionLost. Cancelling it ends the attempt and closes its socket.
+        If a server accepts the WebSocket but never answers the login, the login waits: the caller's timeout cancels.
+        `closed` is called once when the logged-in connection is lost (not when the client closes it). Its reason is one
+        line that begins with the server's address.
 
-        At most 256 logins of a client are between their first byte of TCP and the end of the WebSocket's
-        handshake, shared evenly by the servers (8 each at least), and their handshakes take at most 4 ms of a
-        turn of the event loop; the others wait. `begun` is called once, when a login's first dial begins.
+        A client limits its logins: at most 256 are between the first byte of TCP and the end of the WebSocket
+        handshake. Servers share these evenly, with at least 8 each. Handshakes take at most 4 ms of a turn of the event
+        loop. Other logins wait. `begun` is called once, when a login's first dial begins.
         """
         if self._shut:
             future: Future[Connection] = self._loop.create_future()
@@ -87,19 +87,19 @@ class ApiClient:
         self._readiness.close()
 
     def moved(self, model: str | None, controller: Controller) -> None:
-        """A redirect says that a model is at another controller; later logins go there at once."""
+        """Note that a redirect named another controller for a model: later logins go to it directly."""
         self._elsewhere[model] = controller
 
     def logged_in(self, login: Login, connection: Connection) -> None:
-        """A login has made its connection."""
+        """Note that a login has made its connection."""
         self._logins.discard(login)
         self._open.add(connection)
         self._pings.start(connection)
 
     def gone(self, connection: Connection) -> None:
-        """A connection is closed."""
+        """Note that a connection is closed."""
         self._open.discard(connection)
 
     def over(self, login: Login) -> None:
-        """A login has failed or was given up."""
+        """Note that a login has failed or was cancelled."""
         self._logins.discard(login)

@@ -1,4 +1,4 @@
-"""One logged-in connection of the Juju API: calls, their answers, and the end."""
+"""One logged-in connection of the Juju API: calls, their answers, and its end."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tippingpoint.targets.juju.api.stream import Stream
 
 _PING = b',"type":"Pinger","version":1,"request":"Ping","params":{}}'
 Result = Callable[[Any], Any]
-"""Makes the value of a call's future of the response object."""
+"""Turns a response object into the value of a call's future."""
 _LOGIN_REQUESTS = 2
-"""Request numbers that the login used."""
+"""Request numbers used by the login."""
 
 
 class Connection:
-    """A logged-in API connection. Idle, it is a socket and a few words of memory."""
+    """A logged-in API connection. When idle it costs a socket and a few words of memory."""
 
     __slots__ = (
         "_closed",
@@ -48,7 +48,7 @@ class Connection:
         unused: Callable[[Connection], None],
     ) -> None:
         self.tag = tag
-        """Who is logged in, such as "unit-app-0"."""
+        """The tag that is logged in, such as "unit-app-0"."""
         self.server = server
         """Address of the server, "HOST:PORT"."""
         self._loop = loop
@@ -68,25 +68,29 @@ class Connection:
 
     @property
     def facades(self) -> dict[str, int]:
-        """Facade -> version that is spoken; one dict for all connections with the same terms, not to be changed."""
+        """The version in use of each facade; one dict, not to be changed, for all connections with the same terms."""
         return self._terms.facades
 
     @property
     def closed(self) -> bool:
-        """Whether it has ended, by our doing or without it."""
+        """Whether it has ended, for any reason."""
         return self._stream is None
 
     def call(
         self, facade: str, request: str, params: object, entity: str = "", result: Result | None = None
     ) -> Future[Any]:
-        """Call a method of a facade; the future ends with the response object, or with what `result` makes of it.
+        """Call a method of a facade. The future ends with the response object, or with the value of `result` for it.
 
-        `params` is anything that orjson writes, None for no parameters; `entity` is the id of a watcher whose
-        method it is (`id` in Juju's rpc/message.go). The future ends with ApiError when the
-        controller answers with an error (errors inside a response are `result_errors`' business), also with
-        code "not implemented" for a facade none of whose versions we speak, and with none when `result` finds the
-        response to be of another shape; with the OperationFailed that `result` raises; with ConnectionLost when the
-        connection is lost or closed. A cancelled future is forgotten and its late answer dropped.
+        `params` is anything that orjson writes, None for no parameters. `entity` is a watcher's id for a method of a
+        watcher (`id` in Juju's rpc/message.go). The future ends with an exception in these cases:
+
+        - ApiError: the controller answers with an error. (For errors inside a response use `result_errors`.) The
+          code is "not implemented" if no common version of the facade exists. It is "" if `result` finds a response
+          of another shape.
+        - OperationFailed raised by `result`.
+        - ConnectionLost: the connection is lost or closed.
+
+        A cancelled future is forgotten, and its late answer dropped.
         """
         future: Future[Any] = self._loop.create_future()
         if self._stream is None:
@@ -108,12 +112,12 @@ class Connection:
         return future
 
     def close(self) -> None:
-        """Close in order: WebSocket, then socket. Futures under way end with ConnectionLost."""
+        """Close the WebSocket, then the socket. Futures under way end with ConnectionLost."""
         stream, self._stream = self._stream, None
         if stream is not None:
             self._closed = None
             stream.close()
-            self._end("closed by us")
+            self._end("closed by the client")
 
     def ping(self) -> int | None:
         """Send a ping and return its number; None when the connection is closed."""
@@ -128,12 +132,12 @@ class Connection:
         return self._stream is not None and self._ping == ping
 
     def unreachable(self, seconds: float) -> None:
-        """No ping was answered within these seconds: the connection is lost."""
+        """Fail the connection because no ping was answered within these seconds."""
         if self._stream is not None:
             self._stream.fail(f"no answer to a ping within {seconds:g} s")
 
     def message(self, payload: bytes) -> None:
-        """A message of the server: the answer to a call or a ping."""
+        """Handle a message of the server: the answer to a call or a ping."""
         try:
             reply = orjson.loads(payload)
             number = reply["request-id"]
@@ -141,7 +145,7 @@ class Connection:
                 raise TypeError
         except (ValueError, TypeError, KeyError):
             assert self._stream is not None
-            self._stream.fail("sent a message that is no reply")
+            self._stream.fail("sent a message that is not a reply")
             return
         if number == self._ping:
             self._ping = 0
@@ -160,11 +164,11 @@ class Connection:
             except OperationFailed as refusal:
                 future.set_exception(refusal)
             except (KeyError, TypeError, ValueError, AttributeError):
-                shape = "an answer of another shape than expected"
+                shape = "an answer of an unexpected shape"
                 future.set_exception(api_error(shape, "", call.facade, call.request))
 
     def lost(self, reason: str) -> None:
-        """The stream is closed, not by us."""
+        """Handle the loss of the stream."""
         self._stream = None
         self._end(reason)
 
@@ -180,7 +184,7 @@ class Connection:
 
 
 def reply_error(error: object, reply: dict[str, Any], facade: str, request: str) -> ApiError:
-    """The error a reply carries beside its response."""
+    """Return the error that a reply carries beside its response."""
     code = reply.get("error-code") or ""
     info = cast("Any", reply.get("error-info"))
     return api_error(str(error), str(code), facade, request, info)

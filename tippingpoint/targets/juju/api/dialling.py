@@ -1,4 +1,4 @@
-"""Opening WebSockets to a controller's servers: a bounded number at once, and bounded work in each loop turn."""
+"""Opening WebSockets to a controller's servers, with a limit on concurrency and on work per turn of the loop."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ SERVER_NAME = "juju-apiserver"
 """The name every Juju controller's certificate is issued for (internal/pki/tls in Juju's source)."""
 
 _AT_ONCE = 256
-"""Dials under way. So many wait for servers that are slow; the loop is kept free by _BUDGET, not by this."""
+"""Concurrent dials. This limits waits for slow servers; _BUDGET keeps the loop responsive."""
 _BUDGET = 0.004
-"""Seconds of a loop turn that handshakes may take: one costs about 1 ms of CPU, and renewals share the loop."""
+"""Seconds of a loop turn that handshakes may take. One costs about 1 ms of CPU, and renewals share the loop."""
 _WITHIN = 10.0
-"""Seconds a server has for TCP, TLS and WebSocket together, before the next one is tried."""
+"""Seconds that a server has for TCP, TLS and WebSocket together; then the next one is tried."""
 _AVOIDED = 10.0
-"""Seconds for which a server that failed is tried only after those that did not."""
+"""Seconds for which a server that failed is tried only after the others."""
 _UNACKNOWLEDGED = 30
-"""Seconds after which TCP gives up on a peer that acknowledges nothing; pings find the rest."""
+"""Seconds after which TCP gives up on a peer that acknowledges nothing; pings detect other failures."""
 _IDLE = 60
 
 
 class Server:
-    """One address of a controller, and what is remembered about it."""
+    """One address of a controller, and the client's memory of it."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         self.host, self.port = split_address(address)
         self.session: ssl.SSLSession | None = None
         self.failed = float("-inf")
-        """When it failed last, on the monotonic clock; minus infinity after a success."""
+        """Moment of its last failure on the monotonic clock; minus infinity after a success."""
         self.dialling = 0
         self._named = False
         try:
@@ -52,21 +52,21 @@ class Server:
             self.endpoint, self._named = None, True
 
     async def resolve(self) -> str:
-        """The numeric address of a server that is given by name."""
+        """Return the numeric address of a server, looked up if it has a name."""
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         self.endpoint = str(found[0][4][0])
         return self.endpoint
 
     def has_failed(self) -> None:
-        """Remember a failure; a name may lead elsewhere next time."""
+        """Remember a failure. A name is looked up again next time."""
         self.failed = time.monotonic()
         if self._named:
             self.endpoint = None
 
 
 class Controller:
-    """The servers of one controller and the TLS they are verified with."""
+    """The servers of one controller, and the TLS context that verifies them."""
 
     def __init__(self, addresses: Sequence[str], ca: str) -> None:
         if not addresses:
@@ -79,15 +79,15 @@ class Controller:
         try:
             self.context.load_verify_locations(cadata=ca)
         except (ssl.SSLError, ValueError) as problem:
-            raise UserError("ca", "what was given", "CA certificates in PEM") from problem
+            raise UserError("ca", "not a certificate", "CA certificates in PEM") from problem
 
     def learn(self, addresses: Sequence[str]) -> None:
-        """Remember servers that the controller itself named; they are tried when no other answers."""
+        """Remember servers that the controller itself named. They are tried if no other answers."""
         known = {server.address for server in (*self.servers, *self._spare)}
         self._spare += [Server(address) for address in dict.fromkeys(addresses) if address not in known]
 
     def pick(self, tried: Sequence[Server]) -> Server | None:
-        """The server to dial next, round robin over those that did not fail lately; None when all were tried."""
+        """Return the next server to dial, round robin, recent failures last; None when all were tried."""
         now = time.monotonic()
         turn = self._next
         order = self.servers[turn:] + self.servers[:turn]
@@ -101,12 +101,12 @@ class Controller:
         return None
 
     def most_at_once(self) -> int:
-        """Dials that one server may have under way, so that one which hangs does not take every place."""
+        """Return the concurrent dials allowed to one server, so that a hanging server does not take every place."""
         return max(8, _AT_ONCE // len(self.servers))
 
 
 class Gate:
-    """Lets dials begin: at most _AT_ONCE are under way, and their work takes at most _BUDGET of a loop turn."""
+    """Admits dials: at most _AT_ONCE are under way, and their work takes at most _BUDGET of a loop turn."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, readiness: Readiness) -> None:
         self.loop = loop
@@ -118,7 +118,7 @@ class Gate:
         self._pumping = False
 
     def enter(self, dial: Dial, again: bool = False) -> None:
-        """Begin a dial when it is its turn; one that tries its next server has waited already."""
+        """Begin a dial when it is its turn. With `again` it tries its next server and goes ahead of new dials."""
         if again:
             self._waiting.appendleft(dial)
         else:
@@ -126,7 +126,7 @@ class Gate:
         self._pump_soon()
 
     def leave(self) -> None:
-        """A dial that had begun is over."""
+        """Note that a dial has ended."""
         self._under_way -= 1
         self._pump_soon()
 
@@ -135,7 +135,7 @@ class Gate:
         return self._spent < _BUDGET
 
     def worked(self, since: float) -> None:
-        """A handshake took its time since a moment on the monotonic clock."""
+        """Count the time of a handshake, from a moment on the monotonic clock until now."""
         self._spent += time.monotonic() - since
         if self._fresh:
             self._fresh = False
@@ -163,18 +163,18 @@ class Gate:
             since = time.monotonic()
             if dial.begin():
                 self._under_way += 1
-            elif not dial.over:  # its server has no place free
+            elif not dial.over:  # its server has no free place
                 self._waiting.append(dial)
                 put_back += 1
             self.worked(since)
 
 
 class Dial:
-    """One way to an open WebSocket: servers are tried one after the other until one answers.
+    """The opening of one WebSocket: servers are tried one after the other until one answers.
 
-    `begun()` is called when the gate lets the first of them be dialled.
-    Ends with one call of `opened(socket, server, bytes after the handshake)`, the socket still watched in the
-    dial's name, or of `failed(error)`; with neither when it is given up.
+    `begun()` is called when the gate admits the first dial. A dial ends with one call of `opened(socket, server,
+    bytes after the handshake)` or of `failed(error)`, or with neither after `give_up`. A socket handed to `opened` is
+    still watched in the dial's name.
     """
 
     __slots__ = (
@@ -226,7 +226,7 @@ class Dial:
         gate.enter(self)
 
     def begin(self) -> bool:
-        """Called by the gate: dial the next server; False when there is none, or none with a free place."""
+        """Dial the next server; called by the gate. Returns False if no server, or none with a free place, is left."""
         server = self._controller.pick(self._tried)
         if server is None:
             self.over = True
@@ -251,13 +251,13 @@ class Dial:
         return True
 
     def give_up(self) -> None:
-        """Stop at once; nobody is told."""
+        """Stop at once, without a callback."""
         self.over = True
         self._leave()
         self._shut()
 
     def ready(self, events: int) -> None:
-        """The socket is ready: take the next step, unless this loop turn had enough of handshakes."""
+        """Take the next step on a ready socket, unless this loop turn has no time left for handshakes."""
         if not self._gate.may_work():
             return  # still ready in the next turn
         since = time.monotonic()
@@ -294,7 +294,7 @@ class Dial:
             self._plain = plain = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED * 1000)
-            # Pings keep a connection from being idle so long; this is for a login that gets no answer.
+            # Pings keep a connection from being idle that long. This is for a login without an answer.
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _UNACKNOWLEDGED // 3)
@@ -302,7 +302,7 @@ class Dial:
             if refusal not in (0, errno.EINPROGRESS):
                 raise OSError(refusal, os.strerror(refusal))
         except OSError as problem:
-            # No sockets left is our own fault, and no other server would change it.
+            # The process is out of sockets; another server would not help.
             self._next_server(why(problem), last=problem.errno in (errno.EMFILE, errno.ENFILE))
             return
         self._fd = plain.fileno()
@@ -346,7 +346,7 @@ class Dial:
         assert server is not None
         server.failed = float("-inf")
         if not tls.session_reused:
-            # The ticket of TLS 1.3 comes after the handshake, and before the first answer at the latest.
+            # A TLS 1.3 ticket arrives after the handshake, and before the first answer at the latest.
             server.session = tls.session
         self.over = True
         self._leave()
@@ -394,7 +394,7 @@ class Dial:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Host and port of "HOST:PORT" or "[IPV6]:PORT"; UserError for anything else."""
+    """Split "HOST:PORT" or "[IPV6]:PORT" into host and port; UserError for anything else."""
     host, colon, port = address.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]

@@ -1,4 +1,4 @@
-"""How a call to a Juju controller fails: the controller answers with an error, or the connection is lost."""
+"""Failures of calls to a Juju controller: an error as its answer, or a lost connection."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ TRY_AGAIN = "try again"
 NOT_IMPLEMENTED = "not implemented"
 """Code of a facade, version or method the server does not know (CodeNotImplemented, same file)."""
 UNAUTHORIZED = "unauthorized access"
-"""Code of a login whose password is wrong, or of a call that the user may not make (CodeUnauthorized, same file)."""
+"""Code of a login with a wrong password, or of a call that the user may not make (CodeUnauthorized, same file)."""
 REDIRECT = "redirection required"
-"""Code of a login that has to go to another controller (CodeRedirect, same file)."""
+"""Code of a login that must go to another controller (CodeRedirect, same file)."""
 
 
 class ApiError(OperationFailed):
@@ -31,16 +31,16 @@ class ApiError(OperationFailed):
         self.facade = facade
         self.request = request
         self.info = info
-        """What the controller added for programs (`error-info`), or None."""
+        """Additional data of the controller for programs (`error-info`), or None."""
         super().__init__(f"{self.message} ({self.code})" if self.code else self.message)
 
 
 class RateLimited(ApiError, Limited):
-    """The controller asks to try again later: its limit of agent logins is reached."""
+    """The controller's limit of agent logins is reached; it asks to try again later."""
 
 
 class ConnectionLost(OperationFailed):
-    """The way to the controller failed: TCP, TLS or WebSocket; one line that begins with the server's address."""
+    """TCP, TLS or WebSocket to the controller failed. The text is one line that begins with the server's address."""
 
     def __init__(self, server: str, reason: str) -> None:
         self.server = server
@@ -49,13 +49,13 @@ class ConnectionLost(OperationFailed):
 
 
 def api_error(message: str, code: str, facade: str, request: str, info: Any = None) -> ApiError:
-    """The error for an answer's message and code: RateLimited where the code says so."""
+    """Return the error for an answer's message and code: RateLimited if the code says so."""
     kind = RateLimited if code == TRY_AGAIN else ApiError
     return kind(message, code, facade, request, info)
 
 
 def result_errors(response: Any, facade: str = "", request: str = "") -> list[ApiError | None]:
-    """The errors inside a bulk call's response, `{"results": [{"error": {"message", "code"}} | {}]}`, in order."""
+    """Return the errors in a bulk call's response, `{"results": [{"error": {"message", "code"}} | {}]}`, in order."""
     results: Any = cast("dict[str, Any]", response).get("results") if isinstance(response, dict) else None
     if not isinstance(results, list):
         return []
@@ -63,7 +63,7 @@ def result_errors(response: Any, facade: str = "", request: str = "") -> list[Ap
 
 
 def result_error(result: Any, facade: str = "", request: str = "") -> ApiError | None:
-    """The error inside one result or a whole single response, `{"error": {"message", "code"}}`; None without."""
+    """Return the error in one result or single response, `{"error": {"message", "code"}}`; None if there is none."""
     error: Any = cast("dict[str, Any]", result).get("error") if isinstance(result, dict) else None
     if not error:
         return None

@@ -1,4 +1,4 @@
-"""Which version of each facade is spoken with a server, chosen from what its login reply offers."""
+"""The version of each facade used with a server, chosen from those that its login reply offers."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ SPOKEN: dict[str, Sequence[int]] = {
     "Upgrader": (1,),
     "UserManager": range(2, 4),
 }
-"""Facade -> versions our calls are written for: those of Juju 2.9 to 4.0, from api/facadeversions.go of each."""
+"""The versions of each facade that the calls are written for: Juju 2.9 to 4.0, from api/facadeversions.go of each."""
 
 
 class Call:
-    """One method of one facade at the version chosen: what a request for it begins with."""
+    """One method of one facade at the chosen version: the beginning of its requests."""
 
     __slots__ = ("facade", "head", "request")
 
@@ -51,17 +51,17 @@ class Call:
 
 
 class Terms:
-    """What was agreed with a server at login; one object for all connections with the same terms."""
+    """The terms agreed with a server at login; one object for all connections with the same terms."""
 
     def __init__(self, server_version: str, offered: dict[str, list[int]]) -> None:
         self.server_version = server_version
         self.facades = choose(offered)
-        """Facade -> version that is spoken."""
+        """The version in use of each facade."""
         self._offered = offered
         self._calls: dict[tuple[str, str], Call] = {}
 
     def call(self, facade: str, request: str) -> Call:
-        """A method's Call; ApiError "not implemented" for a facade none of whose versions we speak."""
+        """Return a method's Call; ApiError "not implemented" if no common version of the facade exists."""
         call = self._calls.get((facade, request))
         if call is None:
             version = self.facades.get(facade)
@@ -72,7 +72,7 @@ class Terms:
 
     def _refusal(self, facade: str) -> str:
         if facade not in SPOKEN:
-            return f"facade {facade}: we do not speak it"
+            return f"facade {facade}: not supported by this client"
         ours = _versions(SPOKEN[facade])
         if facade not in self._offered:
             return f"facade {facade}: Juju {self.server_version} does not offer it to this login: expected {ours}"
@@ -81,7 +81,7 @@ class Terms:
 
 
 def offered_facades(listed: Any) -> dict[str, list[int]]:
-    """The login reply's list of facades, `[{"name", "versions"}]`, as a dict; what is not of that form is skipped."""
+    """Convert a login reply's facades, `[{"name", "versions"}]`, to a dict; entries of another form are skipped."""
     offered: dict[str, list[int]] = {}
     for entry in cast("list[Any]", listed) if isinstance(listed, list) else []:
         match entry:
@@ -93,7 +93,7 @@ def offered_facades(listed: Any) -> dict[str, list[int]]:
 
 
 def choose(offered: dict[str, list[int]]) -> dict[str, int]:
-    """Facade -> the newest version that both sides speak; facades without one are left out."""
+    """Return the newest common version of each facade; facades without one are left out."""
     return {
         name: max(common)
         for name, versions in offered.items()

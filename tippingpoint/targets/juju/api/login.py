@@ -1,4 +1,4 @@
-"""One login: from a dial to a Connection, by way of redirects."""
+"""One login: from a dial to a Connection, following redirects."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from tippingpoint.targets.juju.api.stream import Stream
 _MOST_REDIRECTS = 3
 _KEPT_TERMS = 16
 _UNREACHABLE_SCOPES = ("local-machine", "link-local")
-"""Scopes of addresses that mean another machine to us (core/network/scope.go in Juju's source)."""
+"""Scopes of addresses that would mean another machine to this client (core/network/scope.go in Juju's source)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who logs in: a tag such as "user-admin", "machine-0" or "unit-app-0"; machines have a nonce as well."""
+    """A login's identity: a tag such as "user-admin", "machine-0" or "unit-app-0"; machines also have a nonce."""
 
     tag: str
     password: str = field(repr=False)
@@ -34,15 +34,15 @@ class Identity:
 
 
 class TermsBook:
-    """The Terms of every login reply: its 8 KB of facades are read once, not once a connection."""
+    """The Terms of all login replies. The 8 KB of facades are parsed once, not once a connection."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, bytes], Terms] = {}
 
     def read(self, reply: bytes) -> tuple[dict[str, Any], bytes]:
-        """A reply of the controller as an object, and the text of its facades, which is left out of the object.
+        """Parse a reply of the controller into an object and the text of its facades, which the object leaves out.
 
-        ValueError when it is none.
+        ValueError if it is not an object.
         """
         begin = reply.find(b'"facades":[')
         end = reply.find(b"}]", begin)
@@ -52,14 +52,14 @@ class TermsBook:
             try:
                 return _object(reply[:begin] + b"null" + reply[end:]), reply[begin:end]
             except ValueError:
-                pass  # written in another way than Go does
+                pass  # not formatted as Go does
         whole = _object(reply)
         response = whole.get("response")
         facades = cast("dict[str, Any]", response).get("facades") if isinstance(response, dict) else None
         return whole, orjson.dumps(facades)
 
     def terms(self, server_version: str, facades: bytes) -> Terms:
-        """The Terms for a server's version and the text of its facades; the same object for the same text."""
+        """Return the Terms for a server's version and its facades' text; the same object for the same text."""
         key = server_version, facades
         terms = self._known.get(key)
         if terms is None:
@@ -70,33 +70,33 @@ class TermsBook:
 
 
 class Logins(Protocol):
-    """What all logins of a client share."""
+    """The state that all logins of a client share."""
 
     gate: Gate
     book: TermsBook
     client_version: str
-    """The Juju version we say we have; a server lets users of another major version do next to nothing
-    (apiserver/restrict_newer_client.go of Juju 3), so we say the server's own."""
+    """The Juju version that the client claims to have. A server allows users of another major version next to nothing
+    (apiserver/restrict_newer_client.go of Juju 3), so the client claims the server's own."""
 
     def moved(self, model: str | None, controller: Controller) -> None:
-        """A model is at another controller."""
+        """Note that a model is at another controller."""
         ...
 
     def logged_in(self, login: Login, connection: Connection) -> None:
-        """A login has made its connection."""
+        """Note that a login has made its connection."""
         ...
 
     def gone(self, connection: Connection) -> None:
-        """A connection is closed."""
+        """Note that a connection is closed."""
         ...
 
     def over(self, login: Login) -> None:
-        """A login has failed or was given up."""
+        """Note that a login has failed or was cancelled."""
         ...
 
 
 class Login:
-    """A login under way; its future ends with the connection, or with ApiError or ConnectionLost."""
+    """A login under way. Its future ends with the connection, or with ApiError or ConnectionLost."""
 
     __slots__ = (
         "_closed",
@@ -165,7 +165,7 @@ class Login:
         self._server = server
         gate = self._logins.gate
         self._stream = stream = Stream(gate.loop, gate.readiness, socket, self)
-        if self.future.done():  # cancelled a moment ago
+        if self.future.done():  # just cancelled
             self._drop()
             return
         self._said = self._logins.client_version
@@ -186,8 +186,8 @@ class Login:
         self._stream.send(orjson.dumps(call))
 
     def message(self, payload: bytes) -> None:
-        """The answer to Login, or to RedirectInfo after it."""
-        if self.future.done():  # cancelled a moment ago
+        """Handle the answer to Login, or to RedirectInfo after it."""
+        if self.future.done():  # just cancelled
             return
         try:
             reply, facades = self._logins.book.read(payload)
@@ -196,7 +196,7 @@ class Login:
             if not isinstance(response, dict) or number not in (1, 2):
                 raise ValueError
         except ValueError:
-            self.lost("sent a message that is no reply to a login")
+            self.lost("sent a message that is not a reply to a login")
             return
         answer = cast("dict[str, Any]", response)
         if error := reply.get("error"):
@@ -207,7 +207,7 @@ class Login:
             self._accepted(answer, facades)
 
     def lost(self, reason: str) -> None:
-        """The stream is closed before the login was answered."""
+        """Fail the login because the stream was closed before the answer."""
         assert self._server is not None
         self._fail(ConnectionLost(self._server.address, reason))
 
@@ -220,7 +220,7 @@ class Login:
         if where.get("ca-cert") and where.get("servers"):
             self._redirect(where)
         else:
-            self._ask(2, "RedirectInfo", {})  # older controllers tell where to only when asked
+            self._ask(2, "RedirectInfo", {})  # older controllers name the other one only on request
 
     def _redirect(self, where: dict[str, Any]) -> None:
         assert self._server is not None
@@ -228,12 +228,12 @@ class Login:
         self._redirects += 1
         addresses = _addresses(where.get("servers"))
         if self._redirects > _MOST_REDIRECTS or not addresses:
-            self._fail(ConnectionLost(self._server.address, "redirects to nowhere"))
+            self._fail(ConnectionLost(self._server.address, "redirects too often or without an address"))
             return
         try:
             self._controller = Controller(addresses, str(where.get("ca-cert") or ""))
         except UserError as problem:
-            self._fail(ConnectionLost(self._server.address, f"redirects to what is no controller: {problem}"))
+            self._fail(ConnectionLost(self._server.address, f"redirects to an invalid controller: {problem}"))
             return
         self._logins.moved(self._model, self._controller)
         self._dial_again()
@@ -290,7 +290,7 @@ def _major(version: str) -> str:
 
 
 def _addresses(servers: Any) -> list[str]:
-    """The "HOST:PORT" of what Juju calls servers, `[[{"value", "type", "scope", "port"}]]`, first ones first."""
+    """Return the "HOST:PORT" of Juju's list of servers, `[[{"value", "type", "scope", "port"}]]`, in order."""
     addresses: list[str] = []
     for server in cast("list[Any]", servers) if isinstance(servers, list) else []:
         for address in cast("list[Any]", server) if isinstance(server, list) else []:

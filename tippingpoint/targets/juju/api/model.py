@@ -1,4 +1,4 @@
-"""What an administrator does in one Juju model, one typed method per API call.
+"""An administrator's API calls in one Juju model, one typed method per call.
 
 Names, fields and versions are those of Juju's rpc/params and apiserver/facades/client of 2.9, 3.6 and 4.0.
 """
@@ -19,36 +19,36 @@ from tippingpoint.targets.juju.api.errors import ApiError, RateLimited, result_e
 from tippingpoint.util.retrying import retry
 
 ANSWER_WITHIN = 300.0
-"""Seconds for one answer; a Deploy of 100 applications into a large model takes some tens."""
+"""Seconds to wait for one answer; a Deploy of 100 applications into a large model takes some tens."""
 LOGGED_IN_WITHIN = 120.0
-"""Seconds for one login, the controller's rate limit among them."""
+"""Seconds to wait for one login, including retries after the controller's rate limit."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 4.0
-"""Seconds before a login that the rate limit refused is tried again."""
+"""Seconds before a login is retried after a refusal by the rate limit."""
 ARCHITECTURE = "amd64"
-"""What the hollow machines claim to be: the one architecture whose agent binaries every controller can find."""
+"""Architecture that the hollow machines claim: the only one whose agent binaries every controller can find."""
 GONE = ("not found", "model not found")
-"""Codes of an answer that says the thing, or its whole model, is not there."""
+"""Error codes for a thing, or its whole model, that does not exist."""
 
 _PASSWORD = re.compile(r"\boldpassword:\s*[\"'\\]*([A-Za-z0-9+/=_-]{20,})")
 
 
 @dataclass(frozen=True)
 class HollowMachineSpec:
-    """A machine that exists only in the controller: `instance` is its id there (manual:...), `address` an IP."""
+    """A machine that exists only in the controller: `instance` is its id there (manual:...), `address` its IP."""
 
     instance: str
     address: str
 
     @property
     def nonce(self) -> str:
-        """What the machine's agent shows beside its password; the same after a restart, and no secret."""
+        """The nonce that the machine's agent sends with its password; the same after a restart, and not a secret."""
         return f"{self.instance}:hollow"
 
 
 async def log_in(
     client: ApiClient, identity: Identity, model: str | None, closed: Callable[[str], None] | None = None
 ) -> Connection:
-    """Log in, waiting out the controller's rate limit; OperationFailed where it takes LOGGED_IN_WITHIN seconds."""
+    """Log in, retrying after the controller's rate limit; OperationFailed after LOGGED_IN_WITHIN seconds."""
     try:
         return await retry(
             lambda: client.login(identity, model, closed),
@@ -64,7 +64,7 @@ async def log_in(
 async def ask(
     connection: Connection, facade: str, request: str, params: object, within: float = ANSWER_WITHIN
 ) -> dict[str, Any]:
-    """One call and its answer, an object; OperationFailed where none comes within so many seconds."""
+    """Make one call and return its answer, an object; OperationFailed if none comes within `within` seconds."""
     try:
         async with asyncio.timeout(within):
             return fields(await connection.call(facade, request, params))
@@ -74,18 +74,20 @@ async def ask(
 
 
 def fields(value: object) -> dict[str, Any]:
-    """A JSON object of an answer; empty where there is none."""
+    """Return a JSON object of an answer; empty if it is anything else."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def items(value: object) -> list[Any]:
-    """A JSON list of an answer; empty where there is none."""
+    """Return a JSON list of an answer; empty if it is anything else."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 class ModelAdmin:
-    """A user's connection to one model. Every method is one API call; refusals are ApiError (or OperationFailed
-    with the name of the thing that was refused), and a lost connection is ConnectionLost."""
+    """A user's connection to one model. Every method makes one API call.
+
+    Refusals raise ApiError (or OperationFailed with the name of the refused thing), a lost connection ConnectionLost.
+    """
 
     def __init__(
         self,
@@ -114,9 +116,12 @@ class ModelAdmin:
         told: Callable[[str], None] | None = None,
         charm_url: str | None = None,
     ) -> ModelAdmin:
-        """Log in to the model with this UUID. Each call is given so many seconds for its answer; `told(reason)` is
-        called when the connection is lost. `charm_url` is what `hollow_charm` returned on an earlier connection."""
-        lost = asyncio.Event()  # perhaps before the login is noticed here
+        """Log in to the model with this UUID. Calls wait `answer_within` seconds for an answer.
+
+        `told(reason)` is called when the connection is lost. `charm_url` is the result of `hollow_charm` on an
+        earlier connection.
+        """
+        lost = asyncio.Event()  # may be set before `log_in` returns
 
         def closed(reason: str) -> None:
             lost.set()
@@ -128,7 +133,7 @@ class ModelAdmin:
 
     @property
     def lost(self) -> bool:
-        """Whether the connection is gone: open another."""
+        """Whether the connection is lost, so that another must be opened."""
         return self._lost.is_set()
 
     @property
@@ -137,7 +142,7 @@ class ModelAdmin:
         return self._connection.server_version
 
     async def add_machines(self, machines: Sequence[HollowMachineSpec]) -> list[str]:
-        """Enter machines that are never started; their ids, in the order given."""
+        """Add machines that are never started; returns their ids in the same order."""
         request = {
             "params": [
                 {
@@ -165,16 +170,16 @@ class ModelAdmin:
         return [str(fields(result).get("machine")) for result in results]
 
     async def machine_identity(self, machine: str, nonce: str) -> Identity:
-        """Who a machine's agent would log in as; the controller gives the machine a new password for it."""
+        """Return the identity of a machine's agent. The controller generates a new password for the machine."""
         request = {"machine-id": machine, "nonce": nonce, "data-dir": "", "disable-package-commands": True}
         answer = await self._ask("MachineManager", "ProvisioningScript", request)
         found = _PASSWORD.search(str(answer.get("script")))
         if found is None:
-            raise OperationFailed(f"machine {machine}: the provisioning script has no password in it")
+            raise OperationFailed(f"machine {machine}: the provisioning script contains no password")
         return Identity(f"machine-{machine}", found.group(1), nonce)
 
     async def hollow_charm(self) -> str:
-        """The URL of the hollow charm in the model, uploaded at the first call."""
+        """Return the URL of the hollow charm in the model; the first call uploads it."""
         async with self._uploading:
             if self._charm_url is None:
                 self._charm_url = await charm.upload(
@@ -185,8 +190,8 @@ class ModelAdmin:
     async def deploy(self, applications: Sequence[str], units: int, machine: str) -> None:
         """Deploy the hollow charm once per name, each with this many units, all on one machine.
 
-        The charm is uploaded before, unless it was already. Juju answers for each application by itself: all are
-        tried, and the first that failed is the error. One that is there already is none.
+        The charm is uploaded first, unless it already was. Juju answers for each application separately: all are tried,
+        and the first failure is raised. An application that already exists is not an error.
         """
         url = await self.hollow_charm()
         revision = int(url.rpartition("-")[2])
@@ -222,7 +227,7 @@ class ModelAdmin:
         _refuse(applications, answer.get("results"), "Application", "Deploy", passing=_is_there)
 
     async def add_units(self, application: str, count: int, machines: Sequence[str]) -> list[str]:
-        """Add units, spread over these machines in turn; the units' names ("app/3")."""
+        """Add units, spread over these machines in turn; returns the units' names ("app/3")."""
         request = {
             "application": application,
             "num-units": count,
@@ -238,16 +243,16 @@ class ModelAdmin:
         await self._ask("Application", "AddRelation", {"endpoints": [one, other]})
 
     async def destroy_relation(self, one: str, other: str) -> None:
-        """Remove by force the relation of two endpoints, as `relate` names them."""
+        """Remove the relation of two endpoints by force; endpoints are named as in `relate`."""
         relation = {"endpoints": [one, other], "force": True, "max-wait": 0}
         await self._ask("Application", "DestroyRelation", relation)
 
     async def full_status(self, patterns: Sequence[str] = ()) -> dict[str, Any]:
-        """What `juju status` asks for: "machines" and "applications" by id and name, "relations", "model"."""
+        """Return the status of `juju status`: "machines" and "applications" by id and name, "relations", "model"."""
         return await self._ask("Client", "FullStatus", {"patterns": list(patterns)})
 
     async def destroy_units(self, units: Sequence[str]) -> None:
-        """Remove units by force, without waiting for agents; one that is not there is no error."""
+        """Remove units by force, without waiting for agents; a missing unit is not an error."""
         request = {
             "units": [
                 {"unit-tag": unit_tag(unit), "destroy-storage": True, "force": True, "max-wait": 0}
@@ -257,7 +262,7 @@ class ModelAdmin:
         await self._destroy("Application", "DestroyUnit", request, units)
 
     async def destroy_applications(self, applications: Sequence[str]) -> None:
-        """Remove applications and their units by force; one that is not there is no error."""
+        """Remove applications and their units by force; a missing application is not an error."""
         request = {
             "applications": [
                 {
@@ -272,7 +277,7 @@ class ModelAdmin:
         await self._destroy("Application", "DestroyApplication", request, applications)
 
     async def destroy_machines(self, machines: Sequence[str]) -> None:
-        """Remove machines (ids) and what is on them by force; one that is not there is no error."""
+        """Remove machines (ids) and everything on them by force; a missing machine is not an error."""
         request = {
             "machine-tags": [f"machine-{machine}" for machine in machines],
             "force": True,
@@ -290,7 +295,7 @@ class ModelAdmin:
         return self.server_version.split(".")[0] in ("2", "3")
 
     def _base(self) -> dict[str, str]:
-        # 3.1 and most of 2.9 do not know 24.04; what comes after 4.0 may not know 22.04.
+        # 3.1 and most of 2.9 do not know 24.04; versions after 4.0 may not know 22.04.
         return {"name": "ubuntu", "channel": "22.04" if self._before_bases else "24.04"}
 
     async def _destroy(self, facade: str, request: str, params: object, names: Sequence[str]) -> None:
@@ -302,7 +307,7 @@ class ModelAdmin:
 
 
 def unit_tag(unit: str) -> str:
-    """The tag of a unit: "unit-app-3" of "app/3"."""
+    """Return a unit's tag: "unit-app-3" for "app/3"."""
     return "unit-" + unit.replace("/", "-")
 
 
@@ -321,10 +326,10 @@ def _refuse(
     request: str,
     passing: Callable[[ApiError], bool] | None = None,
 ) -> None:
-    """Raise the first error of a bulk answer, with the name it belongs to, unless `passing` lets it through."""
+    """Raise the first error in a bulk answer, with the name it belongs to, unless `passing` accepts it."""
     answers = items(results)
     if len(answers) != len(names):
-        raise ApiError(f"{len(answers)} results for {len(names)} things asked for", "", facade, request)
+        raise ApiError(f"{len(answers)} results for {len(names)} requested things", "", facade, request)
     for name, answer in zip(names, answers, strict=True):
         error = result_error(answer, facade, request)
         if error is None or (passing is not None and passing(error)):

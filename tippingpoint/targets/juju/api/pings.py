@@ -1,4 +1,4 @@
-"""One ping clock for all connections: each is pinged every minute from its own login on."""
+"""One ping timer for all connections: each is pinged every minute, counted from its own login."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from collections import deque
 from typing import Protocol
 
 PERIOD = 60.0
-"""Seconds between two pings of a connection, as Juju's own agents ping (PingPeriod in api/apiclient.go);
-the server drops an agent that sends none for 3 minutes (maxClientPingInterval in apiserver/root.go)."""
+"""Seconds between two pings of a connection, as with Juju's own agents (PingPeriod in api/apiclient.go). The server
+drops an agent that sends none for 3 minutes (maxClientPingInterval in apiserver/root.go)."""
 PATIENCE = 30.0
 """Seconds a ping may stay unanswered before the connection counts as lost (pingTimeout in api/apiclient.go)."""
 _GRAIN = 0.1
-"""Seconds by which pings may be late, so that one timer serves those of many connections."""
+"""Seconds by which pings may be late, so that one timer serves many connections."""
 _OURS = 1.0
-"""Seconds of lateness from which a missing answer may be our fault: it may lie unread in the socket."""
+"""Seconds of our own lateness after which a missing answer may be our fault: it may lie unread in the socket."""
 
 
 class Pinged(Protocol):
-    """A connection, to the clock."""
+    """A connection as the ping timer sees it."""
 
     def ping(self) -> int | None:
         """Send a ping and return its number; None when the connection is closed."""
@@ -30,14 +30,14 @@ class Pinged(Protocol):
         ...
 
     def unreachable(self, seconds: float) -> None:
-        """No answer came within these seconds: the connection is lost."""
+        """Fail the connection because no answer came within these seconds."""
         ...
 
 
 class PingClock:
-    """Pings what it is given until that says it is closed; `patience` is shorter than `period`, both in seconds.
+    """Pings connections until they are closed. `patience` is shorter than `period`, both in seconds.
 
-    All connections have the same, so that two queues are always sorted.
+    Both are the same for all connections, so two queues are always sorted.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, period: float, patience: float) -> None:
@@ -49,13 +49,13 @@ class PingClock:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, connection: Pinged) -> None:
-        """Ping a connection from now on, first after one period."""
+        """Ping a connection from now on, for the first time after one period."""
         self._due.append((time.monotonic() + self._period, connection))
         if self._timer is None:
             self._arm()
 
     def close(self) -> None:
-        """Ping nothing any longer."""
+        """Stop pinging."""
         self._due.clear()
         self._expected.clear()
         if self._timer is not None:

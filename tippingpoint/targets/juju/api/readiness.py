@@ -11,21 +11,21 @@ READ = select.EPOLLIN
 WRITE = select.EPOLLOUT
 
 _TURN = 0.008
-"""Seconds of a loop turn that sockets may take; what is still ready then waits for the next turn, so that
-thousands of sockets that fail or answer at once delay a renewal that is due by no more than this."""
+"""Seconds of a loop turn that sockets may take. Sockets still ready then wait for the next turn. So thousands of
+sockets that fail or answer at once delay a due renewal by no more than this."""
 _AT_ONCE = 256
 
 
 class Watched(Protocol):
-    """What owns a socket."""
+    """The owner of a socket."""
 
     def ready(self, events: int) -> None:
-        """The socket is ready; `events` is a mask of READ, WRITE and epoll's own error bits. May be spurious."""
+        """Handle a ready socket. `events` is a mask of READ, WRITE and epoll's own error bits. May be spurious."""
         ...
 
 
 class Readiness:
-    """An epoll of our own, itself one reader on the event loop: a watched socket costs no handle of the loop."""
+    """A private epoll, registered as one reader in the event loop: a watched socket needs no handle of the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -35,7 +35,7 @@ class Readiness:
         loop.add_reader(self._epoll.fileno(), self._turn)
 
     def watch(self, fd: int, owner: Watched, events: int) -> None:
-        """Call `owner.ready` whenever one of the events is there."""
+        """Call `owner.ready` whenever one of the events occurs."""
         self._epoll.register(fd, events)
         self._watched[fd] = owner
         self._new.add(fd)
@@ -46,12 +46,12 @@ class Readiness:
         self._epoll.modify(fd, events)
 
     def forget(self, fd: int) -> None:
-        """Watch a socket no longer; before it is closed, as its number is then somebody else's."""
+        """Stop watching a socket. Call this before closing it, because its number is then reused."""
         if self._watched.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
     def close(self) -> None:
-        """Stop watching anything."""
+        """Stop watching all sockets."""
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
         self._watched.clear()
@@ -61,7 +61,7 @@ class Readiness:
         self._new.clear()
         for fd, events in self._epoll.poll(0, _AT_ONCE):
             owner = self._watched.get(fd)
-            # A socket opened since the poll may have the number of one closed since: the event is not its own.
+            # A socket opened since the poll may reuse the number of a closed one: the event is not its own.
             if owner is None or fd in self._new:
                 continue
             try:

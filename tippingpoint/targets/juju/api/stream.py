@@ -1,4 +1,4 @@
-"""One WebSocket over TLS on a non-blocking socket: no task, no transport, no buffer while it is idle."""
+"""One WebSocket over TLS on a non-blocking socket. While idle it has no task, transport or buffer."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from tippingpoint.util.certificates import certificate_fault
 from tippingpoint.util.network_errors import CLOSED, in_words
 
 _MOST_UNSENT = 4 * 2**20
-"""Bytes that may wait for a server that does not read, besides one message; then the connection is lost."""
+"""Unsent bytes, beside one message, that are kept for a server that does not read; then the connection is lost."""
 
-# A record of TLS has at most 16 KiB, so one read never leaves decrypted bytes behind in OpenSSL.
+# A TLS record has at most 16 KiB, so one read never leaves decrypted bytes behind in OpenSSL.
 _received = bytearray(2**15)
 _view = memoryview(_received)
 
 
 class Owner(Protocol):
-    """Who is told what a stream receives."""
+    """The receiver of a stream's messages."""
 
     def message(self, payload: bytes) -> None:
-        """A whole text message."""
+        """Receive a whole text message."""
         ...
 
     def lost(self, reason: str) -> None:
-        """The stream is closed, not by us; called once, and nothing after it."""
+        """Receive the loss of the stream, once; nothing is called after it."""
         ...
 
 
 class Stream:
-    """An open WebSocket. Its owner may change; `send` and `close` after the end do nothing."""
+    """An open WebSocket. Its owner may change. After the end, `send` and `close` do nothing."""
 
     __slots__ = ("_frames", "_loop", "_readiness", "_socket", "_unsent", "owner")
 
@@ -52,18 +52,18 @@ class Stream:
         readiness.change(socket.fileno(), self, READ)
 
     def send(self, payload: bytes) -> None:
-        """Send a text message; what the server does not take at once is kept for it, up to a bound."""
+        """Send a text message. Bytes that the server does not take at once are kept, up to a limit."""
         self._write(websocket.frame(websocket.TEXT, payload))
 
     def close(self) -> None:
-        """Say goodbye and close the socket; the owner is not told."""
+        """Send a CLOSE frame and close the socket; the owner is not called."""
         self.owner = None
         if self._socket is not None and self._unsent is None:
             self._write(websocket.frame(websocket.CLOSE, websocket.close_payload(1000)))
         self._shut()
 
     def take(self, data: bytes) -> None:
-        """Bytes of the server; here for those that came with its answer to the handshake."""
+        """Handle bytes of the server; public for those that came with its answer to the handshake."""
         try:
             for opcode, payload in self._frames.feed(data):
                 if self.owner is None:
@@ -80,17 +80,17 @@ class Stream:
             self.fail(str(problem))
 
     def fail(self, reason: str) -> None:
-        """Close the socket because of a fault, and tell the owner."""
+        """Close the socket because of a fault, and call the owner's `lost`."""
         owner, self.owner = self.owner, None
         self._shut()
         if owner is not None:
             owner.lost(reason)
 
     def ready(self, events: int) -> None:
-        """The socket is ready."""
+        """Read or write after the socket became ready."""
         fault = 0
         if events & EPOLLERR and self._socket is not None:
-            # Asked for now: Python's ssl takes a reset for the end of the file, whoever reads or writes.
+            # Read here, because Python's ssl reports a reset as the end of the file.
             fault = self._socket.getsockopt(SOL_SOCKET, SO_ERROR)
         if events & WRITE and self._unsent is not None and not fault:
             self._flush()
@@ -115,7 +115,7 @@ class Stream:
             return
         if self._unsent is not None:
             if len(self._unsent) > _MOST_UNSENT:
-                self._fail_soon(f"does not read: {len(self._unsent)} bytes wait for it")
+                self._fail_soon(f"does not read: {len(self._unsent)} bytes are unsent")
                 return
             self._unsent += data
             return
@@ -146,7 +146,7 @@ class Stream:
             self._readiness.change(self._socket.fileno(), self, READ)
 
     def _fail_soon(self, reason: str) -> None:
-        # Not now: whoever sends does not expect its own connection's end in the middle of it.
+        # Not at once: a sender does not expect its connection to end during the send.
         self._loop.call_soon(self.fail, reason)
 
     def _shut(self) -> None:
@@ -158,7 +158,7 @@ class Stream:
 
 
 def why(problem: BaseException) -> str:
-    """What a socket's error says, in one line for people."""
+    """Return a socket error's text for people, on one line."""
     if isinstance(problem, ssl.SSLCertVerificationError):
         fault = certificate_fault(problem)
         own = "a certificate of the controller's own CA"

@@ -1,4 +1,4 @@
-"""The client's side of WebSocket framing (RFC 6455), without a socket: bytes in, messages out, and back."""
+"""The client side of WebSocket framing (RFC 6455), without a socket: bytes to messages, and messages to bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 
 LONGEST_MESSAGE = 64 * 2**20
-"""Bytes a message may have; a longer one is an error of the server."""
+"""Bytes of the longest message accepted; a longer one is an error of the server."""
 _LONGEST_RESPONSE = 16 * 2**10
 _FIN = 0x80
 _MASKED = 0x80
@@ -30,11 +30,11 @@ _CLOSE_CODES = {
 
 
 class WebSocketError(Exception):
-    """What the server sent is not WebSocket, or more than is accepted; one line."""
+    """The server sent something that is not WebSocket, or is too long. The text is one line."""
 
 
 class _Masks:
-    """Masking keys from the system's randomness, many a call: a key has to be unpredictable (section 5.3)."""
+    """Masking keys from the system's random source, many per call: a key must be unpredictable (section 5.3)."""
 
     __slots__ = ("_keys", "_used")
 
@@ -55,7 +55,7 @@ _masks = _Masks()
 
 
 def frame(opcode: int, payload: bytes) -> bytes:
-    """One whole message as a client sends it: final, masked."""
+    """Return one whole message as a client sends it: final, masked."""
     length = len(payload)
     key = _masks.next()
     if length < 126:
@@ -64,14 +64,14 @@ def frame(opcode: int, payload: bytes) -> bytes:
         header = bytes((_FIN | opcode, _MASKED | 126)) + length.to_bytes(2, "big")
     else:
         header = bytes((_FIN | opcode, _MASKED | 127)) + length.to_bytes(8, "big")
-    # One XOR of two long integers is the fastest masking that Python has.
+    # One XOR of two long integers is the fastest masking in Python.
     mask = int.from_bytes((key * ((length + 3) // 4))[:length], "little")
     masked = (int.from_bytes(payload, "little") ^ mask).to_bytes(length, "little")
     return header + key + masked
 
 
 class FrameReader:
-    """Turns the bytes of a server into messages, however they are cut; small while nothing is half read."""
+    """Assembles a server's bytes into messages, however they are split. Small while no message is incomplete."""
 
     __slots__ = ("_held", "_message", "_needed", "_opcode")
 
@@ -82,11 +82,11 @@ class FrameReader:
         self._opcode = 0
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """The messages and control frames that are whole with these bytes, as (opcode, payload), in order.
+        """Return the messages and control frames completed by these bytes, as (opcode, payload), in order.
 
-        WebSocketError for what RFC 6455 forbids a server, and for a message over LONGEST_MESSAGE.
+        WebSocketError if RFC 6455 forbids them to a server, or for a message over LONGEST_MESSAGE.
         """
-        # What nearly always comes: one whole short message.
+        # The usual case: one whole short message.
         if self._held is None and len(data) > 4 and data[0] == _FIN | TEXT and self._message is None:
             size = data[1]
             if size == len(data) - 2 and size < 126:
@@ -116,7 +116,7 @@ class FrameReader:
         opcode = first & 0x0F
         if opcode >= CLOSE:
             if opcode > PONG or not first & _FIN or len(payload) > 125:
-                raise WebSocketError("sent a WebSocket control frame that is none")
+                raise WebSocketError("sent an invalid WebSocket control frame")
             frames.append((opcode, payload))
             return
         if opcode > BINARY or (opcode == CONTINUATION) != (self._message is not None):
@@ -136,7 +136,7 @@ class FrameReader:
 
 
 def _header(data: bytes, at: int) -> tuple[int, int]:
-    """The length of a frame's header and of its payload; (0, bytes needed) while the header is not whole."""
+    """Return the length of a frame's header and payload; (0, bytes needed) while the header is incomplete."""
     have = len(data) - at
     if have < 2:
         return 0, 2
@@ -166,7 +166,7 @@ def close_payload(code: int) -> bytes:
 
 
 def close_reason(payload: bytes) -> str:
-    """What a CLOSE frame says, for people: "1001 going away"."""
+    """Return a CLOSE frame's reason for people: "1001 going away"."""
     if len(payload) < 2:
         return "no reason given"
     code = int.from_bytes(payload[:2], "big")
@@ -188,15 +188,15 @@ class Upgrade:
         ).encode("ascii")
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take bytes of the answer: None while it is not whole, then what came after it.
+        """Read bytes of the answer; returns None while it is incomplete, then the bytes that followed it.
 
-        WebSocketError when the server refuses or does not speak WebSocket.
+        WebSocketError if the server refuses or does not speak WebSocket.
         """
         self._received += data
         head, end, rest = self._received.partition(b"\r\n\r\n")
         if not end:
             if len(head) > _LONGEST_RESPONSE:
-                raise WebSocketError("did not answer as a web server does")
+                raise WebSocketError("did not answer with HTTP")
             return None
         first, *lines = head.decode("latin-1").split("\r\n")
         status = first.split(" ", 2)
@@ -208,5 +208,5 @@ class Upgrade:
         }
         accept = base64.b64encode(hashlib.sha1(self._key + _GUID).digest()).decode()
         if headers.get("sec-websocket-accept") != accept or headers.get("upgrade", "").lower() != "websocket":
-            raise WebSocketError("accepted a WebSocket that we did not ask for")
+            raise WebSocketError("answered the WebSocket handshake incorrectly")
         return rest
