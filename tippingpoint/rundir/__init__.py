@@ -1,1 +1,1 @@
-"""What a run leaves in its directory: manifest, ledger, journals, and how they are read."""
+"""The files of a run's directory: manifest, ledger and journals, and how they are read."""

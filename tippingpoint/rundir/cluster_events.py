@@ -1,4 +1,4 @@
-"""What a run's events tell of a cluster: which members were there, who led them, what was on them, what was lost."""
+"""Reconstructs a cluster from a run's events: its members, its leaders, the things on each member, and losses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 ONLINE = ("online", "joined", "back")
-"""A member's status while it is there; otherwise it is offline, lost or evicted."""
+"""The statuses of a member that is online; otherwise it is offline, lost or evicted."""
 
 
 @dataclass
@@ -20,52 +20,52 @@ class Change:
     t: float
     status: str
     things: int
-    """How many of our things were on it then."""
+    """How many of our things were on the member then."""
     workers: set[str] = field(default_factory=set[str])
-    """Who saw it."""
+    """The workers that saw the change."""
 
 
 @dataclass
 class Member:
-    """One member of the cluster, as all workers together saw it."""
+    """One member of the cluster, as seen by all workers together."""
 
     name: str
     address: str = ""
-    """The host where it was last reached, as the target tells it; empty where it does not."""
+    """The host where it was last reached, as the target reports it; empty if the target does not."""
     changes: list[Change] = field(default_factory=list[Change])
     led: list[float] = field(default_factory=list[float])
-    """The moments from which on it led the cluster's database."""
+    """The moments from which it led the cluster's database."""
     lost: int = 0
-    """Things that were counted lost with it."""
+    """Things that were counted as lost with it."""
 
     def online(self, t: float) -> bool:
-        """Whether it was there at a moment."""
+        """Return whether it was online at a moment."""
         last = bisect_right([change.t for change in self.changes], t)
         return last > 0 and self.changes[last - 1].status in ONLINE
 
 
 @dataclass
 class Cluster:
-    """The cluster over a run; empty where no worker told of one."""
+    """The cluster during a run; empty if no worker reported one."""
 
     members: list[Member]
-    """In the order of their names, those that only things were seen on too."""
+    """Sorted by name, including members known only from the things on them."""
     leaders: list[tuple[float, str]]
-    """From when on which member led."""
+    """Which member led from which moment on."""
     placed: list[tuple[float, dict[str, int]]]
-    """From when on how many of our things were on which member, over all workers."""
+    """How many of our things, of all workers, were on each member from a moment on."""
 
     def online(self, t: float) -> list[str]:
-        """The members that were there at a moment."""
+        """Return the members that were online at a moment."""
         return [member.name for member in self.members if member.online(t)]
 
     def things(self, t: float) -> dict[str, int]:
-        """How many of our things were on each member at a moment."""
+        """Return how many of our things were on each member at a moment."""
         last = bisect_right(self.placed, t, key=lambda entry: entry[0])
         return self.placed[last - 1][1] if last else {}
 
     def gone(self, begin: float, end: float) -> list[str]:
-        """The members that were away for a part of a time, having been there before."""
+        """Return the members that were away during a part of a span of time, and had been online before."""
         return [
             member.name
             for member in self.members
@@ -78,10 +78,11 @@ class Cluster:
 
 
 def read_cluster(events: Iterable[Mapping[str, Any]]) -> Cluster:
-    """The cluster that `member`, `leader`, `lost` and `placed` events tell of, which are in the order of time.
+    """Return the cluster described by `member`, `leader`, `lost` and `placed` events, which are in order of time.
 
-    Every worker looks for itself and tells of its own things: what several saw of one change is one change, at the
-    moment the first of them saw it.
+    Each worker polls for itself and reports its own things. A change that several workers saw is one change, at the
+    moment
+    when the first of them saw it.
     """
     found: dict[str, Member] = {}
     seen_up_to: Counter[tuple[str, str]] = Counter()
@@ -142,6 +143,6 @@ def _whole(value: object) -> int:
 
 
 def natural(name: str) -> list[tuple[int, str]]:
-    """What names are sorted by so that lxd9 comes before lxd10."""
+    """Return a sort key for names that puts lxd9 before lxd10."""
     parts = re.split("([0-9]+)", name)
     return [(int(part), "") if place % 2 else (0, part) for place, part in enumerate(parts)]

@@ -1,4 +1,4 @@
-"""What operations took over time, to 1.6 % (16 us below 1 ms)."""
+"""Latencies of operations over time, to 1.6 % (16 us below 1 ms)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from tippingpoint.rundir.histogram import SLOTS, FloatArray, IntArray, highest_values
 
 CHART_BINS = 1200
-"""How many points a chart over time has at most."""
+"""The most points of a chart over time."""
 CHART_SHIFT = 4  # 64 instead of 1024 slots per power of two
 CHART_SLOTS = SLOTS >> CHART_SHIFT
 
 
 @dataclass
 class Curve:
-    """One tag over time: for each bin with any sample its start, the count and latencies in microseconds."""
+    """One tag over time: for each bin with samples its start, the count, and latencies in microseconds."""
 
     t: FloatArray
     count: IntArray
@@ -27,12 +27,12 @@ class Curve:
 
 
 def curves_of(charts: Mapping[str, IntArray], bin_seconds: float) -> dict[str, Curve]:
-    """Curves by tag, from counts by cell: bin * CHART_SLOTS + (slot >> CHART_SHIFT)."""
+    """Return curves by tag, from counts by cell: bin * CHART_SLOTS + (slot >> CHART_SHIFT)."""
     return {tag_name: curve_of(summed, bin_seconds) for tag_name, summed in sorted(charts.items())}
 
 
 def curve_of(summed: IntArray, bin_seconds: float) -> Curve:
-    """One curve from counts by cell."""
+    """Return one curve from counts by cell."""
     cells = np.flatnonzero(summed)
     counts = summed[cells]
     bins = cells // CHART_SLOTS
@@ -51,7 +51,7 @@ def curve_of(summed: IntArray, bin_seconds: float) -> Curve:
 
 
 def added(known: IntArray, cells: IntArray, counts: IntArray) -> IntArray:
-    """Counts by cell with these added, each cell of which is named once; longer where that is needed."""
+    """Return counts by cell with `counts` added, enlarged if necessary; `cells` names each cell once."""
     if cells.size and cells[-1] >= known.size:
         known = np.concatenate((known, np.zeros(int(cells[-1]) + 1 - known.size, dtype=np.int64)))
     known[cells] += counts

@@ -1,8 +1,8 @@
-"""What is missing of a journal, found by what the journal itself says was written.
+"""Finds what is missing from a journal, by what the journal itself says was written.
 
-Ticks say which line of the event log they are, and how many samples the histogram log had got until then; the last
-line of an event log says both again. Journals of before say neither: of these, seconds without an interval are found,
-and phases whose begin or end is not there.
+Each tick has its line number in the event log, and how many samples had been written to the histogram log. The last
+event has both as well. Journals of old versions have neither. In these, we look for seconds without an interval, and
+for phases whose begin or end is missing.
 """
 
 from __future__ import annotations
@@ -21,30 +21,33 @@ from tippingpoint.util.durations import show_moment
 from tippingpoint.util.text import show_count
 
 DAMAGED = "damaged"
-"""The event of a part's digest that tells of damage: `what`, from its time `until` a moment or to the end."""
+"""The event in a part's digest that reports damage: `what`, from its time `until` a moment or the end."""
 _HALF_MS = 0.0005
 _HOLE = 3.0
-"""Seconds without any interval, of a journal that does not say how much was written."""
+"""Seconds without any interval that count as a gap, in a journal that does not say how much was written."""
 _MOST = 10
-"""Places of one journal that are told one by one."""
+"""How many places of one journal are reported one by one."""
 
 
 @dataclass(frozen=True)
 class Damage:
-    """That a journal is not whole: what was measured from `begin` to `end` (seconds of the run) may be wrong."""
+    """A part of a journal that is not whole: what was measured from `begin` to `end` (seconds of the run) may be
+    wrong."""
 
     worker: str
-    """Whose journal it is; empty of the runner's own events."""
+    """The worker whose journal it is; empty for the runner's own events."""
     begin: float
     end: float
-    """Infinite where nobody knows how far it reaches."""
+    """Infinite if it is unknown how far the damage reaches."""
     what: str
     """What is missing, in a few words."""
 
     @property
     def sentence(self) -> str:
-        """Whose journal lacks what."""
-        name = self.worker if "/" in self.worker else f"worker {self.worker}"  # a unit's name says what it is
+        """A sentence that says what is missing from whose journal."""
+        name = (
+            self.worker if "/" in self.worker else f"worker {self.worker}"
+        )  # a unit is named like load-claimer/0
         return f"the journal of {name if self.worker else 'the run itself'} is damaged: {self.what}"
 
 
@@ -57,8 +60,12 @@ def find_damage(
     complete: bool,
     counted: bool,
 ) -> list[Damage]:
-    """What is missing of a worker's journal. `complete` says that it ended in order, and `counted` that it says how
-    much was written; what such a worker that was cut had not written yet is no damage."""
+    """Return what is missing from a worker's journal.
+
+    `complete` means that the worker ended as it was told to, and `counted` that the journal says how much was
+    written. What
+    a worker that was cut had not written yet is no damage.
+    """
     found = of_events(worker, said, complete=complete, counted=counted)
     if log.damaged:
         found.append(
@@ -77,7 +84,7 @@ def find_damage(
 
 
 def of_events(worker: str, said: EventLog, *, complete: bool, counted: bool) -> list[Damage]:
-    """What is missing of an event log. It may be the begin of a stage, so that nothing of the run is certain."""
+    """Return what is missing from an event log. It may be a stage's begin, so the damage covers the whole run."""
     found: list[str] = []
     for since, until, lines in said.gaps[:_MOST]:
         were = f"{show_count(abs(lines), 'line')} of its events {'is' if abs(lines) == 1 else 'are'}"
@@ -92,7 +99,7 @@ def of_events(worker: str, said: EventLog, *, complete: bool, counted: bool) -> 
 
 
 def read_damage(event: Mapping[str, Any]) -> Damage:
-    """What an event of a part's digest says."""
+    """Return the damage in an event of a part's digest."""
     until = event.get("until")
     return Damage(
         worker=str(event.get("worker", "")),
@@ -103,7 +110,7 @@ def read_damage(event: Mapping[str, Any]) -> Damage:
 
 
 def damage_event(damage: Damage) -> dict[str, Any]:
-    """The event that read_damage reads."""
+    """Return the event that read_damage reads."""
     return {
         "t": damage.begin,
         "event": DAMAGED,
@@ -116,7 +123,7 @@ def damage_event(damage: Damage) -> dict[str, Any]:
 def _of_samples(
     worker: str, notes: Sequence[Mapping[str, Any]], begins: Any, samples: IntArray
 ) -> list[Damage]:
-    """Where the histogram log has other samples than its worker noted."""
+    """Return where the number of samples in the histogram log differs from what its worker noted."""
     order = np.argsort(begins, kind="stable")
     upto = np.concatenate(([0], np.cumsum(samples[order])))
     moments = np.asarray([float(note["t"]) for note in notes], dtype=np.float64)
@@ -147,12 +154,12 @@ def _of_samples(
             Damage(worker, more[0][0], more[-1][1], f"samples are missing in {len(more)} more places")
         )
     if not notes and samples.sum():
-        found.append(Damage(worker, 0.0, inf, "nothing is left that says how many samples there were"))
+        found.append(Damage(worker, 0.0, inf, "no record is left of how many samples were written"))
     return found
 
 
 def _of_phases(worker: str, marks: Sequence[Mapping[str, Any]]) -> list[Damage]:
-    """Stages whose begin or end is missing although something of them, or a stage after them, is there."""
+    """Return stages whose begin or end is missing although other events of them, or of a later stage, exist."""
     begun: set[Any] = set()
     ended: set[Any] = set()
     found: list[str] = []
@@ -165,7 +172,7 @@ def _of_phases(worker: str, marks: Sequence[Mapping[str, Any]]) -> list[Damage]:
             begun.add(stage)
             before = stage
         elif stage not in begun:
-            found.append(f"the begin of stage {stage} is missing")
+            found.append(f"the start of stage {stage} is missing")
             begun.add(stage)
         if phase == "end":
             ended.add(stage)
@@ -173,7 +180,7 @@ def _of_phases(worker: str, marks: Sequence[Mapping[str, Any]]) -> list[Damage]:
 
 
 def _holes(worker: str, ticks: Iterable[Mapping[str, Any]], begins: Any, log: IntervalLog) -> list[Damage]:
-    """Seconds without an interval while ticks say that there was load."""
+    """Return the seconds without an interval in which ticks say that there was load."""
     ends = begins + np.asarray(log.lengths, dtype=np.float64)
     found: list[Damage] = []
     for before, tick in itertools.pairwise(ticks):
@@ -183,7 +190,7 @@ def _holes(worker: str, ticks: Iterable[Mapping[str, Any]], begins: Any, log: In
             continue
         if found and found[-1].end >= since:
             since = found.pop().begin
-        found.append(Damage(worker, since, until, f"no interval is there {_between(since, until)}"))
+        found.append(Damage(worker, since, until, f"intervals are missing {_between(since, until)}"))
     return [damage for damage in found if damage.end - damage.begin >= _HOLE]
 
 

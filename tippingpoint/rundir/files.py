@@ -1,5 +1,7 @@
-"""Files of a run's directory, which anybody may have made: they are read where they are regular files, of bounded size
-and no links, and replaced whole."""
+"""Reads and replaces files of a run's directory, which anybody may have made.
+
+Only regular files of bounded size are read, no links. Files are replaced as a whole.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,9 @@ from typing import BinaryIO
 
 
 def open_file(path: Path) -> BinaryIO:
-    """A regular file, to be read; OSError where it is a link, a directory, a pipe or a device, or cannot be opened."""
-    # Without O_NONBLOCK a pipe would be waited for until somebody writes into it.
+    """Open a regular file for reading; raises OSError for a link, a directory, a pipe, a device or an unreadable
+    file."""
+    # Without O_NONBLOCK, opening a pipe would block until it has a writer.
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     mode = os.fstat(fd).st_mode
     if not stat.S_ISREG(mode):
@@ -24,7 +27,7 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read_file(path: Path, most: int | None = None) -> bytes:
-    """What is in a regular file; OSError as of open_file, and where there are more than `most` bytes."""
+    """Return the content of a regular file; raises OSError as open_file does, and for more than `most` bytes."""
     try:
         with open_file(path) as file:
             content = file.read(-1 if most is None else most + 1)
@@ -38,8 +41,10 @@ def read_file(path: Path, most: int | None = None) -> bytes:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Put a file there, whole or not at all, in the place of what was there: a link is replaced, not followed. OSError
-    where there is no room."""
+    """Replace a file, or create it, as a whole or not at all. A link is replaced, not followed.
+
+    Raises OSError if there is no disk space.
+    """
     fresh = path.with_name(f"{path.name}.new")
     fresh.unlink(missing_ok=True)
     try:

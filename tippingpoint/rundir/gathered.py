@@ -1,4 +1,4 @@
-"""What a run says of the units that made it together, when it was gathered from several."""
+"""The units of a run that was gathered from several units, as its events describe them."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ from pydantic import BaseModel, ValidationError
 from tippingpoint.rundir.journal import is_seconds
 
 UNIT = "unit"
-"""The event that tells of a unit in a run that was gathered from several: the fields of Unit."""
+"""The event that describes a unit in such a run: the fields of Unit."""
 GATHERED = "gathered"
-"""The event that says so: `interval` is how many seconds apart from each other its intervals begin."""
+"""The event that marks such a run: `interval` is how many seconds apart its intervals begin."""
 
 UnitStatus = Literal["complete", "cut", "missing", "idle"]
 
 
 class Unit(BaseModel):
-    """One of the units that made a run together, each of which stands as one worker in it (see units/merge.py)."""
+    """One of the units that made a run together; it appears in the run as one worker (see units/merge.py)."""
 
     name: str
     share: int
-    """Its place among those that share the load, from 1."""
+    """Its position among the units that share the load, from 1."""
     of: int
     status: UnitStatus
-    """`cut`: its share is missing from some moment on; `missing`: nothing is known of it; `idle`: it had none."""
+    """`cut`: its share is missing from some moment on; `missing`: nothing is known of it; `idle`: it had no share."""
     why: str
-    """Why it is cut, missing or idle, in one line."""
+    """Why the unit is cut, missing or idle, in one line."""
     workers: int
     cores: int
     clock_offset: float | None
-    """Seconds that its clock was ahead of the run's, which its times are freed of; None when nobody measured it."""
+    """Seconds that its clock was ahead of the run's, already subtracted from its times; None if it was not
+    measured."""
     clock_error: float | None
 
 
 def units_of(events: Iterable[Mapping[str, Any]]) -> list[Unit]:
-    """The units that a run's own events tell of; those that cannot be read are left out."""
+    """Return the units in a run's own events; events that cannot be read are left out."""
     units: list[Unit] = []
     for event in events:
         if event["event"] == UNIT:
@@ -47,6 +48,6 @@ def units_of(events: Iterable[Mapping[str, Any]]) -> list[Unit]:
 
 
 def gathered_interval(events: Iterable[Mapping[str, Any]]) -> float:
-    """How many seconds apart its intervals begin; 0 when it was not gathered."""
+    """Return how many seconds apart the run's intervals begin; 0 for a run that was not gathered."""
     found: list[Any] = [event.get("interval") for event in events if event["event"] == GATHERED]
     return max((float(width) for width in found if is_seconds(width)), default=0.0)

@@ -1,4 +1,4 @@
-"""What workers note of themselves each second: the load that is there, and their own health."""
+"""What workers note each second: the current load, and their own health."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ import numpy as np
 from tippingpoint.rundir.histogram import FloatArray
 
 SUMMED = ("held", "waiting", "in_flight", "rss")
-"""Gauges of workers that add up."""
+"""Gauges that are summed over workers."""
 WORST = ("cpu", "loop_lag")
-"""Gauges of which the worst worker's counts."""
+"""Gauges of which the worst worker's value is taken."""
 GAUGES = (*SUMMED, *WORST)
 
 
 @dataclass
 class Gauges:
-    """What workers noted each second, in bins like a Curve's; load summed over workers, health the worst of them."""
+    """What workers noted each second, in bins like a Curve's: load is summed over workers, health is the worst of
+    them."""
 
     t: FloatArray
     held: FloatArray
-    """Leases held, or things that are there."""
+    """Leases held, or things that exist."""
     waiting: FloatArray
     """Units waiting for a release, or things still to be made or removed."""
     in_flight: FloatArray
-    """Operations sent and not answered."""
+    """Operations sent but not answered."""
     cpu: FloatArray
-    """Cores used by the busiest worker's process, 1.0 being its whole core."""
+    """Cores used by the busiest worker's process; 1.0 is a whole core."""
     loop_lag: FloatArray
     """Longest event-loop lag in the bin, milliseconds."""
     rss: FloatArray
@@ -38,9 +39,9 @@ class Gauges:
 
 
 def gauges_of(workers: Iterable[Sequence[Mapping[str, Any]]], bin_seconds: float) -> Gauges:
-    """The gauges of all workers over time, from the ticks of each.
+    """Return the gauges of all workers over time, from the ticks of each worker.
 
-    The last tick of a bin counts, and stands for bins without one until its worker's next; none after its last.
+    The last tick in a bin counts. It also stands for later bins without a tick, up to its worker's last tick.
     """
     sums: dict[int, dict[str, float]] = {}
     for ticks in workers:
@@ -66,9 +67,9 @@ def gauges_of(workers: Iterable[Sequence[Mapping[str, Any]]], bin_seconds: float
 def phase_medians(
     marks: Sequence[dict[str, Any]], ticks: Sequence[Mapping[str, Any]]
 ) -> list[tuple[dict[str, Any], dict[str, float]]]:
-    """The medians of a worker's gauges while it held each stage (or brought it up, when it never held it).
+    """Return the medians of a worker's gauges while it held each stage, or brought it up if it never held it.
 
-    With each the mark that the phase begins with; none of a phase without ticks.
+    Each comes with the mark that begins the phase. Phases without ticks are left out.
     """
     times = np.asarray([tick["t"] for tick in ticks], dtype=np.float64)
     held = {int(mark["stage"]) for mark in marks if mark["phase"] == "hold"}
@@ -76,7 +77,7 @@ def phase_medians(
     for mark, following in itertools.pairwise([*marks, {"t": np.inf}]):
         if mark["phase"] in ("drain", "end") or (mark["phase"] == "begin" and int(mark["stage"]) in held):
             continue
-        # A tick tells of the interval that it closes: the one at the mark itself belongs to the phase before.
+        # A tick describes the interval that it closes: the tick at the mark itself belongs to the phase before.
         inside = np.flatnonzero((times > mark["t"]) & (times <= following["t"]))
         if inside.size:
             medians = {
@@ -88,6 +89,6 @@ def phase_medians(
 
 
 def add_gauges(gauges: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
-    """Two workers' gauges as one: load is summed, health the worst of them."""
+    """Return the gauges of two workers combined: load is summed, health is the worst of them."""
     pairs = {name: (gauges.get(name, 0.0), float(more[name])) for name in GAUGES}
     return {name: sum(pair) if name in SUMMED else max(pair) for name, pair in pairs.items()}

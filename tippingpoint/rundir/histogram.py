@@ -1,10 +1,11 @@
 """HdrHistograms as arrays: exact merging, percentiles, and the V2 encoding that recorder.py writes and viewers read.
 
-Values are whole microseconds from 1 us to one hour with three significant digits, so any quantile is
-within 0.1 % of the recorded value. The bucket layout and the encoding are those of HdrHistogram
-(https://github.com/HdrHistogram/HdrHistogram, V2 with ZigZag LEB128 counts); the kept Python port opens
-what is written here and the other way round (tests/unit/rundir/test_histogram.py). It is not used itself because it
-decodes one value at a time; here that is done for arrays.
+Values are whole microseconds from 1 us to one hour with three significant digits, so any quantile is within 0.1 % of
+the
+recorded value. The bucket layout and the encoding are those of HdrHistogram
+(https://github.com/HdrHistogram/HdrHistogram, V2 with ZigZag LEB128 counts). A test checks that HdrHistogram's Python
+port reads our encoding and that we read its own (tests/unit/rundir/test_histogram.py). We do not use the port, as it
+decodes one value at a time; this module decodes arrays.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _DECODE_AT_ONCE = 1024
 
 
 def slots_of(values_us: npt.ArrayLike) -> IntArray:
-    """The slot of each value in microseconds; values outside 1 us..1 h are moved to the nearest end."""
+    """Return the slot of each value in microseconds; values outside 1 us..1 h are moved to the nearest end."""
     values = np.clip(np.asarray(values_us, dtype=np.int64), 0, HIGHEST_US)
     shift = np.maximum(np.frexp(values.astype(np.float64))[1].astype(np.int64) - HALF_BITS - 1, 0)
     return (shift << HALF_BITS) + (values >> shift)
@@ -53,28 +54,28 @@ def _shifts(slots: IntArray) -> IntArray:
 
 
 def lowest_values(slots: IntArray) -> IntArray:
-    """The smallest value, in microseconds, that falls into each slot."""
+    """Return the smallest value, in microseconds, of each slot."""
     shift = _shifts(slots)
     return (slots - (shift << HALF_BITS)) << shift
 
 
 def highest_values(slots: IntArray) -> IntArray:
-    """The largest value, in microseconds, that falls into each slot: what percentiles report."""
+    """Return the largest value, in microseconds, of each slot, as percentiles report it."""
     return lowest_values(slots) + (np.int64(1) << _shifts(slots)) - 1
 
 
 def middle_values(slots: IntArray) -> IntArray:
-    """The middle value, in microseconds, of each slot: what means are computed from."""
+    """Return the middle value, in microseconds, of each slot, from which means are computed."""
     return lowest_values(slots) + ((np.int64(1) << _shifts(slots)) >> 1)
 
 
 def rank_of(percentile: float, total: int) -> int:
-    """The rank (1..total) of the value that a percentile in 0..100 asks for."""
+    """Return the rank (1..total) of the value at a percentile in 0..100."""
     return max(1, min(total, int(np.ceil(total * (percentile / 100.0) - 1e-9))))
 
 
 class Histogram:
-    """Counts per slot. Adding histograms is exact: nothing is lost by recording apart and merging later."""
+    """Counts per slot. Adding histograms is exact: recording separately and merging later loses nothing."""
 
     __slots__ = ("counts",)
 
@@ -83,12 +84,12 @@ class Histogram:
 
     @classmethod
     def of(cls, values_us: npt.ArrayLike) -> Histogram:
-        """A histogram of the given values in microseconds."""
+        """Return a histogram of the given values in microseconds."""
         return cls(np.bincount(slots_of(values_us), minlength=SLOTS).astype(np.int64, copy=False))
 
     @classmethod
     def merged(cls, histograms: Iterable[Histogram]) -> Histogram:
-        """The sum of any number of histograms."""
+        """Return the sum of any number of histograms."""
         result = cls()
         for histogram in histograms:
             result.counts += histogram.counts
@@ -104,7 +105,7 @@ class Histogram:
         return int(self.counts.sum())
 
     def filled(self) -> tuple[IntArray, IntArray]:
-        """The slots that hold anything, ascending, and their counts."""
+        """Return the slots with counts, ascending, and these counts."""
         slots = np.flatnonzero(self.counts).astype(np.int64, copy=False)
         return slots, self.counts[slots]
 
@@ -127,11 +128,11 @@ class Histogram:
         return float((middle_values(slots) * counts).sum() / counts.sum()) if slots.size else 0.0
 
     def percentile(self, percentile: float) -> int:
-        """The value in microseconds at a percentile in 0..100; 0 when empty."""
+        """Return the value in microseconds at a percentile in 0..100; 0 when empty."""
         return self.percentiles([percentile])[0]
 
     def percentiles(self, percentiles: Sequence[float]) -> list[int]:
-        """The values in microseconds at several percentiles in 0..100; zeros when empty."""
+        """Return the values in microseconds at several percentiles in 0..100; zeros when empty."""
         slots, counts = self.filled()
         if not slots.size:
             return [0 for _ in percentiles]
@@ -141,13 +142,14 @@ class Histogram:
         return [int(value) for value in highest_values(slots[at])]
 
     def encode(self) -> str:
-        """The V2 compressed encoding, base64, as it stands in a histogram log."""
+        """Return the V2 compressed encoding in base64, as in a histogram log."""
         slots, counts = self.filled()
         return encode(zip(slots.tolist(), counts.tolist(), strict=True))
 
     @classmethod
     def decode(cls, encoded: str | bytes) -> Histogram:
-        """The histogram of one V2 compressed encoding; ValueError when it is not one of ours."""
+        """Return the histogram in a V2 compressed encoding; raises ValueError for one with another range or
+        precision."""
         batch = decode_batch([encoded])
         result = cls()
         result.counts[batch.slots] = batch.counts
@@ -164,8 +166,8 @@ class Batch:
 
 
 def decode_batch(encoded: Sequence[str | bytes]) -> Batch:
-    """Decode many V2 encodings at once; ValueError names the first that is not one of ours."""
-    # In parts small enough for the processor's cache: twice as fast as all at once.
+    """Decode many V2 encodings at once; raises ValueError that names the first with another range or precision."""
+    # Decoding in parts that fit into the processor's cache is twice as fast as decoding all at once.
     parts = [
         _decode_part(encoded[first : first + _DECODE_AT_ONCE], first)
         for first in range(0, len(encoded), _DECODE_AT_ONCE)
@@ -181,7 +183,7 @@ def decode_batch(encoded: Sequence[str | bytes]) -> Batch:
 
 
 def _payload(text: str | bytes, number: int) -> bytes:
-    """The counts in one encoding, still packed."""
+    """Return the counts in one encoding, still packed."""
     try:
         payload = zlib.decompress(memoryview(binascii.a2b_base64(text))[COMPRESSED_HEADER.size :])
         header = payload[: PAYLOAD_HEADER.size]
@@ -197,7 +199,7 @@ def _payload(text: str | bytes, number: int) -> bytes:
 
 
 def _decode_part(encoded: Sequence[str | bytes], number: int) -> Batch:
-    """Decode some encodings, of which the first is number `number` of all."""
+    """Decode some encodings, the first of which is number `number` of all."""
     payloads = [_payload(text, number + index) for index, text in enumerate(encoded)]
     data = np.frombuffer(b"".join(payloads), dtype=np.uint8)
     empty = np.zeros(0, dtype=np.int64)

@@ -1,10 +1,12 @@
-"""What a worker writes while it runs: a HdrHistogram interval log and an event log, append-only.
+"""A worker's journal, written while it runs: an HdrHistogram interval log and an event log, both append-only.
 
-Every line is written whole or not at all, so a worker killed at any instant loses at most the interval that
-was open. A full disk loses nothing either: lines wait in memory until they can be written, and go to a
-rescue directory when the run ends before that.
+Every line is written as a whole or not at all, so a worker killed at any instant loses at most the open interval. A
+full
+disk loses nothing either: lines are kept in memory until they can be written. If the run ends before that, they go to
+a
+rescue directory.
 
-All times are seconds since the run's start on the monotonic clock, so a step of the wall clock moves nothing.
+All times are seconds since the run's start on the monotonic clock, so a step of the wall clock changes nothing.
 """
 
 from __future__ import annotations
@@ -25,15 +27,15 @@ from tippingpoint.rundir.files import open_file, read_file
 RESCUE_PREFIX = "tippingpoint-rescue-"
 _APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 _LONGEST = 1e9
-"""Seconds that no run lasts (32 years): a time beyond is damaged."""
+"""Seconds, longer than any run (32 years): a later time is damage."""
 
 
 CLOSED = "closed"
-"""The event that a log ends with when it was closed in order."""
+"""The event at the end of a log that was closed in an orderly way."""
 
 
 class AppendFile:
-    """A file that only grows by whole chunks. A chunk that cannot be written waits in memory, in order."""
+    """A file that grows by whole chunks only. A chunk that cannot be written waits in memory, in order."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,11 +48,11 @@ class AppendFile:
 
     @property
     def waiting(self) -> int:
-        """How many chunks could not be written yet."""
+        """How many chunks have not been written yet."""
         return len(self._waiting)
 
     def append(self, chunk: bytes) -> bool:
-        """Write a chunk after all that wait; False when it has to wait too."""
+        """Write a chunk after those that wait; returns False if it has to wait too."""
         self._waiting.append(chunk)
         return self._flush()
 
@@ -73,9 +75,9 @@ class AppendFile:
                 written += os.write(self._fd, chunk[written:])
         except OSError:
             try:
-                os.ftruncate(self._fd, self._size)  # no half line stays behind
+                os.ftruncate(self._fd, self._size)  # leave no partial line
             except OSError:
-                # It stays: whatever is written next has to be the rest of it.
+                # The partial line stays, so the next bytes written have to be the rest of it.
                 self._size += written
                 self._waiting[0] = chunk[written:]
             raise
@@ -84,8 +86,9 @@ class AppendFile:
     def close(self, rescue: Path) -> int:
         """Close the file; chunks that could not be written go to a file of the same name in `rescue`.
 
-        Returns how many chunks had to go there. OSError when they cannot all be written there either: the
-        file is closed all the same, and `rescue` holds whole chunks only.
+        Returns how many chunks went there. Raises OSError when not all can be written there either: the file is
+        closed all the
+        same, and `rescue` holds whole chunks only.
         """
         try:
             if self._flush():
@@ -109,7 +112,7 @@ class AppendFile:
 class Events:
     """An event log: one JSON object a line, with `t` (seconds since the run's start) and `event`.
 
-    Some events say which line of the log they are, `closed` at its end among them: so it is seen when lines are gone.
+    Some events, among them `closed` at the end, have their line number, so that missing lines are noticed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -118,23 +121,23 @@ class Events:
         self._last = 0.0
 
     def write(self, t: float, event: str, **fields: object) -> bool:
-        """Append an event; False when it waits because it cannot be written."""
+        """Append an event; returns False if it waits because it cannot be written."""
         self._lines += 1
         self._last = max(self._last, t)
         return self._file.append(orjson.dumps({"t": round(t, 3), "event": event, **fields}) + b"\n")
 
     def write_numbered(self, t: float, event: str, **fields: object) -> bool:
-        """Append an event that says which line it is."""
+        """Append an event with its line number."""
         return self.write(t, event, **fields, line=self._lines + 1)
 
     def close(self, rescue: Path, **totals: object) -> int:
-        """End the log with an event that says so, and what it is told to; see AppendFile.close."""
+        """End the log with the event `closed` and these totals; see AppendFile.close."""
         self.write_numbered(self._last, CLOSED, **totals)
         return self._file.close(rescue)
 
 
 class Interval(Protocol):
-    """What was recorded under one tag in one interval."""
+    """The values recorded under one tag in one interval."""
 
     @property
     def total(self) -> int:
@@ -147,12 +150,12 @@ class Interval(Protocol):
         ...
 
     def encode(self) -> str:
-        """The V2 compressed encoding, base64."""
+        """Return the V2 compressed encoding in base64."""
         ...
 
 
 def interval_lines(begin: float, end: float, histograms: Mapping[str, Interval]) -> str:
-    """The log lines of one interval: start and length in seconds, maximum in milliseconds, V2 histogram."""
+    """Return the log lines of one interval: start and length in seconds, maximum in milliseconds, V2 histogram."""
     return "".join(
         f"Tag={tag},{begin:.3f},{end - begin:.3f},{histogram.max / 1000:.3f},{histogram.encode()}\n"
         for tag, histogram in histograms.items()
@@ -163,7 +166,7 @@ class Journal:
     """One worker's journal: `worker-NAME.hlog` and `worker-NAME.jsonl` in the run's directory."""
 
     def __init__(self, directory: Path, worker: str, started: float) -> None:
-        """`started` is the run's start as seconds since the epoch: the anchor that log viewers show."""
+        """`started` is the run's start in seconds since the epoch, from which log viewers count."""
         self.events = Events(directory / f"worker-{worker}.jsonl")
         self._samples = 0
         self._log = AppendFile(directory / f"worker-{worker}.hlog")
@@ -177,11 +180,11 @@ class Journal:
 
     @property
     def waiting(self) -> int:
-        """How many intervals wait in memory because the disk is full."""
+        """How many intervals are kept in memory because the disk is full."""
         return self._log.waiting
 
     def interval(self, begin: float, end: float, histograms: Mapping[str, Interval]) -> str:
-        """Append one closed interval (seconds since the run's start); returns the lines as written."""
+        """Append a closed interval (seconds since the run's start); returns the lines as written."""
         lines = interval_lines(begin, end, histograms)
         if lines:
             self._samples += sum(histogram.total for histogram in histograms.values())
@@ -189,7 +192,7 @@ class Journal:
         return lines
 
     def tick(self, t: float, **gauges: object) -> None:
-        """Append what gauges were at the end of an interval, and how much was written until then."""
+        """Append the gauges at the end of an interval, and how many samples were written until then."""
         self.events.write_numbered(t, "tick", **gauges, samples=self._samples)
 
     def close(self, rescue: Path) -> int:
@@ -203,9 +206,9 @@ class Journal:
 
 @dataclass(frozen=True)
 class IntervalLog:
-    """The lines of an interval log as columns; damaged lines (a cut last one) are counted and left out.
+    """The lines of an interval log as columns. Damaged lines, such as a partial last one, are counted and left out.
 
-    Payloads are as they were read: one may still turn out to be no histogram.
+    Payloads are not decoded yet: one may turn out not to be a histogram.
     """
 
     tags: list[str]
@@ -216,7 +219,7 @@ class IntervalLog:
 
 
 def read_interval_log(path: Path) -> IntervalLog:
-    """The columns of an interval log, in the order they were written."""
+    """Return the columns of an interval log, in the order in which they were written."""
     tags: list[str] = []
     begins: list[float] = []
     lengths: list[float] = []
@@ -245,7 +248,7 @@ def read_interval_log(path: Path) -> IntervalLog:
 
 
 def last_begin(path: Path) -> float:
-    """When the last interval of a log began; 0.0 when there is none among its last lines."""
+    """Return when the last interval of a log began; 0.0 if none is among its last lines."""
     with open_file(path) as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - 65536))
         lines = file.read().split(b"\n")
@@ -258,7 +261,7 @@ def last_begin(path: Path) -> float:
 
 
 def _columns(line: bytes) -> tuple[bytes, float, float, bytes]:
-    """Tag, begin, length and payload of a line; ValueError when it is damaged."""
+    """Return tag, begin, length and payload of a line; raises ValueError if it is damaged."""
     tag, begin, length, _, payload = line.split(b",")
     since, seconds = float(begin), float(length)
     if not (tag.startswith(b"Tag=") and 0 <= since < _LONGEST and 0 <= seconds < _LONGEST):
@@ -268,25 +271,25 @@ def _columns(line: bytes) -> tuple[bytes, float, float, bytes]:
 
 @dataclass(frozen=True)
 class EventLog:
-    """The events of a log in the order they were written; damaged lines are counted and left out.
+    """The events of a log in the order in which they were written; damaged lines are counted and left out.
 
-    Each has a time `t` (a number of seconds) and a kind `event` (a string); the rest is as it was read.
+    Each has a time `t` (seconds) and a kind `event` (a string); other fields are not checked.
     """
 
     events: list[dict[str, Any]]
     damaged: int
     gaps: list[tuple[float, float, int]] = field(default_factory=list[tuple[float, float, int]])
-    """Between which times how many lines are missing, by the numbers that some of them have; too many are negative."""
+    """Between which times how many lines are missing, by their line numbers; a negative count means extra lines."""
     closed: dict[str, Any] | None = None
-    """What it says at its end; None when it was cut, or is still written."""
+    """The event `closed`; None if the log was cut or is still being written."""
     numbered: bool = False
     """Whether any of its lines has a number."""
     cut_off: int = 0
-    """1 when its last line is damaged, as where its writer was killed."""
+    """1 if its last line is damaged, for example because its writer was killed."""
 
 
 def read_events(path: Path) -> EventLog:
-    """The events of a log; none when there is no such file."""
+    """Return the events of a log; empty if there is no such file."""
     events: list[dict[str, Any]] = []
     gaps: list[tuple[float, float, int]] = []
     closed: dict[str, Any] | None = None
@@ -327,16 +330,16 @@ def _is_event(value: object) -> TypeGuard[dict[str, Any]]:
 
 
 def is_seconds(value: object) -> bool:
-    """Whether a value read from an event can be a time in a run."""
+    """Return whether a value read from an event can be a time in a run."""
     return is_number(value) and 0 <= cast(float, value) < _LONGEST
 
 
 def is_number(value: object) -> bool:
-    """Whether a value read from an event is a finite number."""
+    """Return whether a value read from an event is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def count_of(event: Mapping[str, Any]) -> int:
-    """How often that happened which an event tells of."""
+    """Return how many occurrences an event stands for."""
     count = event.get("count", 1)
     return count if isinstance(count, int) else 1

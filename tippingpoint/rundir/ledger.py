@@ -1,4 +1,4 @@
-"""What a run makes in a target is written down before it is made, so that it can be removed after any end."""
+"""The ledger: what a run makes on a target, written down before it is made, so that it can always be removed."""
 
 from __future__ import annotations
 
@@ -19,53 +19,59 @@ from tippingpoint.rundir.manifest import Manifest
 
 FILE = "ledger.jsonl"
 LARGEST_FILE = 1 << 20
-"""Bytes; a run has one entry of a few hundred."""
+"""Bytes; a run has one entry of a few hundred bytes."""
 
 
 class Entry(BaseModel, ABC, frozen=True):
-    """What a run makes in a target. Each target has an entry of its own: `ENTRY` in the module `ledger` of its package.
+    """What a run makes on a target. Each target has an entry class of its own: `ENTRY` in its package's module
+    `ledger`.
 
-    It is all that `clean` has to go by, on another day and from another directory.
+    It is all that `clean` knows, perhaps on another day and in another directory.
     """
 
     kind: str
     target: TargetSection
-    """The target as the plan has it, with the names that it is found by whatever becomes the default meanwhile."""
+    """The target as the plan has it, with explicit names, so that it is found after defaults have changed."""
 
     @property
     @abstractmethod
     def described(self) -> str:
-        """What is removed when this is cleaned up, in words: "the keys below /a/"."""
+        """What cleaning this entry removes, in words: "the keys below /a/"."""
 
     @abstractmethod
     def own(self, directory: Path, manifest: Manifest) -> Self:
-        """The entry with its files where they are now, in the directory of the run with this manifest.
+        """Return the entry with its files at their present paths, in the directory of the run with this manifest.
 
-        UserError for anything that this run cannot have made: whoever wrote the ledger, nothing else is removed.
+        Raises UserError for anything that this run cannot have made. A ledger may have been written by anybody, so
+        nothing else
+        may be removed.
         """
 
     @property
     def made_by_workers(self) -> bool:
-        """Whether nothing is made before the workers are let in: a run that is refused then has nothing to clean up."""
+        """Whether nothing is made before the workers have logged in: a run that is refused then has nothing to
+        remove."""
         return False
 
     @property
     def always_there(self) -> str:
-        """What a run makes first and removes last, in words: "its model". Where cleaning finds nothing, somebody has
-        removed it meanwhile. Empty where cleaning may find nothing."""
+        """What a run makes first and removes last, in words: "its model".
+
+        If cleaning finds nothing, somebody else removed it. Empty if cleaning may find nothing anyway.
+        """
         return ""
 
     @property
     def passwords(self) -> list[Path]:
-        """Files of the run's directory that are nobody's to read once what the run made is gone."""
+        """Files in the run's directory with passwords, to be deleted once the things of the run are removed."""
         return []
 
 
 def remember(directory: Path, entry: Entry) -> None:
-    """Add an entry to a run's ledger and see it on the disk before anything is made.
+    """Add an entry to a run's ledger, and sync it to disk before anything is made.
 
-    Files that it names are remembered by their absolute paths, so that the target can be cleaned from anywhere.
-    UserError when there is no room for the entry.
+    Files that it names are stored with absolute paths, so that the target can be cleaned from any directory. Raises
+    UserError when there is no disk space for the entry.
     """
     target = entry.target.model_copy(update=_anchored(entry.target))
     entry = entry.model_copy(update={**_anchored(entry), "target": target})
@@ -81,7 +87,7 @@ def remember(directory: Path, entry: Entry) -> None:
 
 
 def entries(directory: Path) -> list[Entry]:
-    """The ledger of a run; empty when it never made anything. UserError when it cannot be read."""
+    """Return a run's ledger; empty if it never made anything. Raises UserError when it cannot be read."""
     path = directory / FILE
     try:
         *lines, rest = read_file(path, LARGEST_FILE).split(b"\n")
@@ -95,18 +101,18 @@ def entries(directory: Path) -> list[Entry]:
             found.append(_read(line))
         except ValueError:
             raise UserError("ledger", f"{path}:{number}", "a ledger entry") from None
-    # A crash in the middle of the write: nothing was made yet under that entry.
+    # A partial last line is a crash in the middle of the write: nothing was made under that entry yet.
     with contextlib.suppress(ValueError):
         found.append(_read(rest))
     return found
 
 
 def _read(line: bytes) -> Entry:
-    """The entry in a line; ValueError where there is none of a target that we know."""
+    """Return the entry in a line; raises ValueError for anything else, or for an unknown target."""
     document: Any = from_json(line)
     if not isinstance(document, dict):
         raise ValueError("no mapping")
-    # Ledgers of before there were other targets name no kind.
+    # Ledgers from the time of a single kind of target name no kind.
     kind = cast("dict[str, Any]", document).get("kind", DEFAULT)
     return _entry_of(str(kind)).model_validate_json(line)
 
@@ -120,5 +126,5 @@ def _entry_of(kind: str) -> type[Entry]:
 
 
 def _anchored(part: BaseModel) -> dict[str, Path]:
-    """The files that a part of an entry names, by their absolute paths."""
+    """Return the files that a part of an entry names, with absolute paths."""
     return {name: value.absolute() for name, value in part if isinstance(value, Path)}

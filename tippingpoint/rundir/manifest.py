@@ -1,4 +1,4 @@
-"""The manifest: what a run was, kept beside its journals and replaced whole at each change."""
+"""The manifest: describes a run, beside its journals; it is replaced as a whole at each change."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tippingpoint.rundir.files import read_file, replace_file
 
 FILE = "manifest.json"
 LARGEST_FILE = 16 << 20
-"""Bytes; a manifest has a plan in it, and names of workers."""
+"""Bytes; a manifest contains a plan and the names of workers."""
 RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$")]
-"""What names in targets and of files are made of: one part of a path, and never `.` or `..`."""
+"""An id that is safe in names on targets and of files: one component of a path, never `.` or `..`."""
 Workload = Literal["claim", "spawn", "grow"]
 RunStatus = Literal["running", "complete", "interrupted", "cut", "failed"]
 
 
 class Host(BaseModel):
-    """Where the load came from."""
+    """The machine that the load came from."""
 
     cores: int
     system: str
@@ -34,7 +34,7 @@ class Host(BaseModel):
 
     @classmethod
     def here(cls) -> Host:
-        """This machine, with the cores this process may use."""
+        """Return this machine, with the cores that this process may use."""
         return cls(
             cores=len(os.sched_getaffinity(0)),
             system=f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -44,24 +44,24 @@ class Host(BaseModel):
 
 
 class TargetEntry(BaseModel):
-    """What was tested: kind, version as the target itself says, names of its members."""
+    """What was tested: its kind, its version as it reports it, and the names of its members."""
 
     kind: str
     version: str = ""
     members: list[str] = []
     controller: str = ""
-    """A Juju controller's name in the client's store, which finds it when the plan does not say one."""
+    """A Juju controller's name in the client's store, by which it is found if the plan names none."""
 
 
 class WorkerEntry(BaseModel):
-    """One worker: `cut` when it ended before it was told to."""
+    """One worker; `cut` if it ended before it was told to."""
 
     name: str
     status: Literal["running", "complete", "cut"] = "running"
 
 
 class Manifest(BaseModel):
-    """What a run was; the journals beside it say how it went."""
+    """Describes a run; the journals beside it have what was measured."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -70,44 +70,44 @@ class Manifest(BaseModel):
     title: str
     source: Literal["run", "import", "baseline"] = "run"
     origin: str = ""
-    """Where an imported run's or baseline's figures come from, for people."""
+    """The source of an imported run's or baseline's figures, for people."""
     workload: Workload = "claim"
-    """As it was called when the run was made: see kinds.workload_of."""
+    """The workload's name when the run was made: see kinds.workload_of."""
     load_unit: str = "leases"
     """What a stage's size counts."""
     timeline: Literal["seconds", "order"] = "seconds"
-    """`order` when the source gives no common clock: times are positions, rates are unknown."""
+    """`order` if the source has no common clock: times are positions, and rates are unknown."""
     target: TargetEntry
     plan: dict[str, Any] | None = None
     unit: str = ""
-    """The unit whose part of a run of many units this is."""
+    """The unit, if this is one unit's part of a run of many units."""
     share: tuple[int, int] | None = None
-    """Which part of the plan that was in the end: the unit's position, of so many."""
+    """The unit's share of the plan at the end: its index, of how many."""
     first_stage: int = 1
-    """The listed stage that it began with: a later one where it went on with a run that was cut."""
+    """The listed stage that it began with: a later one than the first if it resumed a run that was cut."""
     things_of: RunId | Literal[""] = ""
-    """The run whose things it has, under their names, where it went on with another one."""
+    """The run whose things it took over, under their names, if it resumed another one."""
     status: RunStatus = "running"
     reason: str = ""
     started: float
     ended: float | None = None
     pid: int | None = None
     pid_started: int | None = None
-    """When that process began: a pid is used again, a pid with its beginning is not."""
+    """When that process began: a pid is reused, but not together with its start."""
     host: Host | None = None
     workers: list[WorkerEntry] = []
     counted: bool = False
-    """Whether its journals say how much was written, so that what is missing of them is found (damage.py)."""
+    """Whether its journals say how much was written, so that missing parts are found (damage.py)."""
 
     def save(self, directory: Path) -> None:
-        """Replace the manifest in a run's directory; a reader sees the old one or the new one, whole."""
+        """Replace the manifest in a run's directory atomically."""
         replace_file(directory / FILE, self.model_dump_json(indent=2) + "\n")
 
     @classmethod
     def load(cls, directory: Path) -> Manifest:
-        """The manifest of a run's directory; UserError when there is none.
+        """Return the manifest in a run's directory; raises UserError if there is none.
 
-        A run that says it is running but whose process is gone was cut.
+        A run whose status is running but whose process is gone gets the status cut.
         """
         try:
             manifest = cls.model_validate_json(read_file(directory / FILE, LARGEST_FILE))
@@ -121,7 +121,7 @@ class Manifest(BaseModel):
         alive = process_started(manifest.pid) if manifest.pid is not None else None
         if manifest.status == "running" and (alive is None or alive != manifest.pid_started):
             manifest.status = "cut"
-            manifest.reason = "the run's process is gone without having ended it"
+            manifest.reason = "the run's process ended unexpectedly"
             for worker in manifest.workers:
                 if worker.status == "running":
                     worker.status = "cut"
@@ -129,7 +129,7 @@ class Manifest(BaseModel):
 
 
 def process_started(pid: int) -> int | None:
-    """When a process began, in clock ticks since boot (proc(5)); None when it is gone, or only a zombie of it."""
+    """Return when a process began, in clock ticks since boot (proc(5)); None if it is gone or a zombie."""
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -138,5 +138,5 @@ def process_started(pid: int) -> int | None:
 
 
 def new_run_id(name: str, started: float) -> str:
-    """An id that sorts by time and is never used twice: 20261121-040102-etcd-leases-1f3a."""
+    """Return an id that sorts by time and is never used twice: 20261121-040102-etcd-leases-1f3a."""
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(started))}-{name}-{secrets.token_hex(2)}"

@@ -1,4 +1,4 @@
-"""The operations that workloads time, by what they are for."""
+"""The operations that workloads time, by purpose."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _UNTIL_IT_IS_THERE = ("create", "start", "reachable", "probe", "launch")
 
 
 def _called(*steps: str) -> tuple[str, ...]:
-    """What these steps of a thing's life are called where targets call them otherwise."""
+    """Return what targets call these steps of a thing's life, for those that use names of their own."""
     return tuple(target.called[step] for target in _TARGETS for step in steps if step in target.called)
 
 
@@ -24,7 +24,7 @@ OPERATIONS = tuple(
         )
     )
 )
-"""All that workloads time, in the order in which it is shown; a run has only some of it (`RunData.operations`)."""
+"""All operations that workloads time, in display order; a run has only some of them (`RunData.operations`)."""
 CONNECT = "connect"
 MAKING = (
     *("add-machine", "deploy", "add-unit", "relate"),
@@ -32,15 +32,15 @@ MAKING = (
     "total",
 )
 LAUNCHES = ("launch", *_called("launch"))
-"""What stands for all of a thing's life, with what was tried again."""
+"""The operations that stand for a whole life of a thing, retries included."""
 REMOVING = (
     *("remove-relation", "remove-unit", "remove-application", "remove-machine"),
     *("delete", "evict", *_called("delete")),
 )
 OBSERVING = ("status", "full-status", *(asked for target in _TARGETS for asked in target.observations))
 OWN_CALLS = ("poll",)
-"""What a workload asks for its own sake: shown, and no load of its own."""
+"""Calls that a workload makes for itself: they are shown, but are no load of the workload."""
 BRINGING_UP = (CONNECT, *MAKING, *REMOVING)
-"""What is done while a stage is brought up, and only in stages that ask for it."""
+"""Operations that only happen while a stage is brought up, and only in stages that ask for them."""
 OWN_LOAD: dict[str, tuple[str, ...]] = {"claim": ("claim", "extend"), "spawn": MAKING, "grow": MAKING}
-"""By workload, the operations that are its load; the others prepare, observe or undo it."""
+"""By workload, the operations that are its load; all others prepare, observe or undo it."""

@@ -1,4 +1,4 @@
-"""What is a run's: all its names follow from its id, and its ledger is held against them, whoever wrote that."""
+"""Checks what belongs to a run: all names follow from the run's id, and its ledger may name nothing else."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from tippingpoint.rundir.manifest import Manifest
 
 
 def name_prefix(run_id: str) -> str:
-    """What the names of all that a run makes begin with, in targets whose names are for people."""
+    """Return the prefix of all names that a run uses, on targets whose names are for people."""
     return "tp" + hashlib.sha256(run_id.encode()).hexdigest()[:8]
 
 
 class LastingEntry(Entry, frozen=True):
-    """Things that stay there when their run is cut, and that another run can go on with (`tippingpoint resume`)."""
+    """Things that outlast a run that is cut, so that another run can resume it (`tippingpoint resume`)."""
 
     run: str
-    """The run whose names and marks they carry: another one than the ledger's where a run takes that one up."""
+    """The run whose names and marks the things carry: not the ledger's own run if that resumed another one."""
     prefix: str
-    """What the names of all of it begin with."""
+    """The prefix of the names of all of them."""
 
     def own(self, directory: Path, manifest: Manifest) -> Self:
-        """The entry, when its run is this one, or one that it goes on with."""
-        # Before manifests named it, an agent went on with part RUN.0 as RUN.0.2.
+        """Return the entry; raises UserError unless its run is this one, or one that this one resumed."""
+        # Before manifests named the resumed run, an agent resumed part RUN.0 as RUN.0.2.
         ours = self.run in (manifest.id, manifest.things_of)
         if not ours and not re.fullmatch(re.escape(self.run) + "[.][0-9]{1,9}", manifest.id):
             raise UserError(
                 "ledger",
                 self.run,
-                f"{manifest.id}; what another run made goes by `tippingpoint clean` of that run",
+                f"{manifest.id}; what another run made is removed by `tippingpoint clean` of that run",
             )
         if self.prefix != name_prefix(self.run):
             raise UserError(
@@ -42,20 +42,22 @@ class LastingEntry(Entry, frozen=True):
         return self
 
     def find_file(self, path: Path, name: str, directory: Path, manifest: Manifest) -> Path:
-        """Where a file of this name is now that was at `path` in its run's directory; UserError when that is none."""
+        """Return the present path of a file that was at `path` in its run's directory; raises UserError if it is no
+        such file."""
         home = directory if self.run == manifest.id else path.parent
         found = home.absolute() / name
         if path.name != name or found.is_symlink() or ".." in path.parts:
-            raise UserError("ledger", str(path), f"{found}, and no link")
+            raise UserError("ledger", str(path), f"{found}, which must not be a link")
         if home is not directory and Manifest.load(home).id != self.run:
             raise UserError("ledger", str(path), f"{name} in the directory of run {self.run}")
         return found
 
 
 def own_entries(directory: Path, manifest: Manifest) -> list[Entry]:
-    """The ledger of a run; UserError for what that run cannot have made, which nobody is to remove on its word.
+    """Return a run's ledger; raises UserError for an entry that this run cannot have made and that must not be
+    removed.
 
-    Files of the run are looked for in the directory, wherever it was when they were written.
+    The run's files are looked up in the directory, wherever it was when they were written.
     """
     found: list[Entry] = []
     for entry in entries(directory):

@@ -1,10 +1,11 @@
-"""Recording while the load runs: samples into HdrHistograms, in the V2 encoding that the field's viewers read.
+"""Records samples while the load runs, in HdrHistograms with the V2 encoding that common viewers read.
 
-Values are whole microseconds from 1 us to one hour with three significant digits, so any quantile is
-within 0.1 % of the recorded value. The bucket layout and the encoding are those of HdrHistogram
-(https://github.com/HdrHistogram/HdrHistogram, V2 with ZigZag LEB128 counts). A second's samples fill some hundred of
-its 23,552 slots: they are kept as what is filled, and a worker needs no array library, which is a fifth of its
-memory. What is read back and computed with is histogram.py's.
+Values are whole microseconds from 1 us to one hour with three significant digits, so any quantile is within 0.1 % of
+the
+recorded value. The bucket layout and the encoding are those of HdrHistogram
+(https://github.com/HdrHistogram/HdrHistogram, V2 with ZigZag LEB128 counts). A second's samples fill a few hundred of
+the 23,552 slots, so only filled slots are kept. A worker therefore needs no array library, which saves a fifth of its
+memory. histogram.py reads the encoding and computes with it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ LOWEST_US = 1
 HIGHEST_US = 3_600_000_000
 SIGNIFICANT_DIGITS = 3
 OWN_DELAY = 0.001
-"""Seconds of the generator's own delay in a response time from which on it is taken down."""
+"""The generator's own delay in a response time, in seconds, from which on it is recorded."""
 HALF_BITS = 10  # 2 * 10**3 distinct values need 11 bits; half of them per further power of two
 
 V2_PAYLOAD_COOKIE = 0x1C849313
@@ -32,26 +33,26 @@ COMPRESSED_HEADER = struct.Struct(">ii")
 
 
 def slot_of(value_us: int) -> int:
-    """The slot of a value in microseconds; values outside 1 us..1 h are moved to the nearest end."""
+    """Return the slot of a value in microseconds; values outside 1 us..1 h are moved to the nearest end."""
     value = min(max(value_us, 0), HIGHEST_US)
     shift = max(value.bit_length() - HALF_BITS - 1, 0)
     return (shift << HALF_BITS) + (value >> shift)
 
 
 def lowest_value(slot: int) -> int:
-    """The smallest value, in microseconds, that falls into a slot."""
+    """Return the smallest value, in microseconds, of a slot."""
     shift = max((slot >> HALF_BITS) - 1, 0)
     return (slot - (shift << HALF_BITS)) << shift
 
 
 def highest_value(slot: int) -> int:
-    """The largest value, in microseconds, that falls into a slot: what percentiles report."""
+    """Return the largest value, in microseconds, of a slot, as percentiles report it."""
     return lowest_value(slot) + (1 << max((slot >> HALF_BITS) - 1, 0)) - 1
 
 
 def encode(slots_and_counts: Iterable[tuple[int, int]]) -> str:
-    """The V2 compressed encoding, base64, of (slot, count) in ascending order of slots, no count 0."""
-    # ZigZag LEB128: a count as it is, a run of n empty slots as -n; nothing after the last filled slot.
+    """Return the V2 compressed encoding in base64 of (slot, count) pairs with ascending slots and no zero counts."""
+    # ZigZag LEB128: a count is itself, n empty slots are -n, and nothing follows the last filled slot.
     payload = bytearray()
     following = 0
     for slot, count in slots_and_counts:
@@ -66,11 +67,11 @@ def encode(slots_and_counts: Iterable[tuple[int, int]]) -> str:
 
 
 def encoded_payload(payload: bytes | bytearray) -> str:
-    """The V2 compressed encoding, base64, of counts in their own packing."""
+    """Return the V2 compressed encoding in base64 of counts that are packed already."""
     header = PAYLOAD_HEADER.pack(
         V2_PAYLOAD_COOKIE, len(payload), 0, SIGNIFICANT_DIGITS, LOWEST_US, HIGHEST_US, 1.0
     )
-    # With the usual window of 32 KiB it would cost ten times as much: what is compressed is some hundred bytes.
+    # The input is a few hundred bytes, for which the usual window of 32 KiB would cost ten times as much.
     deflate = zlib.compressobj(1, zlib.DEFLATED, 12, 5)
     compressed = deflate.compress(header + payload) + deflate.flush()
     return base64.b64encode(
@@ -79,7 +80,7 @@ def encoded_payload(payload: bytes | bytearray) -> str:
 
 
 class Recorded:
-    """What was recorded under one tag in one interval: at least one value."""
+    """The values recorded under one tag in one interval: at least one."""
 
     __slots__ = ("_counts",)
 
@@ -105,15 +106,16 @@ class Recorded:
         return highest_value(max(self._counts))
 
     def encode(self) -> str:
-        """The V2 compressed encoding, base64, as it stands in a histogram log."""
+        """Return the V2 compressed encoding in base64, as in a histogram log."""
         return encode(sorted(self._counts.items()))
 
 
 class Recorder:
-    """Where samples land while an interval is open: one list per tag, turned into histograms at its end.
+    """Collects the samples of the open interval: a list per tag, which becomes a histogram at the interval's end.
 
-    Recording is one `list.append`, so that measuring costs far less than what is measured. `pulse` knows when the
-    worker itself stood still.
+    To record is one `list.append`, so that measuring costs far less than what is measured. `pulse` knows when the
+    worker
+    itself stood still.
     """
 
     __slots__ = ("_samples", "pulse")
@@ -123,17 +125,17 @@ class Recorder:
         self.pulse = Pulse()
 
     def appender(self, tag: str) -> Callable[[int], None]:
-        """The function that records a value in microseconds under a tag; valid for the recorder's life."""
+        """Return a function that records microseconds under a tag; it is valid for the recorder's life."""
         return self._samples.setdefault(tag, []).append
 
     def own_delay(self, name: str, waited: float, own: float) -> None:
-        """Of a response time under a tag: how many of its seconds were the generator's own delay."""
+        """Record that a response time (`waited`) under a tag contains `own` seconds of the generator's own delay."""
         if own >= OWN_DELAY:
             self.appender(name + DELAYED)(max(1, int(waited * 1e6)))
             self.appender(name + FREED)(max(1, int((waited - own) * 1e6)))
 
     def drain(self) -> dict[str, Recorded]:
-        """What was recorded under each tag since the last drain, and an empty recorder."""
+        """Return what was recorded under each tag since the last drain, and empty the recorder."""
         drained: dict[str, Recorded] = {}
         for tag, samples in self._samples.items():
             if samples:

@@ -1,4 +1,4 @@
-"""Figures of a target's hosts over a run's time, kept in the run's directory as resources.json."""
+"""Resource figures of a target's hosts during a run, kept in the run's directory as resources.json."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from tippingpoint.rundir.files import read_file, replace_file
 
 FILE = "resources.json"
 MOST_POINTS = 400
-"""Moments that are gathered of a series: a chart of 1200 pixels shows no more, and 15 figures of 100 hosts are 5 MB."""
+"""The most moments gathered of a series: a chart of 1200 pixels shows no more, and 15 figures of 100 hosts are 5
+MB."""
 MOST_SERIES = 400
-"""Series that are gathered of one figure: four processes on each of 100 hosts."""
+"""The most series gathered of one figure: four processes on each of 100 hosts."""
 LARGEST_FILE = 64 << 20
 """Bytes; twenty figures of 100 hosts are 6 MB."""
 Values = list[FiniteFloat | None]
 Cost = Literal["", "load", "operations"]
-"""What a figure is told per unit of: nothing, the load that is held, or operations."""
+"""Per which unit a figure's cost is reported: none, the load that is held, or operations."""
 
 
 _RATES = ("bytes/s", "bits/s", "cores", "count/s")
@@ -34,13 +35,13 @@ class Series(BaseModel):
 
     host: str
     part: str = ""
-    """Which of the host's, where a figure tells them apart: a process, a vhost, a device."""
+    """The part of the host, if a figure has several: a process, a vhost, a device."""
     values: Values
-    """One for each moment of Resources.t; None where nothing was sampled."""
+    """One value for each moment of Resources.t; None if there was no sample."""
 
 
 class FigureData(BaseModel):
-    """A named measure of hosts, with what was gathered of it."""
+    """A named measure of hosts, with the series gathered of it."""
 
     name: str
     title: str
@@ -51,30 +52,31 @@ class FigureData(BaseModel):
     cost: Cost = ""
     chart: bool = True
     window: FiniteFloat = 0.0
-    """Seconds: a value is the mean over that long before its moment; 0 when it is as it was at that moment."""
+    """Seconds before its moment over which a value is the mean; 0 for the value at that moment."""
     series: list[Series]
 
     @property
     def parts(self) -> list[str]:
-        """The parts that it tells apart, in natural order; only the empty one when it does not."""
+        """The parts of the hosts, in natural order; only the empty one if there are none."""
         return sorted({series.part for series in self.series}, key=natural)
 
     @property
     def is_rate(self) -> bool:
-        """Whether it is so much in a second, of what is counted."""
+        """Whether it is a rate per second."""
         return self.unit in _RATES
 
     def typical(self, values: Sequence[float]) -> float:
-        """What it was over a time, of which these are its values.
+        """Return the typical value of a span of time, from the values in it.
 
-        Of a rate the mean, which is what was counted in that time: what comes in bursts, such as fsyncs, has a median
-        of nothing. Of any other the median, which no peak moves.
+        It is the mean of a rate, which keeps the total: bursts, such as fsyncs, have a median of zero. It is the
+        median of any
+        other figure, which peaks do not move.
         """
         return fmean(values) if self.is_rate else median(values)
 
 
 def titles_of(figures: Iterable[FigureData]) -> dict[str, str]:
-    """What each figure is called, by its name: its title, with its pack where others have the same, as CPU (nova)."""
+    """Return the title of each figure by its name, with its pack if titles are equal, such as CPU (nova)."""
     by_title: dict[str, dict[str, str]] = {}
     for figure in figures:
         by_title.setdefault(figure.title, {})[figure.name] = figure.pack
@@ -87,37 +89,37 @@ def titles_of(figures: Iterable[FigureData]) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Roles:
-    """A figure by role, one value for each moment of Resources.t."""
+    """A figure by role, with one value for each moment of Resources.t."""
 
     leader: Sequence[float | None]
-    """Of the host that led then."""
+    """The value of the host that led then."""
     low: Sequence[float | None]
-    """The least of the followers, which all hosts are while nobody is known to lead."""
+    """The lowest value of the followers; without a known leader, all hosts are followers."""
     middle: Sequence[float | None]
-    """The followers' median."""
+    """The median of the followers."""
     high: Sequence[float | None]
-    """The most of them."""
+    """The highest value of the followers."""
     total: Sequence[float | None]
-    """All hosts' sum; None while a host lacks a sample that has some before and after."""
+    """The sum of all hosts; None while a host that has samples before and after lacks one."""
 
 
 class Resources(BaseModel):
-    """What was gathered of a run's target, on one grid of moments for all figures."""
+    """What was gathered of a run's target, on one time grid for all figures."""
 
     version: Literal[1] = 1
     source: str
-    """Where it is from, in a few words, such as Prometheus 2.42.0."""
+    """The source, in a few words, such as Prometheus 2.42.0."""
     step: FiniteFloat
     """Seconds between moments."""
     t: list[FiniteFloat]
-    """Seconds since the run's start; the first are before it, which tells what there was without load."""
+    """Seconds since the run's start; the first moments are before it, to show the target without load."""
     leader: list[tuple[FiniteFloat, str]] = []
-    """From when on which host led; an empty name means that nobody did."""
+    """Which host led from which moment on; an empty name means none."""
     figures: list[FigureData]
     missing: list[tuple[str, str]] = []
-    """Figures or hosts of which there is nothing, and why."""
+    """Figures or hosts without data, and why."""
     gaps: list[tuple[FiniteFloat, FiniteFloat, str]] = []
-    """From when to when a host was not scraped, or a scrape of it failed."""
+    """The spans of time in which a host was not scraped, or a scrape of it failed."""
     clock: dict[str, FiniteFloat] = {}
     """Seconds that a host's clock was ahead of Prometheus', and Prometheus' of the machine that gathered."""
 
@@ -132,20 +134,20 @@ class Resources(BaseModel):
 
     @property
     def hosts(self) -> list[str]:
-        """All hosts of which there is a figure, in natural order."""
+        """All hosts with any figure, in natural order."""
         return sorted({series.host for figure in self.figures for series in figure.series}, key=natural)
 
     def figure(self, name: str) -> FigureData | None:
-        """The figure of that name; None when nothing was gathered of it."""
+        """Return the figure of that name; None if nothing was gathered of it."""
         return next((figure for figure in self.figures if figure.name == name), None)
 
     def leading(self, t: float) -> str:
-        """The host that led at a moment; an empty name when nobody did, or it is not known."""
+        """Return the host that led at a moment; an empty name if none did, or if that is unknown."""
         place = bisect_right(self.leader, t, key=lambda entry: entry[0])
         return self.leader[place - 1][1] if place else ""
 
     def roles(self, figure: FigureData, part: str = "") -> Roles:
-        """One part of a figure by role: who leads now, leads the figure's line from now on."""
+        """Return one part of a figure by role: a host is in the leader's line while it leads."""
         series = [found for found in figure.series if found.part == part]
         lasting = [_first_and_last(found.values) for found in series]
         columns: list[list[float | None]] = []
@@ -174,9 +176,9 @@ class Resources(BaseModel):
 
 
 def read_resources(directory: Path) -> tuple[Resources | None, str]:
-    """What was gathered of the run in a directory, and a note for its reader.
+    """Return what was gathered of the run in a directory, and a note for the reader.
 
-    None without a note when nothing was gathered; None with one when the file is damaged.
+    Returns None without a note if nothing was gathered, and None with a note if the file is damaged.
     """
     try:
         return Resources.model_validate_json(read_file(directory / FILE, LARGEST_FILE)), ""
@@ -189,7 +191,7 @@ def read_resources(directory: Path) -> tuple[Resources | None, str]:
 
 
 def write_resources(directory: Path, resources: Resources) -> None:
-    """Replace what was gathered of the run in a directory; a reader sees the old or the new, whole. OSError."""
+    """Replace what was gathered of the run in a directory atomically; raises OSError."""
     replace_file(directory / FILE, resources.model_dump_json() + "\n")
 
 

@@ -1,4 +1,4 @@
-"""What a run measured, read back from its journals: stages exactly, curves over time to 1.6 % (16 us below 1 ms)."""
+"""A run's measurements, read from its journals: stages exactly, curves over time to 1.6 % (16 us below 1 ms)."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from tippingpoint.rundir.worker_journal import (
 )
 
 _GROWTH_PARTS = {"units": 8, "things": 24}
-"""Parts that a stage's growth is told in: things on members of a cluster come one by one and slowly, for hours."""
+"""The most points of a stage's growth; things on members of a cluster are made slowly, one by one, for hours."""
 
 
 @dataclass
 class RunData:
-    """A run as its journals tell it. Nothing here is a judgement: see verdict.py and tipping.py."""
+    """A run as its journals describe it. Nothing is judged here: see verdict.py and tipping.py."""
 
     directory: Path
     manifest: Manifest
@@ -54,26 +54,27 @@ class RunData:
     events: list[dict[str, Any]]
     """Single events of all workers and the runner, by time: lost, error, fault, member and worker events."""
     notes: list[str]
-    """What the reader should know of the data itself: damaged lines, missing workers, waiting intervals."""
+    """What the reader should know about the data itself: damaged lines, missing workers, unwritten intervals."""
     units: list[Unit] = field(default_factory=list[Unit])
-    """The units that made the run together; none when it was made on one machine."""
+    """The units that made the run together; empty if it was made on one machine."""
     damage: list[Damage] = field(default_factory=list[Damage])
-    """What is missing of its journals."""
+    """What is missing from its journals."""
     resources: Resources | None = None
-    """Figures of the target's hosts; None when none were gathered (see monitoring/gather.py)."""
+    """Figures of the target's hosts; None if none were gathered (see monitoring/gather.py)."""
     costs: dict[str, Curve] = field(default_factory=dict[str, Curve])
-    """By operation what it cost, failures too, when they ended: over time what latency.costs is of a stage.
+    """The cost of each operation over time, failures included, at the moment it ended: what latency.costs is of a
+    stage.
 
-    Without such failures it is the very curve of the successes.
+    Without failures that count, it is the curve of the successes.
     """
 
     def stage(self, number: int) -> StageResult:
-        """The stage with that number; KeyError when the journals have none."""
+        """Return the stage with that number; raises KeyError if the journals have none."""
         return {stage.number: stage for stage in self.stages}[number]
 
     @property
     def operations(self) -> list[str]:
-        """The operations that were tried in any stage, in the order of OPERATIONS, unknown ones last."""
+        """The operations that were tried in any stage, in the order of OPERATIONS; unknown ones come last."""
         tried = {
             name.removesuffix(".service").rpartition(".")[0]
             for stage in self.stages
@@ -84,24 +85,24 @@ class RunData:
 
     @property
     def instances(self) -> bool:
-        """Whether things are made that run on members of a cluster, which a Juju model's units do not."""
+        """Whether the run makes things on members of a cluster, unlike the units of a Juju model."""
         return workload_of(self.manifest.target.kind, self.manifest.workload) == "spawn"
 
     @property
     def counts_things(self) -> bool:
-        """Whether its loads count such things, which are made one by one, and are all there or given up."""
+        """Whether loads count such things, which are made one by one until all exist or are given up."""
         return self.instances and self.manifest.load_unit == self.things
 
     @property
     def things(self) -> str:
-        """What people call what is held or there."""
+        """What people call the things that are held or made."""
         if self.instances:
             return facts_of(self.manifest.target.kind).things
         return "leases" if self.manifest.workload == "claim" else "things"
 
     @property
     def stalls(self) -> list[Stall]:
-        """When its workers themselves stood still, in the order of time."""
+        """The times at which its workers stood still, in order."""
         return [
             Stall(
                 worker=str(event.get("worker", "")),
@@ -120,7 +121,7 @@ class RunData:
 
 
 def load_run(directory: Path) -> RunData:
-    """Read a run from its directory; UserError when it is not one. Journals may still be growing, or be cut."""
+    """Read a run from its directory; raises UserError if it is none. Journals may be cut or still growing."""
     manifest = Manifest.load(directory)
     runner_log = read_events(directory / "events.jsonl")
     runner_events = runner_log.events
@@ -176,7 +177,7 @@ def load_run(directory: Path) -> RunData:
 
 
 def add_resources(run: RunData, resources: Resources) -> None:
-    """Let a run have its target's resources; where metrics do not tell who led, it is what the run itself saw."""
+    """Add the target's resources to a run; the run's own events tell who led if the metrics do not."""
     run.resources = resources
     leaders = read_cluster(run.events).leaders
     if resources.leader or not leaders:
@@ -186,7 +187,7 @@ def add_resources(run: RunData, resources: Resources) -> None:
     unknown = sorted({name for _, name in leaders}.difference(hosts))
     if unknown and hosts:
         run.notes.append(
-            f"{', '.join(unknown)} led, and no resources are known under that name: "
+            f"{', '.join(unknown)} led, but no resources were gathered under that name: "
             f"hosts are {', '.join(hosts[:5])}"
         )
 
@@ -198,7 +199,7 @@ def _time_of(event: Mapping[str, Any]) -> float:
 def _folded(
     workers: Iterable[WorkerData],
 ) -> tuple[list[WorkerData], dict[str, IntArray], dict[tuple[str, int], tuple[IntArray, IntArray]]]:
-    """The workers, and their charts' counts added up as they come: a hundred workers' would fill the memory."""
+    """Return the workers and the sums of their charts, which are added one by one to save memory."""
     kept: list[WorkerData] = []
     charts: dict[str, IntArray] = {}
     errors: dict[tuple[str, int], tuple[IntArray, IntArray]] = {}
@@ -221,7 +222,7 @@ def _cost_curves(
     charts: Mapping[str, IntArray],
     errors: Mapping[tuple[str, int], tuple[IntArray, IntArray]],
 ) -> dict[str, Curve]:
-    """What RunData.costs is; a stage's errors are in it where they are in what the stage cost."""
+    """Return RunData.costs; errors of a stage count if the stage waited for them."""
     curves: dict[str, Curve] = {}
     for operation in run.operations:
         parts = [charts[name] for outcome in WAITED if (name := tag(operation, outcome)) in charts]

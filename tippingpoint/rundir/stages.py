@@ -1,4 +1,4 @@
-"""The stages of a run as they were measured, exactly, joined from all of its workers."""
+"""The measurements of a run's stages, joined exactly from all of its workers."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from tippingpoint.rundir.tags import FAILURES, tag
 from tippingpoint.rundir.worker_journal import WorkerData
 
 WAITED = ("ok", "timeout", "lost")
-"""Outcomes that an operation was waited for until they came, whatever they are (see waited_outcomes)."""
+"""The outcomes for which an operation was always waited (see waited_outcomes)."""
 _GROWTH_SECONDS = 5.0
 
 
 def waited_outcomes(histograms: Mapping[str, Histogram], operation: str) -> tuple[str, ...]:
-    """The outcomes whose response times are what an operation cost: failures too, so none makes it look better.
+    """Return the outcomes whose response times are the cost of an operation, including failures that took long.
 
-    Errors count where they were waited for. Those quicker than the typical answer are refusals: they say nothing of
-    latency, and their number counts as error rate. `histograms` are by tag.
+    Errors count if they were waited for. Errors that came faster than a typical answer are refusals: they say nothing
+    about
+    latency, and count in the error rate only. `histograms` are by tag.
     """
     errors = histograms.get(tag(operation, "error"))
     if errors is None or not errors.total:
@@ -39,10 +40,10 @@ def waited_outcomes(histograms: Mapping[str, Histogram], operation: str) -> tupl
 
 @dataclass
 class StageResult:
-    """One stage as it was measured; `number` counts from 1 in the order stages were run.
+    """One stage as it was measured; `number` counts from 1 in the order in which stages were run.
 
-    `size` is the load that was to be there, of a stage of kind destroy the load that was there before it.
-    `histograms` cover the stage from its begin, `held` only the part after it was brought up (`hold_begin`).
+    `size` is the stage's load, or for a stage of kind destroy the load before it. `histograms` cover the stage from
+    its begin, `held` only the part after it was brought up (`hold_begin`).
     """
 
     number: int
@@ -54,49 +55,51 @@ class StageResult:
     histograms: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
     held: dict[str, Histogram] = field(default_factory=dict[str, Histogram])
     gauges: dict[str, float] = field(default_factory=dict[str, float])
-    """Medians over the stage's hold: leases held in all; `cpu` (cores) of the busiest worker; see Gauges."""
+    """Medians during the stage's hold: all leases held, `cpu` (cores) of the busiest worker; see Gauges."""
     growth: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
-    """Moments from the stage's begin to its hold (or its end without one), some seconds apart, and what was there."""
+    """Moments from the stage's begin to its hold (or its end without one), some seconds apart, and the load at
+    each."""
 
     @property
     def is_step(self) -> bool:
-        """Whether it is a step of the ladder of loads, which storms and the removal of things are not."""
+        """Whether it is a step in the ladder of loads; storms and the removal of things are none."""
         return self.kind not in ("storm", "destroy")
 
     def overlaps(self, begin: float, end: float) -> bool:
-        """Whether a span of time has a moment in this stage, which goes on for ever when it has no end."""
+        """Return whether a span of time overlaps this stage; a stage without an end goes on for ever."""
         return begin < (inf if self.end is None else self.end) and end > self.begin
 
     def response(self, operation: str, outcome: str = "ok") -> Histogram:
-        """Response times of one operation and outcome (empty when there were none)."""
+        """Return the response times of one operation and outcome (empty if there are none)."""
         return self.histograms.get(tag(operation, outcome)) or Histogram()
 
     def service(self, operation: str) -> Histogram:
-        """Service times of the successes of one operation (empty when there were none)."""
+        """Return the service times of the successes of one operation (empty if there are none)."""
         return self.histograms.get(tag(operation, service=True)) or Histogram()
 
     def count(self, operation: str, outcome: str = "ok") -> int:
-        """How often an operation ended with an outcome in this stage."""
+        """Return how often an operation ended with an outcome in this stage."""
         found = self.histograms.get(tag(operation, outcome))
         return found.total if found else 0
 
     def attempts(self, operation: str) -> int:
-        """How often an operation ended; denied claims and what a rate limit refused left out."""
+        """Return how often an operation ended, without denied claims and calls refused by a rate limit."""
         return self.count(operation) + self.failures(operation)
 
     def failures(self, operation: str) -> int:
-        """How often an operation was lost, timed out or ended in an error."""
+        """Return how often an operation was lost, timed out or ended in an error."""
         return sum(self.count(operation, outcome) for outcome in FAILURES)
 
     def waited(self, operation: str) -> tuple[str, ...]:
-        """The outcomes of an operation whose times are what it cost in this stage; see waited_outcomes."""
+        """Return the outcomes of an operation whose times are its cost in this stage; see waited_outcomes."""
         return waited_outcomes(self.histograms, operation)
 
     def throughput(self, operation: str) -> float | None:
-        """Successes per second while the stage was held; None when it was not, or the clock is unknown.
+        """Return the successes per second during the hold; None if there was no hold, or the clock is unknown.
 
-        What connects, makes or removes things is done by then: its successes count per second until the
-        hold began, and None means that the stage asked for none.
+        Operations that connect, make or remove things are over by then. They count per second until the hold began;
+        None means
+        that the stage needed none of them.
         """
         if operation in BRINGING_UP:
             if self.hold_begin is None or self.hold_begin <= self.begin or not self.attempts(operation):
@@ -111,7 +114,7 @@ class StageResult:
 
 
 def stages_of(workers: Sequence[WorkerData], growth_parts: int) -> list[StageResult]:
-    """The stages of a run, ascending; the growth of each is told in at most so many parts."""
+    """Return the stages of a run, ascending; the growth of each has at most this many parts."""
     stages = _joined(workers)
     _set_gauges(stages, workers)
     _set_growth(stages, workers, growth_parts)
@@ -121,7 +124,7 @@ def stages_of(workers: Sequence[WorkerData], growth_parts: int) -> list[StageRes
 def _joined(workers: Sequence[WorkerData]) -> list[StageResult]:
     """Join the workers' marks: a stage begins when the first worker begins it and is held when all hold it.
 
-    A stage whose begin no worker has on record (its line was damaged) is left out.
+    A stage is left out if no worker has its begin on record (because the line is damaged).
     """
     found: dict[int, StageResult] = {}
     for worker in workers:
@@ -166,7 +169,8 @@ def _joined(workers: Sequence[WorkerData]) -> list[StageResult]:
 
 
 def _set_gauges(stages: Iterable[StageResult], workers: Iterable[WorkerData]) -> None:
-    """Of each worker what it noted of its phases, else the medians of its ticks; see phase_medians."""
+    """Set the gauges of stages, from each worker's notes on its phases or the medians of its ticks
+    (phase_medians)."""
     by_number = {stage.number: stage for stage in stages}
     for worker in workers:
         told = [mark for mark in worker.stages if _has_gauges(mark)]
@@ -178,7 +182,7 @@ def _set_gauges(stages: Iterable[StageResult], workers: Iterable[WorkerData]) ->
 
 
 def _has_gauges(mark: Mapping[str, Any]) -> bool:
-    """Whether a mark says what its phase was like: a unit's does, whose ticks are too far apart for medians."""
+    """Return whether a mark has gauges: a unit's marks do, as its ticks are too far apart for medians."""
     gauges = mark.get("gauges")
     return isinstance(gauges, dict) and all(
         is_number(cast(dict[str, Any], gauges).get(name)) for name in GAUGES
@@ -186,10 +190,11 @@ def _has_gauges(mark: Mapping[str, Any]) -> bool:
 
 
 def _set_growth(stages: Sequence[StageResult], workers: Sequence[WorkerData], most: int) -> None:
-    """What all workers held while a stage was brought up, in at most so many parts.
+    """Set what all workers held while each stage was brought up, in at most this many parts.
 
-    Workers tick at a stage's marks, so its ends are exact. One that was never brought up grew until its end, or
-    until nothing more is known of it.
+    Workers tick at a stage's marks, so the first and last values are exact. A stage that was never up grew until its
+    end,
+    or until the last tick.
     """
     ticks = [
         (

@@ -1,4 +1,4 @@
-"""When a worker's event loop stood still: what waited meanwhile waited for the worker, not for the target."""
+"""Standstills of a worker's event loop: operations in flight then waited for the worker, not for the target."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from pathlib import Path
 from typing import Literal, get_args
 
 PULSE = 0.1
-"""Seconds between two beats: how exactly the begin of a standstill is known, and how short one may be and not be seen.
+"""Seconds between two beats. The start of a standstill is known this exactly; a shorter one may go unnoticed.
 
-An idle worker that wakes up for them takes 0.2 % of a core, and 1 % with beats of 20 ms, which is twice what a client
-of two servers a second takes.
+Waking up for the beats costs an idle worker 0.2 % of a core. Beats every 20 ms would cost 1 %, twice what a client of
+two servers a second needs.
 """
 LEAST = 0.01
-"""Seconds that a beat may be late without anything being a standstill."""
+"""Seconds that a beat may be late before it counts as a standstill."""
 TOLD = 0.1
-"""Seconds from which on a standstill is an event of its own."""
+"""Seconds from which on a standstill becomes an event of its own."""
 _KEPT = 1000
-"""How many standstills are remembered: an operation is not under way through more of them."""
+"""How many standstills are remembered: no operation is in flight during more of them."""
 _AT_ONCE = 0.01
-"""Seconds within which two clocks are read together."""
+"""Seconds within which two clocks count as read together."""
 _SHARE = 0.5
-"""The least share of a standstill that something took for it to be its cause."""
+"""The least share of a standstill that something must have taken to be its cause."""
 
 Cause = Literal["stopped", "busy", "processor", "steal", "suspend", "unknown"]
 CAUSES: tuple[Cause, ...] = get_args(Cause)
 STALL = "stall"
-"""The event that a worker stood still: for how many `seconds` from its time on, and its `cause` (Cause)."""
+"""The event of a worker's standstill: its length in `seconds` from its time on, and its `cause` (Cause)."""
 
 
 @dataclass(frozen=True)
 class Stall:
-    """A worker that stood still for a while: `begin` seconds after the run's start, for so many `seconds`."""
+    """A standstill of a worker: `begin` is in seconds after the run's start, `seconds` is its length."""
 
     worker: str
     begin: float
@@ -44,12 +44,12 @@ class Stall:
 
     @property
     def end(self) -> float:
-        """When it went on; a machine that was suspended has no time in between."""
+        """When the worker went on; a suspended machine does not count the time in between."""
         return self.begin + (0.0 if self.cause == "suspend" else self.seconds)
 
 
 class Pulse:
-    """Knows from beats that come late when the event loop did not run. Moments are on the monotonic clock."""
+    """Detects from late beats when the event loop did not run. Moments are on the monotonic clock."""
 
     __slots__ = ("_due", "_ended", "_stalls")
 
@@ -59,24 +59,25 @@ class Pulse:
         self._due = float("inf")
 
     def expect(self, due: float) -> None:
-        """The next beat is due then."""
+        """Note when the next beat is due."""
         self._due = due
 
     def beat(self, due: float, now: float) -> float:
-        """A beat that was due then; returns for how many seconds the loop is known to have stood still before it."""
+        """Note a beat that was due at `due`; returns for how many seconds the loop is known to have stood still
+        before it."""
         late = now - due
         if late < LEAST:
             return 0.0
-        # It stood still some time before it was found out, at most for one pulse, and no longer than is proven.
+        # The standstill began at most one pulse before it was noticed, and is no longer than is proven.
         begin = max(due - min(PULSE, late), self._ended)
         self._stalls.append((begin, now))
         self._ended = now
         return late
 
     def stopped(self, since: float, until: float) -> float:
-        """For how many seconds of that time the loop stood still; `until` is now, or has passed."""
+        """Return for how many seconds of that time the loop stood still; `until` is now or in the past."""
         found = 0.0
-        if until - self._due > LEAST:  # it has just woken up, and the beat itself has not come yet
+        if until - self._due > LEAST:  # the loop has just woken up, and the beat itself has not come yet
             late = until - self._due
             begin = max(self._due - min(PULSE, late), self._ended, since)
             found += max(0.0, until - begin)
@@ -90,17 +91,17 @@ class Pulse:
 
 @dataclass(frozen=True)
 class _Usage:
-    """What the process and its machine had done up to a moment, in seconds."""
+    """Usage counters of the process and its machine at a moment, in seconds."""
 
     ran: float
     waited: float | None
-    """How long it was ready to run and no processor was free; None where the kernel does not say so."""
+    """How long it was ready to run while no processor was free; None if the kernel does not count that."""
     asleep: float
-    """How far the clock that counts a machine's sleep is ahead of the one that does not."""
+    """How far the clock that counts suspended time is ahead of the one that does not."""
 
 
 class CauseFinder:
-    """Says why a process stood still. It looks at each beat, and costs 5 us."""
+    """Finds out why a process stood still. It looks at each beat, which costs 5 us."""
 
     def __init__(self) -> None:
         self._fd: int | None = None
@@ -110,19 +111,20 @@ class CauseFinder:
         self._before = self._usage()
 
     def look(self) -> None:
-        """Take what was so far as what is normal."""
+        """Take the present counters as the baseline of the next standstill."""
         self._before = self._usage()
 
     def settle(self) -> None:
-        """Take what was stolen so far as told; to be called each second."""
+        """Take the time stolen so far as reported; to be called each second."""
         self._stolen = _stolen()
 
     def slept(self) -> float:
-        """Seconds that the machine was suspended since the last look: the monotonic clock does not have them."""
+        """Return the seconds that the machine was suspended since the last look; the monotonic clock leaves them
+        out."""
         return max(0.0, _asleep() - self._before.asleep)
 
     def cause(self, seconds: float) -> Cause:
-        """What took most of the so many seconds since the last look."""
+        """Return what took most of these seconds, which have passed since the last look."""
         now, least = self._usage(), _SHARE * seconds
         if _stolen() - self._stolen >= least:
             return "steal"
@@ -133,7 +135,7 @@ class CauseFinder:
         return "processor" if now.waited - self._before.waited >= least else "stopped"
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -160,7 +162,7 @@ def _asleep() -> float:
 
 
 def _stolen() -> float:
-    """Seconds that the machine's hypervisor kept its processors to itself, all of them together (proc_stat(5))."""
+    """Return the seconds in which the hypervisor withheld processors, summed over all of them (proc_stat(5))."""
     try:
         fields = Path("/proc/stat").read_text().partition("\n")[0].split()
         return int(fields[8]) / os.sysconf("SC_CLK_TCK")

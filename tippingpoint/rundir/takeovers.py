@@ -1,4 +1,4 @@
-"""Parts of a run that were cut, and taken up by the next agent: what is told of it, and what is not measured by it."""
+"""Parts of a run that were cut and resumed by the next agent: when, and which measurements are left out."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from typing import Any
 from tippingpoint.util.durations import format_duration
 
 KIND = "taken-up"
-"""The event of it, at the moment when the part went on."""
+"""The event of a resumed part, at the moment when it went on."""
 
 
 @dataclass(frozen=True)
 class Takeover:
-    """One part that was taken up."""
+    """One part that was resumed."""
 
     who: str
-    """The unit whose part it is."""
+    """The unit of the part."""
     stage: int
     """The stage that it went on with."""
     after: float
-    """Seconds between the last that was measured before, and that moment."""
+    """Seconds between the last measurement before the cut and that moment."""
     there: int
-    """Things that were there already: nobody made them again."""
+    """Things that existed already and were not made again."""
     again: bool
-    """Whether that stage had begun before: what was measured of it then is in no figure."""
+    """Whether that stage had begun before: its earlier measurements are left out."""
 
     @property
     def words(self) -> str:
-        """A sentence of it, without its end."""
-        lost = ": what was measured of that stage before is in no figure" if self.again else ""
-        went_on = f"taken up {format_duration(round(self.after))} later, in stage {self.stage}{lost}"
+        """A sentence about it, without a full stop."""
+        lost = ": earlier measurements of that stage are left out" if self.again else ""
+        went_on = f"resumed {format_duration(round(self.after))} later, in stage {self.stage}{lost}"
         return f"{self.who} was cut, and {went_on}"
 
 
 def takeovers(events: Iterable[Mapping[str, Any]]) -> list[Takeover]:
-    """Those that the events of a run tell of, whoever wrote them."""
+    """Return the takeovers in the events of a run, whoever wrote them."""
     return [
         Takeover(
             str(event.get("worker", "a part")),

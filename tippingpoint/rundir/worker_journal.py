@@ -1,4 +1,4 @@
-"""One worker's journal, read back: its histograms added up by stage and over time, its events, and what is damaged."""
+"""Reads one worker's journal: its histograms summed by stage and over time, its events, and its damage."""
 
 from __future__ import annotations
 
@@ -28,29 +28,30 @@ from tippingpoint.rundir.manifest import Manifest
 
 @dataclass(frozen=True)
 class WorkerEvents:
-    """A worker's event log, without what is damaged, in the order it was written."""
+    """A worker's event log without damaged lines, in the order in which it was written."""
 
     marks: list[dict[str, Any]]
-    """Where phases of stages begin: `t`, `stage`, `size`, `kind` and `phase` (begin, hold, drain or end)."""
+    """The marks at which phases of stages begin: `t`, `stage`, `size`, `kind` and `phase` (begin, hold, drain or
+    end)."""
     ticks: list[dict[str, Any]]
     events: list[dict[str, Any]]
-    """All others, with the worker's name."""
+    """All other events, with the worker's name."""
     damaged: int
-    """How many lines were."""
+    """How many lines were damaged."""
     log: EventLog
     """The log as it was read."""
 
 
 @dataclass
 class WorkerData:
-    """A worker's journal as a run is joined from. Counts are pairs: which cells or slots, and how often each."""
+    """A worker's journal, ready to be joined with others. Counts are pairs: cells or slots, and the count of each."""
 
     stage_counts: dict[tuple[int, bool, str], list[tuple[IntArray, IntArray]]]
     """Slots by stage, whether it was held, and tag."""
     chart_counts: dict[str, tuple[IntArray, IntArray]]
     """Cells over time by tag: bin * CHART_SLOTS + (slot >> CHART_SHIFT)."""
     error_counts: dict[tuple[str, int], tuple[IntArray, IntArray]]
-    """The same of errors, by operation and stage: whether they count in what it cost, each stage decides."""
+    """Such cells of errors, by operation and stage: each stage decides whether they count in its cost."""
     stages: list[dict[str, Any]]
     ticks: list[dict[str, Any]]
     events: list[dict[str, Any]]
@@ -59,18 +60,18 @@ class WorkerData:
 
 
 def worker_names(directory: Path) -> list[str]:
-    """The workers that have a journal in a run's directory."""
+    """Return the workers that have a journal in a run's directory."""
     return sorted(path.stem.removeprefix("worker-") for path in directory.glob("worker-*.hlog"))
 
 
 def bin_seconds_of(directory: Path, names: Iterable[str]) -> float:
-    """Whole seconds per chart bin, so that no run has more than CHART_BINS of them."""
+    """Return the seconds per chart bin, a whole number, so that no run has more than CHART_BINS bins."""
     longest = max((last_begin(directory / f"worker-{name}.hlog") for name in names), default=0.0)
     return float(max(1, int(np.ceil(longest / CHART_BINS))))
 
 
 def read_worker_events(directory: Path, name: str, bin_seconds: float) -> WorkerEvents:
-    """A worker's events; times from far beyond a run that is charted in such bins are damaged."""
+    """Return a worker's events; times far beyond the end of a run with such bins are damage."""
     log = read_events(directory / f"worker-{name}.jsonl")
     read = WorkerEvents([], [], [], 0, log)
     damaged = log.damaged
@@ -88,30 +89,30 @@ def read_worker_events(directory: Path, name: str, bin_seconds: float) -> Worker
 
 
 def read_worker_log(directory: Path, name: str, bin_seconds: float) -> tuple[IntervalLog, Batch]:
-    """A worker's intervals without damaged ones, which it counts, and their histograms by its rows."""
+    """Return a worker's undamaged intervals, with the count of damaged ones, and their histograms by row."""
     return _decoded(read_interval_log(directory / f"worker-{name}.hlog"), bin_seconds)
 
 
 def complete_workers(manifest: Manifest) -> set[str]:
-    """The workers that ended in order, as their journals are called."""
+    """Return the names, as in file names, of the workers that ended in an orderly way."""
     return {worker.name.replace("/", "-") for worker in manifest.workers if worker.status == "complete"}
 
 
 def run_damage(manifest: Manifest, names: Iterable[str], runner_log: EventLog) -> list[Damage]:
-    """Workers of a run that counts what it writes whose journals are gone, and what is missing of its own events."""
+    """Return the damage of a run as a whole: workers without a journal, and what is missing from its own events."""
     if not manifest.counted:
         return of_events("", runner_log, complete=False, counted=False)
     gone = sorted(complete_workers(manifest).difference(names))
     ended = manifest.ended is not None
     return [
-        *(Damage(name, 0.0, np.inf, "its intervals are not there") for name in gone),
+        *(Damage(name, 0.0, np.inf, "its interval log is missing") for name in gone),
         *of_events("", runner_log, complete=ended, counted=True),
     ]
 
 
 def read_worker(directory: Path, name: str, bin_seconds: float, complete: bool, counted: bool) -> WorkerData:
-    """A worker's journal; `complete` and `counted` are as in find_damage."""
-    # What is said of a journal that grows is read before what it is said of.
+    """Read a worker's journal; `complete` and `counted` are as in find_damage."""
+    # The events of a journal that grows are read before the intervals that they describe.
     said = read_worker_events(directory, name, bin_seconds)
     log, batch = read_worker_log(directory, name, bin_seconds)
     damage = find_damage(name, said.log, log, batch, complete=complete, counted=counted)
@@ -129,7 +130,7 @@ def read_worker(directory: Path, name: str, bin_seconds: float, complete: bool, 
     if not batch.rows.size:
         return WorkerData(stage_counts, chart_counts, {}, stages, ticks, events, notes, damage)
     tags = tag_of_row[batch.rows]
-    # Rows are in the order of time, so what belongs to one mark lies together.
+    # Rows are in order of time, so the rows of one mark are contiguous.
     first_row = np.searchsorted(mark_of_row, np.arange(len(stages) + 1), side="left")
     first_entry = np.searchsorted(batch.rows, first_row, side="left")
     for mark, stage in enumerate(stages):
@@ -151,7 +152,7 @@ def read_worker(directory: Path, name: str, bin_seconds: float, complete: bool, 
     for tag_name, counts in zip(tag_names, np.split(summed, len(tag_names)), strict=True):
         filled = np.flatnonzero(counts)
         chart_counts[tag_name] = (filled, counts[filled].astype(np.int64))
-    # A mark of -1, before any stage, finds the 0 at the end.
+    # The index -1, for rows before any stage, finds the 0 at the end.
     stage_of_mark = np.asarray(
         [m["stage"] if m["phase"] != "end" else 0 for m in stages] + [0], dtype=np.int64
     )
@@ -171,13 +172,13 @@ def read_worker(directory: Path, name: str, bin_seconds: float, complete: bool, 
 
 
 def by_cell(cells: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """Each cell once, with all that it counts."""
+    """Return each cell once, with the sum of its counts."""
     found, places = np.unique(cells, return_inverse=True)
     return found, np.bincount(places, weights=counts, minlength=found.size).astype(np.int64)
 
 
 def left_out(where: str, damaged: int) -> list[str]:
-    """What the reader is told of damaged lines: nothing when there are none."""
+    """Return the note about damaged lines for the reader; empty if there are none."""
     return [f"{where}: {damaged} damaged line{'s' * (damaged != 1)} left out"] if damaged else []
 
 
@@ -198,12 +199,12 @@ def _is_tick(event: Mapping[str, Any], bin_seconds: float) -> bool:
 
 
 def _charted(t: float, bin_seconds: float) -> bool:
-    """Whether a time can be in a run of this many seconds a bin, even in one that has grown meanwhile."""
+    """Return whether a time is plausible in a run with this many seconds a bin, even if it has grown since."""
     return t < 2 * CHART_BINS * bin_seconds
 
 
 def _decoded(log: IntervalLog, bin_seconds: float) -> tuple[IntervalLog, Batch]:
-    """The log without what turns out to be damaged, and its histograms."""
+    """Return the log without damaged intervals, and its histograms."""
     if all(_charted(begin, bin_seconds) for begin in log.begins):
         with contextlib.suppress(ValueError):
             return log, _decode(log.encoded)
@@ -226,5 +227,5 @@ def _decoded(log: IntervalLog, bin_seconds: float) -> tuple[IntervalLog, Batch]:
 def _decode(encoded: list[bytes]) -> Batch:
     batch = decode_batch(encoded)
     if batch.slots.size and not 0 <= batch.slots.min() <= batch.slots.max() < SLOTS:
-        raise ValueError("a histogram with more slots than there are")
+        raise ValueError("a histogram with too many slots")
     return batch

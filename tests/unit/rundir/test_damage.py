@@ -237,8 +237,8 @@ def test_runs_of_before_are_judged_as_before(runs: dict[str, Path], tmp_path: Pa
 @pytest.mark.parametrize(
     ("damage", "what"),
     [
-        (without_seconds, "no interval is there between 7.0 s and 11.0 s"),
-        (without("stage", "begin", 2), "the begin of stage 2 is missing"),
+        (without_seconds, "intervals are missing between 7.0 s and 11.0 s"),
+        (without("stage", "begin", 2), "the start of stage 2 is missing"),
         (without("stage", "end", 1), "the end of stage 1 is missing"),
     ],
 )

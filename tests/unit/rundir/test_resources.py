@@ -170,7 +170,7 @@ class TestWhoLed:
         # then nobody leads, and a note says why
         assert read.resources is not None
         assert read.resources.leading(2.0) == ""
-        assert "lxd1 led, and no resources are known under that name: hosts are 10.0.0.1" in read.notes
+        assert "lxd1 led, but no resources were gathered under that name: hosts are 10.0.0.1" in read.notes
 
 
 class TestByRole:
