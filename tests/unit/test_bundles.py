@@ -180,7 +180,7 @@ def test_keys_of_secrets_that_comments_name_are_what_juju_takes() -> None:
     """Given juju add-secret in a comment or a README, then no key is refused (core/secrets/createdata.go)."""
     found = 0
     readmes = [ROOT / "charms" / name / "README.md" for name in CHARMS]
-    for path in [*OVERLAYS.values(), *readmes, ROOT / "README.md"]:
+    for path in [*OVERLAYS.values(), *readmes, ROOT / "README.md", ROOT / "docs/how-to/charms.md"]:
         for added in re.findall(r"juju add-secret \S+ ((?:[^\s=]+=\S+[ \\\n]*)+)", path.read_text()):
             for key in re.findall(r"([^\s=]+)=\S+", added):
                 assert re.fullmatch(r"[a-z](?:-?[a-z0-9]){2,}(#file|#base64)?", key), (path, key)

@@ -69,6 +69,7 @@ def test_a_file_for_a_secret_is_made_for_its_owner_alone() -> None:
     """Given a page that has a secret in a file, then the file is made where others cannot read it, by no argument."""
     for name in (
         "README.md",
+        "docs/how-to/charms.md",
         *(f"charms/{n}/README.md" for n in ("load-claimer", "container-spawner", "metrics-collector")),
     ):
         text = (ROOT / name).read_text()
