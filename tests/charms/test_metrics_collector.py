@@ -388,7 +388,7 @@ def test_runs_are_listed_with_the_newest_first() -> None:
 
     assert results["count"] == "2"
     assert results["runs"].splitlines() == [
-        f"{run.id}  2 units, 0 reported  making ready: 0 of 2 units",
+        f"{run.id}  2 units, 0 reported  preparing: 0 of 2 units ready",
         f"{old.id}  2 units, 0 reported  ends: the results of 2 of 2 units are awaited",
     ]
 

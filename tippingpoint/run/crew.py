@@ -31,8 +31,7 @@ class Headway:
     """Whether the workers make progress in a stage, by their ticks; one worker that does is enough.
 
     While leases come up, held and waiting ones grow in number. While things are made, those that exist grow and those
-    that
-    are to be made shrink. While things are removed, both shrink.
+    that are to be made shrink. While things are removed, both shrink.
     """
 
     def __init__(self, *, removing: bool, making: bool = False) -> None:

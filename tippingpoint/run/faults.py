@@ -41,8 +41,7 @@ class LabControl:
         """Kill, stop (freeze), continue, start, cut off or heal a member; returns when that is done.
 
         Raises UserError (field `lab`) when there is no lab at the socket, or when the lab refuses. It refuses for a
-        member that
-        it does not have (the error names those it has), that is dead already, or that does not come up.
+        member that it does not have (the error names those it has), that is dead already, or that does not come up.
         """
         await self._ask({"do": do, "member": member})
 

@@ -39,10 +39,8 @@ class Runner:
     """One run of a plan on this machine's cores. `interrupt` ends it early, in an orderly way, at any time.
 
     With `force`, the target is not asked whether it has room. With a `conductor`, this is the part of `unit` in a run
-    of
-    many units, under an id of its own. It prepares for the `share` (its index, of how many), and then plays the
-    shares that
-    the turns name.
+    of many units, under an id of its own. It prepares for the `share` (its index, of how many), and then plays the
+    shares that the turns name.
     """
 
     def __init__(
@@ -134,10 +132,8 @@ class Runner:
         """Run the plan; returns the run's directory, wherever it ended up.
 
         Raises UserError when the plan cannot run here, TargetError when the target refuses us or cannot be reached,
-        and Refused
-        when the run was interrupted before it made anything. No directory is left in these cases, unless something
-        may have
-        been made on the target, or the part is a unit's.
+        and Refused when the run was interrupted before it made anything. No directory is left in these cases, unless
+        something may have been made on the target, or the part is a unit's.
         """
         self._check_conducted()
         await self._faults.check()

@@ -81,8 +81,7 @@ class Stages:
         """Begin a stage; returns when its load is up, or after an operation's time limit without progress.
 
         Things are retried when they take too long, so a spawn run gets the time of a second try. When a service is
-        killed, every
-        request that it had accepted may hang.
+        killed, every request that it had accepted may hang.
         """
         await self._begin(number, kind, size, over, listed)
         plan = self._own.whole

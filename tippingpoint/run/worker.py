@@ -1,9 +1,8 @@
 """A worker: a process that puts its share of a stage on the target and writes a journal.
 
 Its parent, the runner, writes a `Job` to the worker's standard input, then commands. It reads messages from the
-worker's
-standard output (see messages.py): Ready or Refusal, the answers to commands, a Tick each second, and Done. When the
-parent is gone, the worker releases what it holds and ends.
+worker's standard output (see messages.py): Ready or Refusal, the answers to commands, a Tick each second, and Done.
+When the parent is gone, the worker releases what it holds and ends.
 """
 
 from __future__ import annotations
@@ -273,8 +272,7 @@ class _Worker:
         """Send nothing more, wait a few seconds for answers unless `cut`, and close the stage's figures.
 
         An operation without an answer then counts as timed out, so that the end of a stage does not flatter a target
-        that hangs.
-        With `cut`, unanswered operations are not counted.
+        that hangs. With `cut`, unanswered operations are not counted.
         """
         self._load.stop()
         if self._stage is None:

@@ -81,8 +81,7 @@ def read_cluster(events: Iterable[Mapping[str, Any]]) -> Cluster:
     """Return the cluster described by `member`, `leader`, `lost` and `placed` events, which are in order of time.
 
     Each worker polls for itself and reports its own things. A change that several workers saw is one change, at the
-    moment
-    when the first of them saw it.
+    moment when the first of them saw it.
     """
     found: dict[str, Member] = {}
     seen_up_to: Counter[tuple[str, str]] = Counter()

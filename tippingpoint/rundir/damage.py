@@ -63,8 +63,7 @@ def find_damage(
     """Return what is missing from a worker's journal.
 
     `complete` means that the worker ended as it was told to, and `counted` that the journal says how much was
-    written. What
-    a worker that was cut had not written yet is no damage.
+    written. What a worker that was cut had not written yet is no damage.
     """
     found = of_events(worker, said, complete=complete, counted=counted)
     if log.damaged:

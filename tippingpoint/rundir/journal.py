@@ -1,10 +1,8 @@
 """A worker's journal, written while it runs: an HdrHistogram interval log and an event log, both append-only.
 
 Every line is written as a whole or not at all, so a worker killed at any instant loses at most the open interval. A
-full
-disk loses nothing either: lines are kept in memory until they can be written. If the run ends before that, they go to
-a
-rescue directory.
+full disk loses nothing either: lines are kept in memory until they can be written. If the run ends before that, they
+go to a rescue directory.
 
 All times are seconds since the run's start on the monotonic clock, so a step of the wall clock changes nothing.
 """
@@ -87,8 +85,7 @@ class AppendFile:
         """Close the file; chunks that could not be written go to a file of the same name in `rescue`.
 
         Returns how many chunks went there. Raises OSError when not all can be written there either: the file is
-        closed all the
-        same, and `rescue` holds whole chunks only.
+        closed all the same, and `rescue` holds whole chunks only.
         """
         try:
             if self._flush():

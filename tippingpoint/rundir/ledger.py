@@ -43,8 +43,7 @@ class Entry(BaseModel, ABC, frozen=True):
         """Return the entry with its files at their present paths, in the directory of the run with this manifest.
 
         Raises UserError for anything that this run cannot have made. A ledger may have been written by anybody, so
-        nothing else
-        may be removed.
+        nothing else may be removed.
         """
 
     @property

@@ -1,8 +1,7 @@
 """Records samples while the load runs, in HdrHistograms with the V2 encoding that common viewers read.
 
 Values are whole microseconds from 1 us to one hour with three significant digits, so any quantile is within 0.1 % of
-the
-recorded value. The bucket layout and the encoding are those of HdrHistogram
+the recorded value. The bucket layout and the encoding are those of HdrHistogram
 (https://github.com/HdrHistogram/HdrHistogram, V2 with ZigZag LEB128 counts). A second's samples fill a few hundred of
 the 23,552 slots, so only filled slots are kept. A worker therefore needs no array library, which saves a fifth of its
 memory. histogram.py reads the encoding and computes with it.
@@ -114,8 +113,7 @@ class Recorder:
     """Collects the samples of the open interval: a list per tag, which becomes a histogram at the interval's end.
 
     To record is one `list.append`, so that measuring costs far less than what is measured. `pulse` knows when the
-    worker
-    itself stood still.
+    worker itself stood still.
     """
 
     __slots__ = ("_samples", "pulse")

@@ -69,8 +69,7 @@ class FigureData(BaseModel):
         """Return the typical value of a span of time, from the values in it.
 
         It is the mean of a rate, which keeps the total: bursts, such as fsyncs, have a median of zero. It is the
-        median of any
-        other figure, which peaks do not move.
+        median of any other figure, which peaks do not move.
         """
         return fmean(values) if self.is_rate else median(values)
 

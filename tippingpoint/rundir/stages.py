@@ -26,8 +26,7 @@ def waited_outcomes(histograms: Mapping[str, Histogram], operation: str) -> tupl
     """Return the outcomes whose response times are the cost of an operation, including failures that took long.
 
     Errors count if they were waited for. Errors that came faster than a typical answer are refusals: they say nothing
-    about
-    latency, and count in the error rate only. `histograms` are by tag.
+    about latency, and count in the error rate only. `histograms` are by tag.
     """
     errors = histograms.get(tag(operation, "error"))
     if errors is None or not errors.total:
@@ -98,8 +97,7 @@ class StageResult:
         """Return the successes per second during the hold; None if there was no hold, or the clock is unknown.
 
         Operations that connect, make or remove things are over by then. They count per second until the hold began;
-        None means
-        that the stage needed none of them.
+        None means that the stage needed none of them.
         """
         if operation in BRINGING_UP:
             if self.hold_begin is None or self.hold_begin <= self.begin or not self.attempts(operation):
@@ -193,8 +191,7 @@ def _set_growth(stages: Sequence[StageResult], workers: Sequence[WorkerData], mo
     """Set what all workers held while each stage was brought up, in at most this many parts.
 
     Workers tick at a stage's marks, so the first and last values are exact. A stage that was never up grew until its
-    end,
-    or until the last tick.
+    end, or until the last tick.
     """
     ticks = [
         (

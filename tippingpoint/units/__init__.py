@@ -1,1 +1,1 @@
-"""One run of many units: what they tell each other, and how their parts become one."""
+"""Runs of many units: the messages between them, and how their parts become one run."""

@@ -1,7 +1,7 @@
-"""How far one machine's clock is ahead of another's: a server that says the time, and a measurement against it.
+"""Measures the offset between the clocks of two machines: a server that sends its time, and a client.
 
-A request is REQUEST bytes: a mark, a nonce, padding. The answer repeats the nonce and adds the time; it is shorter than
-the request, so nobody can have a server multiply what he sends in another's name. What is no request is not answered.
+A request is REQUEST bytes: a mark, a nonce and padding. The answer repeats the nonce and adds the time. It is shorter
+than the request, so the server cannot be used to amplify traffic to a forged address. Everything else gets no answer.
 """
 
 from __future__ import annotations
@@ -27,29 +27,30 @@ _ANSWER = struct.Struct(f">4s{_NONCE}sd")
 REQUEST = 32
 """Bytes of a request; an answer has 28."""
 _PATIENCE = 1.0
-"""Seconds that a probe waits for its answer; what takes longer says next to nothing."""
+"""Seconds that a probe waits for its answer; a slower answer would be too inexact to be of use."""
 _PAUSE = 0.02
 _GIVEN_UP = 2
-"""Probes without an answer after which no more are sent."""
+"""Number of probes without an answer after which no more are sent."""
 _LATEST = 1e11
-"""Seconds since the epoch that no clock shows (the year 5138)."""
+"""Seconds since the epoch, later than any clock shows (the year 5138)."""
 
 
 class ClockServer(DatagramProtocol):
-    """Says what time it is, to whoever asks in the right words."""
+    """Answers valid requests with the present time."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._transport: DatagramTransport | None = None
         self._busy = False
         self.address = ""
-        """Where it listens: 10.0.0.5:41234 or [fd00::5]:41234."""
+        """The address that it listens on: 10.0.0.5:41234 or [fd00::5]:41234."""
 
     @classmethod
     async def listen(cls, host: str, port: int = 0, *, now: Callable[[], float] = time.time) -> ClockServer:
-        """A server at an address of this machine, at any free port for 0; UserError where it cannot listen.
+        """Return a server on an address of this machine; port 0 is any free port. Raises UserError if it cannot
+        listen.
 
-        `now` is the clock it tells: seconds since the epoch.
+        `now` is the clock that it serves, in seconds since the epoch.
         """
         try:
             transport, server = await asyncio.get_running_loop().create_datagram_endpoint(
@@ -63,41 +64,41 @@ class ClockServer(DatagramProtocol):
         return server
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep what answers are sent by."""
+        """Keep the transport for answers."""
         self._transport = cast(DatagramTransport, transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
-        """Answer a request; drop all else."""
+        """Answer a request; drop everything else."""
         if self._transport is None or self._busy or len(data) != REQUEST or not data.startswith(_ASK):
             return
         self._transport.sendto(_ANSWER.pack(_SAY, data[4 : 4 + _NONCE], self._now()), addr)
 
     def pause_writing(self) -> None:
-        """Answer nobody while answers wait to be sent: they would only tell an old time."""
+        """Stop answering while answers wait to be sent: their time would be old."""
         self._busy = True
 
     def resume_writing(self) -> None:
-        """Answer again."""
+        """Resume answering."""
         self._busy = False
 
     def error_received(self, exc: Exception) -> None:
-        """Whoever cannot be answered asks again, or does not."""
+        """Ignore an answer that cannot be delivered: the client will ask again, or not."""
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._transport is not None:
             self._transport.close()
 
 
 class _Asking(DatagramProtocol):
-    """The asking side of one measurement: only the server can be heard, as the socket is connected to it."""
+    """The client's side of one measurement. Its socket is connected, so it only receives from the server."""
 
     def __init__(self) -> None:
         self.nonce = b""
         self.answer: asyncio.Future[tuple[float, float]] | None = None
 
     def datagram_received(self, data: bytes, addr: tuple[str | Any, int]) -> None:
-        """Take the answer to the open request: when it came, and the time it tells."""
+        """Take the answer to the open request: when it arrived, and its time."""
         arrived = time.monotonic()
         if self.answer is None or self.answer.done() or len(data) != _ANSWER.size:
             return
@@ -106,17 +107,16 @@ class _Asking(DatagramProtocol):
             self.answer.set_result((arrived, said))
 
     def error_received(self, exc: Exception) -> None:
-        """Nobody listens there: the probe runs out of time."""
+        """Ignore that nobody listens there: the probe times out."""
 
 
 async def measure_offset(
     address: str, probes: int = 8, *, now: Callable[[], float] = time.time
 ) -> tuple[float, float] | None:
-    """How many seconds OUR clock is ahead of THEIRS (negative: behind), and to how many that is known.
+    """Return how many seconds our clock is ahead of theirs (negative: behind), and the most that this may be off.
 
-    None when nobody answers. `address` is a ClockServer's. Of several probes the one with the shortest way there and
-    back counts, as in NTP (RFC 5905, section 10): their clock was read somewhere on it, so half of it is the most that
-    can be wrong.
+    Returns None if nobody answers. `address` is that of a ClockServer. The probe with the shortest round trip counts,
+    as in NTP (RFC 5905, section 10). Their clock was read at some moment in it, so the error is at most half of it.
     """
     host, _, port = address.rpartition(":")
     try:

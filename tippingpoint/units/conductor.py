@@ -1,4 +1,4 @@
-"""Who says when the turns of a run begin, where many units run it together."""
+"""Tells a runner when turns begin, in a run of many units."""
 
 from __future__ import annotations
 
@@ -10,45 +10,47 @@ from typing import Literal, Protocol
 from tippingpoint.units.shared_run import SharedRun, Turn
 
 Say = Callable[[Literal["ready", "up"], int], None]
-"""Told that the unit is ready for its first turn (0), or has its share of a turn of this number up."""
+"""Called when the unit is ready for its first turn (0), or has its share of the turn of this number up."""
 _LOOK_AGAIN = 1.0
-"""Seconds after which it is looked at the clock again, which may have been set meanwhile."""
+"""Seconds until the clock is read again, as it may have been set meanwhile."""
 
 
 class Conductor(Protocol):
-    """What a Runner asks of whoever knows the other units. All moments are seconds since the epoch by our own clock."""
+    """A runner's connection to the other units. All moments are seconds since the epoch by our own clock."""
 
     @property
     def index(self) -> int:
-        """Which share is ours: the position among the run's units, from 0."""
+        """Our position among the run's units, from 0, which is the index of our share."""
         ...
 
     @property
     def stopped(self) -> str:
-        """Why the run is to end before its plan does; empty while nobody asked for that."""
+        """Why the run is to end before its plan does; empty if nobody asked for that."""
         ...
 
     async def ready(self) -> None:
-        """Everything that the first turn needs is there."""
+        """Report that everything for the first turn is prepared."""
         ...
 
     async def next_turn(self) -> Turn | None:
-        """The latest turn that we have a share in, as soon as it is another one than was answered last; None when the
-        run is stopped or over, or its last hold is.
+        """Return the latest turn that we have a share in, once it differs from the one returned before.
 
-        A turn may be replaced by another one until it begins. Numbers may jump, where we were away. Who waits may give
-        up, and ask again.
+        Returns None when the run is stopped or over, or its last hold is over. A turn may be replaced by another one
+        until it begins. Numbers may jump after we were away. The caller may cancel this and call it again.
         """
         ...
 
     async def up(self, turn: Turn) -> float | None:
-        """Our share of a turn is up, or as far as it will be; the moment when its hold begins, for all units. None
-        when the run is stopped or over."""
+        """Report that our share of a turn is up, or as far up as it will get; returns when the hold begins for all
+        units.
+
+        Returns None when the run is stopped or over.
+        """
         ...
 
 
 class Follower:
-    """A conductor that goes by the shared run, as it was last seen."""
+    """A conductor that follows the shared run as it was last seen."""
 
     def __init__(self, unit: str, run: SharedRun, say: Say) -> None:
         self._unit = unit
@@ -59,20 +61,20 @@ class Follower:
         self._seen = asyncio.Event()
 
     def see(self, run: SharedRun, ahead: float) -> None:
-        """The run is now so; our clock is so many seconds ahead of the reference's."""
+        """Take a new state of the run; `ahead` is how many seconds our clock is ahead of the reference's."""
         self._run = run
         self._ahead = ahead
         self._seen.set()
 
     @property
     def index(self) -> int:
-        """Our position among the run's units; the next one where we are not among them yet."""
+        """Our position among the run's units; the next free one if we have not joined yet."""
         units = self._run.units
         return units.index(self._unit) if self._unit in units else len(units)
 
     @property
     def share(self) -> tuple[int, int]:
-        """The share to be ready for: our position, and how many units there will be with us."""
+        """The share to prepare for: our position, and how many units there will be with us."""
         return self.index, max(len(self._run.units), self.index + 1)
 
     @property
@@ -81,11 +83,11 @@ class Follower:
         return self._run.stopped
 
     async def ready(self) -> None:
-        """Say so."""
+        """Report it to the leader."""
         self._say("ready", 0)
 
     async def next_turn(self) -> Turn | None:
-        """The latest turn that we have a share in, when it is another one than before."""
+        """Return the latest turn that we have a share in, once it differs from the one before."""
         while not self._ended:
             named = [turn for turn in self._run.turns if self.index < turn.of]
             latest = named[-1].model_copy(update={"hold": None}) if named else None
@@ -98,7 +100,7 @@ class Follower:
         return None
 
     async def up(self, turn: Turn) -> float | None:
-        """Say so, and wait until the hold is named; where the others are further by now, it has been."""
+        """Report it, and return when the hold begins; that is now if the others are already at a later turn."""
         self._say("up", turn.number)
         while not self._ended:
             for named in self._run.turns:
@@ -114,7 +116,7 @@ class Follower:
         return bool(self._run.stopped) or self._run.over
 
     def _past_the_last(self) -> bool:
-        """Whether the last turn's hold is over: what follows a turn is named with its hold."""
+        """Return whether the last turn's hold is over: a following turn is announced together with that hold."""
         last = self._run.turns[-1] if self._run.turns else None
         if last is None or last.hold is None:
             return False

@@ -1,8 +1,8 @@
-"""What a unit's part of a run came to, as text that fits into a relation's databag.
+"""Digests: the results of one unit's part of a run, as text that fits into a relation's databag.
 
-The text is base64 of xz of a JSON head and the numbers that it tells of (packing.py): for each phase, operation and
-outcome one histogram, and how its samples are spread over the phase, in few slots. The histograms are exact as long as
-that fits; their course over time is as fine as then fits. What does not fit is told in the head.
+The text is base64 of xz of a JSON head and the numbers that it describes (packing.py). For each phase, operation and
+outcome there is one histogram, and how its samples are spread over the phase, in few slots. The histograms are exact
+if that fits, and their course over time is as fine as then fits. The head says what is left out.
 """
 
 from __future__ import annotations
@@ -52,32 +52,32 @@ from tippingpoint.units.part import (
 )
 
 LIMIT = 40_000
-"""Characters: two of a unit's and its word fit into the 64 KiB that a relation's databag may well have."""
+"""Characters: two digests of a unit and its word fit into the 64 KiB that a relation's databag can hold."""
 LEAST = 4_000
-"""Characters below which there is no digest."""
+"""Characters that a digest needs at least."""
 _UNPACKED = 1 << 20
-"""Bytes that a digest may unpack to: what claims more is none."""
+"""The most bytes that a digest may unpack to: a larger one is refused."""
 _MOST_SLOTS = 1 << 24
-"""Slots that its histograms may be spread over."""
+"""The most slots that its histograms may be spread over."""
 _MOST_EVENTS = (400, 100, 30, 10)
 _SHARE_OF_EVENTS = 4
-"""What part of the room single events may take."""
+"""The share of the digest's size that single events may take: one in this many."""
 _MOST_TICKS = 300
 _POINTS = 60
-"""Points over time that are worth more than digits of the histograms, once these are not exact."""
+"""Points over time that are worth more than precision of the histograms, once these are not exact."""
 _LINE = 300
 _GONE = 3.0
-"""Seconds without a tick after which a worker's gauges say nothing of it any more."""
+"""Seconds without a tick after which a worker's gauges are out of date."""
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": _UNPACKED}]
-"""A seventh smaller than zlib makes these numbers."""
+"""xz makes these numbers a seventh smaller than zlib."""
 _MEMORY = 16 << 20
-"""Bytes that unpacking may take."""
+"""Bytes of memory that unpacking may use."""
 _LENGTH = struct.Struct(">I")
 _INDEX = 5
-"""Numbers that say which a histogram is: tag, phase, how many words its counts take, lowest and highest slot."""
+"""Numbers that describe a histogram: tag, phase, how many words its counts take, lowest and highest slot."""
 _SUMS = len(SUMMED)
 _TICK_SCALES = np.asarray([{"rss": 10, "cpu": 1000, "loop_lag": 1000}.get(name, 1) for name in GAUGES])
-"""What a tick's gauges are multiplied with, to be whole numbers."""
+"""Factors that make a tick's gauges whole numbers."""
 
 Line = Annotated[str, Field(max_length=2 * _LINE)]
 Tag = Annotated[str, Field(pattern=TAG)]
@@ -85,7 +85,7 @@ Count = Annotated[int, Field(ge=0, lt=MOST)]
 
 
 class Head(BaseModel):
-    """All of a digest but its numbers."""
+    """Everything in a digest except its numbers."""
 
     version: Literal[1] = 1
     run: Annotated[str, Field(max_length=200)]
@@ -98,18 +98,18 @@ class Head(BaseModel):
     status: RunStatus
     reason: Line
     started: Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
-    """Seconds since the epoch by the unit's own clock: the time 0 of what follows."""
+    """Seconds since the epoch by the unit's own clock: time 0 of all other times."""
     workers: Annotated[int, Field(ge=0, le=10_000)]
     cut: Annotated[int, Field(ge=0, le=10_000)]
     """How many of the workers ended before they were told to."""
     cores: Annotated[int, Field(ge=0, le=1_000_000)]
     notes: Annotated[list[Line], Field(max_length=20)]
     less: Annotated[list[Line], Field(max_length=20)]
-    """What the journals said more exactly than this does."""
+    """Where the journals were more exact than this digest, in sentences."""
     bits: Annotated[int, Field(ge=0, le=HALF_BITS)]
-    """Of the histograms: see packing.groups."""
+    """The precision of the histograms: see packing.groups."""
     width: Annotated[int, Field(ge=0, le=WIDTHS[-1])]
-    """Seconds that an interval covers; 0 when each phase is one."""
+    """Seconds in an interval; 0 if each phase is one interval."""
     phases: Annotated[list[Phase], Field(max_length=10_000)]
     tags: Annotated[list[Tag], Field(max_length=1000)]
     events: Annotated[list[dict[str, Any]], Field(max_length=1000)]
@@ -118,48 +118,49 @@ class Head(BaseModel):
 
 
 class Measured(NamedTuple):
-    """What was recorded in one phase under one tag."""
+    """The values recorded in one phase under one tag."""
 
     phase: int
     tag: str
     slots: IntArray
     counts: IntArray
     groups: IntArray
-    """The groups of slots, with OVER_TIME_BITS, that hold something."""
+    """The groups of slots, with OVER_TIME_BITS, that have samples."""
     amounts: IntArray
-    """How many samples are in each interval (row) and each of these groups (column)."""
+    """How many samples each interval (row) has in each of these groups (column)."""
 
 
 @dataclass(frozen=True)
 class Digest:
-    """A part as far as its digest tells; times are milliseconds since its start."""
+    """A part as its digest describes it; times are milliseconds since its start."""
 
     head: Head
     measured: list[Measured]
     moments: IntArray
-    """When its ticks are."""
+    """The moments of its ticks."""
     gauges: FloatArray
     """A row for each tick, a column for each of GAUGES."""
 
 
 @dataclass(frozen=True)
 class _Detail:
-    """How exactly a digest tells."""
+    """How much detail a digest has."""
 
     bits: int = HALF_BITS
     width: int = 0
     service: bool = True
     first: int = 0
-    """The first phase that is told of."""
+    """The first phase that is included."""
     events: int = _MOST_EVENTS[0]
     ticks: int = _MOST_TICKS
 
 
 def make_digest(directory: Path, limit: int = LIMIT) -> str:
-    """The digest of the part of a run in a directory, of at most `limit` characters (LEAST of them are needed).
+    """Return the digest of the part of a run in a directory, of at most `limit` characters (at least LEAST).
 
-    UserError when there is no run. Given up are, in this order and no more than has to be: the course over time,
-    digits of the histograms (then for a little course over time), service times and single events, the first stages.
+    Raises UserError when there is no run. If it does not fit, it loses detail in this order: the course over time,
+    precision of the histograms (which makes room for some course over time), service times and single events, the
+    first stages.
     """
     if limit < LEAST:
         raise ValueError(f"a limit of {limit} characters: expected at least {LEAST}")
@@ -185,7 +186,7 @@ def make_digest(directory: Path, limit: int = LIMIT) -> str:
 def _first_that_fits(
     details: Sequence[_Detail], told: Callable[[_Detail], str], limit: int
 ) -> tuple[_Detail, str]:
-    """The first of these details, each of which takes less room than the one before, whose text fits; or the last."""
+    """Return the first of these details whose text fits, or the last. Each needs less room than the one before."""
     fails, fits = -1, len(details) - 1
     text = ""
     while fits - fails > 1 or not text:
@@ -199,7 +200,7 @@ def _first_that_fits(
 
 
 def _details(part: UnitPart) -> list[_Detail]:
-    """What is tried when not all fits, from the most to the least that can be told."""
+    """Return the levels of detail to try if not everything fits, from the most to the least."""
     least = part.phases[-1].end / 1000 / _POINTS
     width = next((width for width in WIDTHS if width >= max(part.width, least)), WIDTHS[-1])
     begins = [number for number, phase in enumerate(part.phases) if phase.phase == "begin"]
@@ -219,7 +220,7 @@ def _details(part: UnitPart) -> list[_Detail]:
 
 
 def _events_within(part: UnitPart, begins: Sequence[float], room: int) -> tuple[list[Event], int]:
-    """The single events, as many as there is room for, and how many events are not among them."""
+    """Return as many single events as there is room for, and how many events are left out."""
     for most in _MOST_EVENTS:
         events, untold = fewer(part.events, most, begins)
         if len(lzma.compress(orjson.dumps(events))) * 4 // 3 <= room:
@@ -268,7 +269,7 @@ def _text(part: UnitPart, detail: _Detail, events: list[Event], untold: int) -> 
         _LENGTH.pack(len(told)) + told + pack_numbers(np.concatenate((*numbers, signed(deltas.T.ravel()))))
     )
     if len(packed) > _UNPACKED:
-        return "." * _UNPACKED  # which is more than any limit
+        return "." * _UNPACKED  # longer than any limit
     return base64.b64encode(lzma.compress(packed, check=lzma.CHECK_CRC32, filters=_FILTERS)).decode()
 
 
@@ -278,10 +279,10 @@ def _line(text: str) -> str:
 
 
 def _less(part: UnitPart, detail: _Detail, untold: int) -> list[str]:
-    """What that detail leaves out, in sentences."""
+    """Return what this level of detail leaves out, in sentences."""
     less: list[str] = []
     if detail.bits < HALF_BITS:
-        less.append(f"latencies are known to {100 * 2**-detail.bits:.2g} %")
+        less.append(f"latencies are accurate to {100 * 2**-detail.bits:.2g} %")
     if detail.width == 0:
         less.append("a point over time covers a whole phase of a stage")
     elif detail.width > 1:
@@ -297,7 +298,7 @@ def _less(part: UnitPart, detail: _Detail, untold: int) -> list[str]:
 
 
 def _histograms(part: UnitPart, detail: _Detail) -> tuple[int, list[IntArray]]:
-    """How many histograms are told of, and the numbers: which they are, their counts, their course over time."""
+    """Return how many histograms there are, and their numbers: descriptions, counts, and course over time."""
     keys, counts = part.counts
     numbers, first = np.unique(keys // SLOTS, return_index=True)
     ends = np.append(first, keys.size)[1:]
@@ -314,7 +315,7 @@ def _histograms(part: UnitPart, detail: _Detail) -> tuple[int, list[IntArray]]:
         words.append(pack_counts(places, of_place))
         lowest, highest = int(slots[0]), int(slots[-1])
         if detail.bits == HALF_BITS:
-            lowest = highest = 0  # the counts say it
+            lowest = highest = 0  # the counts have both
         index.append((tag, place - detail.first, words[-1].size, lowest, highest))
         intervals = part.phases[place].intervals(detail.width)
         if intervals > 1:
@@ -324,7 +325,7 @@ def _histograms(part: UnitPart, detail: _Detail) -> tuple[int, list[IntArray]]:
 
 
 def _amounts(part: UnitPart, number: int, of_slots: IntArray, intervals: int, width: int) -> IntArray:
-    """How many samples of a histogram each interval has in each of its groups, row by row."""
+    """Return how many samples of a histogram each interval has in each of its groups, row by row."""
     keys, counts = part.moments
     cells = part.intervals * OVER_TIME_GROUPS
     inside = slice(*np.searchsorted(keys, (number * cells, (number + 1) * cells)).tolist())
@@ -336,10 +337,10 @@ def _amounts(part: UnitPart, number: int, of_slots: IntArray, intervals: int, wi
 
 
 def _ticks(part: UnitPart, phases: Sequence[Phase], most: int) -> tuple[IntArray, IntArray]:
-    """At most so many moments (or none) and what the gauges of all workers were there, as whole numbers.
+    """Return at most `most` moments (or none), and the gauges of all workers at these, as whole numbers.
 
-    Load is what it was at the moment, health the worst since the one before. A worker whose ticks ended some seconds
-    before has gone.
+    Load is its value at the moment, health the worst value since the moment before. A worker whose ticks ended some
+    seconds before is left out.
     """
     lasting = [phase for phase in phases if phase.length]
     width = next((w for w in (*WIDTHS, 0) if sum(phase.intervals(w) for phase in lasting) <= most), None)
@@ -365,7 +366,7 @@ def _ticks(part: UnitPart, phases: Sequence[Phase], most: int) -> tuple[IntArray
 
 
 def read_digest(text: str) -> Digest:
-    """What a digest says; UserError in one line for a text that is none, whoever wrote it and whatever for."""
+    """Return what a digest says; raises UserError, in one line, for any other text."""
     try:
         return _read(text)
     except (ValueError, RecursionError) as problem:
@@ -379,14 +380,14 @@ def read_digest(text: str) -> Digest:
 
 def _read(text: str) -> Digest:
     if len(text) > _UNPACKED or not text.isascii():
-        raise ValueError("too long, or no text of ours")
+        raise ValueError("too long, or not ASCII")
     unpacking = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
     try:
         packed = unpacking.decompress(base64.b64decode(text, validate=True), _UNPACKED + 1)
     except lzma.LZMAError as problem:
         raise ValueError(str(problem)) from None
     if len(packed) > _UNPACKED or not unpacking.eof or len(packed) < _LENGTH.size:
-        raise ValueError("cut off, or too large")
+        raise ValueError("truncated, or too large")
     end = _LENGTH.size + _LENGTH.unpack_from(packed)[0]
     head = Head.model_validate(orjson.loads(packed[_LENGTH.size : end]))
     _check_phases(head.phases)
@@ -399,10 +400,10 @@ def _read(text: str) -> Digest:
     measured: list[Measured] = []
     for (tag, place, _, lowest, highest), (places, counts) in zip(index.tolist(), words, strict=True):
         if tag >= len(head.tags) or place >= len(head.phases) or not places.size or places[-1] >= SLOTS:
-            raise ValueError("a histogram of nothing")
+            raise ValueError("a histogram without a tag, a phase or samples")
         room -= width_of(places, head.bits)
         if room < 0:
-            raise ValueError("more than a unit measures")
+            raise ValueError("more values than a unit measures")
         slots, counts = _refined(places, counts, head.bits, lowest, highest)
         of_slots = groups(OVER_TIME_BITS)[slots]
         filled, sums = summed(of_slots, counts)
@@ -411,19 +412,19 @@ def _read(text: str) -> Digest:
         if intervals > 1:
             amounts = numbers.take(intervals * filled.size).reshape(intervals, filled.size)
             if (amounts.sum(axis=0) != sums).any():
-                raise ValueError("a course over time that is of another histogram")
+                raise ValueError("a course over time that does not match its histogram")
         measured.append(
             Measured(place, head.tags[tag], slots, counts, np.searchsorted(filled, of_slots), amounts)
         )
     columns = 1 + len(GAUGES)
     ticks = np.cumsum(unsigned(numbers.take(columns * head.ticks)).reshape(columns, head.ticks).T, axis=0)
     if numbers.left or (ticks < 0).any() or (np.diff(ticks[:, 0]) < 0).any():
-        raise ValueError("numbers that mean nothing")
+        raise ValueError("numbers that do not match the head")
     return Digest(head, measured, ticks[:, 0], ticks[:, 1:] / _TICK_SCALES)
 
 
 class _Numbers:
-    """Numbers that are read from the first to the last."""
+    """Numbers that are read in order."""
 
     def __init__(self, numbers: IntArray) -> None:
         self._numbers = numbers
@@ -434,15 +435,15 @@ class _Numbers:
         return self._numbers.size - self._taken
 
     def take(self, count: int) -> IntArray:
-        """The next numbers; ValueError when there are not so many."""
+        """Return the next numbers; raises ValueError if there are fewer."""
         if count > self.left:
-            raise ValueError("fewer numbers than it says")
+            raise ValueError("fewer numbers than the head says")
         self._taken += count
         return self._numbers[self._taken - count : self._taken]
 
 
 def _check_phases(phases: Sequence[Phase]) -> None:
-    """ValueError unless they follow each other, as those of a journal do."""
+    """Raise ValueError unless the phases follow each other as in a journal."""
     for before, phase in itertools.pairwise(phases):
         if phase.begin < before.end or (phase.stage, PLACES[phase.phase]) <= (
             before.stage,
@@ -450,22 +451,22 @@ def _check_phases(phases: Sequence[Phase]) -> None:
         ):
             raise ValueError("phases that do not follow each other")
     if any((phase.phase == "") != (phase.stage == 0) for phase in phases):
-        raise ValueError("a phase of no stage")
+        raise ValueError("a phase without a stage")
     if any(phase.gauges is not None and phase.gauges.keys() != set(GAUGES) for phase in phases):
-        raise ValueError("gauges that no worker has")
+        raise ValueError("unknown gauges")
 
 
 def _refined(
     places: IntArray, counts: IntArray, bits: int, lowest: int, highest: int
 ) -> tuple[IntArray, IntArray]:
-    """The slots and counts of a histogram; ValueError when there are no such."""
+    """Return the slots and counts of a histogram; raises ValueError for an impossible one."""
     of_slot = groups(bits)
     if places[-1] > of_slot[-1] or counts.min() < 1 or counts.sum() >= MOST // 2:
-        raise ValueError("a histogram that no worker makes")
+        raise ValueError("an impossible histogram")
     if bits == HALF_BITS:
         return places, counts
     if not lowest <= highest < SLOTS or (of_slot[lowest], of_slot[highest]) != (places[0], places[-1]):
-        raise ValueError("a histogram with other ends")
+        raise ValueError("a histogram whose ends do not match")
     if (lowest < highest and counts.sum() < 2) or (lowest == highest and places.size > 1):
-        raise ValueError("a histogram with other ends")
+        raise ValueError("a histogram whose ends do not match")
     return refined(places, counts, bits, lowest, highest)

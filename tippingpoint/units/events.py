@@ -1,4 +1,5 @@
-"""Single events, no more of them than there is room for: what says the same is counted, what is left is told."""
+"""Reduces single events to a number that fits: equal events are counted together, and the rest is counted as left
+out."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tippingpoint.rundir.takeovers import KIND as TAKEN_UP
 Event = dict[str, Any]
 
 _COUNTED = ("error", "timeout", "lost", "retry", "gave-up", "repaired")
-"""Kinds of which only the number matters, by the fields that tell them apart."""
+"""Kinds of which only the number matters."""
 _TELLING = ("event", "operation", "outcome", "error", "kind", "member")
 _WEIGHTIEST = (
     "found",
@@ -31,24 +32,24 @@ _WEIGHTIEST = (
     "gave-up",
 )
 _REPLACED = ("placed", "landed")
-"""Kinds of which the next one of a worker says all that this one does."""
+"""Kinds whose next event of a worker replaces the one before."""
 _LIGHTEST = ("cleaned", *_REPLACED)
 _FIRST_LOST = 10
-"""Lost leases that are kept one by one, with who held them."""
+"""Lost leases that are kept one by one, with their holders."""
 _TOGETHER = (1.0, 10.0)
-"""Seconds within which what says the same becomes one, before that is done for a whole phase."""
+"""Seconds within which equal events become one, before that is done for a whole phase."""
 _LONGEST = 200
-"""Characters of a text, beyond which it is cut off."""
+"""The most characters of a text; a longer one is cut."""
 _MOST_FIELDS = 20
 _MOST_INSIDE = 1000
 _LARGEST = 1e15
 
 
 def fewer(events: Iterable[Event], most: int, phases: Sequence[float]) -> tuple[list[Event], int]:
-    """At most so many events, in the order of time, and how many more there were that none of them tells of.
+    """Return at most `most` events, in order of time, and how many events are left out altogether.
 
-    `phases` are the moments at which phases begin: what is counted together is of one of them. The workers' names
-    stay with what tells of a cluster, which every worker sees for itself.
+    `phases` are the moments at which phases begin: only events of one phase are counted together. Events about a
+    cluster keep the worker's name, as every worker sees the cluster for itself.
     """
     kept = [_shortened(event) for event in sorted(events, key=_time_of)]
     for seconds in _TOGETHER:
@@ -64,17 +65,18 @@ def fewer(events: Iterable[Event], most: int, phases: Sequence[float]) -> tuple[
 
 
 def check_event(event: Event) -> None:
-    """ValueError for an event that no journal has, and on which a reader might stumble."""
+    """Raise ValueError for an event that no journal has, and which a reader might not handle."""
     if not (
         is_seconds(event.get("t")) and isinstance(event.get("event"), str) and len(event) <= _MOST_FIELDS
     ):
         raise ValueError("an event without its time or kind")
     if not all(len(name) <= _LONGEST and _is_plain(name, value) for name, value in event.items()):
-        raise ValueError(f"an event {event['event'][:40]!r} that no journal has")
+        raise ValueError(f"an event {event['event'][:40]!r} unlike those of a journal")
 
 
 def _is_plain(name: str, value: Any) -> bool:
-    """Whether a reader takes that value for a field: a text, a number or nothing, and of two fields some of these."""
+    """Return whether a field has a plain value: a text, a number or nothing, or for two fields a collection of
+    these."""
     if name == "held_for":
         return value is None or _is_plain_number(value)
     if name == "count":
@@ -101,19 +103,19 @@ def _time_of(event: Event) -> float:
 
 
 def _weight(event: Event) -> tuple[int, int]:
-    """What comes first is kept longest: the few, then the frequent, then what the next of its kind replaces."""
+    """Return a sort key: events that come first are kept longest."""
     kind = event["event"]
     if kind in _WEIGHTIEST:
         return 0, -count_of(event)
     if kind in _LIGHTEST:
         return 3, 0
-    if kind == STALL:  # the longest of them
+    if kind == STALL:  # the longest standstills first
         return 2, -int(1000 * event["seconds"]) if is_seconds(event.get("seconds")) else 0
     return (2, -count_of(event)) if kind in _COUNTED else (1, 0)
 
 
 def _shortened(event: Event) -> Event:
-    """The event with short texts, and without what no reader takes."""
+    """Return the event with short texts and plain fields only."""
     short = {
         name: value[: _LONGEST - 3] + "..." if isinstance(value, str) and len(value) > _LONGEST else value
         for name, value in itertools.islice(event.items(), _MOST_FIELDS)
@@ -122,8 +124,10 @@ def _shortened(event: Event) -> Event:
 
 
 def _joined(events: Iterable[Event], when: Callable[[float], tuple[int, int]]) -> list[Event]:
-    """Events of one moment that say the same as the first of them with their number, and of those in _REPLACED the last
-    of each worker."""
+    """Return the events with equal ones of one moment joined into the first, with their number.
+
+    Of kinds in _REPLACED, the last event of each worker is kept.
+    """
     joined: dict[tuple[object, ...], Event] = {}
     alone: Counter[str] = Counter()
     for event in events:

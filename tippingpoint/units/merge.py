@@ -1,8 +1,9 @@
-"""What units' parts of a run came to, gathered into one run: a directory that everything opens which opens a run.
+"""Gathers the parts of several units into one run: a directory that can be opened like that of any other run.
 
-Each unit stands in it as one worker. Its journal is written anew from its digest: the histograms of each phase as they
-are, spread over the phase as the digest tells; times on the run's own clock, whose 0 is when its first turn begins.
-A digest comes from another machine and is believed in nothing: what is none is a missing unit, with one line why.
+Each unit appears in it as one worker. Its journal is written anew from its digest: the histograms of each phase,
+spread over the phase as the digest says. Times are on the run's own clock, whose 0 is when its first turn begins. A
+digest comes from another machine and is not trusted: the unit of an invalid one is missing, with one line that says
+why.
 """
 
 from __future__ import annotations
@@ -33,28 +34,28 @@ from tippingpoint.units.spread import Placed
 from tippingpoint.util.text import choose, show_count
 
 _EARLY = 60.0
-"""Seconds that a unit's first stage may begin before the run does: what a clock is off that nobody could measure."""
+"""Seconds that a unit's first stage may begin before the run does: how far an unmeasured clock may be off."""
 _LATE = 3600.0
-"""Seconds after the end of the last turn that is known in which what was under way may still end."""
+"""Seconds after the end of the last known turn in which operations in flight may still end."""
 _LONGEST = 30 * 86400.0
-"""Seconds that a search may take, of which no turns are known."""
+"""The most seconds that a search may take, as it has no turns."""
 _LEAST_POINTS = 30
-"""Points over time that there are at least: a unit whose intervals are longer is spread over those of the others."""
+"""The least points over time: a unit with longer intervals is spread over those of the other units."""
 _WHOLE_PHASES = 10
-"""Seconds of the intervals that stand for a phase of which nothing is known over time."""
+"""Seconds of an interval in a phase of which nothing is known over time."""
 
 
 @dataclass
 class _MergedPart:
-    """One unit and what is known of its part."""
+    """One unit, and what is known of its part."""
 
     unit: str
     word: UnitWord | None
     head: Head | None
     problem: str
-    """Why there is no digest; empty when there is one."""
+    """Why there is no digest; empty if there is one."""
     is_reference: bool = False
-    """Whether the run goes by its clock."""
+    """Whether the run's times are by this unit's clock."""
     shift: int = 0
     """Milliseconds to add to its times."""
     status: UnitStatus = "complete"
@@ -81,15 +82,15 @@ class _MergedPart:
 
     @property
     def failed(self) -> bool:
-        """Whether it could not begin or go on."""
+        """Whether it could not begin or could not go on."""
         said = self.word is not None and self.word.phase == "failed"
         return said or (self.head is not None and self.head.status == "failed")
 
 
 def gather(run: SharedRun, digests: Mapping[str, str], words: Mapping[str, UnitWord], out: Path) -> Path:
-    """Write the run that its units' digests and last words make into a directory of `out`, which is returned.
+    """Write the run, from the digests and last words of its units, to a directory in `out`; returns the directory.
 
-    What an earlier call wrote there is replaced, other files stay. UserError when the run's plan is none, or when
+    Files of an earlier call are replaced, other files stay. Raises UserError when the run's plan is invalid, or when
     the directory cannot be written.
     """
     try:
@@ -119,7 +120,7 @@ def gather(run: SharedRun, digests: Mapping[str, str], words: Mapping[str, UnitW
 def _part(run: SharedRun, unit: str, text: str | None, word: UnitWord | None) -> _MergedPart:
     part = _MergedPart(unit, word if word is not None and word.run == run.id else None, None, "")
     if text is None:
-        part.problem = "its result did not come" if run.over else "its result is not there yet"
+        part.problem = "its result did not arrive" if run.over else "its result has not arrived yet"
         return part
     try:
         head = read_digest(text).head
@@ -129,19 +130,19 @@ def _part(run: SharedRun, unit: str, text: str | None, word: UnitWord | None) ->
     if head.run.startswith(f"{run.id}.") and head.unit in ("", unit):
         part.head = head
     else:
-        part.problem = f"its result is of another run ({head.run} of {head.unit or 'no unit'})"
+        part.problem = f"its result belongs to another run ({head.run} of {head.unit or 'no unit'})"
     return part
 
 
 def _set_reference(parts: Iterable[_MergedPart]) -> None:
-    """The run goes by the clock of the first unit that was heard; that one measures no offset."""
+    """Make the first unit with a word the reference of the run's clock, if it has measured no offset itself."""
     first = next((part for part in parts if part.word is not None), None)
     if first is not None and first.offset is None:
         first.is_reference = True
 
 
 def _begin(run: SharedRun, parts: Iterable[_MergedPart]) -> float:
-    """When the run began: its first turn, or a search's only part, or else when it was asked for."""
+    """Return when the run began: with its first turn, or the only part of a search, or else when it was requested."""
     if run.started is not None:
         return run.started
     begun = [part.head.started - (part.offset or 0.0) for part in parts if part.head is not None]
@@ -149,7 +150,7 @@ def _begin(run: SharedRun, parts: Iterable[_MergedPart]) -> float:
 
 
 def _place(run: SharedRun, part: _MergedPart, begin: float) -> None:
-    """Find a unit's times in the run; those that cannot be of it are a digest that is none."""
+    """Find a unit's times in the run; a digest with impossible times is refused."""
     if part.head is None:
         return
     part.shift = round((part.head.started - (part.offset or 0.0) - begin) * 1000)
@@ -160,19 +161,19 @@ def _place(run: SharedRun, part: _MergedPart, begin: float) -> None:
     if first + part.shift < -_EARLY * 1000 or last + part.shift > latest * 1000:
         part.head, part.problem = (
             None,
-            "its times are not of this run: its clock, or the offset of it, is wrong",
+            "its times do not fit the run: its clock, or the offset measured for it, is wrong",
         )
 
 
 def _status(run: SharedRun, number: int, part: _MergedPart) -> tuple[UnitStatus, str]:
-    """What became of a unit's share, and why in one line."""
+    """Return what became of a unit's share, and why in one line."""
     said = run.missing.get(part.unit, "")
     if not said and part.word is not None and part.word.phase == "failed":
         said = part.word.problem or "it failed"
     head = part.head
     if head is None or not part.phases:
         if not (said or run.searches or any(number < turn.of for turn in run.turns)):
-            return "idle", "it joined when the last stage had begun" if run.turns else "no stage was begun"
+            return "idle", "it joined after the last stage had begun" if run.turns else "no stage began"
         return "missing", _line(
             said or part.problem or (head.reason if head else "") or "it measured nothing"
         )
@@ -191,7 +192,7 @@ def _line(text: str) -> str:
 
 
 class _Gathering:
-    """The files of a run, written into a directory of their own."""
+    """Writes the files of a run into a directory of their own."""
 
     def __init__(
         self, run: SharedRun, plan: Plan, parts: Sequence[_MergedPart], begin: float, into: Path
@@ -210,11 +211,11 @@ class _Gathering:
         self._interval = max(within, math.ceil(self._seconds / CHART_BINS))
         self._events: list[dict[str, Any]] = []
         self._notes: defaultdict[str, list[str]] = defaultdict(list)
-        """What the reader should know of the data, and of whose."""
+        """What the reader should know about the data, and of which units."""
         self._cleaned = 0
 
     def write(self, digests: Mapping[str, str]) -> None:
-        """Write all of them, the manifest last."""
+        """Write all files, the manifest last."""
         target: Head | None = None
         for part in self._parts:
             if part.head is not None:
@@ -229,13 +230,13 @@ class _Gathering:
         self._manifest(target).save(self._into)
 
     def _close(self, file: Events | Journal) -> None:
-        """Close a file; OSError when not all of it could be written."""
+        """Close a file; raises OSError when not all of it could be written."""
         rescue = self._into / "rescue"
         if file.close(rescue):
-            raise OSError(0, "no room left")
+            raise OSError(0, "no disk space left")
 
     def _write_unit(self, part: _MergedPart, text: str) -> None:
-        """A unit's journal: marks with what its gauges were, ticks, single events, intervals."""
+        """Write a unit's journal: marks with gauges, ticks, single events and intervals."""
         digest = read_digest(text)
         placed = Placed(digest, part.shift)
         journal = Journal(self._into, part.unit.replace("/", "-"), self._begin)
@@ -255,12 +256,12 @@ class _Gathering:
         self._close(journal)
 
     def _retell(self, journal: Journal, part: _MergedPart, event: dict[str, Any]) -> None:
-        """A unit's event, as it is of interest for the whole run."""
+        """Write a unit's event in the form that suits the whole run."""
         unit = part.unit
         kind = event["event"]
         match kind:
             case "stage" | "tick" | "interrupted" | "unit" | "gathered":
-                return  # which are made here, whatever a digest says
+                return  # these are written here, whatever a digest says
             case "note":
                 self._notes[_line(str(event.get("text", "")))].append(unit)
             case "cleaned":
@@ -278,7 +279,7 @@ class _Gathering:
                 told = {
                     **event,
                     "problem": f"{unit}: {event.get('problem')}",
-                    "remedy": f"juju run {unit} clean, unless its agent has done so: it tries for a day",
+                    "remedy": f"juju run {unit} clean, unless its agent does that first: it retries for a day",
                 }
                 _write(journal.events, told)
             case "journal-lost" | "fault-failed" | "room-unknown":
@@ -292,7 +293,7 @@ class _Gathering:
                 )
 
     def _tell_of_units(self) -> None:
-        """The units themselves, what their digests leave out, and from when on a share is missing."""
+        """Write the events about the units: what their digests leave out, and from when on a share is missing."""
         of = max((turn.of for turn in self._run.turns), default=len(self._parts))
         for number, part in enumerate(self._parts, start=1):
             unit = Unit(
@@ -358,7 +359,7 @@ def _write(log: Events, event: Mapping[str, Any]) -> None:
 
 
 def _ended(run: SharedRun, parts: Sequence[_MergedPart]) -> tuple[RunStatus, str]:
-    """What became of the run as a whole. Single units that are missing are no end of it."""
+    """Return the status of the run as a whole, and why; a few missing units do not end it."""
     failed = [
         part
         for part in parts
@@ -372,15 +373,15 @@ def _ended(run: SharedRun, parts: Sequence[_MergedPart]) -> tuple[RunStatus, str
 
 
 def _named(units: Sequence[str]) -> str:
-    """A few units by name, more by the first and their number."""
+    """Return up to three units by name, more of them as the first and a count."""
     return ", ".join(units) if len(units) <= 3 else f"{units[0]} and {len(units) - 1} more units"
 
 
 def _loads(run: SharedRun, plan: Plan, parts: Iterable[_MergedPart]) -> dict[int, tuple[StageKind, int]]:
-    """By number of a stage in the journals its kind and its load as the whole plan has it, a search left out.
+    """Return kind and load by the number of a stage in the journals, as the whole plan has them; empty for a search.
 
-    Storms asked for while a run goes on are in no plan. So which of the plan's stages one is comes from counting
-    those before it, by the kind that most units have for each, and from the turns that are still known.
+    Storms requested during a run are in no plan. So a stage is found in the plan by counting the stages before it, by
+    the kind that most units have for each, and from the turns that are still known.
     """
     if run.searches:
         return {}
@@ -404,7 +405,7 @@ def _loads(run: SharedRun, plan: Plan, parts: Iterable[_MergedPart]) -> dict[int
 
 
 class _Probe(BaseModel, extra="forbid"):
-    """A load that a search tried, as runner.py tells of it."""
+    """A load that a search tried, as search.py writes it."""
 
     t: float
     event: Literal["probe"]
@@ -416,7 +417,7 @@ class _Probe(BaseModel, extra="forbid"):
 
 
 class _Found(BaseModel, extra="forbid"):
-    """What a search came to, likewise."""
+    """The result of a search, as search.py writes it."""
 
     t: float
     event: Literal["found"]
@@ -436,7 +437,7 @@ def _is_of_a_search(event: dict[str, Any]) -> bool:
 
 
 def _replace(fresh: Path, directory: Path) -> None:
-    """Put a run's new files into the place of its old ones, the manifest last."""
+    """Replace a run's old files by its new ones, the manifest last."""
     names = {path.name for path in fresh.iterdir()}
     for path in directory.glob("worker-*"):
         if path.name not in names:

@@ -1,4 +1,4 @@
-"""Histograms in little room: numbers as bytes, coarser slots, and samples shared out again among moments."""
+"""Packs histograms: numbers as bytes, coarser slots, and samples distributed over intervals again."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tippingpoint.rundir.histogram import SLOTS, IntArray, lowest_values
 from tippingpoint.rundir.recorder import HALF_BITS, encoded_payload
 
 MOST = 2**31
-"""What a number may not reach: products of two counts fit into 64 bits."""
+"""The limit of numbers: products of two counts fit into 64 bits."""
 _SEVENS = np.arange(0, 35, 7)
 
 
 def pack_numbers(numbers: IntArray) -> bytes:
-    """Whole numbers in 0..2**31 as LEB128: seven bits a byte, the lowest first, the last byte below 128."""
+    """Return whole numbers in 0..2**31 as LEB128: seven bits a byte, the lowest first, the last byte below 128."""
     return _packed(numbers)[0]
 
 
 def _packed(numbers: IntArray) -> tuple[bytes, IntArray]:
-    """The same, and how many bytes each number takes."""
+    """Return the same, and how many bytes each number takes."""
     places = numbers[:, None] >> _SEVENS
     kept = np.concatenate((np.ones((numbers.size, 1), dtype=np.bool_), places[:, 1:] > 0), axis=1)
     more = np.concatenate((kept[:, 1:], np.zeros((numbers.size, 1), dtype=np.bool_)), axis=1)
@@ -30,10 +30,10 @@ def _packed(numbers: IntArray) -> tuple[bytes, IntArray]:
 
 
 def encode_rows(rows: IntArray, slots: IntArray, counts: IntArray) -> list[str]:
-    """Many histograms at once in the V2 compressed encoding, as recorder.encode makes one.
+    """Encode many histograms at once in the V2 compressed encoding, as recorder.encode does one.
 
-    Entry i says that histogram `rows[i]` holds `counts[i]` (not 0) at `slots[i]`; rows ascend from 0 without a gap,
-    and slots within each.
+    Entry i says that histogram `rows[i]` holds `counts[i]` (not 0) at `slots[i]`. Rows ascend from 0 without a gap,
+    and so do slots within each row.
     """
     begins = np.flatnonzero(np.diff(rows, prepend=-1))
     before = np.concatenate(([-1], slots[:-1]))
@@ -50,13 +50,13 @@ def encode_rows(rows: IntArray, slots: IntArray, counts: IntArray) -> list[str]:
 
 
 def unpack_numbers(data: bytes) -> IntArray:
-    """What pack_numbers packed; ValueError for bytes that are no such numbers."""
+    """Return the numbers that pack_numbers packed; raises ValueError for other bytes."""
     read = np.frombuffer(data, dtype=np.uint8)
     ends = np.flatnonzero(read < 0x80)
     if not read.size:
         return np.zeros(0, dtype=np.int64)
     if not ends.size or ends[-1] != read.size - 1:
-        raise ValueError("it ends in the middle of a number")
+        raise ValueError("truncated in the middle of a number")
     starts = np.concatenate(([0], ends[:-1] + 1))
     lengths = ends - starts + 1
     if lengths.max() > _SEVENS.size:
@@ -71,24 +71,24 @@ def unpack_numbers(data: bytes) -> IntArray:
 
 
 def signed(numbers: IntArray) -> IntArray:
-    """Numbers of either sign as such without one, small ones staying small (ZigZag)."""
+    """Return numbers of either sign as unsigned ones, small ones staying small (ZigZag)."""
     return (numbers << 1) ^ (numbers >> 63)
 
 
 def unsigned(words: IntArray) -> IntArray:
-    """What `signed` was given."""
+    """Reverse `signed`."""
     return (words >> 1) ^ -(words & 1)
 
 
 def pack_counts(places: IntArray, counts: IntArray) -> IntArray:
-    """Counts at ascending places as words: a count twice, a run of n empty places as 2n - 1."""
+    """Return counts at ascending places as words: a count is doubled, a run of n empty places is 2n - 1."""
     gaps = np.diff(places, prepend=-1) - 1
     words = np.stack((2 * gaps - 1, 2 * counts), axis=1).ravel()
     return words[words > 0]
 
 
 def unpack_counts(words: IntArray) -> tuple[IntArray, IntArray]:
-    """The places and counts that these words say."""
+    """Return the places and counts in these words."""
     empty = words & 1 == 1
     steps = np.where(empty, (words + 1) >> 1, 1)
     places = np.cumsum(steps) - steps
@@ -97,9 +97,9 @@ def unpack_counts(words: IntArray) -> tuple[IntArray, IntArray]:
 
 @cache
 def groups(bits: int) -> IntArray:
-    """For each slot of a histogram its slot in one with only `bits` bits: 2**bits slots for each power of two.
+    """Return for each slot of a histogram its slot in one with `bits` bits: 2**bits slots for each power of two.
 
-    Ascending; 10 bits are a histogram's own. Values are then known to a share of 2**-bits.
+    They ascend; a histogram itself has 10 bits. Values are then accurate to a share of 2**-bits.
     """
     values = lowest_values(np.arange(SLOTS, dtype=np.int64))
     shifts = np.maximum(np.frexp(values.astype(np.float64))[1].astype(np.int64) - bits - 1, 0)
@@ -108,18 +108,19 @@ def groups(bits: int) -> IntArray:
 
 @cache
 def _first_slots(bits: int) -> IntArray:
-    """For each slot of that few bits the first of a histogram's own, and behind the last how many these are."""
+    """Return for each slot with that few bits the first slot of a full histogram, and at the end how many of these
+    exist."""
     of = groups(bits)
     return np.searchsorted(of, np.arange(int(of[-1]) + 2), side="left")
 
 
 def coarsened(slots: IntArray, counts: IntArray, bits: int) -> tuple[IntArray, IntArray]:
-    """The filled slots with only so many bits, ascending, and their counts."""
+    """Return the filled slots with that few bits, ascending, and their counts."""
     return summed(groups(bits)[slots], counts)
 
 
 def summed(keys: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """The keys that there are, ascending, each once, and the sums of their counts."""
+    """Return each key once, ascending, and the sum of its counts."""
     if not keys.size:
         return keys, counts
     order = np.argsort(keys, kind="stable")
@@ -129,7 +130,7 @@ def summed(keys: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def width_of(places: IntArray, bits: int) -> int:
-    """How many of a histogram's own slots these coarser ones have together; all of them beyond the last."""
+    """Return how many slots of a full histogram these coarser ones span; all of them beyond the last."""
     first = _first_slots(bits)
     inside = places[places < first.size - 1]
     return int((first[inside + 1] - first[inside]).sum())
@@ -138,9 +139,10 @@ def width_of(places: IntArray, bits: int) -> int:
 def refined(
     places: IntArray, counts: IntArray, bits: int, lowest: int, highest: int
 ) -> tuple[IntArray, IntArray]:
-    """A histogram's slots again from few bits: evenly within each coarse slot, but `lowest` and `highest` are filled.
+    """Return a histogram's full slots from coarse ones: counts are spread evenly, but `lowest` and `highest` are
+    filled.
 
-    Both are slots that the first and the last of the coarse slots, which hold something, contain.
+    These two are slots within the first and the last of the coarse slots, both of which hold something.
     """
     if bits == HALF_BITS:
         return places, counts
@@ -164,16 +166,17 @@ def refined(
 
 
 def without_empty(slots: IntArray, counts: IntArray) -> tuple[IntArray, IntArray]:
-    """The slots that hold anything."""
+    """Return the slots with counts above zero."""
     held = counts > 0
     return slots[held], counts[held]
 
 
 def share_out(amounts: IntArray, columns: IntArray, group_of: IntArray) -> IntArray:
-    """A table of whole numbers: columns that add up to `columns`, and within each group of them rows to `amounts`.
+    """Return a table of whole numbers whose columns add up to `columns`, and whose rows to `amounts` in each group.
 
-    `amounts` has a row for each of the table's and a column for each group, `group_of` says the group of each
-    column, ascending. What a group of columns has in one row is as spread over them as what it has in all.
+    `amounts` has a row for each of the table's and a column for each group; `group_of` has the group of each column,
+    ascending. In each row, a group's amount is spread over its columns in the same proportions as in all rows
+    together.
     """
     totals = np.bincount(group_of, weights=columns).astype(np.int64)
     table = np.zeros((amounts.shape[0], columns.size), dtype=np.int64)
@@ -184,7 +187,7 @@ def share_out(amounts: IntArray, columns: IntArray, group_of: IntArray) -> IntAr
         amounts = amounts - np.diff(within, axis=1, prepend=0)
         columns = columns - table.sum(axis=0)
         totals = np.bincount(group_of, weights=columns).astype(np.int64)
-    # What is left, at most one a cell, is dealt out one by one, in steps that spread any run of them evenly.
+    # The rest, at most one a cell, is dealt out one by one, in steps that spread any run of cells evenly.
     left = int(totals.sum())
     before = np.cumsum(totals) - totals
     group = np.repeat(np.arange(totals.size), totals)
@@ -198,7 +201,8 @@ def share_out(amounts: IntArray, columns: IntArray, group_of: IntArray) -> IntAr
 
 
 def _step(total: int) -> int:
-    """A step through so many places that comes to all of them: near the golden section, which leaves no large gaps."""
+    """Return a step through this many places that visits all of them: near the golden section, which leaves no large
+    gaps."""
     step = max(1, round(total * 0.6180339887498949))
     while gcd(step, total) > 1:
         step += 1

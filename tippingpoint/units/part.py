@@ -1,4 +1,4 @@
-"""What one unit's part of a run came to, all of its workers together: exactly by phase, coarsely over time."""
+"""The results of one unit's part of a run, of all its workers: exact by phase, coarse over time."""
 
 from __future__ import annotations
 
@@ -30,76 +30,77 @@ from tippingpoint.rundir.worker_journal import (
 from tippingpoint.units.packing import groups, summed
 
 OVER_TIME_BITS = 3
-"""Latencies over time are known to an eighth, and better where many are: they are spread as in the whole phase."""
+"""Latencies over time are accurate to an eighth, or better for many samples, which are spread as in the whole
+phase."""
 OVER_TIME_GROUPS = int(groups(OVER_TIME_BITS)[-1]) + 1
 WIDTHS = (1, 2, 5, 10, 20, 60, 120, 300, 600, 1800, 3600)
-"""Seconds that an interval may cover."""
+"""The lengths that an interval may have, in seconds."""
 _MOST_INTERVALS = 2400
 PLACES = {"": 0, "begin": 0, "hold": 1, "drain": 2, "end": 3}
 """The order of a stage's phases."""
 TAG = r"^[a-z0-9_-]{1,60}\.[a-z-]{1,40}(\.service)?$"
-"""How journals name what they count (tags.tag)."""
+"""The tags that journals use (tags.tag)."""
 _NONE = np.zeros(0, dtype=np.int64)
 _HALF_MS = 0.0005
 
 Counts = tuple[IntArray, IntArray]
-"""Keys, ascending, and how often each."""
+"""Keys, ascending, and the count of each."""
 PhaseName = Literal["", "begin", "hold", "drain", "end"]
 Milliseconds = Annotated[int, Field(ge=0, lt=10**12)]
 Figure = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 
 
 class Phase(BaseModel):
-    """A part of a stage, or the time before the first of them (stage 0, no phase)."""
+    """A part of a stage, or the time before the first stage (stage 0, no phase)."""
 
     stage: Annotated[int, Field(ge=0, le=10**6)]
     size: Annotated[int, Field(ge=0, le=10**9)]
     """The load of this unit's share."""
     kind: StageKind = "ramp"
     phase: PhaseName
-    """`end` is what follows a stage's end, of no length where the next one begins."""
+    """`end` follows the end of a stage; it has no length if the next stage begins at once."""
     open: bool = False
-    """Of an end: whether some of the workers never came to it."""
+    """For an end: whether some of the workers never reached it."""
     begin: Milliseconds
     """Since the part's start."""
     length: Milliseconds
     gauges: dict[str, Figure] | None = None
-    """What gauges.phase_medians tells of the workers, joined."""
+    """The workers' gauges from gauges.phase_medians, joined."""
 
     @property
     def end(self) -> int:
-        """In milliseconds since the part's start."""
+        """The end in milliseconds since the part's start."""
         return self.begin + self.length
 
     def intervals(self, width: int) -> int:
-        """How many intervals of so many seconds it has; one of the whole phase when that is 0."""
+        """Return how many intervals of this many seconds it has; with 0, the whole phase is one."""
         return max(1, -(-self.length // (1000 * width))) if width else 1
 
 
 @dataclass(frozen=True)
 class UnitPart:
-    """All that was measured."""
+    """Everything that was measured."""
 
     manifest: Manifest
     phases: list[Phase]
-    """In the order of time."""
+    """In order of time."""
     tags: list[str]
     counts: Counts
-    """By number * SLOTS + slot, the number being tag * phases + phase."""
+    """By number * SLOTS + slot, where number is tag * phases + phase."""
     moments: Counts
     """By (number * intervals + interval) * OVER_TIME_GROUPS + group."""
     intervals: int
     """More than any phase has."""
     width: int
-    """Seconds of such an interval."""
+    """Seconds in such an interval."""
     ticks: list[tuple[FloatArray, FloatArray]]
-    """Of each worker the times of its ticks in seconds, and their gauges, a row for each of GAUGES."""
+    """For each worker the times of its ticks in seconds, and their gauges, a row for each of GAUGES."""
     events: list[dict[str, Any]]
     notes: list[str]
 
 
 def read_part(directory: Path) -> UnitPart:
-    """A part from its run directory; UserError when it is none. Its journals may be cut."""
+    """Read a part from its run directory; raises UserError if it is none. Its journals may be cut."""
     manifest = Manifest.load(directory)
     names = worker_names(directory)
     bin_seconds = bin_seconds_of(directory, names)
@@ -174,10 +175,11 @@ def _gauges(ticks: Sequence[Mapping[str, Any]]) -> tuple[FloatArray, FloatArray]
 
 
 def _phases(workers: Sequence[WorkerEvents], last: int) -> tuple[list[Phase], list[list[int]]]:
-    """The phases of all workers together, up to the millisecond `last`, and for each worker's marks which they begin.
+    """Return the phases of all workers together, up to millisecond `last`, and which of them each worker's marks
+    begin.
 
-    A stage begins when the first worker begins it; any other phase when the last worker is in it (as in
-    results.load_run), and at the latest with the next stage. The first phase is the time before any stage.
+    A stage begins when the first worker begins it. Any other phase begins when the last worker is in it (as in
+    results.load_run), at the latest with the next stage. The first phase is the time before any stage.
     """
     first: dict[tuple[int, PhaseName], dict[str, Any]] = {}
     begins: dict[tuple[int, PhaseName], float] = {}

@@ -1,12 +1,12 @@
-"""Many units, one run: what they tell each other, and who says when its turns begin.
+"""The protocol of a run of many units: the messages between them, and who says when turns begin.
 
-The leader's word is a `SharedRun`, which every unit sees; each unit answers with a `UnitWord`. `conduct` is all that
-a leader does: from both it makes the next SharedRun, so that any other unit can go on with it. A run is a row of
-*turns*, a stage or a restart storm in it: all units bring their shares up, and when the last is there the leader
-names one moment at which the hold begins for all of them, and with it the moment of the next turn.
+The leader publishes a `SharedRun`, which every unit sees, and each unit answers with a `UnitWord`. `conduct` is all
+that a leader does: it computes the next SharedRun from both, so any other unit can take over. A run is a sequence of
+*turns*, each a stage or a restart storm in it. All units bring their shares up. When the last share is up, the leader
+announces one moment at which the hold begins for all of them, and with it the moment of the next turn.
 
-All moments are seconds since the epoch on one clock, the reference's. Who reads another clock says in its word how far
-it is ahead.
+All moments are seconds since the epoch on one clock, the reference's. A unit with another clock says in its word how
+far that is ahead.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class Turn(BaseModel):
     """The plan's listed stage, from 1."""
     kind: StageKind
     of: Annotated[int, Field(ge=1, le=MOST_UNITS)]
-    """How many have a share in it: the first so many of SharedRun.units, each at its position."""
+    """How many units have a share in it: the first ones of SharedRun.units, each at its position."""
     begin: Moment
     hold: Moment | None = None
-    """When its hold begins for all; None while shares are brought up."""
+    """When its hold begins for all units; None while shares are brought up."""
     lasts: Seconds
     """Seconds of its hold."""
     storms: Number = 0
-    """How many of the plan's storms in this stage have been, this one included."""
+    """How many of the plan's storms in this stage have begun, this one included."""
 
 
 class SharedRun(BaseModel):
@@ -65,52 +65,52 @@ class SharedRun(BaseModel):
     version: Literal[1] = 1
     id: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,120}$")]
     plan: dict[str, Any]
-    """The whole plan's fields; how the target is reached is each unit's own to know."""
+    """The fields of the whole plan; each unit has its own access to the target."""
     made: Moment
-    """When it was asked for."""
+    """When the run was requested."""
     started: Moment | None = None
-    """When its first turn begins, which is the time 0 of the whole."""
+    """When its first turn begins, which is time 0 of the whole run."""
     units: Annotated[list[Unit], Field(max_length=MOST_UNITS)]
-    """Who has a part in it, in the order of joining; nobody is ever taken out."""
+    """The units with a part in it, in the order of joining; none is ever removed."""
     turns: Annotated[list[Turn], Field(max_length=100)] = []
-    """The last few, in order."""
+    """The last few turns, in order."""
     missing: Annotated[dict[Unit, Line], Field(max_length=MOST_UNITS)] = {}
-    """Whose share is not there any more, or never was, and why in one line."""
+    """The units whose share is gone or never came up, and why in one line."""
     stopped: Line = ""
-    """Why it is to end before its plan does; empty while nobody asked for that."""
+    """Why the run is to end before its plan does; empty if nobody asked for that."""
     over: bool = False
-    """Whether every unit that could be waited for has ended its part."""
+    """Whether all units that are not missing have ended their parts."""
 
     @property
     def searches(self) -> bool:
-        """Whether it searches for a load (find): one unit does that, by its own turns."""
+        """Whether it searches for a load (find): a single unit does that, by turns of its own."""
         return self.plan.get("find") is not None
 
     def validated(self) -> Plan:
-        """The plan; ValidationError when somebody else than `begin_run` wrote it."""
+        """Return the plan; raises ValidationError if it was not written by `begin_run`."""
         return validate_plan(self.plan)
 
 
 Phase = Literal[
     "ramp", "hold", "storm", "storm hold", "find", "find hold", "confirm", "confirm hold", "drain"
 ]
-"""What goes on in a stage: its load is brought up (ramp, or what kind of stage it is), held, or taken down."""
+"""What is done in a stage: its load is brought up (ramp, or the kind of the stage), held, or taken down."""
 
 
 class UnitProgress(BaseModel):
-    """Where a unit's part is."""
+    """How far a unit's part is."""
 
     stage: Number
     stages: Number | None = None
-    """How many are listed; None in a search."""
+    """How many stages are listed; None in a search."""
     kind: StageKind = "ramp"
     phase: Phase | None = None
-    """None of an agent that does not say so yet."""
+    """None from an agent of a version that does not report it yet."""
     size: Number
     """The load of this unit's share."""
     held: Number
     rate: Figure = 0.0
-    """Per second: what is made or removed, or claims and extensions."""
+    """Per second: things made or removed, or claims and extensions."""
     p50_ms: Figure | None = None
     p99_ms: Figure | None = None
     errors: Number = 0
@@ -121,43 +121,43 @@ class UnitProgress(BaseModel):
 
     @property
     def doing(self) -> str:
-        """What goes on in the stage, as far as it is known."""
+        """What is being done in the stage, as far as it is known."""
         return self.phase or self.kind
 
 
 class UnitWord(BaseModel):
-    """What a unit says of its part of a run."""
+    """A unit's report on its part of a run."""
 
     version: Literal[1] = 1
     run: Annotated[str, Field(max_length=130)]
     phase: Literal["making", "ready", "up", "over", "failed"]
-    """making: what it needs; ready for its first turn; up: its share of `turn` is there, or as far as it will be;
-    over: it has ended its part as told; failed: it could not begin or go on."""
+    """making: it prepares what it needs; ready: for its first turn; up: its share of `turn` is up, or as far up as it
+    will get; over: it has ended its part as it was told to; failed: it could not begin or go on."""
     turn: Number = 0
-    """The number of the turn that it is in; 0 before the first."""
+    """The number of its current turn; 0 before the first."""
     problem: Line = ""
     left: Line = ""
-    """What its part may have left in the target, why, and what comes next; `problem` has it too."""
+    """What its part may have left on the target, why, and what comes next; `problem` includes it."""
     leaves: bool = False
-    """Whether the unit is being removed: this is its last word, and there is nothing of its share any more."""
+    """Whether the unit is being removed: this is its last word, and its share is gone."""
     t: Moment
-    """When it was said, on the unit's own clock."""
+    """When it was written, on the unit's own clock."""
     cores: Number = 0
     clock: Annotated[str, Field(max_length=200)] = ""
-    """Address and port of its clock server; empty when it has none."""
+    """Address and port of its clock server; empty if it has none."""
     offset: Offset | None = None
-    """Seconds that its clock is ahead of the reference's; None where the network let no measurement through."""
+    """Seconds that its clock is ahead of the reference's; None if the network let no measurement through."""
     offset_error: Figure | None = None
     progress: UnitProgress | None = None
 
 
 def read_shared(text: str | None) -> SharedRun | None:
-    """The run in a relation's databag; None where there is none, or nothing that this version understands."""
+    """Return the run in a relation's databag; None without one, or if this version does not understand it."""
     return _read(SharedRun, text)
 
 
 def read_word(text: str | None) -> UnitWord | None:
-    """The word in a unit's databag; None likewise."""
+    """Return the word in a unit's databag; None without one, or if this version does not understand it."""
     return _read(UnitWord, text)
 
 
@@ -169,30 +169,31 @@ def _read(model: type[M], text: str | None) -> M | None:
 
 
 def word_every(units: int) -> float:
-    """Seconds after which a unit says again how far it is.
+    """Return the seconds after which a unit reports its progress again.
 
-    Each word is a hook, of about half a second, of every other unit: with many units they come less often.
+    Each word costs every other unit a hook of about half a second, so words are rarer when there are many units.
     """
     return max(30.0, 2.0 * units)
 
 
 def silent_after(units: int) -> float:
-    """Seconds without a word after which a unit is missing. A machine that restarts takes one or two minutes."""
+    """Return the seconds without a word after which a unit is missing. A machine takes one or two minutes to
+    restart."""
     return 4 * word_every(units) + 60.0
 
 
 def lead(units: int) -> float:
-    """Seconds between naming a moment and the moment: the hooks that carry it run one after the other."""
+    """Return the seconds by which a moment is announced ahead: the hooks that carry it run one after the other."""
     return 8.0 + 0.5 * units
 
 
 def begin_run(plan: Plan, units: Sequence[str], now: float) -> SharedRun:
-    """A run of these units, leader included; UserError for a plan that so many units cannot share.
+    """Return a run of these units, leader included; raises UserError for a plan that this many units cannot share.
 
-    `now` is on the reference's clock, as everywhere here.
+    `now` is on the reference's clock, as everywhere in this module.
     """
     if plan.lab is not None or any(fault.member is not None for fault in plan.faults):
-        raise UserError("faults", plan.name, "a plan whose faults need no lab; units have none")
+        raise UserError("faults", plan.name, "a plan whose faults need no lab, as units have none")
     part_of(plan, 0, max(1, len(units)))
     return SharedRun(
         id=new_run_id(plan.name, now),
@@ -203,12 +204,12 @@ def begin_run(plan: Plan, units: Sequence[str], now: float) -> SharedRun:
 
 
 def stop(run: SharedRun, why: str) -> SharedRun:
-    """The run as it is to end now, in order; the first reason stays."""
+    """Return the run with the order to end now, in an orderly way; the first reason stays."""
     return run if run.stopped or run.over else run.model_copy(update={"stopped": why})
 
 
 def lose(run: SharedRun, unit: str) -> SharedRun:
-    """The run without the share of a unit that is being removed, which says so itself where it leads."""
+    """Return the run without the share of a unit that is being removed; a leader calls this for itself."""
     if run.over or run.stopped or unit not in run.units or unit in run.missing:
         return run
     missing = {**run.missing, unit: REMOVED}
@@ -216,9 +217,9 @@ def lose(run: SharedRun, unit: str) -> SharedRun:
 
 
 def ask_storm(run: SharedRun, now: float) -> SharedRun:
-    """The run with a restart storm in the stage that is held now; the stage is then held anew, in full.
+    """Return the run with a restart storm in the stage that is held now, which is then held anew in full.
 
-    UserError where there is nothing to claim again, or not enough time to tell everybody.
+    Raises UserError if there is nothing to claim again, or not enough time to tell all units.
     """
     plan = run.validated()
     if not isinstance(plan, ClaimPlan) or run.searches:
@@ -226,11 +227,15 @@ def ask_storm(run: SharedRun, now: float) -> SharedRun:
     held = next((turn for turn in reversed(run.turns) if turn.hold is not None), None)
     bringing_up = any(turn.hold is None and turn.begin <= now for turn in run.turns)
     if run.stopped or run.over or held is None or held.hold is None or bringing_up:
-        raise UserError("storm", run.id, "a run whose load is up: it is being brought up, or ends")
+        raise UserError(
+            "storm", run.id, "a run whose load is up: it is still coming up, or the run is ending"
+        )
     begin = now + lead(len(run.units))
     if not held.hold <= now or begin >= held.hold + held.lasts:
         raise UserError(
-            "storm", run.id, f"a stage that is held, and for {format_duration(lead(len(run.units)))} more"
+            "storm",
+            run.id,
+            f"a stage that is held for another {format_duration(lead(len(run.units)))} or more",
         )
     kept = [turn for turn in run.turns if turn.number <= held.number]
     storm = Turn(
@@ -246,9 +251,9 @@ def ask_storm(run: SharedRun, now: float) -> SharedRun:
 
 
 def conduct(run: SharedRun, words: Mapping[str, UnitWord | None], now: float) -> SharedRun:
-    """The run as the leader has it next, from what the units that are there say; the same run when nothing is next.
+    """Return the run's next state, from what the units say; the same run if there is nothing to change.
 
-    `words` has every unit of the relation, with None for one that said nothing (that can be understood).
+    `words` has every unit of the relation, with None for a unit that has said nothing, or nothing understandable.
     """
     if run.over:
         return run
@@ -275,7 +280,7 @@ def _why_missing(
     if word is not None and word.phase == "failed":
         return word.problem or "failed"
     if word is not None and word.phase == "over":
-        # A unit may well be told of the end before the leader sees it again.
+        # A unit may learn of the end before the leader sees its word again.
         early = not run.stopped and not run.searches and not _at_its_end(run, now)
         if early and word.leaves:
             return REMOVED
@@ -290,7 +295,7 @@ def _why_missing(
 
 
 def _at_its_end(run: SharedRun, now: float) -> bool:
-    """Whether the last turn of the plan is held, to its end."""
+    """Return whether the last turn of the plan is held, and almost over."""
     if not run.turns or run.turns[-1].hold is None:
         return False
     last = run.turns[-1]
@@ -299,7 +304,7 @@ def _at_its_end(run: SharedRun, now: float) -> bool:
 
 
 def _first_turn(run: SharedRun, words: Sequence[UnitWord | None], now: float) -> SharedRun:
-    """The run with its first turn, when all that are there are ready for it."""
+    """Return the run with its first turn, once all units that are not missing are ready for it."""
     if not words or any(word is None or word.phase != "ready" for word in words):
         return run
     plan = run.validated()
@@ -310,7 +315,7 @@ def _first_turn(run: SharedRun, words: Sequence[UnitWord | None], now: float) ->
 
 
 def _next_turn(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> SharedRun:
-    """The run with the hold of its last turn named, and the turn after it, when all that are there have it up."""
+    """Return the run with the hold of its last turn, and the next turn, once that is up on all units."""
     turn = run.turns[-1]
     if turn.hold is not None:
         return run
@@ -334,7 +339,7 @@ def _next_turn(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> Shar
 
 
 def _joined(plan: Plan, units: list[str], joining: Sequence[str]) -> list[str]:
-    """The units with as many of those that join as can share the plan."""
+    """Return the units, with as many of the joining ones as can share the plan."""
     for unit in joining[: MOST_UNITS - len(units)]:
         try:
             part_of(plan, 0, len(units) + 1)
@@ -350,7 +355,7 @@ def _by_number(unit: str) -> tuple[str, int]:
 
 
 def _following(plan: Plan, turn: Turn) -> Turn | None:
-    """The turn that the plan has after one whose hold is named; None after its last."""
+    """Return the turn that the plan has after a turn with a hold; None after the last."""
     assert turn.hold is not None
     within = _turns_of(plan, turn.stage)
     if turn.storms + 1 < len(within):
@@ -372,7 +377,8 @@ def _following(plan: Plan, turn: Turn) -> Turn | None:
 
 
 def _turns_of(plan: Plan, stage: int) -> list[tuple[StageKind, float, int]]:
-    """Kind, seconds of hold and storms so far of a listed stage's turns: itself, and the plan's storms in it.
+    """Return the turns of a listed stage, itself and the plan's storms in it: kind, seconds of hold, and storms so
+    far.
 
     After its last storm a stage is held in full, as on one machine.
     """
@@ -384,19 +390,19 @@ def _turns_of(plan: Plan, stage: int) -> list[tuple[StageKind, float, int]]:
 
 
 def _without_a_share(run: SharedRun, said: Sequence[UnitWord], parts: Sequence[UnitProgress]) -> str:
-    """Where a run is of which those that are asked have no share yet: they joined late, or were taken up."""
+    """Return where a run is while the units asked have no share: they joined late, or resumed."""
     if len(run.turns) < 2 and not (run.turns and run.turns[0].hold is not None):
         return f"stage {run.turns[0].stage if run.turns else 1} begins"
-    # The last turn is the next one, until its own hold is named.
+    # The last turn is the next one until its own hold is announced.
     now = run.turns[-1] if run.turns[-1].hold is not None else run.turns[-2]
     preparing = next((f": {part.preparing}" for part in parts if part.preparing), "")
     if any(word.phase == "making" for word in said):
-        return f"stage {now.stage}, making ready for a later one{preparing}"
+        return f"stage {now.stage}, preparing for a later one{preparing}"
     return f"stage {now.stage}, no share of it yet"
 
 
 def summary(run: SharedRun, words: Mapping[str, UnitWord | None]) -> str:
-    """Where the run is, in a few words for people."""
+    """Return where the run is, in a few words for people."""
     if run.over:
         return f"run {run.id} is over" + (f": {run.stopped}" if run.stopped else "")
     present = {unit for unit in run.units if unit not in run.missing}
@@ -413,14 +419,16 @@ def summary(run: SharedRun, words: Mapping[str, UnitWord | None]) -> str:
     if not run.turns and not (run.searches and any(part.stage for part in parts)):
         ready = sum(word.phase == "ready" for word in said)
         preparing = next((part.preparing for part in parts if part.preparing), "")
-        return f"making ready: {ready} of {there} units" + (f", {preparing}" if preparing else "") + lacking
+        return (
+            f"preparing: {ready} of {there} units ready" + (f", {preparing}" if preparing else "") + lacking
+        )
     running = [part for part in parts if part.stage]
     if not running:
         return _without_a_share(run, said, parts) + lacking
     stage = max(part.stage for part in running)
     stages = next((part.stages for part in running if part.stages), None)
     phases = [part.phase for part in running if part.stage == stage and part.phase]
-    # While one of them is not there yet, the load is not there.
+    # The load of the run is only up once it is up on all units.
     phase = next((phase for phase in phases if not phase.endswith("hold")), phases[0] if phases else "")
     told = [f"stage {stage}" + (f"/{stages}" if stages else "") + (f" {phase}" if phase else "")]
     told.append(f"{sum(part.held for part in running)} {running[0].what}")

@@ -1,4 +1,4 @@
-"""A digest on the run's clock, and spread over time again: the intervals and ticks of a journal."""
+"""Puts a digest on the run's clock, and spreads it over time again: the intervals and ticks of a journal."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tippingpoint.units.packing import encode_rows, share_out
 from tippingpoint.units.part import Phase
 
 _MOST_CELLS = 2_000_000
-"""Intervals times slots of a histogram beyond which it stands in one interval, at the begin of its phase."""
+"""Intervals times slots beyond which a histogram becomes a single interval, at the begin of its phase."""
 
 
 class Encoded(NamedTuple):
-    """A histogram as it stands in an interval log."""
+    """A histogram as in an interval log."""
 
     total: int
     """How many values were recorded."""
@@ -28,14 +28,14 @@ class Encoded(NamedTuple):
     text: str
 
     def encode(self) -> str:
-        """The V2 compressed encoding, base64."""
+        """Return the V2 compressed encoding in base64."""
         return self.text
 
 
 class Placed:
-    """A digest in the run. Times are milliseconds since the run's start; what was before that is left out.
+    """A digest in the run. Times are milliseconds since the run's start; what came before is left out.
 
-    Phases follow each other, and have a length when anything was recorded in them, so that every interval is of one.
+    Phases follow each other. A phase with recorded values has a length, so that every interval belongs to one phase.
     """
 
     def __init__(self, digest: Digest, shift: int) -> None:
@@ -54,14 +54,16 @@ class Placed:
             self.ends[number] = min(self.ends[number], following)
 
     def tells(self, number: int) -> bool:
-        """Whether what was recorded in a phase is told of: not what was before the run's start, or after the end of a
-        stage that some workers never came to."""
+        """Return whether the values of a phase are used.
+
+        They are not before the run's start, nor after the end of a stage that some workers never reached.
+        """
         phase = self.digest.head.phases[number]
         return not phase.open and (phase.stage > 0 or phase.end + self.shift > 0)
 
     @property
     def marks(self) -> Iterator[tuple[int, Phase]]:
-        """When which phase of a stage begins."""
+        """The moments at which phases of stages begin."""
         for begin, phase in zip(self.begins, self.digest.head.phases, strict=True):
             if phase.stage and not phase.open:
                 yield begin, phase
@@ -75,9 +77,9 @@ class Placed:
             yield moment, dict(zip(GAUGES, row, strict=True))
 
     def intervals(self, seconds: int) -> Iterator[tuple[int, int, dict[str, Encoded]]]:
-        """Begin, end and histograms by tag of all intervals in the order of time.
+        """Return begin, end and histograms by tag of all intervals, in order of time.
 
-        They begin with a phase, and at every multiple of so many seconds in it.
+        Intervals begin with a phase, and at every multiple of `seconds` in it.
         """
         found: defaultdict[tuple[int, int], dict[str, Encoded]] = defaultdict(dict)
         for measured in self.digest.measured:
@@ -108,7 +110,8 @@ class Placed:
             yield edges[row], edges[row + 1], Encoded(total, most, text)
 
     def _amounts(self, measured: Measured, edges: IntArray) -> IntArray:
-        """How many samples of each group are between these moments: those of an interval are spread evenly over it."""
+        """Return how many samples of each group lie between these moments; those of an interval are spread evenly
+        over it."""
         amounts = measured.amounts
         if edges.size == 2:
             return amounts.sum(axis=0, keepdims=True)

@@ -85,7 +85,7 @@ def test_what_does_not_fit_exactly_is_told_to_a_known_share_and_the_digest_says_
     # then it fits and says how well it knows what it says
     assert len(text) <= 40_000
     assert 5 <= digest.head.bits < 10
-    assert any("latencies are known to" in line for line in digest.head.less)
+    assert any("latencies are accurate to" in line for line in digest.head.less)
     # and percentiles are that good, the largest and the smallest exact, no sample lost
     for place, phase in enumerate(digest.head.phases):
         if phase.phase == "hold":

@@ -269,7 +269,7 @@ def test_a_missing_unit_withholds_the_verdict_of_a_plan_without_thresholds(tmp_p
     plan = {**PLAN, "thresholds": []}
     run = gathered(tmp_path, digests_of(tmp_path, 1), 2, plan=plan)
     assert analyse(run).verdict.sentence == (
-        "Withheld: load-claimer/1 is missing: its result did not come, its share of the load was not measured."
+        "Withheld: load-claimer/1 is missing: its result did not arrive, its share of the load was not measured."
     )
 
 
@@ -504,12 +504,12 @@ FAR = [{"stage": 1, "size": 5, "phase": "begin", "begin": 10**9, "length": 10**9
     [
         ("", "its result cannot be read: digest: "),
         ("A" * 70_000, "its result cannot be read: digest: "),
-        (packed({**HEAD, "run": "20200101-000000-other-0001.0"}), "its result is of another run"),
-        (packed({**HEAD, "run": RUN}), "its result is of another run"),
-        (packed({**HEAD, "unit": "load-claimer/7", "run": f"{RUN}.1"}), "its result is of another run"),
-        (packed({**HEAD, "run": f"{RUN}.1", "unit": "", "phases": FAR}), "its times are not of this run"),
-        (packed({**HEAD, "run": f"{RUN}.1", "unit": "", "started": 0.0}), "its times are not of this run"),
-        (packed({**HEAD, "run": f"{RUN}.1", "unit": "", "started": 9e10}), "its times are not of this run"),
+        (packed({**HEAD, "run": "20200101-000000-other-0001.0"}), "its result belongs to another run"),
+        (packed({**HEAD, "run": RUN}), "its result belongs to another run"),
+        (packed({**HEAD, "unit": "load-claimer/7", "run": f"{RUN}.1"}), "its result belongs to another run"),
+        (packed({**HEAD, "run": f"{RUN}.1", "unit": "", "phases": FAR}), "its times do not fit the run"),
+        (packed({**HEAD, "run": f"{RUN}.1", "unit": "", "started": 0.0}), "its times do not fit the run"),
+        (packed({**HEAD, "run": f"{RUN}.1", "unit": "", "started": 9e10}), "its times do not fit the run"),
         (packed({**HEAD, "run": f"{RUN}.1", "unit": "", "phases": []}), "it measured nothing"),
     ],
 )

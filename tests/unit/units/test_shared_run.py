@@ -302,7 +302,7 @@ def test_status_says_where_the_run_is() -> None:
     troupe = Troupe(2)
     troupe.say(0, "ready")
     troupe.say(1, "making", progress=UnitProgress(stage=0, size=0, held=0, preparing="applications: 3 of 9"))
-    assert summary(troupe.run, troupe.words) == "making ready: 1 of 2 units, applications: 3 of 9"
+    assert summary(troupe.run, troupe.words) == "preparing: 1 of 2 units ready, applications: 3 of 9"
     troupe.held(1)
     for unit, p99 in ((0, 12.0), (1, 31.25)):
         troupe.say(
@@ -348,11 +348,11 @@ def test_a_unit_without_a_share_yet_is_told_where_the_run_is() -> None:
 
     for phase, progress, told in (
         ("ready", None, "stage 3, no share of it yet"),
-        ("making", None, "stage 3, making ready for a later one"),
+        ("making", None, "stage 3, preparing for a later one"),
         (
             "making",
             UnitProgress(stage=0, size=0, held=0, preparing="units: 3 of 9"),
-            "stage 3, making ready for a later one: units: 3 of 9",
+            "stage 3, preparing for a later one: units: 3 of 9",
         ),
     ):
         troupe.say(7, phase, progress=progress)
