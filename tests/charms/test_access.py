@@ -289,7 +289,7 @@ class TestLxd:
     def test_a_token_is_no_good_for_several_units(self) -> None:
         access = found(state(planned_units=2, **credentials(token=token())), "lxd")
         assert access.missing == (
-            "credentials: token: expected a single unit, as a token is good for one: give addresses, certificate, "
+            "credentials: token: expected a single unit, as a token serves one unit only: give addresses, certificate, "
             "client-certificate and client-key instead"
         )
 

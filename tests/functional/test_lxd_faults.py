@@ -273,7 +273,7 @@ def test_connections_that_break_and_answers_that_are_none(
     assert stage["operations"]["start"]["error"] >= 2
     assert stage["operations"]["poll"]["error"] >= 4
     told = {error["message"].partition(":")[0] for error in report["events"]["errors"]}
-    assert {f"a list of {what} that LXD would not send" for what in ("instances", "members")} <= told
+    assert {f"an invalid list of {what}" for what in ("instances", "members")} <= told
     assert all(worker["status"] == "complete" for worker in report["run"]["workers"])
     assert everything(lxd) == before
 
@@ -313,7 +313,7 @@ def test_who_is_no_longer_trusted_ends_with_a_report_and_cleans_up_once_he_is_ag
     refused = run("clean", directory)
     assert refused.returncode == 3
     *said_meanwhile, why = refused.stderr.splitlines()  # a clean that takes its time says what it is at
-    assert "does not trust our certificate" in why
+    assert "does not trust the client certificate" in why
     assert all(line.startswith("tippingpoint: removing the projects") for line in said_meanwhile)
     # and once it is trusted again all of it can be removed
     lxd.lxc("config", "trust", "add", str(tmp_path / "mine.crt"))

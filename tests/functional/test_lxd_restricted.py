@@ -166,7 +166,7 @@ def test_a_run_fills_projects_that_are_there_and_leaves_them_as_they_were(
     assert {row["operation"] for row in report["timings"]["rows"]} == set(OBSERVATIONS)
     assert sum(member["at_end"][0] for member in report["members"]) == ALL
     # and the report says once what such a certificate does not let us see
-    assert ["containers of other projects were not counted" in note for note in report["notes"]] == [True]
+    assert ["did not count containers of other projects" in note for note in report["notes"]] == [True]
     # and nothing is left but what was there, as it was
     (cleaned,) = named(only_run(tmp_path / "runs").directory, "cleaned")
     assert cleaned["removed"] == GROUPS + 2  # an image in the first project, and one that the others share
@@ -341,7 +341,9 @@ def test_a_project_that_our_certificate_may_not_use_any_more_is_told(
     uvloop.run(fill())
     # when it is cleaned with one of them out of reach
     proxy.add("GET", rf"project={projects[0]}", REFUSED)
-    with pytest.raises(TargetError, match=f"project {projects[0]}: our certificate may not use it any more"):
+    with pytest.raises(
+        TargetError, match=f"project {projects[0]}: the client certificate may no longer use it"
+    ):
         uvloop.run(remove(entry))
     # then the other is cleaned, and the first is once it is back
     assert there(lxd, projects[1])["instances"] == []
@@ -371,14 +373,14 @@ def test_what_a_restricted_certificate_keeps_from_us_is_told(
         return sentences
 
     (sentence,) = uvloop.run(told(lxd.restricted(*projects)))
-    assert "the containers of other projects were not counted" in sentence
+    assert "did not count containers of other projects" in sentence
     assert uvloop.run(told(lxd.credentials)) == []
     for path in ("certificates/", "cluster/members", "resources"):
         proxy.add("GET", f"^/1.0/{path}", REFUSED)
     not_timed, members, room = uvloop.run(told(proxy.credentials))
-    assert not_timed == "our certificate is refused cluster-list: this is not timed"
+    assert not_timed == "LXD refuses cluster-list to the client certificate: not timed"
     assert "members" in members
-    assert "room was not checked" in room
+    assert "the check for enough room was left out" in room
 
 
 def test_where_members_may_not_be_listed_those_are_known_that_have_our_containers(
@@ -425,9 +427,9 @@ def test_what_a_restricted_certificate_cannot_do_is_refused_in_one_line(
     known = f"one of {', '.join(sorted(projects[:2]))}"
     lines = {
         "workload.evict=true": "workload.evict: true: expected false, or a certificate that is not restricted",
-        "target.projects=[]": f"target.projects: missing: expected {known}, or several, as our certificate",
+        "target.projects=[]": f"target.projects: missing: expected {known}, or several, as the client certificate",
         f"target.projects=[{projects[2]}, {projects[0]}, x]": (
-            f"target.projects: {projects[2]}: expected {known}, which our certificate may use"
+            f"target.projects: {projects[2]}: expected {known}, which the client certificate may use"
         ),
         "target.projects=[a]": "stages.0.groups: 2: expected at most 1, as target.projects has that many (a)",
         "target.project={limits.instances: 2}": "target.project.limits.instances: 2: expected no settings",
@@ -499,20 +501,20 @@ def test_what_users_ask_for_is_timed_once(
         entry = entry_of(credentials, tmp_path, projects)
         async with taken(entry, groups=2) as instances:
             before = {each.name: each for each in await probe(ours)}
-            assert (before["exec"].ms, before["exec"].why) == (None, "no container of ours runs")
+            assert (before["exec"].ms, before["exec"].why) == (None, "no container of a run is running")
             await instances.create(Item(1, 0), None)
             await instances.start(Item(1, 0))
             timed = await probe(ours, prefix=entry.prefix)
             assert [each.name for each in timed] == [*OBSERVATIONS]
             assert all(each.ms is not None and each.ms > 0 and each.why == "" for each in timed), timed
             other = {each.name: each.why for each in await probe(ours, prefix="tpother")}
-            assert other["exec"] == "no container of ours runs"
+            assert other["exec"] == "no container of a run is running"
 
     uvloop.run(ask())
     by_proxy = LxdTarget(kind="lxd", credentials=proxy.credentials, projects=projects)
     proxy.add("GET", "^/1.0/operations", REFUSED)
     refused = {each.name: each.why for each in uvloop.run(probe(by_proxy)) if each.ms is None}
-    assert refused == {"operation-list": "not authorized", "exec": "no container of ours runs"}
+    assert refused == {"operation-list": "not authorized", "exec": "no container of a run is running"}
     proxy.add("GET", "^/1.0/instances.*recursion=2", Hold())
     late = {each.name: each.why for each in uvloop.run(probe(by_proxy, within=1.0))}
     assert late["list"] == "no answer within 1 s"

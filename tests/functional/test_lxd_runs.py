@@ -317,8 +317,8 @@ class TestRoom:
             done = run_at(proxy, "run", spawn_plan(tmp_path), "--set", self.HUGE, "--out", tmp_path / "runs")
             assert done.returncode == 2
             assert re.fullmatch(
-                r"tippingpoint: stages\.0\.instances: 6 more containers: expected at most 0 more, which is what "
-                r"the members have memory for; --force tries it all the same",
+                r"tippingpoint: stages\.0\.instances: 6 more containers: expected at most 0 more, for which the "
+                r"members have enough memory; --force skips this check",
                 one_line(done),
             )
             assert {method for method, _ in proxy.counts()} == {"GET"}
@@ -351,7 +351,7 @@ class TestRoom:
         (["target.network=wide"], "target.network: wide: expected one of lxdbr0"),
         (["stages.0.instances=-1"], "stages.0.instances: -1: expected "),
         (["stages.0.groups=-1"], "stages.0.groups: -1: expected "),
-        (["stages.0.members=4"], "stages.0.members: 4: expected at most 3, as many as are online"),
+        (["stages.0.members=4"], "stages.0.members: 4: expected at most 3, the number that are online"),
     ],
 )
 def test_what_lxd_cannot_do_is_refused_in_one_line(
@@ -398,13 +398,13 @@ def test_certificates_that_do_not_let_us_in(lxd: LxdLab, tmp_path: Path) -> None
             "expired",
             ended_at,
             2,
-            "expected a certificate that is valid: this one expired on 2020-02-01 00:00 UTC",
+            "expected a valid certificate: this one expired on 2020-02-01 00:00 UTC",
         ),
         (
             "stranger",
             None,
             3,
-            "it does not trust our certificate: expected one that is in `lxc config trust list`",
+            "it does not trust the client certificate: expected one that is in `lxc config trust list`",
         ),
     ):
         file = tmp_path / f"{name}.yaml"

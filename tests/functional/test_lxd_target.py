@@ -351,7 +351,7 @@ def test_a_certificate_that_is_not_trusted_is_refused_in_one_line(lxd: LxdLab, t
     known = yaml.safe_load(lxd.credentials.read_text())
     file = tmp_path / "credentials"
     write_credentials(file, known["addresses"], known["certificate"], make_client_certificate())
-    with pytest.raises(TargetError, match="it does not trust our certificate"):
+    with pytest.raises(TargetError, match="it does not trust the client certificate"):
         run(reach(entry_of(lxd, tmp_path, credentials=file)))
 
 
@@ -422,7 +422,7 @@ def test_clean_keeps_a_project_that_somebody_else_uses_and_names_it(lxd: LxdLab,
 
     run(make())
     lxd.lxc("profile", "create", "somebodys", "--project", project)
-    with pytest.raises(TargetError, match=f"project {project} has profiles/somebodys in it"):
+    with pytest.raises(TargetError, match=f"project {project} contains profiles/somebodys"):
         run(remove(entry))
     assert [name for name, _ in everything(lxd)["instances"] if name == project] == []
     lxd.lxc("profile", "delete", "somebodys", "--project", project)
@@ -442,7 +442,7 @@ def test_more_than_the_members_have_room_for_is_refused_with_the_number_that_fit
     assert refused.value.field == "instances"
     with pytest.raises(UserError, match=r"expected at most [0-9]+ more, .* memory"):
         run(check_room(entry, 5000, 1 << 19, None))
-    with pytest.raises(UserError, match="members: 4: expected at most 3, as many as are online"):
+    with pytest.raises(UserError, match="members: 4: expected at most 3, the number that are online"):
         run(check_room(entry, 1, 16, 4))
     run(check_room(entry, 60, 1, 3))
     run(check_room(entry, 1_000_000, 0, None))  # they do not run

@@ -1,4 +1,4 @@
-"""Where LXD is and who we are there: a remote of the lxc client, a socket, or a file of ours. Files are only read."""
+"""Access to LXD: a remote of the lxc client, a socket, or a credentials file. Files are only read."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from tippingpoint.errors import UserError
 from tippingpoint.util.secret_files import read_text, read_yaml
 
 DEFAULT_PORT = 8443
-"""Where LXD listens when nobody says otherwise (shared/constants.go)."""
+"""LXD's default port (shared/constants.go)."""
 
 _SOCKETS = (Path("/var/lib/lxd/unix.socket"), Path("/var/snap/lxd/common/lxd/unix.socket"))
 _CONFIGURATIONS = (Path("~/.config/lxc"), Path("~/snap/lxd/common/config"))
 _BEGIN_CERTIFICATE, _END_CERTIFICATE = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
-# What lxc knows without being told (lxc/config/default.go); the others there are image servers.
+# lxc's built-in remote (lxc/config/default.go); its other built-in remotes are image servers.
 _LOCAL: dict[str, Any] = {"local": {"addr": "unix://"}}
 
 
 @dataclass(frozen=True)
 class LxdAccess:
-    """An LXD server, or members of one cluster, and who we are to it.
+    """An LXD server, or members of one cluster, and the client's key pair.
 
-    `name` is for people. `socket` is a path, and then the rest is empty; else `addresses` are "https://host:port" and
-    `server_certificate` (PEM) is what each of them must show, whoever signed it. `certificate` and `key` are ours.
+    `name` is for people. With `socket` (a path) the other fields are empty. Otherwise `addresses` are
+    "https://host:port", and `server_certificate` (PEM) is the one that each of them must show, whoever signed it.
+    `certificate` and `key` are the client's.
     """
 
     name: str
@@ -45,32 +46,32 @@ class LxdAccess:
     key: str = field(default="", repr=False)
 
     def tls(self) -> ssl.SSLContext:
-        """What connections are made with: only the server's very own certificate passes, and ours is shown.
+        """Return the context for connections: it accepts only the server's own certificate, and shows the client's.
 
-        ssl.SSLError where a certificate or the key is not usable, or one does not belong to the other.
+        ssl.SSLError if a certificate or the key is unusable, or the key does not belong to its certificate.
         """
         context = pinned(der(self.server_certificate))
-        # The ssl module reads keys from files only: this one is in memory and has no name.
+        # The ssl module reads keys from files only; this file is in memory and has no name.
         descriptor = os.memfd_create("client", os.MFD_CLOEXEC)
         with open(descriptor, "wb", buffering=0) as file:
             file.write(f"{self.certificate}\n{self.key}\n".encode())
-            # Without a password given, OpenSSL would ask for one on the terminal.
+            # Without an explicit password, OpenSSL would ask for one on the terminal.
             context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=b"")
         return context
 
 
 def pinned(certificate: bytes) -> ssl.SSLContext:
-    """A context for connections to servers that show this certificate (DER), while it is valid, and no other."""
+    """Return a context for servers that show exactly this certificate (DER), while it is valid."""
 
     class OnlyThis(ssl.SSLObject):
-        # Trusting the certificate is not enough: were it an authority's, all that this authority signed would pass.
+        # Trusting the certificate is not enough: if it were an authority's, all that it signed would pass.
         def do_handshake(self) -> None:
             super().do_handshake()
             if self.getpeercert(binary_form=True) != certificate:
-                raise ssl.SSLCertVerificationError("not the certificate that is expected of the server")
+                raise ssl.SSLCertVerificationError("not the expected certificate")
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False  # LXD's certificate names the host as it was when it was made
+    context.check_hostname = False  # LXD's certificate has the host's name at the time of its creation
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.sslobject_class = OnlyThis
@@ -79,7 +80,7 @@ def pinned(certificate: bytes) -> ssl.SSLContext:
 
 
 def der(certificate: str) -> bytes:
-    """The first certificate of a PEM text, in DER; ssl.SSLError where there is none."""
+    """Convert the first certificate of a PEM text to DER; ssl.SSLError if there is none."""
     _, found, rest = certificate.partition(_BEGIN_CERTIFICATE)
     body, ended, _ = rest.partition(_END_CERTIFICATE)
     try:
@@ -91,12 +92,12 @@ def der(certificate: str) -> bytes:
 
 
 def fingerprint(certificate: bytes) -> str:
-    """What LXD knows a certificate (DER) by: its SHA-256, in hexadecimal digits."""
+    """Return the fingerprint by which LXD knows a certificate (DER): its SHA-256 in hexadecimal digits."""
     return hashlib.sha256(certificate).hexdigest()
 
 
 def config_directory() -> Path:
-    """Where the lxc client has its configuration: $LXD_CONF, else ~/.config/lxc, else the snap's, if it is there."""
+    """Return the lxc client's configuration directory: $LXD_CONF, else ~/.config/lxc, else the snap's if it exists."""
     if directory := os.environ.get("LXD_CONF"):
         return Path(directory).expanduser()
     places = [place.expanduser() for place in _CONFIGURATIONS]
@@ -104,7 +105,7 @@ def config_directory() -> Path:
 
 
 def local_socket() -> Path:
-    """The local server's socket: $LXD_SOCKET, else $LXD_DIR/unix.socket, else the package's or the snap's."""
+    """Return the local server's socket: $LXD_SOCKET, else $LXD_DIR/unix.socket, else the package's or the snap's."""
     if socket := os.environ.get("LXD_SOCKET"):
         return Path(socket)
     if directory := os.environ.get("LXD_DIR"):
@@ -113,7 +114,7 @@ def local_socket() -> Path:
 
 
 def from_socket(path: Path) -> LxdAccess:
-    """The server behind a Unix socket; UserError where there is no socket, or one that we may not use."""
+    """Return the server behind a Unix socket; UserError if it is not a socket, or this user may not open it."""
     place, accepted = "target.socket", "the unix.socket of an LXD server"
     try:
         usable = path.is_socket()
@@ -121,16 +122,16 @@ def from_socket(path: Path) -> LxdAccess:
     except (OSError, ValueError):
         raise UserError(place, str(path), accepted) from None
     if not usable:
-        raise UserError(place, str(path), accepted + (", which this is not" if path.exists() else ""))
+        raise UserError(place, str(path), accepted + (" (this is another file)" if path.exists() else ""))
     if not allowed:
         raise UserError(place, str(path), f"{accepted} that this user may open (a member of the group lxd)")
     return LxdAccess(str(path), socket=path)
 
 
 def from_remote(name: str | None, directory: Path) -> LxdAccess:
-    """The server that the lxc client calls this (`lxc remote list`), None its current one, from its configuration.
+    """Read the server that the lxc client calls this (`lxc remote list`); None reads its current remote.
 
-    UserError where there is none of this name, or it is an image server, or it, its certificate or ours is unusable.
+    UserError if the remote does not exist or is an image server, or if it or a certificate is unusable.
     """
     place = "target.remote"
     file = directory / "config.yml"
@@ -160,7 +161,7 @@ def from_remote(name: str | None, directory: Path) -> LxdAccess:
             server_certificate=read_text(
                 place,
                 directory / "servercerts" / f"{name}.crt",
-                f"the certificate of {name}, as `lxc remote add` puts it there",
+                f"the certificate of {name}, as `lxc remote add` writes it",
             ),
             certificate=read_text(place, directory / "client.crt", "the lxc client's certificate"),
             key=read_text(place, directory / "client.key", "the lxc client's key", private=True),
@@ -172,11 +173,11 @@ def from_remote(name: str | None, directory: Path) -> LxdAccess:
 
 
 def from_file(path: Path) -> LxdAccess:
-    """The server and client a YAML file of mode 0600 names: addresses, certificate, client_certificate, client_key.
+    """Read server and client from a YAML file of mode 0600: addresses, certificate, client_certificate, client_key.
 
-    `addresses` are host:port, in a list or in one text with commas (as the relation lxd-https gives them);
-    `certificate` is the server's own, PEM text as the other two. UserError where one is missing or unusable; nothing
-    of the file's content is shown but the addresses.
+    `addresses` are host:port, as a list or as one text with commas (the form of the relation lxd-https).
+    `certificate` is the server's own; it and the other two are PEM texts. UserError if one is missing or unusable.
+    Errors show nothing of the file's content but the addresses.
     """
     place = "target.credentials"
     accepted = "a YAML file with `addresses`, `certificate`, `client_certificate` and `client_key`"
@@ -185,7 +186,7 @@ def from_file(path: Path) -> LxdAccess:
     if content.keys() != {"addresses", "certificate", "client_certificate", "client_key"}:
         raise UserError(place, str(path), f"{accepted}, and nothing else")
     if not all(isinstance(text, str) for text in texts):
-        raise UserError(place, str(path), f"{accepted}, the last three of them PEM texts")
+        raise UserError(place, str(path), f"{accepted}, the last three as PEM texts")
     addresses = addresses_of(content["addresses"])
     if addresses is None:
         raise UserError(place, str(path), "`addresses` with at least one host:port, separated by commas")
@@ -202,7 +203,7 @@ def from_file(path: Path) -> LxdAccess:
 def checked(
     place: str, access: LxdAccess, server_file: str, certificate_file: str, key_file: str
 ) -> LxdAccess:
-    """The access, whose certificates are in date and whose key is usable; else UserError, which names the file."""
+    """Return the access if its certificates are valid now and its key is usable; else UserError names the file."""
     _in_date(place, access.server_certificate, server_file)
     _in_date(place, access.certificate, certificate_file)
     try:
@@ -222,17 +223,15 @@ def _in_date(place: str, certificate: str, file: str) -> None:
         raise UserError(place, file, "a certificate (PEM)") from None
     now = datetime.now(UTC)
     if now > ends:
-        raise UserError(
-            place, file, f"a certificate that is valid: this one expired on {ends:%Y-%m-%d %H:%M} UTC"
-        )
+        raise UserError(place, file, f"a valid certificate: this one expired on {ends:%Y-%m-%d %H:%M} UTC")
     if now < begins:
         raise UserError(
-            place, file, f"a certificate that is valid: this one is from {begins:%Y-%m-%d %H:%M} UTC on"
+            place, file, f"a valid certificate: this one is valid from {begins:%Y-%m-%d %H:%M} UTC"
         )
 
 
 def addresses_of(given: object) -> tuple[str, ...] | None:
-    """Addresses as the client has them, of a list or a text with commas of host:port; None where one is no address."""
+    """Convert host:port, as a list or a text with commas, to "https://host:port"; None if one is not an address."""
     listed = given.split(",") if isinstance(given, str) else given
     if not isinstance(listed, list):
         return None
@@ -243,11 +242,11 @@ def addresses_of(given: object) -> tuple[str, ...] | None:
 
 
 def _url(address: str) -> str | None:
-    """An address as the client has it, "https://host:port"; None for what is none."""
+    """Convert an address to "https://host:port"; None if it is not an address."""
     try:
         parts = urlsplit(address if "://" in address else f"https://{address}")
         host, port = parts.hostname, parts.port or DEFAULT_PORT
-    except ValueError:  # a port that is none, or a bracket without its other
+    except ValueError:  # an invalid port, or an unmatched bracket
         return None
     plain = parts.scheme == "https" and parts.path in ("", "/") and not (parts.query or parts.fragment)
     if not host or not plain or parts.username is not None or not host.isprintable() or " " in host:

@@ -1,4 +1,4 @@
-"""Guard rails: whether the members of an LXD have room for what a stage asks for, by what they report of themselves."""
+"""Checks before a stage whether the members of an LXD have room for it, by their own reports."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tippingpoint.targets.lxd.retrying import ask, ask_unless_refused
 BRIDGE_PORTS = 1023
 """Interfaces that fit on one bridge (BR_PORT_BITS in the kernel's net/bridge/br_private.h, less one)."""
 PIDS_EACH = 3
-"""Processes of a container with next to nothing in it: its monitor, its init and a DHCP client."""
+"""Processes of a minimal container: its monitor, its init and a DHCP client."""
 ONLINE_WITHIN = 30.0
-"""Seconds in which a member that was just started is seen online: three of LXD's heartbeats."""
+"""Seconds to wait for a member that was just started to be online: three of LXD's heartbeats."""
 TELLS_WITHIN = 15.0
-"""Seconds in which a member says what it has. One that is gone counts as online for some time, and does not answer."""
+"""Seconds to wait for a member's resources. A member that is gone counts as online for a while, but does not answer."""
 
 _MIB = 1 << 20
 _PAUSE = 0.5
@@ -31,7 +31,7 @@ _PAUSE = 0.5
 
 @dataclass(frozen=True)
 class MemberCapacity:
-    """A member, how many containers are on it, and how many more it has room for, of each thing that may be short."""
+    """A member: the number of containers on it, and how many more fit by each kind of resource."""
 
     name: str
     containers: int
@@ -39,13 +39,12 @@ class MemberCapacity:
 
 
 async def check_room(entry: LxdEntry, adds: int, memory: int, members: int | None) -> None:
-    """See that so many members are online, and that so many more containers fit on them; UserError says how many do.
+    """Check that this many members are online, and that this many more containers fit; UserError says how many do.
 
-    `memory` is MiB for each container, 0 for those that do not run, which take neither memory nor a bridge's port.
-    LXD does not tell how many processes may run: that is checked where it is on this machine, behind a socket.
-    Members that share a machine each report all of its memory. A certificate that is restricted to projects may see
-    less (no containers of other projects, no members): what it does not see is not checked. TargetError when LXD does
-    not answer.
+    `memory` is MiB per container, or 0 for containers that do not run, which need neither memory nor a bridge port.
+    LXD does not report how many processes may run: this is checked only on this machine, when LXD is reached by its
+    socket. Members that share a machine each report all of its memory. A certificate that is restricted to projects
+    may not see members or containers of other projects: these are not checked. TargetError if LXD does not answer.
     """
     access = access_of(entry.target, entry.store, entry.identity)
     client = LxdClient(access)
@@ -55,12 +54,12 @@ async def check_room(entry: LxdEntry, adds: int, memory: int, members: int | Non
         clustered = bool(server["environment"].get("server_clustered"))
         online = await _online(client, members or 1) if clustered else [here]
         if members is not None and online and len(online) < members:
-            raise UserError("members", members, f"at most {len(online)}, as many as are online")
+            raise UserError("members", members, f"at most {len(online)}, the number that are online")
         if memory == 0 or adds <= 0:
             return
         capacities = await _capacities(client, entry, online, clustered, memory)
     except LxdError as problem:
-        raise TargetError(access.name, str(problem), "an LXD that says what it has room for") from None
+        raise TargetError(access.name, str(problem), "an LXD that reports its resources") from None
     finally:
         await client.close()
     if not capacities:
@@ -74,15 +73,15 @@ async def check_room(entry: LxdEntry, adds: int, memory: int, members: int | Non
         raise UserError(
             "instances",
             f"{adds} more containers",
-            f"at most {number} more, which is what the members have {short} for; --force tries it all the same",
+            f"at most {number} more, for which the members have enough {short}; --force skips this check",
         )
 
 
 def fitting(members: Sequence[MemberCapacity]) -> tuple[int, str]:
-    """How many more containers fit when each is put where the fewest are, as LXD does, and what is short then."""
+    """Return how many more containers fit if each goes to the emptiest member, as LXD does, and the scarce resource."""
     fits: dict[str, int] = {}
     for what in {what for member in members for what in member.more}:
-        # The first member that is full when all have as many as it has then.
+        # Containers are spread evenly, so the first member to be full sets the level of all.
         level = min(member.containers + member.more[what] for member in members if what in member.more)
         fits[what] = sum(max(0, level - member.containers) for member in members)
     short = min(fits, key=lambda what: (fits[what], what))
@@ -90,8 +89,8 @@ def fitting(members: Sequence[MemberCapacity]) -> tuple[int, str]:
 
 
 async def _online(client: LxdClient, wanted: int) -> list[str]:
-    """The members that new containers may be put on, those that are wanted waited for a while; none where our
-    certificate may not list them."""
+    """Return the members on which containers can be placed, waiting a while for `wanted` of them. The list is empty if
+    the client certificate may not list members."""
     loop = asyncio.get_running_loop()
     until = loop.time() + ONLINE_WITHIN
     while True:
@@ -109,7 +108,7 @@ async def _online(client: LxdClient, wanted: int) -> list[str]:
 async def _capacities(
     client: LxdClient, entry: LxdEntry, names: list[str], clustered: bool, memory: int
 ) -> list[MemberCapacity]:
-    """What members say they have; nothing where our certificate may not ask them."""
+    """Return the members' reports of free resources; empty if the client certificate may not see them."""
     projects = entry.target.projects
     site = await find_site(client, entry.target, projects[0] if projects else "")
     bridge = await _bridge(client, site.network, {"project": projects[0]} if projects else {})
@@ -121,7 +120,7 @@ async def _capacities(
         try:
             async with asyncio.timeout(TELLS_WITHIN):
                 resources = await ask_unless_refused(client, "/1.0/resources", **query)
-        except (LxdError, TimeoutError) as problem:  # it is gone: there is no room on it
+        except (LxdError, TimeoutError) as problem:  # the member is gone, so it has no room
             silent = problem if isinstance(problem, LxdError) else LxdError(f"{name}: no answer", "timeout")
             continue
         if resources is None:
@@ -138,7 +137,7 @@ async def _capacities(
 
 
 async def _instances(client: LxdClient, projects: list[str]) -> list[dict[str, Any]]:
-    """The instances of all projects, or of these where our certificate sees no others."""
+    """List the instances of all projects, or of these projects if the client certificate sees no others."""
     query = {"recursion": 1, "all-projects": "true"}
     listed: list[dict[str, Any]] | None = await ask_unless_refused(client, "/1.0/instances", **query)
     if listed is not None:
@@ -150,7 +149,7 @@ async def _instances(client: LxdClient, projects: list[str]) -> list[dict[str, A
 
 
 async def _bridge(client: LxdClient, network: str, query: dict[str, str]) -> str:
-    """The network, where it is a bridge whose ports containers take up; else nothing."""
+    """Return the network if it is a bridge, on which each container takes a port; else an empty text."""
     if not network:
         return ""
     found = await ask_unless_refused(client, f"/1.0/networks/{network}", **query)
@@ -158,7 +157,7 @@ async def _bridge(client: LxdClient, network: str, query: dict[str, str]) -> str
 
 
 def _ports(instance: dict[str, Any], network: str) -> int:
-    """How many ports of a network's bridge an instance has."""
+    """Return the number of ports that an instance takes on a network's bridge."""
     if instance["status"].lower() == "stopped":
         return 0
     devices: dict[str, dict[str, str]] = instance.get("expanded_devices") or {}
@@ -166,7 +165,7 @@ def _ports(instance: dict[str, Any], network: str) -> int:
 
 
 def _free_pids() -> int:
-    """How many more processes and threads this machine's kernel starts; see proc(5)."""
+    """Return how many more processes and threads this machine's kernel will start; see proc(5)."""
     kernel = Path("/proc/sys/kernel")
     most = min(int((kernel / name).read_text()) for name in ("pid_max", "threads-max"))
     running = Path("/proc/loadavg").read_text().split()[3].partition("/")[2]

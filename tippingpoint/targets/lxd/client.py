@@ -1,4 +1,4 @@
-"""Calls of the LXD API: one session, connections that stay open, and operations that are waited for, never polled."""
+"""Calls of the LXD API: one session, connections that stay open, and operations awaited without polling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tippingpoint.targets.lxd.errors import LxdError, lxd_error
 from tippingpoint.util.rest import TooLarge, broken, open_session, read_body
 
 LARGEST_ANSWER = 256 << 20
-"""Bytes; 5000 containers listed in full are a tenth of it."""
+"""Bytes; a full list of 5000 containers is a tenth of it."""
 
 _JSON = {"Content-Type": "application/json"}
 _NOT_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
@@ -30,10 +30,10 @@ Body = Callable[[], bytes | BinaryIO | None]
 class LxdClient:
     """A client of one server or of a cluster's members, used from one event loop.
 
-    Every call is made to one address, until that cannot be reached or does not answer; then to the next, in turn.
-    `prefer` says which is the first, so that workers spread. What fails raises LxdError, or LxdGone and LxdExists;
-    where the way to LXD failed its kind is "unreachable", or "trust" where it is not the server that is expected. No
-    call has a time limit of its own: the caller cancels it.
+    Every call goes to one address until that cannot be reached or does not answer; then to the next, in turn.
+    `prefer` chooses the first, so that workers spread. Failures raise LxdError, LxdGone or LxdExists. If no address
+    can be reached, the error's kind is "unreachable", or "trust" if the server is not the expected one. Calls have no
+    time limit: the caller cancels them.
     """
 
     def __init__(self, access: LxdAccess, prefer: int = 0) -> None:
@@ -44,53 +44,53 @@ class LxdClient:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The addresses that are tried, "https://host:port"; none for a socket."""
+        """The addresses to try, "https://host:port"; none for a socket."""
         return () if self._access.socket is not None else tuple(self._addresses)
 
     def add_addresses(self, urls: Iterable[str]) -> None:
-        """Try these too: other members of the cluster, which show the same certificate."""
+        """Add addresses of other members of the cluster, which show the same certificate."""
         if self._access.socket is None:
             self._addresses += [url for url in dict.fromkeys(urls) if url not in self._addresses]
 
     async def server(self) -> dict[str, Any]:
-        """What the server tells about itself (GET /1.0); TargetError when there is none or it does not trust us."""
+        """Return the server's description (GET /1.0); TargetError if it fails or does not trust the client."""
         name = self._access.name
         try:
             answer = await self.get("/1.0")
         except LxdError as problem:
             accepted = (
-                "the server whose certificate we have"
+                "the server with the known certificate"
                 if problem.kind == "trust"
                 else "an LXD server that answers"
             )
             raise TargetError(name, str(problem), accepted, refused=problem.kind == "trust") from None
         if not isinstance(answer, dict) or "auth" not in answer:
-            raise TargetError(name, "it is no LXD server", "an LXD server that answers")
+            raise TargetError(name, "it is not an LXD server", "an LXD server that answers")
         facts = cast("dict[str, Any]", answer)
         if facts["auth"] != "trusted":
             accepted = "one that is in `lxc config trust list`"
-            raise TargetError(name, "it does not trust our certificate", accepted, refused=True)
+            raise TargetError(name, "it does not trust the client certificate", accepted, refused=True)
         return facts
 
     async def get(self, path: str, **query: object) -> Any:
-        """What is there: the `metadata` of a synchronous answer."""
+        """Make a GET request; returns the `metadata` of the answer."""
         return (await self._call("GET", path, query)).get("metadata")
 
     async def send(self, method: str, path: str, body: object = None, **query: object) -> Any:
-        """A change that is done when it is answered: the `metadata` of a synchronous answer."""
+        """Make a change that is complete when it is answered; returns the `metadata` of the answer."""
         return (await self._call(method, path, query, _json(body))).get("metadata")
 
     async def operate(self, method: str, path: str, body: object = None, **query: object) -> dict[str, Any]:
-        """A change that LXD does meanwhile, until it is done: the operation's own `metadata`.
+        """Make a change that LXD runs in the background, and wait for its end; returns the operation's own `metadata`.
 
-        The operation is followed by one call that is answered when it ends. Where that connection breaks it is waited
-        for again, by the next address. LxdError is the operation's own, or, of kind "unreachable", says that nobody
-        knows of the operation any more: it may have been done.
+        One call follows the operation and is answered when it ends. If that connection breaks, the next address
+        is asked. LxdError has the operation's own failure. Its kind is "unreachable" if no server knows the
+        operation any more: it may have succeeded.
         """
         return await self._followed(await self._call(method, path, query, _json(body)))
 
     async def upload(self, path: str, data: bytes | Path, headers: dict[str, str]) -> dict[str, Any]:
-        """A file that is sent as it is, and the operation that takes it in, as operate() follows it."""
+        """Send a file as it is, and wait for the operation that imports it, as operate() does."""
         sent: Body = (lambda: data.open("rb")) if isinstance(data, Path) else (lambda: data)
         headers = {"Content-Type": "application/octet-stream"} | headers
         return await self._followed(await self._call("POST", path, {}, sent, headers))
@@ -111,7 +111,7 @@ class LxdClient:
         except LxdError as problem:
             if problem.code != HTTPStatus.NOT_FOUND:
                 raise
-            text = f"{operation.get('description') or 'operation'}: nobody knows how it ended"
+            text = f"{operation.get('description') or 'operation'}: its result is unknown"
             raise LxdError(text, "unreachable", problem.code) from None
         ended = _mapping(answer.get("metadata"))
         if ended.get("status_code") != HTTPStatus.OK:
@@ -127,19 +127,19 @@ class LxdClient:
         body: Body | None = None,
         headers: dict[str, str] | None = None,
     ) -> dict[str, Any]:
-        """The answer to one request; only what was certainly not sent, or changes nothing, is tried elsewhere.
+        """Make one request. It is tried at other addresses only if it was certainly not sent, or changes nothing.
 
-        (On a connection that has been used, and breaks, aiohttp repeats a PUT or DELETE once, as HTTP has them.)
+        (If a connection breaks that was used before, aiohttp repeats a PUT or DELETE once, as HTTP permits.)
         """
         tail = f"{path}?{urlencode(query)}" if query else path
         problems: dict[str, LxdError] = {}
-        for _ in range(len(self._addresses) + (method == "GET")):  # again, where the only connection broke
+        for _ in range(len(self._addresses) + (method == "GET")):  # once more, if the only connection broke
             at = self._current
             address = self._addresses[at]
             try:
                 return await self._ask(method, address + tail, body, headers or _JSON)
             except asyncio.CancelledError:
-                # Perhaps it is stopped: then the next call would hang as well. A wait says nothing: it takes its time.
+                # The server may be stopped, and hang the next call, too. But a /wait call is slow by nature.
                 if not path.endswith("/wait"):
                     self._give_up(at)
                 raise
@@ -177,11 +177,11 @@ class LxdClient:
             answer = {}
         if answer.get("type") in ("sync", "async"):
             return answer
-        message = answer.get("error") or f"HTTP {response.status} without what LXD would say"
+        message = answer.get("error") or f"HTTP {response.status} without an answer of LXD"
         raise lxd_error(str(message), _code(answer.get("error_code")) or response.status)
 
     def _give_up(self, address: int) -> None:
-        # Several calls may find out at the same time: one of them moves on.
+        # Several calls may fail at the same time: only the first changes the address.
         if address == self._current:
             self._current = (address + 1) % len(self._addresses)
 

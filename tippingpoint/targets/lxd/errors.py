@@ -1,12 +1,12 @@
-"""What LXD's errors mean: LXD tells by text, and only partly by code, why it did not do what it was asked."""
+"""The meaning of LXD's errors. LXD reports causes by text, and only in part by code."""
 
 from __future__ import annotations
 
 from tippingpoint.errors import one_line
 from tippingpoint.workloads.spawn.target import Exists, Gone, SpawnFailed, Trouble
 
-# In this order, the first that is found; without case. Each text is LXD's own (lxd/, 5.0.2), or of what LXD passes
-# on: go-dqlite, SQLite, Go's net and x509, errno, the file systems of its pools.
+# The first match counts, ignoring case. The texts are LXD's own (lxd/, 5.0.2), or those of its libraries and
+# environment: go-dqlite, SQLite, Go's net and x509, errno, the file systems of its pools.
 _TROUBLES: tuple[tuple[Trouble, tuple[str, ...]], ...] = (
     (
         "locked",
@@ -25,7 +25,7 @@ _TROUBLES: tuple[tuple[Trouble, tuple[str, ...]], ...] = (
             "failed to begin transaction",
             "failed to create dqlite connection",
             "not leader",
-            "disk i/o error",  # go-dqlite's, of a leader that has lost its place
+            "disk i/o error",  # go-dqlite's, from a leader that was replaced
             "raft cluster is unavailable",
             "cluster unavailable",
             "failed to connect to cluster leader",
@@ -82,12 +82,12 @@ _TROUBLES: tuple[tuple[Trouble, tuple[str, ...]], ...] = (
     ),
 )
 
-# What they say where no text does.
+# The meaning of codes when no text matches.
 _BY_CODE: dict[int, Trouble] = {403: "trust", 502: "unreachable", 503: "unreachable", 504: "timeout"}
 
 
 class LxdError(SpawnFailed):
-    """One call that LXD, or the way to it, failed; `code` is LXD's (as HTTP's: 404, 500), 0 where it gave none."""
+    """A call that failed, in LXD or on the way to it. `code` is LXD's (as HTTP's: 404, 500), or 0 without one."""
 
     def __init__(self, message: str, kind: Trouble = "other", code: int = 0) -> None:
         self.code = code
@@ -95,15 +95,15 @@ class LxdError(SpawnFailed):
 
 
 class LxdGone(LxdError, Gone):
-    """The instance is not there."""
+    """The instance does not exist."""
 
 
 class LxdExists(LxdError, Exists):
-    """There is one of this name already."""
+    """An instance of this name already exists."""
 
 
 def lxd_error(message: str, code: int) -> LxdError:
-    """The error for what LXD answered: LxdGone, LxdExists, or LxdError, whose kind is read from the text."""
+    """Return the error for an answer of LXD: LxdGone, LxdExists, or LxdError with a kind read from the text."""
     text = message.lower()
     for kind, signs in _TROUBLES:
         if any(sign in text for sign in signs):

@@ -1,4 +1,4 @@
-"""A container image of this machine's own static busybox, the same bytes each time it is made with the same mark."""
+"""A container image made from this machine's static busybox; the same mark gives the same bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from tippingpoint.errors import UserError
 
 MARK = "/etc/tippingpoint"
-"""The file in the image that has the mark."""
+"""The file in the image that contains the mark."""
 
 _INITTAB = """\
 ::sysinit:/bin/hostname -F /etc/hostname
@@ -22,7 +22,7 @@ _INITTAB = """\
 ::respawn:/etc/init.d/net
 ::shutdown:/bin/sync
 """
-# Without a network there is nothing to ask for an address; a respawned program that ends would be started for ever.
+# Without a network there is no DHCP to do, and a respawned program that ends would be restarted for ever.
 _NET = """\
 #!/bin/sh
 [ -e /sys/class/net/eth0 ] || exec sleep 2147483647
@@ -65,14 +65,14 @@ _FILES = {
 
 
 def tiny_image(mark: str) -> bytes:
-    """A unified LXD image (tar.gz, 1 MB) that starts busybox as init and asks for an address on eth0.
+    """Build a unified LXD image (tar.gz, 1 MB) that starts busybox as init and requests an address on eth0.
 
-    The mark, which is in its /etc/tippingpoint, makes its fingerprint the run's own. UserError where this machine has
-    no static busybox.
+    The mark is in its /etc/tippingpoint, so that its fingerprint is the run's own. UserError if this machine has no
+    static busybox.
     """
     busybox = _busybox()
     made = io.BytesIO()
-    # Neither the time nor a file's name is in gzip's header, and no time or owner in tar's: the same bytes each time.
+    # gzip's header has no time or file name, and tar's no time or owner: each build gives the same bytes.
     with (
         gzip.GzipFile(filename="", mode="wb", fileobj=made, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive,
@@ -96,7 +96,7 @@ def tiny_image(mark: str) -> bytes:
 
 
 def fingerprint(image: bytes | Path) -> str:
-    """What LXD knows a unified image by: the SHA-256 of its file, in hexadecimal digits."""
+    """Return the fingerprint by which LXD knows a unified image: the SHA-256 of its file in hexadecimal digits."""
     if isinstance(image, bytes):
         return hashlib.sha256(image).hexdigest()
     with image.open("rb") as file:
@@ -109,12 +109,12 @@ def _busybox() -> Path:
     if found is None:
         raise UserError("target.image", "tiny", accepted)
     if not _is_static(Path(found).read_bytes()):
-        raise UserError("target.image", "tiny", f"{accepted}: {found} is none, or needs libraries")
+        raise UserError("target.image", "tiny", f"{accepted}: {found} is not a static program")
     return Path(found)
 
 
 def _is_static(program: bytes) -> bool:
-    """Whether this is an ELF program that names no interpreter (PT_INTERP), which would load its libraries; elf(5)."""
+    """Whether this is an ELF program without an interpreter (PT_INTERP), which would load libraries; see elf(5)."""
     if program[:4] != b"\x7fELF" or len(program) < 64:
         return False
     wide, order = program[4] == 2, "little" if program[5] == 1 else "big"

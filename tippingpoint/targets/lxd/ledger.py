@@ -1,4 +1,4 @@
-"""What a run makes in an LXD."""
+"""The ledger entry of a run in LXD."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from tippingpoint.rundir.ownership import LastingEntry
 from tippingpoint.targets.lxd.plan import LxdTarget
 
 KEY_PAIR = "trust"
-"""Beside the ledger: the directory of the key pair that a trust token was redeemed for."""
+"""The directory beside the ledger with the key pair for which a trust token was redeemed."""
 
 
 class LxdEntry(LastingEntry, frozen=True):
-    """Everything a run makes in an LXD: projects with their profile and containers, an image, our trust.
+    """Everything a run creates in LXD: projects with their profile and containers, an image, an entry of trust.
 
-    Where its target names `projects`, the containers and the image are in these, and it makes no projects.
+    If the target names `projects`, the containers and the image are in these, and the run creates no projects.
     """
 
     kind: Literal["lxd"] = "lxd"
     image: str
-    """Fingerprint of the image that is imported unless it is there; empty where the plan names one on the server."""
+    """Fingerprint of the image to import; empty if the plan names an image on the server."""
     target: LxdTarget
-    """As the plan has it, with the remote's name, whatever becomes lxc's default one meanwhile."""
+    """The plan's target, with the remote's name: lxc's default remote may change."""
     store: Path | None
-    """The lxc client's directory that names the remote; None where the plan says otherwise who we are."""
+    """The lxc client's directory that has the remote; None if the plan names a socket, credentials or a token."""
     identity: Path | None
-    """Directory of the key pair made for a trust token; None without one."""
+    """Directory of the key pair made for a trust token; None without a token."""
 
     @property
     def described(self) -> str:

@@ -1,4 +1,4 @@
-"""What containers are put on: a pool and a network, and where a plan names projects, what these have already."""
+"""The pool and the network of containers, from the plan or from an existing project."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ class Site:
     """The devices of containers."""
 
     devices: Devices
-    """At least a disk on a pool, their root."""
+    """At least a root disk on a pool."""
     network: str
-    """The network of their first interface; empty where they have none, or one on a bridge that LXD does not manage."""
+    """The network of their first interface; empty without one, or if it is on a bridge that LXD does not manage."""
     known: Devices
-    """Those that the profile gives them that was looked at."""
+    """The devices that they have from the existing profile."""
 
     @property
     def has_network(self) -> bool:
-        """Whether they have any interface, on whatever network."""
+        """Whether they have any interface, on any network."""
         return any(device["type"] == "nic" for device in self.devices.values())
 
     @property
     def added(self) -> Devices:
-        """What they need beside that profile."""
+        """The devices that they need beside the existing profile."""
         return {name: device for name, device in self.devices.items() if self.known.get(name) != device}
 
 
 async def find_site(client: LxdClient, target: LxdTarget, project: str = "") -> Site:
-    """The pool and the network that a plan names, or else those of the profile `default` of the server, or of a
-    project; of a project whose profile has none, the only one there is.
+    """Return the pool and the network that the plan names, else those of the profile `default`.
 
-    UserError where one is not there, with those that are, or where our certificate sees nothing but projects of its
-    own.
+    The profile is the server's, or the project's if one is given.
+    In a project whose profile has none, the only existing pool or network is used. UserError if one does not exist,
+    naming those that do, or if the client certificate sees nothing but its own projects.
     """
     query = {"project": project} if project else {}
     known = await _devices(client, target, query)
@@ -56,9 +56,9 @@ async def find_site(client: LxdClient, target: LxdTarget, project: str = "") -> 
 
 
 async def find_network(client: LxdClient, target: LxdTarget, project: str) -> str:
-    """The network of containers in a project, as find_site() has it for one that was there; empty where none is known.
+    """Return the network of containers in an existing project, as find_site() does; empty if none is known.
 
-    UserError where the network that the plan names is not there, or our certificate may not use the project.
+    UserError if the plan's network does not exist, or the client certificate may not use the project.
     """
     query = {"project": project}
     nics = _nics(await _devices(client, target, query))
@@ -68,7 +68,7 @@ async def find_network(client: LxdClient, target: LxdTarget, project: str) -> st
 
 
 async def find_projects(client: LxdClient, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """The settings of these projects; UserError for one that is not there, or that our certificate may not use."""
+    """Return the settings of these projects; UserError if one does not exist or the client may not use it."""
     if not names:
         return {}
     there: dict[str, dict[str, str]] = {
@@ -77,12 +77,14 @@ async def find_projects(client: LxdClient, names: Sequence[str]) -> dict[str, di
     }
     for name in names:
         if name not in there:
-            raise UserError("target.projects", name, f"{one_of([*there])}, which our certificate may use")
+            raise UserError(
+                "target.projects", name, f"{one_of([*there])}, which the client certificate may use"
+            )
     return {name: there[name] for name in names}
 
 
 async def _devices(client: LxdClient, target: LxdTarget, query: dict[str, str]) -> Devices:
-    """The devices of a profile `default`."""
+    """Return the devices of a profile `default`."""
     profile = await ask_unless_refused(client, "/1.0/profiles/default", **query)
     if profile is None:
         raise await _beyond_us(client, target)
@@ -99,9 +101,9 @@ def _first_network(nics: Devices) -> str:
 
 
 async def _beyond_us(client: LxdClient, target: LxdTarget) -> UserError:
-    """The error for a certificate that is restricted to projects, and a plan that does not name them."""
+    """Return the error for a certificate that is restricted to projects when the plan names no projects."""
     ours = [last(url) for url in await ask_unless_refused(client, "/1.0/projects") or ()]
-    accepted = f"{one_of(ours)}, or several, as our certificate is restricted to projects"
+    accepted = f"{one_of(ours)}, or several, as the client certificate is restricted to projects"
     return UserError("target.projects", ", ".join(target.projects) or "missing", accepted)
 
 
@@ -119,7 +121,7 @@ async def _pool(client: LxdClient, target: LxdTarget, of_profile: str | None, qu
 
 
 async def _network(client: LxdClient, target: LxdTarget, query: dict[str, str]) -> str:
-    """The network that a plan names, or else the only one there is; empty where there is none, or several."""
+    """Return the plan's network, else the only existing one; empty if there is none, or several."""
     listed: list[dict[str, Any]] | None = await ask_unless_refused(
         client, "/1.0/networks", recursion=1, **query
     )

@@ -1,4 +1,4 @@
-"""What users of an LXD ask for, timed once outside of any run; nothing is made on the server."""
+"""The observations of an LXD's users, timed once outside of any run. Nothing is created on the server."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tippingpoint.workloads.spawn.target import Item
 
 _NOT_THERE = {
     "cluster-list": "not a cluster",
-    "exec": "no container of ours runs",
+    "exec": "no container of a run is running",
     "network-leases": "no network that leases addresses",
 }
 
 
 class Probed(NamedTuple):
-    """One of OBSERVATIONS, and the milliseconds its answer took; None where there was none, and then why."""
+    """One of OBSERVATIONS and the milliseconds until its answer; None, with a reason, if there was no answer."""
 
     name: str
     ms: float | None
@@ -34,7 +34,7 @@ class Probed(NamedTuple):
 
 
 class _Ours(NamedTuple):
-    """A container of a run's that runs."""
+    """A running container of a run."""
 
     project: str
     run: str
@@ -43,14 +43,15 @@ class _Ours(NamedTuple):
 
 
 async def probe(target: LxdTarget, prefix: str = "", within: float = 30.0) -> list[Probed]:
-    """Ask for each of OBSERVATIONS once, one after the other, each for `within` seconds at most.
+    """Make each of OBSERVATIONS once, one after the other, each for `within` seconds at most.
 
-    They are asked of the project that a container of ours runs in whose name begins with `prefix`, in which `exec` is
-    done; without one of the first of the target's `projects`, or of `default`. UserError where a file that says who we
-    are is unusable, or the target has a token, which is for a run; TargetError where LXD does not let us in.
+    They concern the project of a running container of a run whose name begins with `prefix`; `exec` runs in this
+    container. Without such a container they concern the first of the target's `projects`, or `default`.
+    UserError if a credentials file is unusable, or the target has a token, which only a run can redeem. TargetError if
+    LXD refuses the client.
     """
     if target.token is not None:
-        raise UserError("target.token", str(target.token), "credentials, as only a run redeems a token")
+        raise UserError("target.token", str(target.token), "credentials, because only a run redeems a token")
     remote = target.credentials is None and target.socket is None
     store = config_directory() if remote else None
     access = access_of(target, store, None)
@@ -86,7 +87,7 @@ async def probe(target: LxdTarget, prefix: str = "", within: float = 30.0) -> li
 
 
 async def _find_ours(client: LxdClient, projects: list[str], prefix: str) -> _Ours | None:
-    """The first container that runs, has a run's mark and a name of a run that begins so; none where there is none."""
+    """Find a running container with a run's mark and name, the name beginning with `prefix`; None without one."""
     for project in projects or [""]:
         where = {"project": project} if project else {"all-projects": "true"}
         listed: list[dict[str, Any]] | None = await ask_unless_refused(

@@ -1,4 +1,4 @@
-"""What a run has in an LXD: its way in, an image, and projects with their profile. All of it carries the run's mark."""
+"""A run's things in LXD: its access, an image, and projects with their profile. All carry the run's mark."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from tippingpoint.targets.lxd.workspace import LxdPlace, LxdWorkspace
 from tippingpoint.util.secret_files import read_text
 
 MARK = "user.tippingpoint"
-"""The setting of projects, profiles and instances that names the run that made them."""
+"""The setting of projects, profiles and instances that names the run that created them."""
 TINY = "tiny"
 
 _FEATURES = {"features.images": "false", "features.profiles": "true", "features.storage.volumes": "true"}
 
 
-# Who we are there
+# Access
 
 
 def access_of(target: LxdTarget, store: Path | None, identity: Path | None) -> LxdAccess:
-    """Where the LXD of a ledger's entry is and who we are there; UserError when a file for it is unusable."""
+    """Return the access to the LXD of a ledger's entry; UserError if one of its files is unusable."""
     if target.credentials is not None:
         return from_file(target.credentials)
     if target.socket is not None:
@@ -53,10 +53,10 @@ def access_of(target: LxdTarget, store: Path | None, identity: Path | None) -> L
 
 
 def new_entry(target: LxdTarget, run_id: str, prefix: str, directory: Path) -> LxdEntry:
-    """What a run will make, for its ledger; for a trust token a key pair is made in a folder of `directory`.
+    """Return the ledger entry of a new run. For a trust token, a key pair is created in a folder of `directory`.
 
-    UserError where the image, or a file that says who we are, is unusable. A remote is remembered by its name, or
-    as the socket it is, so that neither the client's configuration nor the environment decides what is cleaned.
+    UserError if the image or a credentials file is unusable. A remote is kept by its name, or as the socket that it
+    stands for, so that later changes of the client's configuration or of the environment do not affect the removal.
     """
     image, target = _image_to_import(target, run_id)
     store = identity = None
@@ -76,16 +76,16 @@ def new_entry(target: LxdTarget, run_id: str, prefix: str, directory: Path) -> L
 
 
 async def reach(entry: LxdEntry) -> None:
-    """See that LXD lets us in, with a trust token by redeeming it, and has the projects that the plan names.
+    """Check that LXD accepts the client and has the plan's projects. A trust token is redeemed.
 
-    TargetError or UserError when it does not; where only a project is not there, the trust of a token is ended again.
+    TargetError or UserError otherwise. If only a project does not exist, the token's trust is ended again.
     """
     if entry.identity is not None and not await _is_trusted(entry.identity):
         assert entry.target.token is not None
         try:
             await trust.redeem(_token(entry.target.token), entry.identity, trust_name(entry.run))
         except TargetError:
-            if not await _is_trusted(entry.identity):  # the server says so, or it was never asked
+            if not await _is_trusted(entry.identity):  # refused by the server, or never asked for
                 discard_identity(entry.identity)
             raise
     access = access_of(entry.target, entry.store, entry.identity)
@@ -100,13 +100,13 @@ async def reach(entry: LxdEntry) -> None:
                 discard_identity(entry.identity)
             raise
     except LxdError as problem:
-        raise TargetError(access.name, str(problem), "an LXD that lets us use projects") from None
+        raise TargetError(access.name, str(problem), "an LXD that permits the use of projects") from None
     finally:
         await client.close()
 
 
 async def greet(client: LxdClient, access: LxdAccess) -> dict[str, Any]:
-    """What the server tells about itself; TargetError when it does not let us in, or does not answer."""
+    """Return the server's description; TargetError if it refuses the client or does not answer."""
     try:
         async with asyncio.timeout(PATIENCE):
             return await client.server()
@@ -117,7 +117,7 @@ async def greet(client: LxdClient, access: LxdAccess) -> dict[str, Any]:
 
 
 async def _is_trusted(identity: Path) -> bool:
-    """Whether the server that these keys are for trusts them; TargetError when it does not answer."""
+    """Whether the server of these keys trusts them; TargetError if it does not answer."""
     if not was_redeemed(identity):
         return False
     client = LxdClient(trust.from_identity(identity))
@@ -130,12 +130,12 @@ async def _is_trusted(identity: Path) -> bool:
 
 
 def was_redeemed(identity: Path) -> bool:
-    """Whether a token was held against its server with these keys, after which they may be trusted."""
+    """Whether a token was compared with its server for these keys, after which they may be trusted."""
     return (identity / "addresses").exists()
 
 
 def discard_identity(identity: Path) -> None:
-    """Remove the key pair that nobody trusts (any more), and nothing that is not of it."""
+    """Remove a key pair that nobody trusts (any more), and no other files."""
     with suppress(OSError):
         for name in trust.FILES:
             (identity / name).unlink(missing_ok=True)
@@ -148,11 +148,11 @@ def _token(path: Path) -> str:
 
 
 def trust_name(run_id: str) -> str:
-    """What the certificate that is made for a run's trust token says of whom it is."""
+    """Return the name in the certificate that is made for a run's trust token."""
     return f"tippingpoint-{run_id}"
 
 
-# What is taken before the workers begin
+# Preparation before the workers start
 
 
 async def take(
@@ -163,20 +163,19 @@ async def take(
     evicts: bool = False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> LxdWorkspace:
-    """Find or import the image, and make the first project, so that refused settings are known before any load.
+    """Find or import the image, and create the first project, so that refused settings are known before any load.
 
-    Where the plan names projects, it is the image of each of the first `groups` of them. `reachable` says that
-    containers are to have an address, for which they need a network, and `evicts` that members are to be removed. What
-    a certificate that is restricted to projects keeps from us, and is no reason to stop, is told in sentences.
-    UserError names what of the plan is not there, or is refused, and what would be accepted; TargetError says that
-    LXD failed.
+    If the plan names projects, the image is found or imported in each of the first `groups` of them instead.
+    `reachable` says that containers need an address, hence a network, and `evicts` that members will be removed.
+    `tell` is called with a sentence for each restriction of the certificate that does not prevent the run.
+    UserError names what does not exist or is refused, and what would be accepted. TargetError says that LXD failed.
     """
     access = access_of(entry.target, entry.store, entry.identity)
     client = LxdClient(access)
     try:
         restricted = await trust.is_restricted(client, access)
         if evicts and restricted:
-            accepted = "false, or a certificate that is not restricted to projects, to remove members with"
+            accepted = "false, or a certificate that is not restricted to projects, which may remove members"
             raise UserError("workload.evict", "true", accepted)
         if entry.target.projects:
             workspace = await _take_places(client, entry, groups, reachable)
@@ -187,13 +186,13 @@ async def take(
         return workspace
     except LxdError as problem:
         do = "use" if entry.target.projects else "make"
-        raise TargetError(access.name, str(problem), f"an LXD that lets us {do} projects") from None
+        raise TargetError(access.name, str(problem), f"an LXD that lets this client {do} projects") from None
     finally:
         await client.close()
 
 
 async def _take_projects(client: LxdClient, entry: LxdEntry, reachable: bool) -> LxdWorkspace:
-    """The workspace of a run that makes its projects, the first of which is made."""
+    """Return the workspace of a run that creates its projects, after creating the first."""
     site = await find_site(client, entry.target)
     _check_network(site, reachable, "")
     workspace = _workspace(entry, site.network, image=await _image(client, entry))
@@ -202,13 +201,15 @@ async def _take_projects(client: LxdClient, entry: LxdEntry, reachable: bool) ->
 
 
 async def _take_places(client: LxdClient, entry: LxdEntry, groups: int, reachable: bool) -> LxdWorkspace:
-    """The workspace of a run whose plan names its projects, with an image in each; nothing else of them is changed."""
+    """Return the workspace of a run whose plan names projects, after importing the image; no more is changed."""
     target = entry.target
     places: list[LxdPlace] = []
     networks: list[str] = []
     for name, settings in (await find_projects(client, target.projects[:groups])).items():
         if target.placement == "round-robin" and _keeps_members(settings):
-            accepted = f"lxd, as project {name} lets nobody choose a member (restricted.cluster.target)"
+            accepted = (
+                f"lxd, as project {name} does not allow the choice of a member (restricted.cluster.target)"
+            )
             raise UserError("target.placement", target.placement, accepted)
         site = await find_site(client, target, name)
         _check_network(site, reachable, f" of project {name}")
@@ -247,12 +248,12 @@ def _check_network(site: Site, reachable: bool, where: str) -> None:
 
 
 def _keeps_members(settings: Mapping[str, str]) -> bool:
-    """Whether a project with these settings is one whose containers only LXD puts on members."""
+    """Whether only LXD may choose members for containers in a project with these settings."""
     return settings.get("restricted") == "true" and settings.get("restricted.cluster.target") != "allow"
 
 
 async def _refused_observations(client: LxdClient, project: str, network: str) -> list[str]:
-    """Which of the observations our certificate may not make."""
+    """Return the observations that LXD refuses to the client certificate."""
     query = {"project": project}
     asked: dict[str, tuple[str, dict[str, str]]] = {
         "cluster-list": ("/1.0/cluster/members", {}),
@@ -265,7 +266,7 @@ async def _refused_observations(client: LxdClient, project: str, network: str) -
         if what != "network-leases" or network:
             try:
                 await insist(lambda path=path, where=where: client.get(path, **where))
-            except LxdError as problem:  # of what fails in another way the run will tell
+            except LxdError as problem:  # the run will report other failures
                 if problem.code == REFUSED:
                     found.append(what)
     return found
@@ -278,34 +279,36 @@ async def _tell_limits(
     workspace: LxdWorkspace,
     tell: Callable[[str], None],
 ) -> None:
-    """Tell what a certificate that is restricted to projects keeps from us."""
+    """Report the limits of a certificate that is restricted to projects."""
     if workspace.refused:
-        tell(f"our certificate is refused {', '.join(workspace.refused)}: this is not timed")
+        tell(f"LXD refuses {', '.join(workspace.refused)} to the client certificate: not timed")
     if "cluster-list" in workspace.refused:
-        tell("our certificate may not list members: they are known by the containers on them alone")
+        tell("the client certificate may not list members: only members with containers of the run are known")
     if await ask_unless_refused(client, "/1.0/resources") is None:
-        tell("our certificate may not see what members have: whether there is room was not checked")
+        tell(
+            "the client certificate may not see the members' resources: the check for enough room was left out"
+        )
     else:
         tell(
-            "our certificate is restricted to projects: the containers of other projects were not counted when it "
-            "was checked whether there is room"
+            "the client certificate is restricted to projects: the check for enough room did not count containers "
+            "of other projects"
         )
     if entry.identity is not None:
         tell(
-            "our certificate is restricted to projects and cannot end its own trust: `lxc config trust remove "
-            f"{certificate_fingerprint(der(access.certificate))[:12]}` does; its key goes with the run"
+            "the client certificate is restricted to projects and cannot end its own trust: run `lxc config trust "
+            f"remove {certificate_fingerprint(der(access.certificate))[:12]}`; its key is removed with the run"
         )
 
 
 async def make_group(client: LxdClient, workspace: LxdWorkspace, site: Site, group: int) -> None:
-    """Make a group's project and its profile, unless they are there; UserError where LXD refuses a setting.
+    """Create a group's project and its profile, unless they exist; UserError if LXD refuses a setting.
 
-    LxdError where a project of that name is there that this run did not make.
+    LxdError if a project of that name exists that this run did not create.
     """
     name, target = project_name(workspace.prefix, group), workspace.target
     for setting, value in target.project.items():
         if _FEATURES.get(setting, value) != value:
-            accepted = f"{_FEATURES[setting]}, which is what the workload needs"
+            accepted = f"{_FEATURES[setting]}, which the workload needs"
             raise UserError("target.project", f"{setting}: {value}", accepted)
     description = f"Tipping Point, run {workspace.run}"
     project = {
@@ -318,7 +321,7 @@ async def make_group(client: LxdClient, workspace: LxdWorkspace, site: Site, gro
     except LxdExists:
         there = await ask(client, f"/1.0/projects/{name}")
         if there["config"].get(MARK) != workspace.run:
-            raise LxdError(f"project {name}: there already, and not made by this run") from None
+            raise LxdError(f"project {name}: exists, and was not created by this run") from None
     except LxdError as problem:
         if problem.code == 400 or problem.kind == "setting":
             raise _refused("target.project", target.project, problem) from None
@@ -334,14 +337,14 @@ async def make_group(client: LxdClient, workspace: LxdWorkspace, site: Site, gro
         try:
             await insist(lambda: client.operate("PUT", path, profile, **query))
         except LxdError as problem:
-            # LXD has one code, 500, for its own failures and for settings it refuses.
+            # LXD has one code, 500, for its own failures and for settings that it refuses.
             if target.profile and problem.kind in ("setting", "other"):
                 raise _refused("target.profile", target.profile, problem) from None
             raise
 
 
 async def delete_instance(client: LxdClient, project: str, name: str) -> None:
-    """Stop and remove an instance; fine when it is not there, or went meanwhile."""
+    """Stop and remove an instance; no error if it does not exist."""
     path, query = f"/1.0/instances/{name}", {"project": project}
     try:
         try:
@@ -364,32 +367,32 @@ async def delete_instance(client: LxdClient, project: str, name: str) -> None:
 
 
 def project_name(prefix: str, group: int) -> str:
-    """The name of a group's project."""
+    """Return the name of a group's project."""
     return f"{prefix}-{group:03d}"
 
 
 def instance_name(prefix: str, group: int, number: int) -> str:
-    """The name of an instance, which no other project of the run has: networks know instances by it."""
+    """Return the name of an instance, unique among the run's projects because networks know instances by name."""
     return f"{prefix}-{group:03d}-{number:04d}"
 
 
 def is_marked(run_id: str, instance: Mapping[str, Any]) -> bool:
-    """Whether an instance of a list, whose name is one of the run's, is the run's indeed.
+    """Whether a listed instance that has one of the run's names carries the run's mark.
 
-    Of what is on a member that does not answer LXD knows the name alone.
+    For instances on a member that does not answer, LXD knows only the name.
     """
     config: dict[str, str] | None = instance["config"]
     return config is None or config.get(MARK) == run_id
 
 
 def group_of(prefix: str, name: str) -> int | None:
-    """Which group's project has this name; None where it is none of the run's."""
+    """Return the group whose project has this name; None if it is not one of the run's."""
     found = re.fullmatch(rf"{re.escape(prefix)}-([0-9]{{3,}})", name)
     return int(found[1]) if found and project_name(prefix, int(found[1])) == name else None
 
 
 def number_of(prefix: str, group: int, name: str) -> int | None:
-    """Which of a group's instances has this name; None where it is none of them."""
+    """Return the number of the group's instance with this name; None if it is not one of them."""
     head, dash, tail = name.rpartition("-")
     if not dash or head != project_name(prefix, group) or not (tail.isascii() and tail.isdigit()):
         return None
@@ -397,7 +400,7 @@ def number_of(prefix: str, group: int, name: str) -> int | None:
 
 
 def parts_of(name: str) -> tuple[str, int, int] | None:
-    """The prefix, group and number that make this instance's name; None where it is none of any run."""
+    """Split an instance's name into prefix, group and number; None if it is not a name of any run."""
     head, _, number = name.rpartition("-")
     prefix, _, group = head.rpartition("-")
     if not prefix or not all(part.isascii() and part.isdigit() for part in (group, number)):
@@ -407,9 +410,9 @@ def parts_of(name: str) -> tuple[str, int, int] | None:
 
 
 def image_mark(run_id: str) -> str:
-    """The file name of an image that a run imported, which marks it.
+    """Return the file name of an image that a run imported, which marks it.
 
-    Not one of its properties: LXD 5.0.2 ends when it is to add properties to an image that has none itself.
+    It is not a property, because LXD 5.0.2 crashes when properties are added to an image that has none itself.
     """
     return f"tippingpoint-{run_id}"
 
@@ -418,7 +421,7 @@ def image_mark(run_id: str) -> str:
 
 
 def _image_to_import(target: LxdTarget, run_id: str) -> tuple[str, LxdTarget]:
-    """The fingerprint of what has to be imported, empty for an image on the server; and the target, with its path."""
+    """Return the fingerprint of the image to import (empty for one on the server), and the target with its path."""
     if target.image == TINY:
         return fingerprint(tiny_image(run_id)), target
     file = Path(target.image)
@@ -428,14 +431,14 @@ def _image_to_import(target: LxdTarget, run_id: str) -> tuple[str, LxdTarget]:
         return fingerprint(file), target.model_copy(update={"image": str(file.absolute())})
     except (OSError, ValueError) as problem:
         why = problem.strerror if isinstance(problem, OSError) else "no path"
-        raise UserError("target.image", target.image, f"a file that can be read ({why})") from None
+        raise UserError("target.image", target.image, f"a readable file ({why})") from None
 
 
 async def _image(client: LxdClient, entry: LxdEntry, project: str = "") -> str:
-    """The fingerprint to make instances from, in a project; UserError when there is no such image, or it is for
-    virtual machines, or our certificate may not import it.
+    """Find or import the image of a project's instances; returns its fingerprint.
 
-    The images of a project without images of its own are those of the default project.
+    UserError if the image does not exist or is for virtual machines, or the client certificate may not import it.
+    A project without images of its own uses those of the default project.
     """
     named = entry.target.image
     query = {"project": project} if project else {}
@@ -449,7 +452,7 @@ async def _image(client: LxdClient, entry: LxdEntry, project: str = "") -> str:
             raise
     data = tiny_image(entry.run) if named == TINY else Path(named)
     if isinstance(data, Path) and not data.is_file():
-        raise UserError("target.image", named, "the file that was there when the run began")
+        raise UserError("target.image", named, "the file that existed when the run began")
     headers = {"X-LXD-fingerprint": entry.image, "X-LXD-filename": image_mark(entry.run)}
     try:
         path = f"/1.0/images?{urlencode(query)}" if query else "/1.0/images"
@@ -459,7 +462,7 @@ async def _image(client: LxdClient, entry: LxdEntry, project: str = "") -> str:
     except LxdError as problem:
         if problem.code == REFUSED:
             accepted = (
-                f"an alias or a fingerprint that is in project {project}, as we may not import one there"
+                f"an alias or a fingerprint in project {project}, as this client may not import images there"
             )
             raise UserError("target.image", named, accepted) from None
         if problem.kind not in ("image", "other"):
@@ -480,12 +483,12 @@ async def _image_on_server(client: LxdClient, named: str, query: dict[str, str])
     try:
         image = await client.get(f"/1.0/images/{found}", **query) if found is not None else None
     except LxdError as problem:
-        if problem.code not in (400, 404):  # not there, or a prefix that several have
+        if problem.code not in (400, 404):  # not found, or a prefix that several have
             raise
         image = None
     if image is None:
         aliases = [last(url) for url in await ask(client, "/1.0/images/aliases", **query)]
-        there = one_of(aliases) if aliases else "(none is there)"
+        there = one_of(aliases) if aliases else "(it has none)"
         accepted = f"an alias or fingerprint on the server {there}, a file, or tiny"
         raise UserError("target.image", named, accepted.replace("server one of", "server, one of"))
     if image.get("type", "container") != "container":
@@ -494,10 +497,10 @@ async def _image_on_server(client: LxdClient, named: str, query: dict[str, str])
 
 
 def _refused(field: str, settings: Mapping[str, str], problem: LxdError) -> UserError:
-    """The error for settings that LXD refused: the one it names, or whose value it names, or else all of them."""
+    """Return the error for settings that LXD refused: those that it names, or whose value it names, or else all."""
     told = str(problem)
     named = [key for key in settings if key in told] or [
         key for key, value in settings.items() if value in told
     ]
     shown = ", ".join(f"{key}: {settings[key]}" for key in named or settings)
-    return UserError(field, shown or "(none)", f"settings that this LXD takes, but it says: {told}")
+    return UserError(field, shown or "(none)", f"settings that this LXD accepts; it says: {told}")

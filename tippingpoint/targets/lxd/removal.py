@@ -1,4 +1,4 @@
-"""The removal of what a run made in an LXD: instances, projects with their profile, the image, and our trust."""
+"""Removal of everything that a run created in LXD: instances, projects with their profile, image, and trust."""
 
 from __future__ import annotations
 
@@ -29,20 +29,22 @@ from tippingpoint.targets.lxd.retrying import REFUSED, ask, ask_unless_refused, 
 from tippingpoint.workloads.load import OnProgress, untold
 
 AT_ONCE = 8
-"""Instances removed at a time: 30 on a cluster of 3 on 2 cores took 14 s one by one, 4 to 6 s with 4, 8 or 16."""
+"""Concurrent removals. On a cluster of 3 on 2 cores, 30 took 14 s one by one, and 4 to 6 s with 4, 8 or 16."""
 STUCK_AFTER = 120.0
-"""Seconds after which a removal ends that nothing more is removed by; LXD says within 41 s that a member is offline."""
+"""Seconds without progress after which a removal ends. LXD reports an offline member within 41 s."""
 
 _PAUSE = 1.0
 
 
 async def remove(entry: LxdEntry, progress: OnProgress = untold) -> int:
-    """Remove what a run made and is still there; how many instances, projects, images and trust entries that was.
+    """Remove what remains of a run; returns the number of instances, projects, images and trust entries removed.
 
-    Ours is what has both the run's prefix in its name and the run's mark. What LXD was still making when the run
-    ended is waited for. Projects that the plan named stay, with what others have in them. TargetError names what could
-    not go: instances on a member that is offline, or a project that somebody put something else into; all the rest is
-    gone then, but we are still trusted. A certificate that is restricted to projects stays trusted, without its key.
+    The run's things have both its prefix in their name and its mark. Things that LXD was still creating when the run
+    ended are awaited. Projects that the plan named stay, with all things of others.
+
+    TargetError names what could not be removed: instances on an offline member, or a project with things of others
+    in it. Everything else is gone then, but the client certificate is still trusted. A certificate that is
+    restricted to projects stays trusted in any case, and its key is removed.
     """
     if entry.identity is not None and not was_redeemed(entry.identity):
         discard_identity(entry.identity)
@@ -60,16 +62,16 @@ async def remove(entry: LxdEntry, progress: OnProgress = untold) -> int:
             for project in entry.target.projects or [""]:
                 try:
                     removed += await _remove_image(client, entry, project)
-                except LxdError as problem:  # that a member is down, on which it may be, too
+                except LxdError as problem:  # such as a member that is down and may have the image
                     kept.append(f"image {entry.image[:12]}: {problem}")
             if not kept and entry.identity is not None:
                 removed += await trust.end(client, access)
         except LxdError as problem:
-            raise TargetError(access.name, str(problem), "an LXD that lets us clean up") from None
+            raise TargetError(access.name, str(problem), "an LXD that permits the removal") from None
     finally:
         await client.close()
     if kept:
-        raise TargetError(access.name, "; ".join(kept), "these to be seen to by you, and another clean")
+        raise TargetError(access.name, "; ".join(kept), "this to be resolved by you, then another clean")
     if entry.identity is not None:
         discard_identity(entry.identity)
     return removed
@@ -77,7 +79,7 @@ async def remove(entry: LxdEntry, progress: OnProgress = untold) -> int:
 
 @dataclass(frozen=True)
 class _Project:
-    """A project, its instances of ours with the member each is on, and what of others is in the way of its removal."""
+    """A project, the run's instances with the member of each, and things of others that prevent its removal."""
 
     name: str
     instances: dict[str, str]
@@ -85,8 +87,10 @@ class _Project:
 
 
 class _Removal:
-    """The removal of one run's projects and what is in them, or of what is in those that the plan named; `removed`
-    counts both."""
+    """The removal of one run's projects and their contents, or of its things in projects that the plan named.
+
+    `removed` counts both.
+    """
 
     def __init__(self, client: LxdClient, entry: LxdEntry, clustered: bool, progress: OnProgress) -> None:
         self._client = client
@@ -101,7 +105,7 @@ class _Removal:
         self.removed = 0
 
     async def run(self) -> list[str]:
-        """Remove what can be; why the rest was kept. LxdError when LXD fails, or nothing more goes."""
+        """Remove everything possible; returns the reasons for the rest. LxdError if LXD fails or progress stops."""
         loop = asyncio.get_running_loop()
         moved = loop.time()
         while projects := [await self._look(name) for name in await self._projects()]:
@@ -129,7 +133,7 @@ class _Removal:
                         for member, count in sorted(away.items())
                     ]
                     + [
-                        f"project {project.name} has {project.foreign[0]} in it"
+                        f"project {project.name} contains {project.foreign[0]}"
                         for project in projects
                         if project.foreign
                     ]
@@ -143,11 +147,11 @@ class _Removal:
 
     @property
     def _stay(self) -> bool:
-        """Whether the projects were there before the run."""
+        """Whether the plan named the projects, so that they are kept."""
         return bool(self._entry.target.projects)
 
     async def _projects(self) -> list[str]:
-        """Our projects, by prefix and mark; or those that the plan named and that may have something of ours."""
+        """List the run's projects, by prefix and mark; or the plan's projects that may still have things of the run."""
         if self._stay:
             return [name for name in self._entry.target.projects if name not in self._done]
         listed = await ask(self._client, "/1.0/projects", recursion=1)
@@ -159,7 +163,7 @@ class _Removal:
         ]
 
     async def _look(self, project: str) -> _Project:
-        """What is in one of our projects."""
+        """Return the contents of one project."""
         if self._stay:
             return _Project(project, await self._ours_beside_others(project), [])
         listed: list[dict[str, Any]] = await ask(self._client, "/1.0/instances", project=project, recursion=1)
@@ -172,7 +176,7 @@ class _Removal:
         return _Project(project, ours, strange + others)
 
     def _ours(self, group: int | None, listed: list[dict[str, Any]]) -> dict[str, str]:
-        """Those of a project's instances that are the run's, with the member each is on."""
+        """Return the run's instances in a project, with the member of each."""
         prefix = self._entry.prefix
         return {
             instance["name"]: instance["location"] if self._clustered else ""
@@ -183,7 +187,7 @@ class _Removal:
         }
 
     async def _ours_beside_others(self, project: str) -> dict[str, str]:
-        """The same of a project that the plan named; it is done with where it is gone, or kept from us."""
+        """The same for a project that the plan named. It is done if the project is gone, or no longer permitted."""
         try:
             listed: list[dict[str, Any]] = await ask(
                 self._client, "/1.0/instances", project=project, recursion=1
@@ -193,13 +197,13 @@ class _Removal:
                 raise
             self._done.add(project)
             if problem.code == REFUSED:
-                self._refused.append(f"project {project}: our certificate may not use it any more")
+                self._refused.append(f"project {project}: the client certificate may no longer use it")
             return {}
         return self._ours(self._entry.target.projects.index(project), listed)
 
     async def _is_left(self, project: str) -> bool:
-        """Whether nothing of ours is in a project that the plan named, and was not a moment ago either, nor was being
-        made: a call that the run sent last may still be on its way."""
+        """Whether a project that the plan named has had nothing of the run for a while, also none being created: a call
+        that the run sent last may still be on its way."""
         if project in self._done:
             return True
         now = asyncio.get_running_loop().time()
@@ -212,12 +216,12 @@ class _Removal:
         return True
 
     async def _is_making(self, project: str) -> bool:
-        """Whether LXD is at something with an instance of ours, as far as it tells us."""
+        """Whether LXD reports an operation on one of the run's instances."""
         group = self._entry.target.projects.index(project)
         try:
             async with asyncio.timeout(STUCK_AFTER / 4):
                 listed = await self._client.get("/1.0/operations", recursion=1, project=project)
-        except (LxdError, TimeoutError):  # of a member that is gone there is no word
+        except (LxdError, TimeoutError):  # a member that is gone cannot report
             return False
         by_status: dict[str, list[dict[str, Any]]] = listed or {}
         going_on = [each for several in by_status.values() for each in several if each["status_code"] < 200]
@@ -226,7 +230,7 @@ class _Removal:
         return any(number_of(self._entry.prefix, group, name) is not None for name in names)
 
     async def _offline(self) -> set[str]:
-        """The members that LXD says are offline."""
+        """Return the members that LXD reports as offline."""
         listed: list[dict[str, Any]] | None = None
         if self._clustered:
             listed = await ask_unless_refused(self._client, "/1.0/cluster/members", recursion=1)
@@ -236,7 +240,7 @@ class _Removal:
         return {member["server_name"] for member in listed if member["status"].lower() == "offline"}
 
     async def _remove_instances(self, projects: list[_Project], offline: set[str]) -> None:
-        """Try each instance once that is on no offline member; those that are busy are there again next time."""
+        """Try once to remove each instance that is not on an offline member; busy ones are tried again next time."""
         at_once = asyncio.Semaphore(AT_ONCE)
 
         async def one(project: str, name: str) -> None:
@@ -257,7 +261,7 @@ class _Removal:
                         removing.create_task(one(project.name, name))
 
     async def _removed_project(self, name: str) -> bool:
-        """Whether a project is gone; not while something is in it, such as what LXD is still making."""
+        """Try to remove a project; returns whether it is gone. Not while it contains something, even in creation."""
         try:
             await insist(lambda: self._client.operate("DELETE", f"/1.0/projects/{name}"))
         except LxdError as problem:
@@ -274,16 +278,16 @@ class _Removal:
 
 
 async def _remove_image(client: LxdClient, entry: LxdEntry, project: str) -> int:
-    """Remove the image that the run imported, in a project where the plan names some; how many that was."""
+    """Remove the image that the run imported, in this project if one is named; returns how many were removed."""
     path, query = f"/1.0/images/{entry.image}", {"project": project} if project else {}
     if not entry.image:
         return 0
     try:
         if (await ask(client, path, **query)).get("filename") != image_mark(entry.run):
-            return 0  # it was there before the run
+            return 0  # it existed before the run
         await insist(lambda: client.operate("DELETE", path, **query))
     except LxdError as problem:
-        # In a project that is kept from us nothing is known of, which is told of its instances.
+        # A project that is no longer permitted has been reported with its instances.
         if problem.code != 404 and not (project and problem.code == REFUSED):
             raise
         return 0

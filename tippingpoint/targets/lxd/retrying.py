@@ -1,4 +1,4 @@
-"""Calls outside of what is measured: made again while they fail of what passes, or told to be refused us by LXD."""
+"""Calls that are not measured: repeated while their failure is temporary, or known to be refused to the client."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tippingpoint.util.retrying import retry
 from tippingpoint.workloads.spawn.target import PASSING
 
 PATIENCE = 60.0
-"""Seconds that an answer, and what passes by itself, is waited for outside of what is measured."""
+"""Seconds to wait for an answer, and for temporary failures to pass, outside of measured calls."""
 REFUSED = 403
-"""The code of what LXD refuses a client, such as one whose certificate is restricted to projects."""
+"""LXD's code for calls that a client may not make, such as one whose certificate is restricted to projects."""
 
 T = TypeVar("T")
 
 
 async def insist(call: Callable[[], Awaitable[T]]) -> T:
-    """What a call returns, made again while it fails of what passes by itself, for PATIENCE seconds in all."""
+    """Return a call's result; temporary failures are retried, for PATIENCE seconds in all."""
     try:
         return await retry(
             call, PATIENCE, lambda problem: isinstance(problem, LxdError) and problem.kind in PASSING
@@ -29,12 +29,12 @@ async def insist(call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def ask(client: LxdClient, path: str, **query: object) -> Any:
-    """What is there, as insist() gets it."""
+    """Make a GET request, retried as by insist()."""
     return await insist(lambda: client.get(path, **query))
 
 
 async def ask_unless_refused(client: LxdClient, path: str, **query: object) -> Any | None:
-    """What is there; None where LXD refuses it our certificate."""
+    """Make a GET request; None if LXD refuses it to the client certificate."""
     try:
         return await ask(client, path, **query)
     except LxdError as problem:
@@ -44,12 +44,12 @@ async def ask_unless_refused(client: LxdClient, path: str, **query: object) -> A
 
 
 def last(url: str) -> str:
-    """What a URL of the API names."""
+    """Return the last part of an API URL, the name of the object."""
     return url.partition("?")[0].rpartition("/")[2]
 
 
 def one_of(names: Sequence[str]) -> str:
-    """What would be accepted, for an error: one of these names."""
+    """Return the accepted values of an error: one of these names."""
     if not names:
-        return "one to be made first: there is none"
+        return "one to be created first: none exists"
     return f"one of {', '.join(sorted(names)[:10])}" + (", ..." if len(names) > 10 else "")

@@ -1,4 +1,4 @@
-"""What a secret says of an LXD."""
+"""How to reach an LXD, read from a Juju secret."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEYS = ("addresses", "certificate", "client-certificate", "client-key")
 
 
 class LxdSecret(Secret[LxdTarget]):
-    """A trust token, or a certificate that is trusted and the server's own."""
+    """A trust token; or a trusted client certificate, and the server's own."""
 
     ways = (Keys(("token",)), Keys(_KEYS))
     example = "token#file=FILE (of lxc config trust add)"
@@ -32,7 +32,7 @@ class LxdSecret(Secret[LxdTarget]):
             raise UserError(
                 "token",
                 "",
-                "a single unit, as a token is good for one: give addresses, certificate, client-certificate and "
+                "a single unit, as a token serves one unit only: give addresses, certificate, client-certificate and "
                 "client-key instead",
             )
         return Reached({"token": f"{PLACE}/lxd.token"}, {"lxd.token": content["token"]})

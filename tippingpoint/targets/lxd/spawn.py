@@ -29,13 +29,13 @@ from tippingpoint.workloads.spawn.at_once import make_all
 from tippingpoint.workloads.spawn.target import Item, MemberSeen, Seen, SpawnFailed
 
 STALE_FOR = 20.0
-"""Seconds, two rounds of heartbeats, in which members that are told to be offline may well be there: after LXD did not
-answer, showed nobody online, or got another leader. LXD 5.0.2, given its quorum back, showed all of its members
-offline at first, the one that answered too, and then one after the other online, for 3 to 6 s."""
+"""Seconds, two rounds of heartbeats, in which members that LXD reports as offline may in fact be online. They begin
+when LXD did not answer, reported nobody online, or got another leader. LXD 5.0.2 after a regained quorum first
+reported all members offline, even the one that answered, then one after the other online, for 3 to 6 s."""
 
 _LEADS = "database-leader"
 _AT_ONCE = 4
-"""Projects that are made at a time; in a cluster more are no faster."""
+"""Projects created concurrently; more are no faster in a cluster."""
 _LEASING = ("bridge", "ovn")
 _EXEC: dict[str, Any] = {
     "wait-for-websocket": False,
@@ -46,11 +46,10 @@ _EXEC: dict[str, Any] = {
 
 
 class LxdInstances:
-    """One worker's access to an LXD; a worker's number says which member it talks to first.
+    """One worker's access to LXD. The worker's number chooses the member it calls first.
 
-    A container's name is PREFIX-GROUP-NUMBER, in the project PREFIX-GROUP, or the one that the plan names for the
-    group; others that are in it are not seen. UserError, when it is made, where a file that says who we are is
-    unusable.
+    A container's name is PREFIX-GROUP-NUMBER, in the project PREFIX-GROUP or the one that the plan names for the
+    group. Containers of others in it are ignored. The constructor raises UserError if a credentials file is unusable.
     """
 
     waits_with_members = True
@@ -78,7 +77,7 @@ class LxdInstances:
         }
 
     async def open(self) -> TargetFacts:
-        """Connect, and learn of the cluster's other members; TargetError when LXD does not let us in."""
+        """Connect, and learn the cluster's other members; TargetError if LXD refuses the client."""
         server = await self._client.server()
         environment: dict[str, Any] = server["environment"]
         self._clustered = bool(environment.get("server_clustered"))
@@ -98,7 +97,7 @@ class LxdInstances:
         return TargetFacts("lxd", str(environment.get("server_version", "")), names, self._name)
 
     async def prepare(self, groups: range, progress: OnProgress) -> None:
-        """Make the projects of these groups, each with its profile, unless they are there."""
+        """Create the projects of these groups, each with its profile, unless they exist."""
         if self._workspace.places:
             return
         site = await find_site(self._client, self._workspace.target)
@@ -114,7 +113,7 @@ class LxdInstances:
         await make_all(groups, make)
 
     async def create(self, item: Item, member: str | None) -> None:
-        """Make a container, not started; on that member, or where LXD puts it."""
+        """Create a container, not started: on that member, or where LXD puts it."""
         query = self._project(item.group)
         if member is not None and self._clustered:
             query["target"] = member
@@ -126,12 +125,12 @@ class LxdInstances:
             "profiles": ["default"],
             "config": config,
         }
-        if place is not None:  # whose profile is not ours to change
+        if place is not None:  # its profile must not be changed
             wanted |= {"config": self._workspace.target.profile | config, "devices": place.devices}
         await self._client.operate("POST", "/1.0/instances", wanted, **query)
 
     async def start(self, item: Item) -> str:
-        """Start it; fine when it runs already. Where it runs the next list tells."""
+        """Start it; no error if it runs already. The next list shows on which member."""
         path, query = f"/1.0/instances/{self._instance(item)}/state", self._project(item.group)
         try:
             await self._client.operate("PUT", path, {"action": "start", "timeout": -1}, **query)
@@ -141,19 +140,19 @@ class LxdInstances:
         return ""
 
     def is_failed(self, item: Item) -> bool:
-        """Never: what did not start may start the next time."""
+        """Return False: a container that did not start may start the next time."""
         return False
 
     async def probe(self, item: Item) -> None:
-        """Run a shell in it that ends at once; it failed unless its exit code is 0."""
+        """Run a shell in it that ends at once; fails unless its exit code is 0."""
         await self._run(item, ["/bin/sh", "-c", "true"])
 
     async def delete(self, item: Item) -> None:
-        """Stop and remove it; fine when it is not there."""
+        """Stop and remove it; no error if it does not exist."""
         await delete_instance(self._client, self._project(item.group)["project"], self._instance(item))
 
     async def list_group(self, group: int, *, addresses: bool) -> Mapping[Item, Seen]:
-        """What there is of ours in a group's project, by one call; addresses are those that are not link-local."""
+        """List the run's containers in a group's project, by one call; link-local addresses do not count."""
         listed = await self._instances(group, recursion=2 if addresses else 1)
         with _as_lxd_lists("instances"):
             ours = {
@@ -161,7 +160,7 @@ class LxdInstances:
                     running=(status := instance["status"].lower()) == "running",
                     member=instance["location"] if self._clustered else self._server,
                     address=addresses and _has_address(instance.get("state")),
-                    unclear=status == "error",  # LXD could not find out: see fill.SETTLES
+                    unclear=status == "error",  # LXD could not determine it: see fill.SETTLES
                 )
                 for instance in listed
                 if (number := number_of(self._workspace.prefix, group, instance["name"])) is not None
@@ -171,15 +170,17 @@ class LxdInstances:
         return ours
 
     async def members(self) -> list[MemberSeen]:
-        """The cluster's members; a single server is one, under its own name. Where our certificate may not list them,
-        those that are known are where our things are."""
+        """List the cluster's members; a single server is one, under its own name.
+
+        If the client certificate may not list members, only those with containers of the run are known.
+        """
         if not self._clustered or not self._lists_members:
             await self._client.get("/1.0")
             return [MemberSeen(name, online=True) for name in sorted({self._server} | self._located)]
         now = asyncio.get_running_loop().time
         try:
             listed = await self._client.get("/1.0/cluster/members", recursion=1)
-        except BaseException:  # also where it took too long
+        except BaseException:  # also after a timeout
             self._stale_until = now() + STALE_FOR
             raise
         with _as_lxd_lists("members"):
@@ -205,7 +206,7 @@ class LxdInstances:
         ]
 
     async def evict(self, member: str) -> None:
-        """Remove a member by force, with what was on it; fine when it is no member any more."""
+        """Remove a member by force, with everything on it; no error if it is not a member any more."""
         try:
             await self._client.operate("DELETE", f"/1.0/cluster/members/{member}", force=1)
         except LxdError as problem:
@@ -213,8 +214,11 @@ class LxdInstances:
                 raise
 
     async def observe(self, what: str, group: int, running: Item | None) -> bool:
-        """One of OBSERVATIONS: lists are of a group's project, `exec` is in the thing that runs. What our certificate
-        is refused is not there."""
+        """Make one of OBSERVATIONS, and return whether it was possible.
+
+        Lists are of a group's project, and `exec` runs in `running`. The result is False, without a call, if LXD
+        refuses the observation to the client certificate.
+        """
         if what in self._workspace.refused:
             return False
         return await self._observations[what](group, running)
@@ -225,7 +229,7 @@ class LxdInstances:
 
     @property
     def _lists_members(self) -> bool:
-        """Whether our certificate may."""
+        """Whether the client certificate may list members."""
         return "cluster-list" not in self._workspace.refused
 
     async def _cluster_list(self, group: int, running: Item | None) -> bool:
@@ -265,7 +269,7 @@ class LxdInstances:
         return await self._client.get("/1.0/instances", recursion=recursion, **self._project(group))
 
     async def _run(self, item: Item, command: list[str]) -> None:
-        """Run a program in a container and see that its exit code is 0."""
+        """Run a program in a container; SpawnFailed unless its exit code is 0."""
         path = f"/1.0/instances/{self._instance(item)}/exec"
         ended = await self._client.operate(
             "POST", path, {"command": command, **_EXEC}, **self._project(item.group)
@@ -278,11 +282,11 @@ class LxdInstances:
         return {"project": project_name(self._workspace.prefix, group) if place is None else place.project}
 
     def _place(self, group: int) -> LxdPlace | None:
-        """The project that the plan names for a group; None where one is made."""
+        """Return the project that the plan names for a group; None if the run creates it."""
         return self._workspace.places[group] if self._workspace.places else None
 
     def _beside(self) -> dict[str, str]:
-        """What a call is asked with that is of no group: a project that we may use, where we may use no others."""
+        """Return the query of calls that concern no group: the first project, if the plan names projects."""
         return self._project(0) if self._workspace.places else {}
 
     def _instance(self, item: Item) -> str:
@@ -291,11 +295,11 @@ class LxdInstances:
 
 @contextmanager
 def _as_lxd_lists(what: str) -> Generator[None]:
-    """SpawnFailed where an answer is JSON, but not what LXD lists."""
+    """Raise SpawnFailed for an answer that is JSON, but not a list as LXD makes it."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as problem:
-        raise SpawnFailed(f"a list of {what} that LXD would not send: {problem}") from None
+        raise SpawnFailed(f"an invalid list of {what}: {problem}") from None
 
 
 def _has_address(state: dict[str, Any] | None) -> bool:

@@ -1,4 +1,4 @@
-"""What a run, `clean` and an agent ask of an LXD."""
+"""The LXD target: its contract with runs, `tippingpoint clean`, agents and the action `probe`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tippingpoint.workloads.schedule import Schedule
 
 
 class Lxd(Target[LxdTarget, LxdEntry, LxdWorkspace]):
-    """Containers in projects, which a run makes unless its plan names some."""
+    """Containers in projects, which the run creates unless its plan names projects."""
 
     workspace = LxdWorkspace
     can_probe = True
@@ -63,7 +63,7 @@ class Lxd(Target[LxdTarget, LxdEntry, LxdWorkspace]):
         return SpawnLoad(plan, LxdInstances(workspace, int(worker)), recorder, schedule)
 
     def clean_within(self, things: int) -> float:
-        return 600.0 + 2.0 * things  # it removes its containers one by one, 2 to 10 a second
+        return 600.0 + 2.0 * things  # containers are removed one by one, 2 to 10 a second
 
     async def clean(self, entry: LxdEntry, run_id: str, progress: OnProgress) -> int:
         from tippingpoint.targets.lxd.removal import remove

@@ -1,4 +1,4 @@
-"""A key pair of our own, and a trust token (`lxc config trust add`) that makes an LXD server trust it."""
+"""The client's own key pair, and a trust token (`lxc config trust add`) that makes an LXD server trust it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CERTIFICATE, _KEY, _SERVER, _ADDRESSES = FILES = "client.crt", "client.key", "s
 
 @dataclass(frozen=True)
 class Token:
-    """What a trust token says: where the server is, which certificate (SHA-256) it shows, and a secret, once valid."""
+    """A trust token's content: the server's addresses, its certificate's SHA-256, and a secret, valid once."""
 
     name: str
     addresses: tuple[str, ...]
@@ -41,7 +41,7 @@ class Token:
 
 
 def read_token(text: str) -> Token:
-    """The token of `lxc config trust add`, base64 of JSON; UserError, without the text, where it is none."""
+    """Parse a token of `lxc config trust add`, base64 of JSON; UserError, without its text, if it is invalid."""
     place, accepted = "target.token", "a trust token, as `lxc config trust add` prints it"
     text = "".join(text.split())
     try:
@@ -62,34 +62,32 @@ def read_token(text: str) -> Token:
         # Go writes year 1 for a token that does not expire, and nanoseconds, which Python drops.
         expires = datetime.fromisoformat(cast("str", ends))
         if expires.year > 1 and expires < datetime.now(UTC):
-            raise UserError(
-                place, name, f"a token that is valid: this one expired on {expires:%Y-%m-%d %H:%M %Z}"
-            )
+            raise UserError(place, name, f"a valid token: this one expired on {expires:%Y-%m-%d %H:%M %Z}")
     return Token(name, addresses, print_.lower(), text)
 
 
 def make_identity(directory: Path, name: str) -> str:
-    """A key pair in a directory, made unless it is there, and its certificate's fingerprint; both files 0600."""
+    """Create a key pair in a directory unless it exists, both files 0600; returns its certificate's fingerprint."""
     certificate = directory / _CERTIFICATE
     if not certificate.exists():
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         made, key = make_pair(name)
         _write(directory / _KEY, key)
-        _write(certificate, made)  # last: it says that both are there
+        _write(certificate, made)  # last, so that it implies the key
     place = "target.token"
-    text = read_text(place, certificate, "our certificate")
+    text = read_text(place, certificate, "the client certificate")
     try:
         return fingerprint(der(text))
     except ssl.SSLError:
-        raise UserError(place, str(certificate), "our certificate (PEM)") from None
+        raise UserError(place, str(certificate), "the client certificate (PEM)") from None
 
 
 async def redeem(token: str, directory: Path, name: str) -> LxdAccess:
-    """Have the server that made a token trust the key pair in a directory (make_identity), and how to reach it.
+    """Make the token's server trust the key pair in a directory (make_identity); returns the access to the server.
 
-    The server's certificate is held against the token and then kept beside the key pair, where from_identity finds
-    it. UserError where the token is none or has expired, TargetError where no server shows the certificate it names,
-    or the server refuses it.
+    The server's certificate is compared with the token and then kept beside the key pair for from_identity. UserError
+    if the token is invalid or has expired. TargetError if no server shows the certificate it names, or the server
+    refuses it.
     """
     read = read_token(token)
     make_identity(directory, name)
@@ -117,8 +115,8 @@ async def redeem(token: str, directory: Path, name: str) -> LxdAccess:
 
 
 def from_identity(directory: Path) -> LxdAccess:
-    """The server that redeem() made trust the key pair in this directory; UserError where it did not."""
-    place, accepted = "target.token", "what was kept when the trust token was redeemed"
+    """Return the server for which redeem() was used with this directory; UserError if it was not."""
+    place, accepted = "target.token", "a file that was written when the trust token was redeemed"
     urls = addresses_of(read_text(place, directory / _ADDRESSES, accepted).split())
     if urls is None:
         raise UserError(place, str(directory / _ADDRESSES), accepted)
@@ -134,20 +132,20 @@ def from_identity(directory: Path) -> LxdAccess:
 
 
 def is_named(access: LxdAccess, name: str) -> bool:
-    """Whether our certificate is the one that make_identity made under this name."""
+    """Whether the client certificate is the one that make_identity created under this name."""
     said = x509.load_pem_x509_certificate(access.certificate.encode()).subject
     return [each.value for each in said] == [name[:LONGEST_NAME]]
 
 
 async def is_restricted(client: LxdClient, access: LxdAccess) -> bool:
-    """Whether our certificate is restricted to projects, as far as the server tells; over a socket we are not."""
+    """Whether the server reports that the client certificate is restricted to projects; False over a socket."""
     if access.socket is not None:
         return False
     path = f"/1.0/certificates/{fingerprint(der(access.certificate))}"
     try:
         ours = await insist(lambda: client.get(path))
     except LxdError as problem:
-        if problem.code == 404:  # we are let in for another reason than this certificate
+        if problem.code == 404:  # trusted for another reason than this certificate
             return False
         if problem.code != REFUSED:
             raise
@@ -156,8 +154,8 @@ async def is_restricted(client: LxdClient, access: LxdAccess) -> bool:
 
 
 async def end(client: LxdClient, access: LxdAccess) -> int:
-    """Have the server trust us no more, which is the last thing we ask of it; how many entries that was: none where
-    our certificate is restricted to projects, which cannot end its own trust."""
+    """Remove the client certificate from the server's trusted ones, which must be the last call; returns the number
+    of entries removed. It is 0 if the certificate is restricted to projects, which cannot end its own trust."""
     path = f"/1.0/certificates/{fingerprint(der(access.certificate))}"
     try:
         await insist(lambda: client.operate("DELETE", path))
@@ -173,20 +171,20 @@ async def _ask_for_trust(access: LxdAccess, token: Token) -> None:
     try:
         server = await client.get("/1.0")
         if server.get("auth") != "trusted":
-            # The certificate that is to be trusted is the one the connection shows.
+            # The server will trust the certificate that this connection shows.
             field = (
                 "trust_token" if "explicit_trust_token" in server.get("api_extensions", ()) else "password"
             )
             await client.send("POST", "/1.0/certificates", {"type": "client", field: token.text})
     except LxdError as problem:
-        accepted = "a token that was not used yet (lxc config trust list-tokens)"
+        accepted = "an unused token (lxc config trust list-tokens)"
         raise TargetError("target.token", f"{access.name}: {problem}", accepted) from None
     finally:
         await client.close()
 
 
 async def _certificate(address: str) -> bytes:
-    """The certificate (DER) a server shows, which nobody has verified: the caller does, by its fingerprint."""
+    """Return a server's certificate (DER), not verified: the caller compares its fingerprint."""
     parts = urlsplit(address)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -203,7 +201,7 @@ async def _certificate(address: str) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Put a file there, whole or not at all, that only its owner can read."""
+    """Write a file atomically; only its owner can read it."""
     part = path.with_name(path.name + ".part")
     part.unlink(missing_ok=True)
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

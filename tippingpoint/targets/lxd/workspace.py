@@ -1,4 +1,4 @@
-"""What the workers of a run find ready in an LXD."""
+"""The workspace of a run in LXD."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tippingpoint.targets.lxd.plan import LxdTarget
 
 
 class LxdPlace(BaseModel):
-    """A project that was there before the run, for one group."""
+    """A project that the plan names, for one group."""
 
     project: str
     image: str
-    """Fingerprint of the image that containers are made from in this project."""
+    """Fingerprint of the image for containers in this project."""
     devices: dict[str, dict[str, str]]
-    """What containers get beside what the project's own profile gives them."""
+    """Devices of the containers beside those of the project's own profile."""
 
 
 class LxdWorkspace(BaseModel):
@@ -26,16 +26,16 @@ class LxdWorkspace(BaseModel):
     """The run whose mark they carry (user.tippingpoint)."""
     prefix: str
     image: str
-    """Fingerprint of the image they are made from; empty where `places` say it."""
+    """Fingerprint of their image; empty if `places` have it."""
     network: str
-    """The network of the first group's containers; empty where they have none."""
+    """The network of the first group's containers; empty if they have none."""
     places: list[LxdPlace] = []
-    """For each group the project that it is put in; none where projects are made."""
+    """The project of each group; empty if the run creates the projects."""
     refused: list[str] = []
-    """The observations that LXD refuses our certificate."""
+    """The observations that LXD refuses to the client certificate."""
     target: LxdTarget
-    """As the ledger has it: with the remote's name."""
+    """The target as the ledger has it, with the remote's name."""
     store: Path | None
-    """The lxc client's directory that names the remote; None where the target says otherwise who we are."""
+    """The lxc client's directory that has the remote; None if the target names a socket, credentials or a token."""
     identity: Path | None
-    """Directory of the key pair made for a trust token; None without one."""
+    """Directory of the key pair made for a trust token; None without a token."""

@@ -63,7 +63,7 @@ def test_what_a_pinned_authority_has_signed_does_not_pass(tmp_path: Path, chain:
     authority = made.ca.read_text()
     shown = made.server_cert.read_text() + (authority if chain else "")
     told = asked(tmp_path, shown, made.server_key.read_text(), authority)
-    assert told == "trust: the server's certificate: not the certificate that is expected of the server"
+    assert told == "trust: the server's certificate: not the expected certificate"
 
 
 def test_the_pinned_certificate_does_not_pass_once_it_has_expired(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_a_token_without_an_end_or_before_it_is_valid(ends: Any) -> None:
 @pytest.mark.parametrize("ends", ["2021-03-23T17:38:37.753398689-04:00", "2021-03-23T17:38:37Z"])
 def test_a_token_that_has_expired_is_refused_with_its_date(ends: str) -> None:
     told = refusal(token(expires_at=ends))
-    assert "expected a token that is valid: this one expired on 2021-03-23 17:38" in told
+    assert "expected a valid token: this one expired on 2021-03-23 17:38" in told
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_what_was_redeemed_is_found_again(tmp_path: Path) -> None:
 
 def test_what_was_not_redeemed_is_refused(tmp_path: Path) -> None:
     make_identity(tmp_path, "tippingpoint")
-    with pytest.raises(UserError, match=r"^target\.token: .*/addresses: expected what was kept"):
+    with pytest.raises(UserError, match=r"^target\.token: .*/addresses: expected a file that was written"):
         from_identity(tmp_path)
 
 
