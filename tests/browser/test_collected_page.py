@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.functional.page_server import TOKEN, UNITS, Reader, a_run, collect, digests_of, page_of
+from tests.functional.collect.page_server import TOKEN, UNITS, Reader, a_run, collect, digests_of, page_of
 from tests.unit.synthetic import STARTED
 from tippingpoint.collect.runs import Runs
 from tippingpoint.units.shared_run import Turn, UnitProgress, UnitWord

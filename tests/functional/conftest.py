@@ -20,7 +20,7 @@ from lab.lxd.cluster import LxdLab
 from lab.openstack.cloud import OpenstackLab
 from lab.openstack.places import is_installed
 from tests.conftest import MARK
-from tests.functional.juju_access import REAL, user_of
+from tests.functional.juju.juju_access import REAL, user_of
 from tippingpoint.targets.juju.api.access import ControllerAccess, from_store, store_directory
 
 T = TypeVar("T")
@@ -38,8 +38,6 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marks of tests on these targets. Those that use one of the fixtures get them by themselves."""
     config.addinivalue_line("markers", "lxd: needs LXD, and therefore root")
     config.addinivalue_line("markers", "openstack: needs OpenStack's packages, which root installs")
-    config.addinivalue_line("markers", "units: packs of the charms, and the agents of their units")
-    config.addinivalue_line("markers", "faults: what a run survives, which is minutes of waiting")
 
 
 def pytest_report_header() -> str | None:

@@ -15,10 +15,14 @@ from typing import Any, TypeVar
 
 import yaml
 
+from lab.etcd.cluster import EtcdLab
+from tippingpoint.analysis.analyse import analyse
+from tippingpoint.report import write_report
 from tippingpoint.rundir.results import RunData, load_run
 
 T = TypeVar("T")
 
+CHECKOUT = Path(__file__).resolve().parents[2]
 WITHIN_S = 150.0
 """What takes seconds takes no longer, on a machine that is busy with other things."""
 QUICK: dict[str, Any] = {
@@ -110,3 +114,25 @@ def wait_for_hold(out: Path) -> Path:
     directory = until(held, "a stage is held")
     assert directory is not None
     return directory
+
+
+def workers_of(pid: int) -> list[int]:
+    """The worker processes of a run."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def settings(lab: EtcdLab) -> list[str]:
+    """The options that name the lab as the target of a run."""
+    return [part for setting in lab.settings() for part in ("--set", setting)]
+
+
+def leases_left(lab: EtcdLab) -> list[int]:
+    """Every lease there is, told by a member that knows all that any of them has answered to."""
+    keys(lab.endpoints[0])  # for which it catches up; of leases it tells what it knows
+    return leases(lab.endpoints[0])
+
+
+def sentences(measured: RunData) -> tuple[str, str]:
+    """What a report says of a run: its verdict and its tipping point."""
+    report: dict[str, Any] = json.loads(write_report(analyse(measured), "json"))
+    return report["verdict"]["sentence"], report["tipping"]["sentence"]

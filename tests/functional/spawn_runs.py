@@ -14,8 +14,7 @@ from typing import Any
 import yaml
 
 from lab.halt import halt
-from tests.functional.program import WITHIN_S, no_traceback, until
-from tests.functional.test_run_faults import workers_of
+from tests.functional.program import WITHIN_S, no_traceback, until, workers_of
 
 Event = dict[str, Any]
 

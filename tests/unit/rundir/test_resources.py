@@ -214,7 +214,7 @@ class TestByRole:
 
 
 class TestCollect:
-    """What the command line refuses before it asks anything; see tests/functional/test_resources.py for the rest."""
+    """What the command line refuses before it asks anything; tests/functional/monitoring has the rest."""
 
     @pytest.mark.parametrize(
         ("options", "why"),

@@ -32,7 +32,7 @@ from tippingpoint.util.systemd_notify import serve_until
 
 MOST_CONNECTIONS = 400
 """Before the one that has been silent longest is ended. Each takes 0.28 MB of memory, the most of it asyncio's buffer
-for TLS, as tests/functional/test_page.py measured."""
+for TLS, as tests/functional/collect/test_page.py measured."""
 FIRST_WITHIN = 20.0
 """Seconds within which a connection has to ask for something; then it may be silent as long, again and again."""
 _SILENT = logging.getLogger("tippingpoint.collect.page.server")

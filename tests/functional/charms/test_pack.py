@@ -1,0 +1,347 @@
+"""./scripts/pack: what is in the packs, that they are the same twice, and that the charms in them run."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import warnings
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.functional.charms.charm_unit import CharmUnit, Dispatched, write_program
+from tests.functional.program import CHECKOUT
+
+ROOT = CHECKOUT
+CHARMS = ["container-spawner", "load-claimer", "metrics-collector"]
+GENERATORS = ["container-spawner", "load-claimer"]
+OF_BASE = "3.12"
+LIMIT = 40_000_000  # bytes of a pack
+
+pytestmark = pytest.mark.timeout(600)
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for a mount namespace")
+
+
+@contextmanager
+def clone() -> Iterator[Path]:
+    """The files of this checkout that git knows or would take, elsewhere; what was fetched is shared."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    files = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+    with tempfile.TemporaryDirectory() as name:
+        into = Path(name)
+        for file in files:
+            if file and (ROOT / file).exists():
+                (into / file).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(ROOT / file, into / file)
+        (ROOT / ".cache").mkdir(exist_ok=True)
+        (into / ".cache").symlink_to(ROOT / ".cache")
+        yield into
+
+
+def run_pack(checkout: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [checkout / "scripts" / "pack", *arguments]
+    return subprocess.run(command, cwd="/", capture_output=True, text=True, env=os.environ | environment)
+
+
+def packed(checkout: Path, *arguments: str, **environment: str) -> dict[str, Path]:
+    """Packs; what was made, by charm."""
+    done = run_pack(checkout, *arguments, **environment)
+    assert done.returncode == 0, done.stderr
+    made = [checkout / line for line in done.stdout.splitlines()]
+    return {path.name.partition("_")[0]: path for path in made}
+
+
+@pytest.fixture(scope="module")
+def checkout() -> Iterator[Path]:
+    with clone() as into:
+        yield into
+
+
+@pytest.fixture(scope="module")
+def packs(checkout: Path) -> dict[str, Path]:
+    return packed(checkout, "--arch", "amd64")
+
+
+def python_of_base() -> Path | None:
+    """A Python of the base's version on this machine, whoever installed it."""
+    places = [*(Path.home() / ".pyenv" / "versions").glob(f"{OF_BASE}.*/bin"), *map(Path, os.get_exec_path())]
+    for place in places:
+        python = place / f"python{OF_BASE}"
+        if python.exists():
+            found = subprocess.run(
+                [python, "-c", "import sys; print(sys.executable)"], capture_output=True, text=True
+            )
+            if found.returncode == 0 and found.stdout.strip():
+                return Path(found.stdout.strip()).resolve()
+    return None
+
+
+@pytest.fixture(scope="module")
+def runnable(packs: dict[str, Path], checkout: Path) -> tuple[dict[str, Path], Path]:
+    """Packs that a Python of this machine runs, and that Python: the base's, or else this one and packs for it."""
+    own = platform.machine() == "x86_64"
+    if own and (python := python_of_base()) is not None:
+        return packs, python
+    # The distribution's: another one of its version would take the distribution's modules in /lib for its own.
+    distributed = Path("/usr/bin/python3").resolve()
+    python = distributed if distributed.exists() else Path(sys.executable).resolve()
+    show = "import sys; print('%d.%d' % sys.version_info[:2])"
+    version = subprocess.run([python, "-c", show], capture_output=True, text=True, check=True).stdout.strip()
+    warnings.warn(f"no Python {OF_BASE} for amd64 here: tried are packs for Python {version}", stacklevel=1)
+    return packed(checkout, "--for-python", version), python
+
+
+@pytest.fixture(params=CHARMS)
+def unit(
+    request: pytest.FixtureRequest, runnable: tuple[dict[str, Path], Path], tmp_path: Path
+) -> Iterator[CharmUnit]:
+    with CharmUnit(runnable[0][request.param], runnable[1], tmp_path) as unit:
+        yield unit
+
+
+def content(path: Path, name: str) -> Any:
+    with zipfile.ZipFile(path) as archive:
+        return yaml.safe_load(archive.read(name))
+
+
+def charmcraft(name: str) -> dict[str, Any]:
+    return yaml.safe_load((ROOT / "charms" / name / "charmcraft.yaml").read_text())
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_all_three_are_packed_for_the_base_and_are_where_the_bundle_of_a_fresh_clone_looks(
+    checkout: Path, packs: dict[str, Path]
+) -> None:
+    bundle = yaml.safe_load((checkout / "bundles" / "scale.yaml").read_text())
+
+    assert sorted(packs) == CHARMS
+    for name, path in packs.items():
+        assert path.name == f"{name}_ubuntu@24.04-amd64.charm"
+        assert (checkout / "bundles" / bundle["applications"][name]["charm"]).resolve() == path.resolve()
+        assert path.stat().st_size < LIMIT
+
+
+@pytest.mark.parametrize("name", CHARMS)
+def test_a_pack_says_what_charmcraft_would_and_who_packed_it(packs: dict[str, Path], name: str) -> None:
+    check = """
+import sys, yaml
+from charmcraft.models.manifest import Manifest
+from charmcraft.models.metadata import CharmMetadata
+folder = sys.argv[1] + "/"
+manifest = Manifest.model_validate(yaml.safe_load(open(folder + "manifest.yaml")))
+metadata = CharmMetadata.model_validate(yaml.safe_load(open(folder + "metadata.yaml")))
+print(metadata.name, [(base.name, base.channel, base.architectures) for base in manifest.bases])
+"""
+    folder = packs[name].parent / name
+    with zipfile.ZipFile(packs[name]) as archive:
+        for each in ("manifest.yaml", "metadata.yaml"):
+            archive.extract(each, folder)
+
+    python = ROOT / ".cache/charmcraft/bin/python"
+    read = subprocess.run([python, "-c", check, folder], capture_output=True, text=True)
+
+    assert read.stdout == f"{name} [('ubuntu', '24.04', ['amd64'])]\n", read.stderr
+    manifest = content(packs[name], "manifest.yaml")
+    assert manifest["packed-by"].startswith("scripts/pack of Tipping Point")
+    assert manifest["python"] == OF_BASE
+    said = charmcraft(name)
+    metadata = content(packs[name], "metadata.yaml")
+    assert metadata["assumes"] == ["juju >= 3.6"]
+    for role in ("peers", "requires", "provides"):
+        assert set(metadata.get(role, {})) == set(said.get(role, {}))
+    assert set(content(packs[name], "actions.yaml")) == set(said["actions"])
+    if "config" in said:
+        assert set(content(packs[name], "config.yaml")["options"]) == set(said["config"]["options"])
+
+
+@pytest.mark.parametrize("name", CHARMS)
+def test_a_pack_has_charmcrafts_layout_with_all_that_python_needs(packs: dict[str, Path], name: str) -> None:
+    with zipfile.ZipFile(packs[name]) as archive:
+        modes = {entry.filename: oct(entry.external_attr >> 16 & 0o777) for entry in archive.infolist()}
+
+    tops = {file.partition("/")[0] for file in modes}
+    assert tops - {"config.yaml"} == {
+        "actions.yaml",
+        "dispatch",
+        "manifest.yaml",
+        "metadata.yaml",
+        "src",
+        "venv",
+    }
+    assert modes["dispatch"] == modes["src/charm.py"] == "0o755"
+    packages = f"venv/lib/python{OF_BASE}/site-packages"
+    assert f"{packages}/ops/main.py" in modes
+    assert f"{packages}/tippingpoint/targets/juju/plans/juju-leases-small.yaml" in modes
+    assert f"{packages}/tippingpoint/report/assets/uPlot.iife.min.js" in modes
+    assert f"{packages}/tippingpoint_charm/__init__.py" in modes
+    libraries = [file for file in modes if file.endswith(".so")]
+    assert [file for file in libraries if ".cpython-312-x86_64-linux-gnu" in file]
+    assert not [file for file in libraries if re.search(r"cpython-3(?!12)|aarch64", file)]
+    assert not [file for file in modes if "__pycache__" in file or f"{packages}/bin/" in file]
+
+
+def test_nothing_of_the_machine_that_packed_is_in_a_pack(checkout: Path, packs: dict[str, Path]) -> None:
+    here = [str(ROOT), str(checkout), str(Path.home() / ".pyenv"), sysconfig.get_paths()["purelib"]]
+
+    for path in packs.values():
+        with zipfile.ZipFile(path) as archive:
+            for entry in archive.namelist():
+                text = archive.read(entry)
+                assert not [word for word in here if word.encode() in text], entry
+
+
+def test_packs_are_the_same_bytes_at_another_place_under_another_umask_zone_and_locale(
+    packs: dict[str, Path],
+) -> None:
+    before = os.umask(0o077)
+    try:
+        with clone() as elsewhere:
+            again = packed(elsewhere, "--arch", "amd64", *GENERATORS, TZ="Asia/Tokyo", LC_ALL="C")
+            found = {name: digest(path) for name, path in again.items()}
+    finally:
+        os.umask(before)
+
+    assert found == {name: digest(packs[name]) for name in GENERATORS}
+
+
+def test_a_pack_for_arm64_is_made_here_and_has_its_wheels(checkout: Path, packs: dict[str, Path]) -> None:
+    (path,) = packed(checkout, "--arch", "arm64", "metrics-collector").values()
+
+    assert path.name == "metrics-collector_ubuntu@24.04-arm64.charm"
+    assert (checkout / "dist" / "metrics-collector.charm").resolve() == path.resolve()
+    assert packs["metrics-collector"].exists()
+    assert path.stat().st_size < LIMIT
+    manifest = content(path, "manifest.yaml")
+    assert manifest["bases"] == [{"name": "ubuntu", "channel": "24.04", "architectures": ["arm64"]}]
+    with zipfile.ZipFile(path) as archive:
+        libraries = [file for file in archive.namelist() if ".cpython-312-" in file]
+    assert libraries
+    assert all("aarch64" in file for file in libraries)
+
+
+@needs_root
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the stand-in for charmcraft packs amd64")
+def test_where_charmcraft_packs_it_is_charmcraft_that_packs(tmp_path: Path) -> None:
+    """The host says it is an Ubuntu, and has a charmcraft, a stand-in that writes down how it was called."""
+    (tmp_path / "os-release").write_text("ID=ubuntu\n")
+    stub = tmp_path / "bin" / "charmcraft"
+    said = 'echo "$PWD $CHARMCRAFT_EXPERIMENTAL_MONOREPO $*" >load-claimer_ubuntu@24.04-amd64.charm'
+    stub.parent.mkdir()
+    write_program(stub, said)
+    environment = os.environ | {"PATH": f"{stub.parent}:{os.environ['PATH']}"}
+
+    with clone() as checkout:
+        (checkout / ".git").mkdir()
+        command = (
+            f"mount --bind {tmp_path}/os-release /etc/os-release && exec {checkout}/scripts/pack load-claimer"
+        )
+        unshared = ["unshare", "--mount", "sh", "-c", command]
+        done = subprocess.run(unshared, env=environment, capture_output=True, text=True)
+        made = (checkout / "dist" / "load-claimer.charm").read_text()
+
+    assert done.stdout == "dist/load-claimer_ubuntu@24.04-amd64.charm\n", done.stderr
+    assert made == f"{checkout}/charms/load-claimer 1 pack --platform ubuntu@24.04:amd64\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["load-clamer"], "NAME: load-clamer: expected container-spawner, load-claimer, metrics-collector"),
+        (["--for-python", "3.10"], "--for-python: 3.10: expected 3.11 or newer, such as 3.12"),
+        (["--arch", "riscv64"], "argument --arch: invalid choice: 'riscv64'"),
+    ],
+)
+def test_what_cannot_be_packed_is_refused_in_one_line(
+    checkout: Path, arguments: list[str], said: str
+) -> None:
+    done = run_pack(checkout, *arguments)
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    last = [line for line in done.stderr.splitlines() if " installing " not in line]
+    assert len(last) == 1
+    assert last[0].startswith("pack: " + said)
+
+
+def went_well(done: Dispatched) -> bool:
+    assert done.errors == []
+    assert done.code == 0, done.said
+    return True
+
+
+@needs_root
+def test_a_packed_charm_goes_through_its_life_without_an_error(unit: CharmUnit) -> None:
+    for event in ("install", "leader-elected", "config-changed", "start", "update-status"):
+        assert went_well(unit.dispatch(f"hooks/{event}")), event
+        status, message = unit.state["status"]
+        assert status in ("active", "blocked", "waiting", "maintenance")
+        assert status == "active" or message, "a status that is not active says what to do next"
+
+    runs = unit.dispatch("actions/list-runs")
+    assert went_well(runs)
+    assert unit.name in GENERATORS or runs.state["failed"] is None
+    assert (
+        runs.state["results"] or "\n" not in runs.state["failed"]
+    )  # a generator's agent is not running here
+
+    for event in ("stop", "upgrade-charm", "config-changed", "start"):
+        assert went_well(unit.dispatch(f"hooks/{event}")), event
+    assert went_well(unit.dispatch("actions/status"))
+    for event in ("stop", "remove"):
+        assert went_well(unit.dispatch(f"hooks/{event}")), event
+
+
+@needs_root
+@pytest.mark.parametrize("unit", GENERATORS, indirect=True)
+def test_a_generators_agent_runs_from_a_copy_of_the_pack_and_the_unit_then_says_what_it_lacks(
+    unit: CharmUnit,
+) -> None:
+    for event in ("install", "config-changed", "start"):
+        assert went_well(unit.dispatch(f"hooks/{event}")), event
+    service = f"tippingpoint-{unit.name}-0"
+    assert f"restart {service}.service {service}-wake.path" in unit.systemctl
+
+    with unit.started(service) as copies:
+        assert went_well(unit.dispatch("hooks/update-status"))
+        started = unit.dispatch("actions/start", plan="juju-leases-small")
+        runs = unit.dispatch("actions/list-runs")
+
+    assert copies.startswith("/opt/tippingpoint/")
+    assert unit.state["status"][0] == "blocked"
+    assert "credentials" in unit.state["status"][1]
+    assert started.code == 0
+    assert started.errors == []
+    assert started.state["failed"]
+    assert "\n" not in started.state["failed"]
+    assert went_well(runs)
+    assert runs.state["failed"] is None
+
+
+@needs_root
+@pytest.mark.parametrize("unit", GENERATORS, indirect=True)
+def test_a_refresh_has_the_agent_run_from_another_copy(unit: CharmUnit) -> None:
+    assert went_well(unit.dispatch("hooks/install"))
+    file = f"/etc/systemd/system/tippingpoint-{unit.name}-0.service"
+    (before,) = re.findall("/opt/tippingpoint/[0-9a-f]+", unit.read(file))
+
+    unit.refresh(f"venv/lib/{unit.python}/site-packages/tippingpoint/__init__.py", "# another\n")
+    assert went_well(unit.dispatch("hooks/upgrade-charm"))
+
+    (after,) = re.findall("/opt/tippingpoint/[0-9a-f]+", unit.read(file))
+    assert after != before
+    assert unit.read(f"{after}/tippingpoint/__init__.py").endswith("# another\n")

@@ -1,0 +1,483 @@
+"""What a run on an LXD cluster survives, and what it says of what it cannot do.
+
+Members that are killed are real ones. What a real LXD does not do on demand, a proxy in front of a member does.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.lxd.access import make_client_certificate, write_credentials
+from lab.lxd.cluster import LxdLab
+from lab.lxd.proxy import Cut, Fail, FailOperation, Garble, Hold, LxdProxy
+from tests.functional.lxd.lxd_runs import (
+    EACH,
+    GROUPS,
+    containers,
+    counted,
+    everything,
+    goal,
+    only_a_stage,
+    prefix_of,
+    report_of,
+    run_at,
+    running,
+    spawn_plan,
+    start_at,
+    wait_for_hold,
+)
+from tests.functional.program import only_run, run, start, until
+from tests.functional.spawn_runs import crash, ended, going, named, wait_for
+from tests.unit.one_maximum import assert_one_maximum
+from tippingpoint.targets.lxd.client import LARGEST_ANSWER
+
+pytestmark = [pytest.mark.lxd, pytest.mark.timeout(900)]
+
+ALL = GROUPS * EACH
+CREATES, STARTS = r"^/1\.0/instances\?", r"^/1\.0/instances/.*/state"
+LISTS, MEMBERS = r"^/1\.0/instances\?.*recursion", r"^/1\.0/cluster/members\?"
+STEADILY = 40
+"""Polls. LXD's heartbeats go round every 10 s, and the lab's members are offline after 11 s: the living ones, too, for
+seconds, when a round takes longer because of a dead one."""
+LOOKED_AT, LONG_HOLD = "20s", "20m"
+"""How long is held what is looked at meanwhile, by some calls of the lxc client; and what the test ends."""
+NONE_FAIL = [{"operation": "launch", "error_rate": 0}]
+IN_TURN = {"placement": "round-robin"}
+
+
+@pytest.fixture
+def proxy(lxd: LxdLab) -> Iterator[LxdProxy]:
+    with LxdProxy(lxd) as made:
+        yield made
+
+
+@dataclass
+class Scene:
+    """A cluster of its own whose members die, and what runs there beside other tests."""
+
+    lab: LxdLab
+    directory: Path
+    background: set[int]
+
+    def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
+        """Start the program there."""
+        process = start_at(self.lab, *arguments)
+        self.background.add(process.pid)
+        return process
+
+    def clean(self, directory: Path) -> subprocess.CompletedProcess[str]:
+        """Clean up a run."""
+        process = start("clean", directory)
+        self.background.add(process.pid)
+        return ended(process)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def scenes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, background_runs: set[int]
+) -> Iterator[dict[str, Future[None]]]:
+    """Those in which members die, as far as they are wanted: begun before the other tests and played beside them.
+    Most of it is waiting until LXD's heartbeats notice."""
+    wanted = {item.name: SCENES[item.name] for item in request.session.items if item.name in SCENES}
+
+    def play(scene: Callable[[Scene], None]) -> None:
+        with LxdLab(members=3) as lab:
+            before = everything(lab)
+            scene(Scene(lab, tmp_path_factory.mktemp(scene.__name__), background_runs))
+            assert everything(lab) == before
+
+    with ThreadPoolExecutor(len(SCENES)) as pool:
+        yield {name: pool.submit(play, scene) for name, scene in wanted.items()}
+
+
+@pytest.fixture
+def scene(request: pytest.FixtureRequest, scenes: dict[str, Future[None]]) -> Future[None]:
+    """The scene of a test by its name."""
+    return scenes[request.node.name]
+
+
+def said(report: dict[str, Any]) -> list[str]:
+    """Why things were given up."""
+    return [entry["error"] for entry in report["gave_up"]]
+
+
+# What an LXD answers
+
+
+def test_what_passes_by_itself_is_tried_again_and_counted(
+    lxd: LxdLab, proxy: LxdProxy, tmp_path: Path
+) -> None:
+    # given a database that is locked for some, and that has no leader for others, also for those who only look
+    before = everything(lxd)
+    proxy.add("POST", CREATES, FailOperation("database is locked"), times=3)
+    proxy.add("PUT", STARTS, Fail("failed to begin transaction: context deadline exceeded"), times=2)
+    proxy.add("GET", MEMBERS, Fail("no available dqlite leader server found"), skip=4, times=3)
+    proxy.add("GET", LISTS, Fail("no available dqlite leader server found"), skip=4, times=3)
+    plan = spawn_plan(tmp_path, thresholds=NONE_FAIL, workload={"offline_polls": 1})
+    # when a run meets them
+    done = run_at(proxy, "run", plan, "--out", tmp_path / "runs", "--json")
+    # then they are tried again, the goal is reached, and none of it is hidden
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    (stage,) = report["stages"]
+    assert stage["held"] == ALL
+    assert counted(report, "retries") == {("create", "locked"): 3, ("start", "quorum"): 2}
+    assert (report["gave_up"], report["repaired"]) == ([], 0)
+    assert (stage["operations"]["create"]["error"], stage["operations"]["start"]["error"]) == (3, 2)
+    assert (stage["operations"]["launch"]["ok"], stage["operations"]["launch"]["error"]) == (ALL, 0)
+    assert stage["operations"]["poll"]["error"] >= 1
+    # and nobody is taken to be gone (a member whose heartbeat is late is offline for a moment)
+    assert "lost" not in {change["status"] for member in report["members"] for change in member["changes"]}
+    assert [member["lost"] for member in report["members"]] == [0, 0, 0]
+    assert everything(lxd) == before
+
+
+def test_a_slow_operation_holds_up_no_other_and_its_whole_time_counts(
+    lxd: LxdLab, proxy: LxdProxy, tmp_path: Path
+) -> None:
+    # given an open loop, and one creation that takes its time
+    hold = Hold()
+    proxy.add("POST", CREATES, hold, times=1)
+    workload = {"concurrency": None, "rate": 4}
+    plan = spawn_plan(tmp_path, workload=workload)
+    process = start_at(proxy, "run", plan, "--out", tmp_path / "runs")
+    with going(process):
+        until(hold.met.is_set, "a container is being made")
+        since = time.monotonic()
+        # when all others are there meanwhile
+        until(lambda: len(running(lxd)) == ALL - 1, "all others run")
+        took = time.monotonic() - since
+        hold.released.set()
+        done = ended(process)
+    # then the run makes them all and reports what took so long (a slow LXD may miss the rate: exit code 1)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    (stage,) = report_of(only_run(tmp_path / "runs").directory)["stages"]
+    assert stage["held"] == ALL
+    for operation in ("create", "launch"):
+        assert stage["operations"][operation]["ok"] == ALL
+        assert stage["operations"][operation]["response"]["max"] >= took * 1e6
+    assert stage["operations"]["create"]["response"]["p50"] < took * 1e6
+
+
+def test_what_had_no_answer_in_time_counts_at_what_it_cost(
+    lxd: LxdLab, proxy: LxdProxy, tmp_path: Path
+) -> None:
+    # given a creation that LXD never answers
+    hold = Hold()
+    proxy.add("POST", CREATES, hold, times=1)
+    plan = spawn_plan(tmp_path, workload={"timeout": "15s"})
+    try:
+        # when a run gives it up, and tries it again
+        done = run_at(proxy, "run", plan, "--out", tmp_path / "runs")
+    finally:
+        hold.released.set()
+    # then its 15 s are in tables and charts as for thresholds
+    assert done.returncode == 0, done.stdout + done.stderr
+    measured = only_run(tmp_path / "runs")
+    assert measured.stage(1).count("create", "timeout") >= 1
+    told = assert_one_maximum(measured, "create", "start", "launch")
+    create = told["stages"][0]["operations"]["create"]
+    assert create["cost"]["max"] >= 14_900_000
+    assert create["cost"] != create["response"]
+
+
+def test_a_quota_that_is_reached_is_told_in_lxds_words(lxd: LxdLab, tmp_path: Path) -> None:
+    # given projects that may have one container less than is wanted of each
+    before = everything(lxd)
+    target = {**IN_TURN, "project": {"limits.instances": EACH - 1}}
+    # and one thing after the other: LXD 5.0.2 lets two pass its check that come at once
+    plan = spawn_plan(tmp_path, target=target, workload={"concurrency": 1}, thresholds=NONE_FAIL)
+    done = run_at(lxd, "run", plan, "--out", tmp_path / "runs", "--json")
+    # then all others are made, those are given up at once, and the run misses its threshold
+    assert done.returncode == 1, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    (stage,) = report["stages"]
+    assert stage["held"] == GROUPS * (EACH - 1)
+    assert counted(report, "gave_up") == {("create", "quota"): GROUPS}
+    assert report["retries"] == []
+    assert all("Reached maximum number of instances" in error for error in said(report))
+    assert stage["operations"]["launch"]["error"] == GROUPS
+    assert everything(lxd) == before
+
+
+def test_an_image_that_somebody_removes_meanwhile(lxd: LxdLab, proxy: LxdProxy, tmp_path: Path) -> None:
+    # given a run that has reached its first stage, and is about to make what its second wants
+    before = everything(lxd)
+    hold = Hold()
+    proxy.add("POST", CREATES, hold, skip=1)
+    stages = [*only_a_stage(1, "500ms"), *only_a_stage(3, "500ms")]
+    plan = spawn_plan(tmp_path, stages=stages, thresholds=NONE_FAIL)
+    process = start_at(proxy, "run", plan, "--out", tmp_path / "runs")
+    with going(process):
+        until(hold.met.is_set, "a second container is being made")
+        # when its image is removed
+        (image,) = set(everything(lxd)["images"]) - set(before["images"])
+        lxd.lxc("image", "delete", image)
+        hold.released.set()
+        done = ended(process)
+    # then what was there stays there, and the rest is given up
+    assert done.returncode == 1, done.stdout + done.stderr
+    report = report_of(only_run(tmp_path / "runs").directory)
+    assert [stage["held"] for stage in report["stages"]] == [1, 1]
+    assert counted(report, "gave_up") == {("create", "image"): 2}
+    assert everything(lxd) == before
+
+
+def test_a_full_storage_pool_is_told(lxd: LxdLab, tmp_path: Path) -> None:
+    before = everything(lxd)
+    with lxd.full_pool() as pool:
+        plan = spawn_plan(tmp_path, target={"pool": pool}, stages=only_a_stage(2, "500ms"))
+        done = run_at(lxd, "run", plan, "--out", tmp_path / "runs", "--json")
+    report = json.loads(done.stdout)
+    assert counted(report, "gave_up") == {("create", "full"): 2}
+    assert all("run out of disk space" in error for error in said(report))
+    assert report["stages"][0]["held"] == 0
+    assert done.returncode == report["verdict"]["exit_code"] == 3
+    assert everything(lxd) == before
+
+
+def test_connections_that_break_and_answers_that_are_none(
+    lxd: LxdLab, proxy: LxdProxy, tmp_path: Path
+) -> None:
+    # given a way to LXD on which answers are lost, among them of what was done all the same, or are garbage
+    before = everything(lxd)
+    proxy.add("POST", CREATES, Cut(after=True), times=1)
+    proxy.add("PUT", STARTS, Garble(b"\xff\x00 no JSON"), times=2)
+    proxy.add("GET", LISTS, Garble(b"<html>Bad gateway</html>", 502), skip=3, times=1)
+    proxy.add("GET", LISTS, Garble(b'{"type": "sync", "metadata": [1, {}]}'), skip=5, times=1)
+    proxy.add(
+        "GET", LISTS, Garble(b'{"type": "sync", "metadata": [' + b" " * LARGEST_ANSWER), skip=7, times=1
+    )
+    proxy.add("GET", MEMBERS, Garble(b'{"type": "sync", "metadata": {"a": "b"}}'), skip=4, times=1)
+    plan = spawn_plan(tmp_path, stages=only_a_stage(EACH, "3s", GROUPS))
+    socket = f"target.socket={proxy.socket}"
+    done = ended(start("run", plan, "--set", socket, "--out", tmp_path / "runs", "--json"))
+    # then each thing is there once, and what went wrong is counted
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    (stage,) = report["stages"]
+    assert stage["held"] == ALL
+    assert (report["gave_up"], report["repaired"]) == ([], 0)
+    assert stage["operations"]["create"]["error"] >= 1
+    assert stage["operations"]["start"]["error"] >= 2
+    assert stage["operations"]["poll"]["error"] >= 4
+    told = {error["message"].partition(":")[0] for error in report["events"]["errors"]}
+    assert {f"an invalid list of {what}" for what in ("instances", "members")} <= told
+    assert all(worker["status"] == "complete" for worker in report["run"]["workers"])
+    assert everything(lxd) == before
+
+
+def test_who_is_no_longer_trusted_ends_with_a_report_and_cleans_up_once_he_is_again(
+    lxd: LxdLab, tmp_path: Path
+) -> None:
+    # given a run with a certificate of its own
+    before = everything(lxd)
+    known = yaml.safe_load(lxd.credentials.read_text())
+    client, file = make_client_certificate(), tmp_path / "mine"
+    write_credentials(file, known["addresses"], known["certificate"], client)
+    (tmp_path / "mine.crt").write_text(client.certificate)
+    lxd.lxc("config", "trust", "add", str(tmp_path / "mine.crt"))
+    (ours,) = set(everything(lxd)["trust"]) - set(before["trust"])
+    plan = spawn_plan(
+        tmp_path,
+        stages=[*only_a_stage(2, LOOKED_AT), *only_a_stage(3, "500ms")],
+        workload={"timeout": "10s"},
+        thresholds=NONE_FAIL,
+    )
+    process = start("run", plan, "--set", f"target.credentials={file}", "--out", tmp_path / "runs")
+    with going(process):
+        directory = wait_for_hold(tmp_path / "runs", process, workers=1)
+        # when that is trusted no more
+        lxd.lxc("config", "trust", "remove", ours)
+        done = ended(process)
+    # then the run ends with a report that says so, and what to do about what is left
+    report = report_of(directory)
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "1 of the 3 containers of stage 2 were not there while it was held" in done.stdout
+    assert (directory / "report.html").exists()
+    assert f"tippingpoint clean {directory}" in done.stderr
+    assert any("not authorized" in str(event.get("error", "")) for event in named(directory, "error"))
+    assert report["stages"][0]["held"] == 2
+    assert containers(lxd).keys() == goal(prefix_of(directory), 1, 2)
+    refused = run("clean", directory)
+    assert refused.returncode == 3
+    *said_meanwhile, why = refused.stderr.splitlines()  # a clean that takes its time says what it is at
+    assert "does not trust the client certificate" in why
+    assert all(line.startswith("tippingpoint: removing the projects") for line in said_meanwhile)
+    # and once it is trusted again all of it can be removed
+    lxd.lxc("config", "trust", "add", str(tmp_path / "mine.crt"))
+    assert run("clean", directory).stdout == "removed 4\n"
+    lxd.lxc("config", "trust", "remove", ours)
+    assert everything(lxd) == before
+
+
+# Members that die
+
+
+def eviction(scene: Scene) -> None:
+    # given a plan that kills a member while its first stage is held, then wants more, and then all members back
+    lab, out = scene.lab, scene.directory / "runs"
+    plan = spawn_plan(
+        scene.directory,
+        target=IN_TURN,
+        workload={"evict": True, "offline_polls": STEADILY},
+        stages=[
+            {"groups": GROUPS, "instances": 2, "hold": "2s"},
+            {"groups": GROUPS, "instances": 3, "hold": LOOKED_AT},
+            {"groups": GROUPS, "instances": 4, "members": 3, "hold": LONG_HOLD},
+        ],
+        faults=[{"do": "kill", "member": "m3", "stage": 1, "at": "500ms"}],
+        workers=1,
+    )
+    with going(scene.start("run", plan, "--out", out)) as process:
+        # when it is run
+        directory = wait_for_hold(out, process, stage=2, workers=1)
+        # then in the second stage all is there, on the members that are left
+        prefix = prefix_of(directory)
+        left = containers(lab)
+        assert left.keys() == goal(prefix, GROUPS, 3)
+        assert set(left.values()) == {"m1", "m2"}
+        # and in the third the member that joined blank has its share
+        wait_for_hold(out, process, stage=3, workers=1)
+        there = containers(lab)
+        assert there.keys() == running(lab) == goal(prefix, GROUPS, 4)
+        assert sum(member == "m3" for member in there.values()) == GROUPS
+        process.send_signal(signal.SIGINT)
+        ended(process)
+    # and the report says what was lost with it, and what became of it
+    report = report_of(directory)
+    lost = {member["name"]: member["lost"] for member in report["members"]}
+    assert (lost["m1"], lost["m2"]) == (0, 0)
+    assert report["repaired"] == lost["m3"] >= 2
+    assert [was for was in changes(report, "m3") if was != "offline"] == [
+        "online",
+        "lost",
+        "evicted",
+        "joined",
+    ]
+    assert named(directory, "fault-failed") == []
+    fill, *later = [stage["held"] for stage in report["stages"]]
+    assert later == [GROUPS * each for each in (3, 4)]
+    # (the first stage lasts until LXD has said what room there is without the dead one)
+    assert fill in (ALL, ALL - lost["m3"])
+    assert sum(stage["operations"].get("evict", {}).get("ok", 0) for stage in report["stages"]) == 1
+
+
+def coming_back(scene: Scene) -> None:
+    # given what a run left that was killed, and a run that holds its stage
+    lab = scene.lab
+    plan = spawn_plan(scene.directory, target=IN_TURN, stages=only_a_stage(3, LONG_HOLD))
+    with going(scene.start("run", plan, "--out", scene.directory / "killed")) as process:
+        killed = wait_for_hold(scene.directory / "killed", process, workers=1)
+        crash(process)
+    out = scene.directory / "runs"
+    stages = only_a_stage(EACH, LONG_HOLD, GROUPS)
+    plan = spawn_plan(scene.directory, target=IN_TURN, workload={"offline_polls": STEADILY}, stages=stages)
+    with going(scene.start("run", plan, "--out", out)) as process:
+        directory = wait_for_hold(out, process)
+        prefix = prefix_of(directory)
+        placed = containers(lab, prefix)
+        on_it = sum(member == "m2" for member in placed.values())
+        assert on_it
+        # when a member dies
+        lab.kill("m2")
+        # then what was on it is counted lost, once it was offline for several polls
+        wait_for(out, process, "member", 2, member="m2", status="lost")
+        assert total(directory, "lost", member="m2") == on_it
+        # and what the other has on it cannot be cleaned up meanwhile
+        refused = scene.clean(killed)
+        assert refused.returncode == 3, refused.stderr
+        assert "m2 is offline with 1 of this run's containers" in refused.stderr.splitlines()[-1]
+        # when it comes back
+        lab.start("m2")
+        # then what was on it is started again, where it is, and there is nothing twice
+        until(lambda: total(directory, "repaired") == on_it, "what was lost is back")
+        assert containers(lab, prefix) == placed
+        assert running(lab, prefix) == goal(prefix) == placed.keys()
+        # and what could not be cleaned up can be now
+        cleaned = scene.clean(killed)
+        assert cleaned.returncode == 0, cleaned.stderr
+        process.send_signal(signal.SIGINT)
+        ended(process)
+    report = report_of(directory)
+    assert {member["name"]: member["lost"] for member in report["members"]} == {"m1": 0, "m2": on_it, "m3": 0}
+    assert [was for was in changes(report, "m2") if was != "offline"] == ["online", "lost", "back"]
+    assert scene.clean(killed).stdout == "removed 0\n"
+
+
+def no_quorum(scene: Scene) -> None:
+    # given a run that holds its stage, and would evict who is gone
+    lab, out = scene.lab, scene.directory / "runs"
+    # (what runs into the timeout more often than three times is not what this is about)
+    retries = {"timeout": 20}
+    workload = {"evict": True, "offline_polls": STEADILY, "timeout": "5s", "retries": retries}
+    stages = only_a_stage(EACH, LONG_HOLD, GROUPS)
+    plan = spawn_plan(scene.directory, target=IN_TURN, workload=workload, stages=stages)
+    with going(scene.start("run", plan, "--out", out)) as process:
+        directory = wait_for_hold(out, process)
+        # (where things are slower than the timeout, the hold begins without them)
+        until(lambda: running(lab) == goal(prefix_of(directory)), "all of it runs")
+        placed = containers(lab)
+        # when all members but one die
+        others = [name for name in ("m1", "m2", "m3") if name != lab.leader()]
+        for name in others:
+            lab.kill(name)
+        # then what is asked of it fails and is counted
+        until(lambda: total(directory, "error", operation="poll") >= 4, "polls fail")
+        # when they are back
+        for name in others:
+            lab.start(name)
+        # then the run goes on: what died with them is started again, where it was
+        until(lambda: running(lab) == placed.keys(), "all of it runs again")
+        assert containers(lab) == placed
+        process.send_signal(signal.SIGINT)
+        ended(process)
+    # and nobody was taken to be gone, although LXD shows all members offline when it has its quorum again
+    assert named(directory, "member", status="lost") == named(directory, "lost") == []
+    report = report_of(directory)
+    polls = report["stages"][0]["operations"]["poll"]
+    assert polls["error"] + polls["timeout"] >= 4
+    assert report["gave_up"] == []
+    assert "evict" not in report["operations"]
+    assert (directory / "report.html").exists()
+
+
+def total(directory: Path, name: str, **fields: Any) -> int:
+    """The counts of such events, added up."""
+    return sum(event["count"] for event in named(directory, name, **fields))
+
+
+def changes(report: dict[str, Any], member: str) -> list[str]:
+    """What became of a member."""
+    (found,) = [each for each in report["members"] if each["name"] == member]
+    return [change["status"] for change in found["changes"]]
+
+
+def test_a_member_that_dies_is_evicted_and_has_its_share_when_it_joins_again(scene: Future[None]) -> None:
+    scene.result()
+
+
+def test_a_member_that_comes_back_has_its_containers_started_again(scene: Future[None]) -> None:
+    scene.result()
+
+
+def test_a_cluster_that_loses_its_quorum_loses_nothing_by_that(scene: Future[None]) -> None:
+    scene.result()
+
+
+SCENES: dict[str, Callable[[Scene], None]] = {
+    "test_a_member_that_dies_is_evicted_and_has_its_share_when_it_joins_again": eviction,
+    "test_a_member_that_comes_back_has_its_containers_started_again": coming_back,
+    "test_a_cluster_that_loses_its_quorum_loses_nothing_by_that": no_quorum,
+}

@@ -1,0 +1,103 @@
+"""Units that play the parts of one run together, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Literal
+
+from tippingpoint.plan.read import Plan
+from tippingpoint.run.headline import Headline
+from tippingpoint.run.messages import Tick
+from tippingpoint.run.runner import Runner
+from tippingpoint.run.watcher import StageProgress
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
+from tippingpoint.units.conductor import Follower
+from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, conduct
+
+
+class Watch(Headline):
+    """Keeps stage, stages, size and what was held of all that it was told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[tuple[int, int | None, int, int]] = set()
+
+    def progress(self, progress: StageProgress, worker: str, tick: Tick) -> None:
+        super().progress(progress, worker, tick)
+        summary = self.summary
+        assert summary is not None
+        self.seen.add((summary.stage, summary.stages, summary.size, summary.held))
+
+
+class Troupe:
+    """Units whose leader hears each word at once, and is heard at once."""
+
+    def __init__(self, plan: Plan, units: int, out: Path) -> None:
+        self._plan = plan
+        self._out = out
+        self._words: dict[str, UnitWord | None] = {}
+        self._followers: dict[str, Follower] = {}
+        self._changed = asyncio.Event()
+        self.run = begin_run(plan, [f"load-claimer/{number}" for number in range(units)], time.time())
+        self.runners: list[Runner] = []
+        self.watches: list[Watch] = []
+        self.waits_for = 0
+        """So many units are to be there before a hold is named."""
+
+    def enter(self) -> asyncio.Task[Path]:
+        """The next unit begins its part."""
+        number = len(self.runners)
+        unit = f"load-claimer/{number}"
+
+        def say(phase: Literal["ready", "up"], turn: int) -> None:
+            self._words[unit] = UnitWord(run=self.run.id, phase=phase, turn=turn, t=time.time())
+            if len(self._words) >= self.waits_for or not self.run.turns:
+                self.tell(conduct(self.run, self._words, time.time()))
+
+        follower = self._followers[unit] = Follower(unit, self.run, say)
+        self.watches.append(Watch())
+        self.runners.append(
+            Runner(
+                self._plan,
+                self._out,
+                self.watches[-1],
+                run_id=f"{self.run.id}.{number}",
+                conductor=follower,
+                share=follower.share,
+                unit=unit,
+            )
+        )
+        return asyncio.create_task(self.runners[-1].run())
+
+    def tell(self, run: SharedRun) -> None:
+        """All units see the run as it is now."""
+        self.run = run
+        for follower in self._followers.values():
+            follower.see(run, 0.0)
+        self._changed.set()
+
+    async def until(self, condition: Callable[[SharedRun], object]) -> None:
+        """Wait until the run is so."""
+        while not condition(self.run):
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def until_held(self, turn: int) -> None:
+        """Wait until the hold of a turn has begun."""
+        await self.until(lambda run: any(each.number == turn and each.hold for each in run.turns))
+        hold = next(each.hold for each in self.run.turns if each.number == turn)
+        assert hold is not None
+        await asyncio.sleep(hold - time.time())
+
+
+def play(scene: Callable[[], Coroutine[Any, Any, None]], within: float = 120) -> None:
+    asyncio.run(asyncio.wait_for(scene(), within))
+
+
+def stages_of(runs: list[RunData], number: int) -> list[StageResult]:
+    """A turn as the units have it that had a share in it."""
+    return [stage for run in runs for stage in run.stages if stage.number == number]
