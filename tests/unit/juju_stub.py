@@ -7,17 +7,13 @@ import base64
 import hashlib
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import orjson
-import uvloop
 
 from lab.juju.tls import Certificate, ControllerCertificates, make_controller_certificates
-
-LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
-Run = Callable[[Coroutine[Any, Any, None]], None]
 
 FACADES = [
     {"name": "Application", "versions": [19, 20, 21, 22]},
@@ -26,16 +22,6 @@ FACADES = [
     {"name": "Pinger", "versions": [1]},
     {"name": "Nonsense", "versions": [1]},
 ]
-
-
-def runner(loop: str) -> Run:
-    """Runs a coroutine on one of LOOPS, bounded in time."""
-
-    def run(test: Coroutine[Any, Any, None]) -> None:
-        with asyncio.Runner(loop_factory=LOOPS[loop]) as loop_runner:
-            loop_runner.run(asyncio.wait_for(test, 30))
-
-    return run
 
 
 class Peer:

@@ -3,7 +3,6 @@ them, what is in use is not removed, and any call may be answered otherwise."""
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -189,13 +188,3 @@ async def cloud_at(directory: Path, **target: Any) -> AsyncGenerator[tuple[Cloud
             kind="openstack", credentials=directory / "clouds.yaml", cloud="stub", **target
         )
         yield cloud, OpenstackEntry(run=RUN, prefix=PREFIX, target=wanted, identity=identity)
-
-
-def play(directory: Path, scene: Callable[[Cloud, OpenstackEntry], Awaitable[None]], **target: Any) -> None:
-    """Play a scene on a cloud of its own."""
-
-    async def played() -> None:
-        async with cloud_at(directory, **target) as (cloud, entry):
-            await scene(cloud, entry)
-
-    asyncio.run(asyncio.wait_for(played(), 240))

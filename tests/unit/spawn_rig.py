@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -22,10 +22,6 @@ from tippingpoint.workloads.spawn.workload import SpawnLoad
 
 POLL = 0.01
 """Seconds between polls: far less than a plan may ask for."""
-
-
-def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(scene(), 20))
 
 
 def plan_of(stages: list[tuple[int, int]], placement: str = "lxd", **workload: Any) -> SpawnPlan:

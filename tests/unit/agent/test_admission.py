@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,12 @@ class Door:
         monkeypatch.setattr(admission, "log_in", self._log_in)
         self.admission = Admission(tmp_path, lambda: self.busy, self._changed, self._sleep)
 
+    async def __aenter__(self) -> Door:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.admission.close()
+
     async def _log_in(self, target: Any) -> None:
         await asyncio.sleep(0)
         self.knocks.append((target.credentials.read_text(), target.credentials.stat().st_mode & 0o777))
@@ -59,22 +64,8 @@ def gone() -> TargetError:
     return TargetError("192.0.2.7:2379", "192.0.2.7:2379: connection refused", "a server")
 
 
-def run(
-    test: Callable[[Door], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *answers: TargetError | None
-) -> Door:
-    async def body() -> Door:
-        door = Door(tmp_path, monkeypatch, *answers)
-        try:
-            await test(door)
-        finally:
-            await door.admission.close()
-        return door
-
-    return asyncio.run(body())
-
-
-def test_one_log_in_for_one_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(door: Door) -> None:
+async def test_one_log_in_for_one_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Door(tmp_path, monkeypatch, None) as door:
         # given an access that is told in every hook
         assert door.admission.tell(TARGET, FILES) == Outcome()
         await door.asked.wait()
@@ -82,53 +73,45 @@ def test_one_log_in_for_one_access(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         for _ in range(3):
             assert door.admission.tell(TARGET, FILES) == Outcome()
         await asyncio.sleep(0)
-
     # when it lets us in, then it was asked once, by a file for nobody else, which is gone, and nobody is woken
-    door = run(test, tmp_path, monkeypatch, None)
     assert door.knocks == [(FILES["etcd.yaml"], 0o600)]
     assert (door.news, list(tmp_path.iterdir())) == (0, [])
 
 
-def test_a_refusal_is_told_once_and_tried_again_ever_more_seldom(
+async def test_a_refusal_is_told_once_and_tried_again_ever_more_seldom(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(door: Door) -> None:
+    async with Door(tmp_path, monkeypatch, *[wrong_password() for _ in range(7)]) as door:
         door.admission.tell(TARGET, FILES)
         await door.asked.wait()
         assert door.admission.tell(TARGET, FILES) == Outcome("authentication failed", refused=True)
-
-    door = run(test, tmp_path, monkeypatch, *[wrong_password() for _ in range(7)])
     assert door.news == 1
     assert door.waits[:6] == [180.0, 360.0, 720.0, 1440.0, 2880.0, 3600.0]
 
 
-def test_one_that_cannot_be_reached_is_tried_every_few_minutes_until_it_can(
+async def test_one_that_cannot_be_reached_is_tried_every_few_minutes_until_it_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(door: Door) -> None:
+    async with Door(tmp_path, monkeypatch, gone(), gone(), None) as door:
         door.admission.tell(TARGET, FILES)
         await door.asked.wait()
         await asyncio.sleep(0)
         assert door.admission.tell(TARGET, FILES) == Outcome()
-
     # when it comes back, then the charm is told of both, and it is left alone
-    door = run(test, tmp_path, monkeypatch, gone(), gone(), None)
     assert door.waits == [180.0, 180.0]
     assert door.news == 2
 
 
-def test_the_address_stands_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(door: Door) -> None:
+async def test_the_address_stands_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Door(tmp_path, monkeypatch, gone()) as door:
         door.admission.tell(TARGET, FILES)
         await door.asked.wait()
         await asyncio.sleep(0)
         assert door.admission.tell(TARGET, FILES) == Outcome("192.0.2.7:2379: connection refused")
 
-    run(test, tmp_path, monkeypatch, gone())
 
-
-def test_other_credentials_are_tried_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(door: Door) -> None:
+async def test_other_credentials_are_tried_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Door(tmp_path, monkeypatch, wrong_password(), None) as door:
         door.admission.tell(TARGET, FILES)
         # given a password that is refused
         await door.told.wait()
@@ -138,16 +121,13 @@ def test_other_credentials_are_tried_at_once(tmp_path: Path, monkeypatch: pytest
         await door.asked.wait()
         # and when there is no access any more, then nothing of it is left
         assert door.admission.tell({}, {}) == Outcome()
-
-    door = run(test, tmp_path, monkeypatch, wrong_password(), None)
     assert [text for text, _ in door.knocks] == [FILES["etcd.yaml"], "username: u\npassword: right\n"]
 
 
-def test_nobody_logs_in_beside_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(door: Door) -> None:
+async def test_nobody_logs_in_beside_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Door(tmp_path, monkeypatch, None) as door:
         door.busy = True
         door.admission.tell(TARGET, FILES)
         for _ in range(20):
             await asyncio.sleep(0)
-
-    assert run(test, tmp_path, monkeypatch, None).knocks == []
+    assert door.knocks == []

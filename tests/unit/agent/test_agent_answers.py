@@ -58,24 +58,20 @@ FIELDS = {
 }
 
 
-def asked_of(directory: Path, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+async def asked_of(directory: Path, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What an agent below this directory answers to these requests, and then to a ping."""
 
-    async def test() -> list[dict[str, Any]]:
-        agent = Agent(directory, directory / "wake")
-        server = Server(directory / "s", agent.answer)
-        await agent.open()
-        await server.open()
-        try:
-            return [
-                await asyncio.to_thread(call, directory / "s", request)
-                for request in [*requests, {"do": "ping"}]
-            ]
-        finally:
-            await server.close()
-            await agent.close()
-
-    return asyncio.run(test())
+    agent = Agent(directory, directory / "wake")
+    server = Server(directory / "s", agent.answer)
+    await agent.open()
+    await server.open()
+    try:
+        return [
+            await asyncio.to_thread(call, directory / "s", request) for request in [*requests, {"do": "ping"}]
+        ]
+    finally:
+        await server.close()
+        await agent.close()
 
 
 @settings(max_examples=60, deadline=None)
@@ -89,9 +85,9 @@ def asked_of(directory: Path, requests: list[dict[str, Any]]) -> list[dict[str, 
         max_size=6,
     )
 )
-def test_whatever_is_asked_is_answered(requests: list[dict[str, Any]]) -> None:
+async def test_whatever_is_asked_is_answered(requests: list[dict[str, Any]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        *answers, ping = asked_of(Path(folder), requests)
+        *answers, ping = await asked_of(Path(folder), requests)
         assert ping["ok"]
         for request, answer in zip(requests, answers, strict=True):
             problem = "" if answer["ok"] else answer["problem"]
@@ -100,8 +96,8 @@ def test_whatever_is_asked_is_answered(requests: list[dict[str, Any]]) -> None:
             assert len(problem) < 1000
 
 
-def test_a_charm_that_asks_before_it_orders_is_told_so(tmp_path: Path) -> None:
-    word, runs, report, repair, ping = asked_of(
+async def test_a_charm_that_asks_before_it_orders_is_told_so(tmp_path: Path) -> None:
+    word, runs, report, repair, ping = await asked_of(
         tmp_path, [{"do": "word"}, {"do": "runs"}, {"do": "report"}, {"do": "repair"}]
     )
     assert word == {"ok": True, "word": None, "result": None}
@@ -111,8 +107,8 @@ def test_a_charm_that_asks_before_it_orders_is_told_so(tmp_path: Path) -> None:
     assert (ping["running"], ping["metrics"]) == ("", "")
 
 
-def test_what_is_wrong_with_a_request_is_named(tmp_path: Path) -> None:
-    unknown, no_unit, no_member, bad_format, _ = asked_of(
+async def test_what_is_wrong_with_a_request_is_named(tmp_path: Path) -> None:
+    unknown, no_unit, no_member, bad_format, _ = await asked_of(
         tmp_path,
         [
             {"do": "dance"},
@@ -128,11 +124,11 @@ def test_what_is_wrong_with_a_request_is_named(tmp_path: Path) -> None:
     assert bad_format["problem"] == "report.format: pdf: expected 'html', 'md', 'json' or 'junit'"
 
 
-def test_what_a_leader_knows_is_kept_for_later(tmp_path: Path) -> None:
+async def test_what_a_leader_knows_is_kept_for_later(tmp_path: Path) -> None:
     # given a run whose leader has this unit keep it, with a digest that cannot be read
     over = RUN.model_copy(update={"over": True}).model_dump(mode="json")
     word = {"run": RUN.id, "phase": "over", "t": 2000.0, "cores": 2}
-    kept, runs, report, _ = asked_of(
+    kept, runs, report, _ = await asked_of(
         tmp_path,
         [
             {
@@ -160,11 +156,11 @@ def test_what_a_leader_knows_is_kept_for_later(tmp_path: Path) -> None:
     assert report["problem"] == f"run: {RUN.id}: expected a run of which some unit has measured anything"
 
 
-def test_the_report_of_a_run_that_was_refused_at_once_says_why(tmp_path: Path) -> None:
+async def test_the_report_of_a_run_that_was_refused_at_once_says_why(tmp_path: Path) -> None:
     why = "lab: bob: expected a user that it lets in"
     over = RUN.model_copy(update={"over": True, "missing": {"load-claimer/0": why}}).model_dump(mode="json")
     word = {"run": RUN.id, "phase": "failed", "problem": why, "t": 2000.0, "cores": 2}
-    _, report, runs, _ = asked_of(
+    _, report, runs, _ = await asked_of(
         tmp_path,
         [
             {"do": "keep", "shared": over, "words": {"load-claimer/0": word}},
@@ -176,8 +172,8 @@ def test_the_report_of_a_run_that_was_refused_at_once_says_why(tmp_path: Path) -
     assert runs["runs"][0]["verdict"] == "failed"
 
 
-def test_a_stopped_run_is_not_begun(tmp_path: Path) -> None:
-    told, word, ping = asked_of(
+async def test_a_stopped_run_is_not_begun(tmp_path: Path) -> None:
+    told, word, ping = await asked_of(
         tmp_path,
         [{"do": "orders", "run": STOPPED, "unit": "load-claimer/0", "address": "127.0.0.1"}, {"do": "word"}],
     )

@@ -32,23 +32,21 @@ def tick(held: int = 0, cpu: float = 0.0, **samples: list[int]) -> Tick:
     return tick_of(held, recorded, cpu=cpu)
 
 
-def read(measured: Measured) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+async def read(measured: Measured) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """What a Prometheus reads over HTTP, by name and labels."""
-
-    async def ask() -> str:
-        exporter = Exporter(measured)
-        await exporter.open("127.0.0.1:0")
-        host, port = exporter.addresses[0]
-        url = f"http://{host}:{port}/metrics"
-        try:
-            with await asyncio.to_thread(urllib.request.urlopen, url, timeout=10) as answer:
-                return answer.read().decode()
-        finally:
-            await exporter.close()
-
+    exporter = Exporter(measured)
+    await exporter.open("127.0.0.1:0")
+    host, port = exporter.addresses[0]
+    try:
+        with await asyncio.to_thread(
+            urllib.request.urlopen, f"http://{host}:{port}/metrics", timeout=10
+        ) as answer:
+            text = answer.read().decode()
+    finally:
+        await exporter.close()
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(asyncio.run(ask()))
+        for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
 
@@ -57,16 +55,16 @@ def of(name: str, **labels: str) -> tuple[str, frozenset[tuple[str, str]]]:
     return name, frozenset({**OF_RUN, **labels}.items())
 
 
-def test_before_the_first_run_there_is_nothing_to_tell() -> None:
-    assert read(Measured()) == {}
+async def test_before_the_first_run_there_is_nothing_to_tell() -> None:
+    assert await read(Measured()) == {}
 
 
-def test_gauges_are_those_of_all_workers_and_end_with_the_run() -> None:
+async def test_gauges_are_those_of_all_workers_and_end_with_the_run() -> None:
     measured = Measured()
     measured.began("r-1f3a", PLAN)
     measured.tick(progress(), "0", tick(held=4, cpu=0.5))
     measured.tick(progress(stage=2), "1", tick(held=3, cpu=0.75))
-    told = read(measured)
+    told = await read(measured)
     assert told[of("tippingpoint_held")] == 7
     assert told[of("tippingpoint_goal")] == 10
     assert told[of("tippingpoint_stage")] == 2
@@ -74,19 +72,19 @@ def test_gauges_are_those_of_all_workers_and_end_with_the_run() -> None:
     assert told[of("tippingpoint_generator_cpu_cores")] == 1.25
     assert told[of("tippingpoint_generator_busiest_worker")] == 0.75
     measured.worker_gone("1")
-    assert read(measured)[of("tippingpoint_held")] == 4
+    assert (await read(measured))[of("tippingpoint_held")] == 4
     measured.ended()
-    told = read(measured)
+    told = await read(measured)
     assert [told[of(f"tippingpoint_{name}")] for name in ("held", "goal", "stage", "up")] == [0, 0, 0, 0]
 
 
-def test_operations_are_counted_by_outcome_over_ticks_and_workers() -> None:
+async def test_operations_are_counted_by_outcome_over_ticks_and_workers() -> None:
     measured = Measured()
     measured.began("r-1f3a", PLAN)
     measured.tick(progress(), "0", tick(extend_ok=[900, 1100], extend_timeout=[5_000_000]))
     measured.tick(progress(), "1", tick(extend_ok=[2_500_000], claim_denied=[100]))
     measured.tick(progress(), "0", tick(**{"extend_ok": [10], "extend_ok_service": [7]}))
-    told = read(measured)
+    told = await read(measured)
     operations = "tippingpoint_operations_total"
     assert told[of(operations, operation="extend", outcome="ok")] == 4
     assert told[of(operations, operation="extend", outcome="timeout")] == 1
@@ -111,49 +109,43 @@ def test_operations_are_counted_by_outcome_over_ticks_and_workers() -> None:
     assert told[of("tippingpoint_service_seconds_count", operation="extend")] == 1
 
 
-def test_the_generators_own_health_is_no_operation() -> None:
+async def test_the_generators_own_health_is_no_operation() -> None:
     measured = Measured()
     measured.began("r-1f3a", PLAN)
     measured.tick(progress(), "0", tick_of(0, {"generator.loop-lag": Recorded([5])}))
-    assert not [name for name, _ in read(measured) if name.startswith("tippingpoint_operations")]
+    assert not [name for name, _ in await read(measured) if name.startswith("tippingpoint_operations")]
 
 
-def test_another_run_begins_from_nothing() -> None:
+async def test_another_run_begins_from_nothing() -> None:
     measured = Measured()
     measured.began("other-0000", PLAN)
     measured.tick(progress(), "0", tick(extend_ok=[900]))
     measured.ended()
     measured.began("r-1f3a", PLAN)
-    told = read(measured)
+    told = await read(measured)
     assert {dict(labels)["run"] for _, labels in told} == {"r-1f3a"}
     assert not [name for name, _ in told if "operations" in name]
 
 
-def test_a_port_in_use_is_an_error_of_the_system_and_no_address_one_of_the_user() -> None:
-    async def test() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(OSError, match="in use"):
-            await Exporter(Measured()).open(f"127.0.0.1:{other.getsockname()[1]}")
-        for address in ("9477", "127.0.0.1:x", ":9477", "127.0.0.1:70000"):
-            with pytest.raises(UserError, match=r"--metrics: .*: expected ADDRESS:PORT"):
-                await Exporter(Measured()).open(address)
-
-    asyncio.run(test())
+async def test_a_port_in_use_is_an_error_of_the_system_and_no_address_one_of_the_user() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(OSError, match="in use"):
+        await Exporter(Measured()).open(f"127.0.0.1:{other.getsockname()[1]}")
+    for address in ("9477", "127.0.0.1:x", ":9477", "127.0.0.1:70000"):
+        with pytest.raises(UserError, match=r"--metrics: .*: expected ADDRESS:PORT"):
+            await Exporter(Measured()).open(address)
 
 
-def test_other_pages_are_not_there(capfd: pytest.CaptureFixture[str]) -> None:
-    async def test() -> None:
-        exporter = Exporter(Measured())
-        await exporter.open("127.0.0.1:0")
-        host, port = exporter.addresses[0]
-        try:
-            with pytest.raises(urllib.error.HTTPError, match="404"):
-                await asyncio.to_thread(urllib.request.urlopen, f"http://{host}:{port}/", timeout=10)
-            reader, writer = await asyncio.open_connection(host, port)
-            writer.write(b"\x16\x03\x01 garbage\r\n\r\n")
-            assert b"400" in await reader.readline()
-            writer.close()
-        finally:
-            await exporter.close()
-
-    asyncio.run(test())
+async def test_other_pages_are_not_there(capfd: pytest.CaptureFixture[str]) -> None:
+    exporter = Exporter(Measured())
+    await exporter.open("127.0.0.1:0")
+    host, port = exporter.addresses[0]
+    try:
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            await asyncio.to_thread(urllib.request.urlopen, f"http://{host}:{port}/", timeout=10)
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(b"\x16\x03\x01 garbage\r\n\r\n")
+        assert b"400" in await reader.readline()
+        writer.close()
+    finally:
+        await exporter.close()
     assert capfd.readouterr() == ("", "")

@@ -125,7 +125,7 @@ def test_of_two_tellings_the_one_that_is_further_counts() -> None:
 # -- what is left in targets ---------------------------------------------------------------------------
 
 
-def test_what_cannot_be_removed_is_told_and_tried_again(
+async def test_what_cannot_be_removed_is_told_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # given a part whose target cannot be reached
@@ -134,61 +134,52 @@ def test_what_cannot_be_removed_is_told_and_tried_again(
     monkeypatch.setattr(removal, "FIRST_WAIT", 0.01)
     monkeypatch.setattr(removal, "LONGEST_WAIT", 0.01)
 
-    async def test() -> None:
-        told = asyncio.Event()
-        removing = Removal(keeping, list, told.set, lambda: "load-claimer/0")
-        # when it is removed
-        removing.begin()
-        await asyncio.wait_for(told.wait(), 20)
-        # then that is told, and it stays known as left
-        line = removing.problem(part.rpartition(".")[0])
-        tomorrow = time.strftime("%Y-%m-%d", time.gmtime(time.time() + 86400))
-        assert line.startswith(f"not all removed from the target, tried again until {tomorrow} ")
-        assert "127.0.0.1:1" in line
-        assert "\n" not in line
-        assert removing.problem("another") == ""
-        assert keeping.left() == [part]
-        # and once it is gone nothing is told any more
-        told.clear()
-        (keeping.parts / part / "ledger.jsonl").unlink()
-        await asyncio.wait_for(told.wait(), 20)
-        assert removing.problem(part.rpartition(".")[0]) == ""
-        await removing.close()
-
-    asyncio.run(test())
+    told = asyncio.Event()
+    removing = Removal(keeping, list, told.set, lambda: "load-claimer/0")
+    # when it is removed
+    removing.begin()
+    await asyncio.wait_for(told.wait(), 20)
+    # then that is told, and it stays known as left
+    line = removing.problem(part.rpartition(".")[0])
+    tomorrow = time.strftime("%Y-%m-%d", time.gmtime(time.time() + 86400))
+    assert line.startswith(f"not all removed from the target, tried again until {tomorrow} ")
+    assert "127.0.0.1:1" in line
+    assert "\n" not in line
+    assert removing.problem("another") == ""
+    assert keeping.left() == [part]
+    # and once it is gone nothing is told any more
+    told.clear()
+    (keeping.parts / part / "ledger.jsonl").unlink()
+    await asyncio.wait_for(told.wait(), 20)
+    assert removing.problem(part.rpartition(".")[0]) == ""
+    await removing.close()
     assert keeping.left() == []
 
 
-def test_a_removal_is_given_up_after_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_removal_is_given_up_after_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keeping = Keeping(tmp_path)
     part = a_part(keeping, a_run())
     monkeypatch.setattr(removal, "GIVEN_UP_AFTER", 0.0)
 
-    async def test() -> str:
-        told = asyncio.Event()
-        removing = Removal(keeping, list, told.set, lambda: "load-claimer/0")
-        removing.begin()
-        await asyncio.wait_for(told.wait(), 20)
-        await removing.close()
-        return removing.problem(part.rpartition(".")[0])
-
     run = part.rpartition(".")[0]
-    assert asyncio.run(test()).startswith(
+    told = asyncio.Event()
+    removing = Removal(keeping, list, told.set, lambda: "load-claimer/0")
+    removing.begin()
+    await asyncio.wait_for(told.wait(), 20)
+    await removing.close()
+    assert removing.problem(part.rpartition(".")[0]).startswith(
         f"juju run load-claimer/0 clean run={run}: not all removed from the target: "
     )
 
 
-def test_a_part_that_goes_on_keeps_what_it_made(tmp_path: Path) -> None:
+async def test_a_part_that_goes_on_keeps_what_it_made(tmp_path: Path) -> None:
     keeping = Keeping(tmp_path)
     part = a_part(keeping, a_run())
 
-    async def test() -> None:
-        removing = Removal(keeping, lambda: [part], lambda: pytest.fail("it was touched"), str)
-        removing.begin()
-        await asyncio.sleep(0)
-        await removing.close()
-
-    asyncio.run(test())
+    removing = Removal(keeping, lambda: [part], lambda: pytest.fail("it was touched"), str)
+    removing.begin()
+    await asyncio.sleep(0)
+    await removing.close()
     assert keeping.left() == [part]
 
 
@@ -268,33 +259,30 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-def test_a_task_is_asked_for_by_its_id_until_it_is_forgotten() -> None:
-    async def test() -> None:
-        tasks, release = Tasks(), asyncio.Event()
+async def test_a_task_is_asked_for_by_its_id_until_it_is_forgotten() -> None:
+    tasks, release = Tasks(), asyncio.Event()
 
-        async def work() -> str:
-            await release.wait()
-            return "removed 3"
+    async def work() -> str:
+        await release.wait()
+        return "removed 3"
 
-        async def fail() -> str:
-            raise UserError("member", "m9", "one of m1, m2")
+    async def fail() -> str:
+        raise UserError("member", "m9", "one of m1, m2")
 
-        slow, failing = tasks.begin(work()), tasks.begin(fail())
+    slow, failing = tasks.begin(work()), tasks.begin(fail())
+    await turns()
+    assert tasks.ask(slow) is None
+    release.set()
+    await turns()
+    assert tasks.ask(slow) == Outcome("removed 3", failed=False)
+    assert tasks.ask(failing) == Outcome("member: m9: expected one of m1, m2", failed=True)
+    for _ in range(200):
+        tasks.begin(work())
         await turns()
-        assert tasks.ask(slow) is None
-        release.set()
-        await turns()
-        assert tasks.ask(slow) == Outcome("removed 3", failed=False)
-        assert tasks.ask(failing) == Outcome("member: m9: expected one of m1, m2", failed=True)
-        for _ in range(200):
-            tasks.begin(work())
-            await turns()
-        with pytest.raises(UserError, match="expected the id of a task"):
-            tasks.ask(slow)
-        tasks.begin(asyncio.sleep(3600, "never"))
-        await tasks.close()
-
-    asyncio.run(test())
+    with pytest.raises(UserError, match="expected the id of a task"):
+        tasks.ask(slow)
+    tasks.begin(asyncio.sleep(3600, "never"))
+    await tasks.close()
 
 
 @pytest.mark.parametrize(
@@ -307,9 +295,9 @@ def test_a_task_is_asked_for_by_its_id_until_it_is_forgotten() -> None:
         ({"kind": "openstack", "credentials": "/none"}, "target.credentials: /none: expected a clouds.yaml"),
     ],
 )
-def test_a_probe_of_no_target_is_refused(target: dict[str, Any], problem: str) -> None:
+async def test_a_probe_of_no_target_is_refused(target: dict[str, Any], problem: str) -> None:
     with pytest.raises(UserError) as refused:
-        asyncio.run(probe(target))
+        await probe(target)
     assert str(refused.value).startswith(problem)
     assert "secret" not in str(refused.value)
 

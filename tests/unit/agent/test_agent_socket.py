@@ -58,73 +58,53 @@ def say(path: Path, data: bytes) -> bytes:
     return answer
 
 
-def test_an_answer_has_what_was_asked_for(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with served(tmp_path / "s") as path:
-            answer = await asyncio.to_thread(call, path, {"do": "x", "text": "ä\n"})
-            mode = stat.S_IMODE(path.stat().st_mode)
-        assert answer == {"ok": True, "heard": {"do": "x", "text": "ä\n"}}
-        assert mode == 0o660
-        assert not path.exists()
-
-    asyncio.run(test())
+async def test_an_answer_has_what_was_asked_for(tmp_path: Path) -> None:
+    async with served(tmp_path / "s") as path:
+        answer = await asyncio.to_thread(call, path, {"do": "x", "text": "ä\n"})
+        mode = stat.S_IMODE(path.stat().st_mode)
+    assert answer == {"ok": True, "heard": {"do": "x", "text": "ä\n"}}
+    assert mode == 0o660
+    assert not path.exists()
 
 
-def test_problems_are_one_line(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with served(tmp_path / "s") as path:
-            refused = await asyncio.to_thread(call, path, {"do": "refuse"})
-            broken = await asyncio.to_thread(call, path, {"do": "break"})
-        assert refused == {"ok": False, "problem": "member: m9: expected one of m1, m2"}
-        assert broken == {"ok": False, "problem": "unexpected RuntimeError: two lines"}
-
-    asyncio.run(test())
+async def test_problems_are_one_line(tmp_path: Path) -> None:
+    async with served(tmp_path / "s") as path:
+        refused = await asyncio.to_thread(call, path, {"do": "refuse"})
+        broken = await asyncio.to_thread(call, path, {"do": "break"})
+    assert refused == {"ok": False, "problem": "member: m9: expected one of m1, m2"}
+    assert broken == {"ok": False, "problem": "unexpected RuntimeError: two lines"}
 
 
-def test_many_clients_are_answered_while_one_waits(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with served(tmp_path / "s") as path:
-            waiting = [
-                asyncio.create_task(asyncio.to_thread(call, path, {"do": "wait"}, 1.0)) for _ in range(3)
-            ]
-            answers = await asyncio.gather(*(asyncio.to_thread(call, path, {"n": n}) for n in range(40)))
-            away = await asyncio.gather(*waiting, return_exceptions=True)
-        assert [answer["heard"]["n"] for answer in answers] == list(range(40))
-        assert {str(each) for each in away} == {f"agent: {path}: expected an answer within 1 s"}
-
-    asyncio.run(test())
+async def test_many_clients_are_answered_while_one_waits(tmp_path: Path) -> None:
+    async with served(tmp_path / "s") as path:
+        waiting = [asyncio.create_task(asyncio.to_thread(call, path, {"do": "wait"}, 1.0)) for _ in range(3)]
+        answers = await asyncio.gather(*(asyncio.to_thread(call, path, {"n": n}) for n in range(40)))
+        away = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [answer["heard"]["n"] for answer in answers] == list(range(40))
+    assert {str(each) for each in away} == {f"agent: {path}: expected an answer within 1 s"}
 
 
-def test_a_request_that_is_too_long_is_told_so(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with served(tmp_path / "s") as path:
-            long = await asyncio.to_thread(call, path, {"do": "x" * (LONGEST_REQUEST + 10)}, 30.0)
-            allowed = await asyncio.to_thread(call, path, {"do": "x" * (LONGEST_REQUEST - 100)}, 30.0)
-        assert long == {"ok": False, "problem": "request: more than 16 MiB: expected one line, not so long"}
-        assert allowed["ok"]
-
-    asyncio.run(test())
+async def test_a_request_that_is_too_long_is_told_so(tmp_path: Path) -> None:
+    async with served(tmp_path / "s") as path:
+        long = await asyncio.to_thread(call, path, {"do": "x" * (LONGEST_REQUEST + 10)}, 30.0)
+        allowed = await asyncio.to_thread(call, path, {"do": "x" * (LONGEST_REQUEST - 100)}, 30.0)
+    assert long == {"ok": False, "problem": "request: more than 16 MiB: expected one line, not so long"}
+    assert allowed["ok"]
 
 
-def test_a_new_server_takes_the_place_of_a_socket_that_was_left(tmp_path: Path) -> None:
-    async def test() -> None:
-        left = socket.socket(socket.AF_UNIX)
-        left.bind(str(tmp_path / "s"))
-        left.close()
-        async with served(tmp_path / "s") as path:
-            assert (await asyncio.to_thread(call, path, {}))["ok"]
-
-    asyncio.run(test())
+async def test_a_new_server_takes_the_place_of_a_socket_that_was_left(tmp_path: Path) -> None:
+    left = socket.socket(socket.AF_UNIX)
+    left.bind(str(tmp_path / "s"))
+    left.close()
+    async with served(tmp_path / "s") as path:
+        assert (await asyncio.to_thread(call, path, {}))["ok"]
 
 
-def test_a_socket_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
-    async def test() -> None:
-        with pytest.raises(UserError, match=r"--socket: .*: expected a path for a socket"):
-            await Server(tmp_path / "none" / "s", echo).open()
-        with pytest.raises(UserError, match=r"--socket: .*: expected a path for a socket"):
-            await Server(tmp_path / ("x" * 200), echo).open()
-
-    asyncio.run(test())
+async def test_a_socket_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"--socket: .*: expected a path for a socket"):
+        await Server(tmp_path / "none" / "s", echo).open()
+    with pytest.raises(UserError, match=r"--socket: .*: expected a path for a socket"):
+        await Server(tmp_path / ("x" * 200), echo).open()
 
 
 def is_object(line: bytes) -> bool:
@@ -138,15 +118,11 @@ def is_object(line: bytes) -> bool:
 @given(st.one_of(st.binary(max_size=300), st.text(max_size=100).map(lambda text: json.dumps(text).encode())))
 @example(b"{")
 @example(b"[{}]")
-def test_garbage_is_answered_with_one_line(data: bytes) -> None:
+async def test_garbage_is_answered_with_one_line(data: bytes) -> None:
     assume(not is_object(data.partition(b"\n")[0]))
-
-    async def ask() -> bytes:
-        async with served(Path(folder) / "s") as path:
-            return await asyncio.to_thread(say, path, data)
-
     with tempfile.TemporaryDirectory() as folder:
-        answer = asyncio.run(ask())
+        async with served(Path(folder) / "s") as path:
+            answer = await asyncio.to_thread(say, path, data)
     if not data:
         assert answer == b""
         return
@@ -165,18 +141,15 @@ def test_nobody_there_is_said_in_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", b"\n", b"nonsense\n", b"[1]\n", b"{}\n", b'{"ok": tr'])
-def test_an_answer_that_is_none_is_said_in_one_line(tmp_path: Path, answer: bytes) -> None:
-    async def ask() -> None:
-        async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readline()
-            writer.write(answer)
-            writer.close()
+async def test_an_answer_that_is_none_is_said_in_one_line(tmp_path: Path, answer: bytes) -> None:
+    async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(answer)
+        writer.close()
 
-        async with await asyncio.start_unix_server(reply, tmp_path / "s"):
+    async with await asyncio.start_unix_server(reply, tmp_path / "s"):
+        with pytest.raises(AgentAway, match="expected an answer in one line of JSON"):
             await asyncio.to_thread(call, tmp_path / "s", {"do": "ping"})
-
-    with pytest.raises(AgentAway, match="expected an answer in one line of JSON"):
-        asyncio.run(ask())
 
 
 def test_hooks_pay_for_no_library() -> None:

@@ -50,16 +50,12 @@ async def answering(handler: Handler) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-def ask(
+async def ask(
     handler: Handler, question: Callable[[Prometheus], Awaitable[Any]], prefix: str = "", **access: Any
 ) -> Any:
     """What a question comes to where this function answers."""
-
-    async def asked() -> Any:
-        async with answering(handler) as url, Prometheus(url + prefix, **access) as prometheus:
-            return await question(prometheus)
-
-    return asyncio.run(asked())
+    async with answering(handler) as url, Prometheus(url + prefix, **access) as prometheus:
+        return await question(prometheus)
 
 
 class Ramp:
@@ -84,7 +80,7 @@ class Ramp:
 # What it answers
 
 
-def test_a_range_has_the_labels_the_times_and_the_values_of_every_series() -> None:
+async def test_a_range_has_the_labels_the_times_and_the_values_of_every_series() -> None:
     async def handler(request: web.Request) -> web.Response:
         assert request.path == "/api/v1/query_range"
         form = await request.post()
@@ -101,7 +97,7 @@ def test_a_range_has_the_labels_the_times_and_the_values_of_every_series() -> No
             )
         )
 
-    first, second = ask(handler, lambda prometheus: prometheus.query_range("up", T0, T0 + 30, 15))
+    first, second = await ask(handler, lambda prometheus: prometheus.query_range("up", T0, T0 + 30, 15))
 
     assert first.labels == {"job": "x", "instance": "a"}
     assert first.times.tolist() == [T0, T0 + 15, T0 + 30]
@@ -115,28 +111,28 @@ def test_a_range_has_the_labels_the_times_and_the_values_of_every_series() -> No
     )
 
 
-def test_a_moment_has_one_sample_of_every_series() -> None:
+async def test_a_moment_has_one_sample_of_every_series() -> None:
     async def handler(request: web.Request) -> web.Response:
         form = await request.post()
         assert form["time"] == "1700000000.000"
         vector = [{"metric": {"a": "b"}, "value": [T0, "2"]}, {"metric": {}, "histogram": [T0, {}]}]
         return success({"resultType": "vector", "result": vector})
 
-    (only,) = ask(handler, lambda prometheus: prometheus.query("a", T0))
+    (only,) = await ask(handler, lambda prometheus: prometheus.query("a", T0))
 
     assert (only.labels, only.times.tolist(), only.values.tolist()) == ({"a": "b"}, [T0], [2.0])
 
 
-def test_a_scalar_is_a_series_without_labels() -> None:
+async def test_a_scalar_is_a_series_without_labels() -> None:
     async def handler(_: web.Request) -> web.Response:
         return success({"resultType": "scalar", "result": [T0, "7"]})
 
-    (only,) = ask(handler, lambda prometheus: prometheus.query("7"))
+    (only,) = await ask(handler, lambda prometheus: prometheus.query("7"))
 
     assert (only.labels, only.values.tolist()) == ({}, [7.0])
 
 
-def test_its_version_and_targets_are_asked_below_the_path_of_its_url() -> None:
+async def test_its_version_and_targets_are_asked_below_the_path_of_its_url() -> None:
     async def handler(request: web.Request) -> web.Response:
         if request.path == "/prometheus/api/v1/status/buildinfo":
             return success({"version": "2.42.0"})
@@ -153,7 +149,7 @@ def test_its_version_and_targets_are_asked_below_the_path_of_its_url() -> None:
     async def question(prometheus: Prometheus) -> Any:
         return await prometheus.version(), await prometheus.targets()
 
-    version, (target,) = ask(handler, question, "/prometheus/")
+    version, (target,) = await ask(handler, question, "/prometheus/")
 
     assert version == "2.42.0"
     assert target.labels == {"instance": "10.0.0.1:9100"}
@@ -163,31 +159,31 @@ def test_its_version_and_targets_are_asked_below_the_path_of_its_url() -> None:
 # Limits
 
 
-def test_more_points_than_prometheus_gives_at_once_are_asked_for_in_parts_and_joined() -> None:
+async def test_more_points_than_prometheus_gives_at_once_are_asked_for_in_parts_and_joined() -> None:
     ramp = Ramp()
 
-    (only,) = ask(ramp.answer, lambda prometheus: prometheus.query_range("a", T0, T0 + 29_999, 1))
+    (only,) = await ask(ramp.answer, lambda prometheus: prometheus.query_range("a", T0, T0 + 29_999, 1))
 
     assert ramp.asked == [11_000, 11_000, 8_000]
     assert only.times.tolist() == [T0 + n for n in range(30_000)]
     assert only.values.tolist() == only.times.tolist()
 
 
-def test_an_answer_of_too_many_bytes_is_asked_for_in_smaller_parts() -> None:
+async def test_an_answer_of_too_many_bytes_is_asked_for_in_smaller_parts() -> None:
     ramp = Ramp(most=300)
 
-    (only,) = ask(ramp.answer, lambda prometheus: prometheus.query_range("a", T0, T0 + 999, 1))
+    (only,) = await ask(ramp.answer, lambda prometheus: prometheus.query_range("a", T0, T0 + 999, 1))
 
     assert only.times.tolist() == [T0 + n for n in range(1000)]
     assert max(ramp.asked[2:]) <= 300
 
 
-def test_an_answer_that_is_too_large_however_short_the_range_is_refused() -> None:
+async def test_an_answer_that_is_too_large_however_short_the_range_is_refused() -> None:
     with pytest.raises(OperationFailed, match=r"larger than 16 MiB: expected fewer series$"):
-        ask(Ramp(most=0).answer, lambda prometheus: prometheus.query_range("a", T0, T0 + 3, 1))
+        await ask(Ramp(most=0).answer, lambda prometheus: prometheus.query_range("a", T0, T0 + 3, 1))
 
 
-def test_an_answer_of_50_mb_is_refused_before_it_has_come() -> None:
+async def test_an_answer_of_50_mb_is_refused_before_it_has_come() -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -196,11 +192,11 @@ def test_an_answer_of_50_mb_is_refused_before_it_has_come() -> None:
         return response
 
     with pytest.raises(OperationFailed, match="larger than 16 MiB"):
-        ask(handler, lambda prometheus: prometheus.query("a"))
+        await ask(handler, lambda prometheus: prometheus.query("a"))
 
 
 @pytest.mark.parametrize("drips", [True, False])
-def test_an_answer_that_does_not_end_is_given_up(drips: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_does_not_end_is_given_up(drips: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ANSWER_WITHIN", 0.3)
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -212,10 +208,10 @@ def test_an_answer_that_does_not_end_is_given_up(drips: bool, monkeypatch: pytes
             await asyncio.sleep(0.01)
 
     with pytest.raises(OperationFailed, match=r"has not answered within 0.3 s"):
-        ask(handler, lambda prometheus: prometheus.query("a"))
+        await ask(handler, lambda prometheus: prometheus.query("a"))
 
 
-def test_a_query_of_too_many_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_query_of_too_many_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "QUERY_WITHIN", 0.3)
     ramp = Ramp()
 
@@ -224,49 +220,46 @@ def test_a_query_of_too_many_answers_is_given_up(monkeypatch: pytest.MonkeyPatch
         return await ramp.answer(request)
 
     with pytest.raises(OperationFailed, match=r"has not answered a query within 0.3 s"):
-        ask(handler, lambda prometheus: prometheus.query_range("a", T0, T0 + 1e6, 1))
+        await ask(handler, lambda prometheus: prometheus.query_range("a", T0, T0 + 1e6, 1))
 
 
 # What goes wrong
 
 
-def test_a_query_that_prometheus_refuses_fails_with_its_words_in_one_line() -> None:
+async def test_a_query_that_prometheus_refuses_fails_with_its_words_in_one_line() -> None:
     async def handler(_: web.Request) -> web.Response:
         told = {"status": "error", "errorType": "bad_data", "error": "1:4: parse error:\n unexpected end"}
         return web.json_response(told, status=400)
 
     with pytest.raises(OperationFailed, match=r"^http://127.0.0.1:\d+: 1:4: parse error: unexpected end$"):
-        ask(handler, lambda prometheus: prometheus.query("up{"))
+        await ask(handler, lambda prometheus: prometheus.query("up{"))
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_refused_login_is_told_and_not_tried_again(status: int) -> None:
+async def test_a_refused_login_is_told_and_not_tried_again(status: int) -> None:
     async def handler(_: web.Request) -> web.Response:
         return web.Response(status=status, text="Unauthorized")
 
     with pytest.raises(TargetError, match=r"refuses the login \(40\d\)"):
-        ask(handler, lambda prometheus: prometheus.query("up"))
+        await ask(handler, lambda prometheus: prometheus.query("up"))
 
 
 @pytest.mark.parametrize("status", [204, 302, 404, 502])
-def test_what_is_no_prometheus_is_told(status: int) -> None:
+async def test_what_is_no_prometheus_is_told(status: int) -> None:
     async def handler(_: web.Request) -> web.Response:
         return web.Response(status=status, headers={"Location": "/elsewhere"} if status == 302 else {})
 
     with pytest.raises(TargetError, match=f"it answers {status}: expected a Prometheus"):
-        ask(handler, lambda prometheus: prometheus.query("up"))
+        await ask(handler, lambda prometheus: prometheus.query("up"))
 
 
-def test_nothing_listening_is_told() -> None:
-    async def question() -> None:
+async def test_nothing_listening_is_told() -> None:
+    with pytest.raises(TargetError, match="expected a Prometheus that answers within reach"):
         async with Prometheus("http://127.0.0.1:1") as prometheus:
             await prometheus.query("up")
 
-    with pytest.raises(TargetError, match="expected a Prometheus that answers within reach"):
-        asyncio.run(question())
 
-
-def test_an_answer_that_breaks_off_is_told() -> None:
+async def test_an_answer_that_breaks_off_is_told() -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Length": "1000"})
         await response.prepare(request)
@@ -276,7 +269,7 @@ def test_an_answer_that_breaks_off_is_told() -> None:
         return response
 
     with pytest.raises(OperationFailed, match="the answer broke off"):
-        ask(handler, lambda prometheus: prometheus.query("up"))
+        await ask(handler, lambda prometheus: prometheus.query("up"))
 
 
 @pytest.mark.parametrize(
@@ -300,12 +293,12 @@ def test_an_answer_that_breaks_off_is_told() -> None:
         b'{"status": "success", "data": {"resultType": "streams", "result": []}}',
     ],
 )
-def test_garbage_is_refused(body: bytes) -> None:
+async def test_garbage_is_refused(body: bytes) -> None:
     async def handler(_: web.Request) -> web.Response:
         return web.Response(body=body)
 
     with pytest.raises(OperationFailed, match="the answer is garbage"):
-        ask(handler, lambda prometheus: prometheus.query_range("up", T0, T0 + 1, 1))
+        await ask(handler, lambda prometheus: prometheus.query_range("up", T0, T0 + 1, 1))
 
 
 JSON = st.recursive(
@@ -321,7 +314,9 @@ SERIES = st.fixed_dictionaries({}, optional={"metric": JSON, "values": JSON | st
     st.fixed_dictionaries({"status": st.sampled_from(["success", "error"])}, optional={"error": JSON}) | JSON,
     JSON | st.fixed_dictionaries({"resultType": st.just("matrix") | JSON, "result": JSON | st.lists(SERIES)}),
 )
-def test_whatever_it_answers_the_question_is_answered_or_refused_in_a_line(told: Any, data: Any) -> None:
+async def test_whatever_it_answers_the_question_is_answered_or_refused_in_a_line(
+    told: Any, data: Any
+) -> None:
     content = {**told, "data": data} if isinstance(told, dict) else told
 
     async def handler(_: web.Request) -> web.Response:
@@ -334,7 +329,7 @@ def test_whatever_it_answers_the_question_is_answered_or_refused_in_a_line(told:
             return str(problem)
         return ", ".join(f"{len(series.times)} of {len(series.values)}" for series in found)
 
-    told_of_it = ask(handler, question)
+    told_of_it = await ask(handler, question)
 
     assert "\n" not in told_of_it
     assert len(told_of_it) < 500
@@ -353,13 +348,13 @@ def secret(path: Path, text: str, mode: int = 0o600) -> Path:
 @pytest.mark.parametrize(
     ("kind", "header"), [("password_file", "Basic dTpwLXctZA=="), ("token_file", "Bearer p-w-d")]
 )
-def test_a_login_comes_from_a_file(kind: str, header: str, tmp_path: Path) -> None:
+async def test_a_login_comes_from_a_file(kind: str, header: str, tmp_path: Path) -> None:
     async def handler(request: web.Request) -> web.Response:
         return success({"version": request.headers["Authorization"]})
 
     access = {"username": "u", kind: secret(tmp_path / "secret", "p-w-d\n")}
 
-    assert ask(handler, lambda prometheus: prometheus.version(), **access) == header
+    assert await ask(handler, lambda prometheus: prometheus.version(), **access) == header
 
 
 def test_a_login_that_others_can_read_is_refused_and_not_shown(tmp_path: Path) -> None:

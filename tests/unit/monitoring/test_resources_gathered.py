@@ -35,28 +35,25 @@ Answer = Callable[[web.Request, str], Awaitable[web.StreamResponse]]
 """What a request is answered; the query is empty for what is none."""
 
 
-def gathered(answer: Answer, pack: Pack | None = None) -> Resources:
+async def gathered(answer: Answer, pack: Pack | None = None) -> Resources:
     """What is gathered of ten minutes from a server that answers so."""
 
-    async def gather() -> Resources:
-        async def handle(request: web.Request) -> web.StreamResponse:
-            form = await request.post() if request.method == "POST" else {}
-            return await answer(request, str(form.get("query", "")))
+    async def handle(request: web.Request) -> web.StreamResponse:
+        form = await request.post() if request.method == "POST" else {}
+        return await answer(request, str(form.get("query", "")))
 
-        application = web.Application()
-        application.router.add_route("*", "/{path:.*}", handle)
-        runner = web.AppRunner(application, shutdown_timeout=0.1)
-        await runner.setup()
-        (port,) = free_ports(1)
-        await web.TCPSite(runner, "127.0.0.1", port).start()
-        try:
-            async with Prometheus(f"http://127.0.0.1:{port}") as prometheus:
-                packs = [pack or load_pack(PACK, "made")]
-                return await gather_resources(prometheus, packs, STARTED - 60, STARTED + 540, STARTED)
-        finally:
-            await runner.cleanup()
-
-    return asyncio.run(gather())
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", handle)
+    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    await runner.setup()
+    (port,) = free_ports(1)
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    try:
+        async with Prometheus(f"http://127.0.0.1:{port}") as prometheus:
+            packs = [pack or load_pack(PACK, "made")]
+            return await gather_resources(prometheus, packs, STARTED - 60, STARTED + 540, STARTED)
+    finally:
+        await runner.cleanup()
 
 
 def matrix(*series: tuple[dict[str, str], list[tuple[float, str]]]) -> web.Response:
@@ -83,15 +80,15 @@ async def sound(request: web.Request, query: str) -> web.StreamResponse:
     return matrix(({"host": "a"}, [(t, "1") for t in moments]))
 
 
-def test_what_is_sound_is_there() -> None:
-    told = gathered(sound)
+async def test_what_is_sound_is_there() -> None:
+    told = await gathered(sound)
     assert (told.source, told.step, len(told.t)) == ("Prometheus 2.42.0", 15.0, 41)
     assert [figure.name for figure in told.figures] == ["memory", "load", "scrape-duration"]
     assert told.leader == [(-60.0, "a")]
     assert told.missing == []
 
 
-def test_a_figure_that_fails_is_missing_and_the_others_are_there() -> None:
+async def test_a_figure_that_fails_is_missing_and_the_others_are_there() -> None:
     # given a Prometheus that cannot answer one of the queries
     async def answer(request: web.Request, query: str) -> web.StreamResponse:
         if "memory{" in query:
@@ -101,7 +98,7 @@ def test_a_figure_that_fails_is_missing_and_the_others_are_there() -> None:
         return await sound(request, query)
 
     # when it is asked
-    told = gathered(answer)
+    told = await gathered(answer)
     # then that one is missing, with its words
     assert [figure.name for figure in told.figures] == ["load", "scrape-duration"]
     ((what, why),) = told.missing
@@ -109,7 +106,7 @@ def test_a_figure_that_fails_is_missing_and_the_others_are_there() -> None:
     assert why.endswith("query processing would load too many samples")
 
 
-def test_one_that_is_restarting_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_is_restarting_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     # given a Prometheus that is not there for the first question of what it scraped
     monkeypatch.setattr(gathering, "AGAIN_AFTER", 0.01)
     asked: list[str] = []
@@ -121,10 +118,10 @@ def test_one_that_is_restarting_is_tried_again(monkeypatch: pytest.MonkeyPatch) 
         return await sound(request, query)
 
     # then nothing is missing
-    assert gathered(answer).missing == []
+    assert (await gathered(answer)).missing == []
 
 
-def test_one_that_answers_rubbish_from_the_first_is_asked_no_more() -> None:
+async def test_one_that_answers_rubbish_from_the_first_is_asked_no_more() -> None:
     # given something that is no Prometheus
     asked: list[str] = []
 
@@ -133,7 +130,7 @@ def test_one_that_answers_rubbish_from_the_first_is_asked_no_more() -> None:
         return web.Response(text="<html>It works!</html>")
 
     # when it is asked
-    told = gathered(answer)
+    told = await gathered(answer)
     # then all is missing, and two questions were enough to know
     assert told.figures == []
     assert {what for what, _ in told.missing} >= {"Made: Memory", "Made: Load"}
@@ -141,7 +138,9 @@ def test_one_that_answers_rubbish_from_the_first_is_asked_no_more() -> None:
     assert len(asked) == 2
 
 
-def test_one_that_falls_silent_takes_no_longer_than_all_figures_may(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_that_falls_silent_takes_no_longer_than_all_figures_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # given a Prometheus that never answers what it is asked of figures
     monkeypatch.setattr(gathering, "GATHER_WITHIN", 1.0)
 
@@ -151,7 +150,7 @@ def test_one_that_falls_silent_takes_no_longer_than_all_figures_may(monkeypatch:
         return await sound(request, query)
 
     # when they are gathered, then they are missing, and say why
-    told = gathered(answer)
+    told = await gathered(answer)
     assert told.figures == []
     assert tuple(what for what, _ in told.missing[:2]) == ("Made: Memory", "Made: Load")
     assert all("within 1 s" in why for _, why in told.missing[:2])
@@ -171,11 +170,11 @@ def test_one_that_falls_silent_takes_no_longer_than_all_figures_may(monkeypatch:
         max_leaves=20,
     )
 )
-def test_whatever_is_answered_there_are_resources(data: Any) -> None:
+async def test_whatever_is_answered_there_are_resources(data: Any) -> None:
     async def answer(request: web.Request, query: str) -> web.StreamResponse:
         return web.Response(text=json.dumps({"status": "success", "data": data}))
 
-    told = gathered(answer)
+    told = await gathered(answer)
     assert told.figures == []
     assert told.missing
 
@@ -199,7 +198,7 @@ def test_whatever_is_answered_there_are_resources(data: Any) -> None:
         max_size=6,
     )
 )
-def test_whatever_was_sampled_there_are_resources(
+async def test_whatever_was_sampled_there_are_resources(
     series: list[tuple[dict[str, str], list[tuple[float, str]]]],
 ) -> None:
     # given series as no exporter gives them: any hosts, twice the same, moments beyond what was asked, no numbers
@@ -209,5 +208,5 @@ def test_whatever_was_sampled_there_are_resources(
         return matrix(*((labels, [(STARTED + t, value) for t, value in values]) for labels, values in series))
 
     # then what comes of them is whole
-    told = gathered(answer)
+    told = await gathered(answer)
     assert Resources.model_validate_json(told.model_dump_json()) == told

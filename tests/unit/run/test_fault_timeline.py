@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -43,102 +42,83 @@ def plan_of(control: Path | None, *faults: dict[str, Any]) -> Plan:
     return validate_plan({"name": "small", **lab, "stages": [STAGE, STAGE], "faults": list(faults)})
 
 
-def played(tmp_path: Path, plan: Plan, scene: Callable[[FaultTimeline, Watch], Awaitable[None]]) -> Watch:
-    """Play a scene with the faults of a plan."""
+def timeline(tmp_path: Path, plan: Plan) -> tuple[FaultTimeline, Watch]:
+    """The faults of a plan, and what happens."""
     watch = Watch()
     record = Record(plan.name, tmp_path, None, watch)
     record.make_directory()
     record.open(Manifest(id="r", title="small", target=TargetEntry(kind="etcd"), started=0.0))
-
-    async def within_reason() -> None:
-        async with asyncio.timeout(60):
-            await scene(FaultTimeline(plan, record), watch)
-
-    asyncio.run(within_reason())
-    return watch
+    return FaultTimeline(plan, record), watch
 
 
-def test_a_fault_is_undone_when_it_is_due(tmp_path: Path, lab: TwoMembers, control: Path) -> None:
-    async def scene(faults: FaultTimeline, watch: Watch) -> None:
-        faults.start(stage=1)
-        await watch.until(2)
-
+async def test_a_fault_is_undone_when_it_is_due(tmp_path: Path, lab: TwoMembers, control: Path) -> None:
     kill = {"do": "kill", "member": "b", "stage": 1, "at": "0s", "undo_after": "0s"}
-    watch = played(tmp_path, plan_of(control, kill), scene)
-
+    faults, watch = timeline(tmp_path, plan_of(control, kill))
+    faults.start(stage=1)
+    await watch.until(2)
     assert watch.happened == [("fault", "kill", "b"), ("fault", "start", "b")]
     assert lab.state["b"] == "running"
 
 
-def test_what_is_not_undone_yet_is_undone_at_the_end(tmp_path: Path, lab: TwoMembers, control: Path) -> None:
-    async def scene(faults: FaultTimeline, watch: Watch) -> None:
-        faults.start(stage=None)
-        await watch.until(1)
-        assert lab.state["b"] == "stopped"
-        faults.stop()
-        await faults.undo()
-
+async def test_what_is_not_undone_yet_is_undone_at_the_end(
+    tmp_path: Path, lab: TwoMembers, control: Path
+) -> None:
     freeze = {"do": "stop", "member": "b", "undo_after": "600s"}
-    watch = played(tmp_path, plan_of(control, freeze), scene)
-
+    faults, watch = timeline(tmp_path, plan_of(control, freeze))
+    faults.start(stage=None)
+    await watch.until(1)
+    assert lab.state["b"] == "stopped"
+    faults.stop()
+    await faults.undo()
     assert watch.happened == [("fault", "stop", "b"), ("fault", "continue", "b")]
     assert lab.state["b"] == "running"
 
 
-def test_faults_of_another_stage_wait_for_it(tmp_path: Path, lab: TwoMembers, control: Path) -> None:
-    async def scene(faults: FaultTimeline, watch: Watch) -> None:
-        faults.start(stage=None)
-        faults.start(stage=1)
-        faults.stop()
-        await faults.undo()
-
-    later = {"do": "kill", "member": "b", "stage": 2}
-    assert played(tmp_path, plan_of(control, later), scene).happened == []
+async def test_faults_of_another_stage_wait_for_it(tmp_path: Path, lab: TwoMembers, control: Path) -> None:
+    faults, watch = timeline(tmp_path, plan_of(control, {"do": "kill", "member": "b", "stage": 2}))
+    faults.start(stage=None)
+    faults.start(stage=1)
+    faults.stop()
+    await faults.undo()
+    assert watch.happened == []
     assert lab.state["b"] == "running"
 
 
-def test_what_a_lab_refuses_is_told_and_the_run_goes_on(tmp_path: Path, control: Path) -> None:
-    async def scene(faults: FaultTimeline, watch: Watch) -> None:
-        faults.start(stage=None)
-        await watch.until(1)
-
-    watch = played(tmp_path, plan_of(control, {"do": "start", "member": "a"}), scene)
+async def test_what_a_lab_refuses_is_told_and_the_run_goes_on(tmp_path: Path, control: Path) -> None:
+    faults, watch = timeline(tmp_path, plan_of(control, {"do": "start", "member": "a"}))
+    faults.start(stage=None)
+    await watch.until(1)
     assert watch.happened == [("fault-failed", "start", "a")]
 
 
-def test_members_are_started_until_enough_run_and_not_once_more(
+async def test_members_are_started_until_enough_run_and_not_once_more(
     tmp_path: Path, lab: TwoMembers, control: Path
 ) -> None:
     """Given a member that a fault has killed, then the stage that needs it starts it, and nobody at the end."""
-
-    async def scene(faults: FaultTimeline, watch: Watch) -> None:
-        faults.start(stage=None)
-        await watch.until(1)
-        await faults.start_members(2)
-        await faults.start_members(2)
-        faults.stop()
-        await faults.undo()
-
-    watch = played(tmp_path, plan_of(control, {"do": "kill", "member": "b"}), scene)
+    faults, watch = timeline(tmp_path, plan_of(control, {"do": "kill", "member": "b"}))
+    faults.start(stage=None)
+    await watch.until(1)
+    await faults.start_members(2)
+    await faults.start_members(2)
+    faults.stop()
+    await faults.undo()
     assert watch.happened == [("fault", "kill", "b"), ("member-started", "b")]
     assert lab.state["b"] == "running"
 
 
-def test_faults_need_a_lab_that_has_their_members(tmp_path: Path, control: Path) -> None:
-    async def check(faults: FaultTimeline, watch: Watch) -> None:
-        await faults.check()
+async def test_faults_need_a_lab_that_has_their_members(tmp_path: Path, control: Path) -> None:
+    async def check(*plan: Any) -> None:
+        await timeline(tmp_path, plan_of(*plan))[0].check()
 
     with pytest.raises(UserError, match=r"^faults\.member: c: expected one of a, b$"):
-        played(tmp_path, plan_of(control, {"do": "kill", "member": "c"}), check)
+        await check(control, {"do": "kill", "member": "c"})
     with pytest.raises(UserError, match=r"^lab: missing: expected the control socket of a lab"):
-        played(tmp_path, plan_of(None, {"do": "kill", "member": "a"}), check)
-    played(tmp_path, plan_of(control, {"do": "kill", "member": "a"}), check)
+        await check(None, {"do": "kill", "member": "a"})
+    await check(control, {"do": "kill", "member": "a"})
 
 
 def test_storms_come_in_their_order(tmp_path: Path) -> None:
-    async def scene(faults: FaultTimeline, watch: Watch) -> None:
-        assert [storm.at for storm in faults.storms(2)] == [1.0, 5.0]
-        assert faults.storms(1) == []
-
     storms = [{"do": "drop-claims", "stage": 2, "at": at} for at in ("5s", "1s")]
-    played(tmp_path, plan_of(None, *storms), scene)
+    faults, _ = timeline(tmp_path, plan_of(None, *storms))
+    assert [storm.at for storm in faults.storms(2)] == [1.0, 5.0]
+    assert faults.storms(1) == []

@@ -18,55 +18,52 @@ from tippingpoint.errors import UserError
 from tippingpoint.run.faults import LabControl, LabMember
 
 
-def test_each_action_has_happened_when_it_returns(lab: TwoMembers, control: Path) -> None:
-    async def scenario() -> list[str]:
-        seen: list[str] = []
-        for do in ("kill", "start", "stop", "continue"):
-            await LabControl(control).act(do, "b")
-            seen.append(lab.state["b"])
-        return seen
-
-    assert asyncio.run(scenario()) == ["dead", "running", "stopped", "running"]
+async def test_each_action_has_happened_when_it_returns(lab: TwoMembers, control: Path) -> None:
+    seen: list[str] = []
+    for do in ("kill", "start", "stop", "continue"):
+        await LabControl(control).act(do, "b")
+        seen.append(lab.state["b"])
+    assert seen == ["dead", "running", "stopped", "running"]
 
 
-def test_members_are_told_apart_by_what_they_are_doing(lab: TwoMembers, control: Path) -> None:
+async def test_members_are_told_apart_by_what_they_are_doing(lab: TwoMembers, control: Path) -> None:
     lab.kill("b")
 
-    members = asyncio.run(LabControl(control).members())
+    members = await LabControl(control).members()
 
     assert members == [LabMember("a", 100, True, True), LabMember("b", None, False, False)]
 
 
-def test_an_unknown_member_is_refused_with_the_names_there_are(lab: TwoMembers, control: Path) -> None:
+async def test_an_unknown_member_is_refused_with_the_names_there_are(lab: TwoMembers, control: Path) -> None:
     with pytest.raises(UserError) as refusal:
-        asyncio.run(LabControl(control).act("kill", "c"))
+        await LabControl(control).act("kill", "c")
 
     assert str(refusal.value) == "lab: member: 'c': expected one of a, b"
     assert lab.state == {"a": "running", "b": "running"}
 
 
-def test_what_a_lab_refuses_is_its_own_reason(control: Path) -> None:
+async def test_what_a_lab_refuses_is_its_own_reason(control: Path) -> None:
     with pytest.raises(UserError) as refusal:
-        asyncio.run(LabControl(control).act("start", "a"))
+        await LabControl(control).act("start", "a")
 
     assert str(refusal.value) == "lab: a: is running: expected a member that is dead"
 
 
-def test_no_socket_is_one_line(tmp_path: Path) -> None:
+async def test_no_socket_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError) as refusal:
-        asyncio.run(LabControl(tmp_path / "gone").act("kill", "a"))
+        await LabControl(tmp_path / "gone").act("kill", "a")
 
     assert refusal.value.field == "lab"
     assert refusal.value.accepted == "the control socket of a running lab (No such file or directory)"
 
 
-def test_a_socket_nobody_listens_on_is_one_line(tmp_path: Path) -> None:
+async def test_a_socket_nobody_listens_on_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "dead"
     with socket.socket(socket.AF_UNIX) as abandoned:
         abandoned.bind(str(path))
 
     with pytest.raises(UserError, match=r"lab: .*/dead: expected the control socket of a running lab"):
-        asyncio.run(LabControl(path).members())
+        await LabControl(path).members()
 
 
 @pytest.mark.parametrize(
@@ -79,7 +76,7 @@ def test_a_socket_nobody_listens_on_is_one_line(tmp_path: Path) -> None:
         (b'{"members": [{"name": "a"}]}\n', 'it answered {"members": [{"name": "a"}]}'),
     ],
 )
-def test_something_that_is_not_a_lab_is_one_line(tmp_path: Path, reply: bytes, reason: str) -> None:
+async def test_something_that_is_not_a_lab_is_one_line(tmp_path: Path, reply: bytes, reason: str) -> None:
     path = tmp_path / "other.sock"
 
     async def stranger(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -87,12 +84,9 @@ def test_something_that_is_not_a_lab_is_one_line(tmp_path: Path, reply: bytes, r
         writer.write(reply)
         writer.close()
 
-    async def scenario() -> None:
+    with pytest.raises(UserError) as refusal:
         async with await asyncio.start_unix_server(stranger, str(path)):
             await LabControl(path).members()
-
-    with pytest.raises(UserError) as refusal:
-        asyncio.run(scenario())
     assert refusal.value.accepted == f"the control socket of a running lab ({reason})"
 
 

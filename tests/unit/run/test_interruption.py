@@ -9,59 +9,50 @@ import pytest
 from tippingpoint.run.interruption import EndedEarly, Interruption
 
 
-def test_what_ends_before_anybody_asks_has_its_result() -> None:
+async def test_what_ends_before_anybody_asks_has_its_result() -> None:
     async def seven() -> int:
         return 7
 
-    async def scene() -> int:
-        return await Interruption().unless_asked(seven())
-
-    assert asyncio.run(scene()) == 7
+    assert await Interruption().unless_asked(seven()) == 7
 
 
 def test_the_first_reason_is_the_reason() -> None:
-    async def scene() -> None:
-        interruption = Interruption()
-        interruption.check()
-        interruption.ask("enough")
-        assert not interruption.hurried.is_set()
-        interruption.ask("at once")
-        assert interruption.hurried.is_set()
-        interruption.check()
-
+    interruption = Interruption()
+    interruption.check()
+    interruption.ask("enough")
+    assert not interruption.hurried.is_set()
+    interruption.ask("at once")
+    assert interruption.hurried.is_set()
     with pytest.raises(EndedEarly, match=r"^enough$") as early:
-        asyncio.run(scene())
+        interruption.check()
     assert early.value.status == "interrupted"
 
 
 @pytest.mark.parametrize("hurry", [False, True])
-def test_what_is_under_way_is_seen_to_its_end_unless_there_is_a_hurry(hurry: bool) -> None:
+async def test_what_is_under_way_is_seen_to_its_end_unless_there_is_a_hurry(hurry: bool) -> None:
     """Given work that has something to finish when it is cancelled, then the second request cuts that off."""
     finished: list[str] = []
 
-    async def scene() -> None:
-        interruption = Interruption()
-        begun, cancelled, rest = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    interruption = Interruption()
+    begun, cancelled, rest = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-        async def work() -> None:
-            begun.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                cancelled.set()
-                await rest.wait()
-                finished.append("all of it")
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+            await rest.wait()
+            finished.append("all of it")
 
-        waiting = asyncio.create_task(interruption.unless_asked(work()))
-        await begun.wait()
-        interruption.ask("enough")
-        await cancelled.wait()
-        if hurry:
-            interruption.ask("at once")
-        else:
-            rest.set()
-        await waiting
-
+    waiting = asyncio.create_task(interruption.unless_asked(work()))
+    await begun.wait()
+    interruption.ask("enough")
+    await cancelled.wait()
+    if hurry:
+        interruption.ask("at once")
+    else:
+        rest.set()
     with pytest.raises(EndedEarly, match=r"^enough$"):
-        asyncio.run(asyncio.wait_for(scene(), 60))
+        await waiting
     assert finished == ([] if hurry else ["all of it"])

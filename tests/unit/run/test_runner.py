@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,13 @@ from tippingpoint.plan.read import load_plan
 from tippingpoint.run.runner import Runner
 
 
-def test_only_a_run_that_makes_containers_has_members_to_evict(tmp_path: Path) -> None:
+async def test_only_a_run_that_makes_containers_has_members_to_evict(tmp_path: Path) -> None:
     runner = Runner(load_plan("etcd-leases-small"), tmp_path)
     with pytest.raises(UserError, match=r"^member: m1: expected a run that makes containers on LXD$"):
-        asyncio.run(runner.evict("m1"))
+        await runner.evict("m1")
 
 
-def test_before_a_stage_is_on_nobody_is_evicted_and_nothing_repaired(tmp_path: Path) -> None:
+async def test_before_a_stage_is_on_nobody_is_evicted_and_nothing_repaired(tmp_path: Path) -> None:
     runner = Runner(load_plan("lxd-cluster-small"), tmp_path)
     runner.repair()
-    assert asyncio.run(runner.evict("m1")) == "no stage is running"
+    assert await runner.evict("m1") == "no stage is running"

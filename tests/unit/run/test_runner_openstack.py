@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -22,32 +22,40 @@ from tippingpoint.rundir.ownership import name_prefix
 from tippingpoint.targets.openstack.target import TARGET
 
 RUN_ID = "the-run"
-Scene = Callable[[Cloud, Runner], Awaitable[None]]
 
 
-def play(directory: Path, scene: Scene, groups: int = 1) -> None:
-    """Play a scene with the runner of a plan that wants all that a run may make."""
-    target: dict[str, Any] = {"tenants": True, "network": "made", "flavor": "made"}
+@pytest.fixture
+async def cloud(tmp_path: Path) -> AsyncIterator[Cloud]:
+    async with cloud_at(tmp_path) as (cloud, _):
+        cloud.put("images", "tiny", status="active")
+        cloud.put("roles", "member")
+        cloud.answers["identity projects/shop-id"] = {"project": {"id": "shop-id", "domain_id": "default"}}
+        yield cloud
 
-    async def played() -> None:
-        async with cloud_at(directory) as (cloud, entry):
-            cloud.put("images", "tiny", status="active")
-            cloud.put("roles", "member")
-            cloud.answers["identity projects/shop-id"] = {
-                "project": {"id": "shop-id", "domain_id": "default"}
-            }
-            kept = {"kind": "openstack", "credentials": str(entry.target.credentials), "cloud": "stub"}
-            plan = {
-                "name": "small",
-                "target": kept | target,
-                "workload": {"kind": "spawn", "until": "started", "concurrency": 1},
-                "stages": [{"groups": groups, "instances": int(groups == 1), "hold": "0s"}],
-            }
-            path = directory / "plan.yaml"
-            path.write_text(yaml.safe_dump(plan), encoding="utf-8")
-            await scene(cloud, Runner(load_plan(str(path)), directory / "runs", run_id=RUN_ID))
 
-    asyncio.run(asyncio.wait_for(played(), 120))
+@pytest.fixture
+def runner(cloud: Cloud, tmp_path: Path) -> Runner:
+    """The runner of a plan that wants all that a run may make, of one server."""
+    return runner_of(tmp_path, groups=1, instances=1)
+
+
+def runner_of(directory: Path, **stage: int) -> Runner:
+    plan = {
+        "name": "small",
+        "target": {
+            "kind": "openstack",
+            "credentials": str(directory / "clouds.yaml"),
+            "cloud": "stub",
+            "tenants": True,
+            "network": "made",
+            "flavor": "made",
+        },
+        "workload": {"kind": "spawn", "until": "started", "concurrency": 1},
+        "stages": [{**stage, "hold": "0s"}],
+    }
+    path = directory / "plan.yaml"
+    path.write_text(yaml.safe_dump(plan), encoding="utf-8")
+    return Runner(load_plan(str(path)), directory / "runs", run_id=RUN_ID)
 
 
 def left(cloud: Cloud) -> list[str]:
@@ -78,56 +86,46 @@ async def interrupted_while_routers_are_made(cloud: Cloud, runner: Runner) -> Pa
     return await run
 
 
-def test_what_is_being_made_at_a_ctrl_c_is_removed(tmp_path: Path) -> None:
-    async def scene(cloud: Cloud, runner: Runner) -> None:
-        directory = await interrupted_while_routers_are_made(cloud, runner)
-        assert Manifest.load(directory).status == "interrupted"
-        assert left(cloud) == []
-
-    play(tmp_path, scene)
+async def test_what_is_being_made_at_a_ctrl_c_is_removed(cloud: Cloud, runner: Runner) -> None:
+    directory = await interrupted_while_routers_are_made(cloud, runner)
+    assert Manifest.load(directory).status == "interrupted"
+    assert left(cloud) == []
 
 
-def test_who_is_in_a_hurry_does_not_wait_for_what_is_being_made(tmp_path: Path) -> None:
+async def test_who_is_in_a_hurry_does_not_wait_for_what_is_being_made(cloud: Cloud, runner: Runner) -> None:
     """Given a call that is never answered, then a second Ctrl-C ends the run, and what is left is told."""
+    begun, end = asyncio.Event(), asyncio.Event()
 
-    async def scene(cloud: Cloud, runner: Runner) -> None:
-        begun, end = asyncio.Event(), asyncio.Event()
+    async def silent(request: web.Request) -> web.Response | None:
+        if request.method == "POST" and request.path.endswith("/routers"):
+            begun.set()
+            await end.wait()
+        return None
 
-        async def silent(request: web.Request) -> web.Response | None:
-            if request.method == "POST" and request.path.endswith("/routers"):
-                begun.set()
-                await end.wait()
-            return None
-
-        cloud.otherwise = silent
-        run = asyncio.create_task(runner.run())
-        await begun.wait()
-        runner.interrupt()
-        runner.interrupt()
-        directory = await asyncio.wait_for(run, 30)
-        end.set()
-        assert "removal stopped on request" in (directory / "events.jsonl").read_text()
-
-    play(tmp_path, scene)
+    cloud.otherwise = silent
+    run = asyncio.create_task(runner.run())
+    await begun.wait()
+    runner.interrupt()
+    runner.interrupt()
+    directory = await asyncio.wait_for(run, 30)
+    end.set()
+    assert "removal stopped on request" in (directory / "events.jsonl").read_text()
 
 
-def test_what_was_made_before_garbage_was_answered_is_removed(tmp_path: Path) -> None:
-    async def scene(cloud: Cloud, runner: Runner) -> None:
-        async def garbage(request: web.Request) -> web.Response | None:
-            asked = request.method == "POST" and request.path.endswith("/subnets")
-            return web.json_response([]) if asked else None
+async def test_what_was_made_before_garbage_was_answered_is_removed(cloud: Cloud, runner: Runner) -> None:
+    async def garbage(request: web.Request) -> web.Response | None:
+        asked = request.method == "POST" and request.path.endswith("/subnets")
+        return web.json_response([]) if asked else None
 
-        cloud.otherwise = garbage
-        with pytest.raises(TargetError, match="would not send"):
-            await runner.run()
-        assert Manifest.load(runner.directory).status == "failed"
-        assert left(cloud) == []
-
-    play(tmp_path, scene)
+    cloud.otherwise = garbage
+    with pytest.raises(TargetError, match="would not send"):
+        await runner.run()
+    assert Manifest.load(runner.directory).status == "failed"
+    assert left(cloud) == []
 
 
-def test_what_was_made_before_a_fault_of_ours_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_what_was_made_before_a_fault_of_ours_is_removed(
+    cloud: Cloud, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = TARGET.take
 
@@ -137,28 +135,24 @@ def test_what_was_made_before_a_fault_of_ours_is_removed(
 
     monkeypatch.setattr(TARGET, "take", faulty)
 
-    async def scene(cloud: Cloud, runner: Runner) -> None:
-        with pytest.raises(ZeroDivisionError):
-            await runner.run()
-        manifest = Manifest.load(runner.directory)
-        assert (manifest.status, manifest.reason) == ("failed", "ZeroDivisionError: ours")
-        assert left(cloud) == []
-
-    play(tmp_path, scene)
+    with pytest.raises(ZeroDivisionError):
+        await runner.run()
+    manifest = Manifest.load(runner.directory)
+    assert (manifest.status, manifest.reason) == ("failed", "ZeroDivisionError: ours")
+    assert left(cloud) == []
 
 
-def test_a_removal_has_time_for_each_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_removal_has_time_for_each_group(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(TARGET, "clean_within", lambda things: 0.2 * things)
 
-    async def scene(cloud: Cloud, runner: Runner) -> None:
-        await interrupted_while_routers_are_made(cloud, runner)
-        assert left(cloud) == []
-
-    play(tmp_path, scene, groups=150)
+    await interrupted_while_routers_are_made(cloud, runner_of(tmp_path, groups=150, instances=0))
+    assert left(cloud) == []
 
 
-def test_the_password_of_a_made_user_is_not_moved_to_where_there_is_room(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_the_password_of_a_made_user_is_not_moved_to_where_there_is_room(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a disk without room, so that the run's files go elsewhere, and a cloud that does not let us clean up, then
     the password is nowhere."""
@@ -166,14 +160,11 @@ def test_the_password_of_a_made_user_is_not_moved_to_where_there_is_room(
     monkeypatch.setattr(tempfile, "tempdir", str(room))
     (room / f"{RESCUE_PREFIX}{RUN_ID}").mkdir(parents=True)  # as if a tail had been put there
 
-    async def scene(cloud: Cloud, runner: Runner) -> None:
-        async def fails(request: web.Request) -> web.Response | None:
-            return failure(500, "down") if request.method == "DELETE" else None
+    async def fails(request: web.Request) -> web.Response | None:
+        return failure(500, "down") if request.method == "DELETE" else None
 
-        cloud.otherwise = fails
-        directory = await interrupted_while_routers_are_made(cloud, runner)
-        assert directory.parent == room
-        assert "left-behind" in (directory / "events.jsonl").read_text()
-
-    play(tmp_path, scene)
+    cloud.otherwise = fails
+    directory = await interrupted_while_routers_are_made(cloud, runner_of(tmp_path, groups=1, instances=1))
+    assert directory.parent == room
+    assert "left-behind" in (directory / "events.jsonl").read_text()
     assert not [*tmp_path.rglob("openstack-user")]

@@ -30,35 +30,28 @@ def a_job_that_is_refused(directory: Path) -> Job:
     )
 
 
-def test_a_worker_that_spoke_before_it_was_listened_to_is_heard(tmp_path: Path) -> None:
-    async def scene() -> None:
-        spoke = asyncio.Event()
+async def test_a_worker_that_spoke_before_it_was_listened_to_is_heard(tmp_path: Path) -> None:
+    spoke = asyncio.Event()
 
-        def listen(worker: WorkerProcess, message: Message | Gone) -> None:
-            if isinstance(message, Refusal):
-                spoke.set()
+    def listen(worker: WorkerProcess, message: Message | Gone) -> None:
+        if isinstance(message, Refusal):
+            spoke.set()
 
-        # given a worker that has said that it cannot begin
-        worker = await start_worker(a_job_that_is_refused(tmp_path), listen)
-        await spoke.wait()
-        # when its opening is waited for only then, then that is known
-        with pytest.raises(Refused, match=r"etcd\.yaml"):
-            await opened(worker)
-        await worker.ended(60.0)
-
-    asyncio.run(scene())
+    # given a worker that has said that it cannot begin
+    worker = await start_worker(a_job_that_is_refused(tmp_path), listen)
+    await spoke.wait()
+    # when its opening is waited for only then, then that is known
+    with pytest.raises(Refused, match=r"etcd\.yaml"):
+        await opened(worker)
+    await worker.ended(60.0)
 
 
-def test_a_worker_runs_the_code_of_its_runner_wherever_that_was_started(
+async def test_a_worker_runs_the_code_of_its_runner_wherever_that_was_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scene() -> str:
-        worker = await start_worker(a_job_that_is_refused(tmp_path), lambda worker, message: None)
-        environment = await asyncio.to_thread(Path(f"/proc/{worker.process.pid}/environ").read_text)
-        await worker.ended(60.0)
-        return environment
-
     monkeypatch.setenv("PYTHONPATH", "/elsewhere")
-    environment = asyncio.run(scene())
+    worker = await start_worker(a_job_that_is_refused(tmp_path), lambda worker, message: None)
+    environment = await asyncio.to_thread(Path(f"/proc/{worker.process.pid}/environ").read_text)
+    await worker.ended(60.0)
     here = Path(tippingpoint.__file__).parents[1]
     assert f"PYTHONPATH={here}:/elsewhere" in environment.split("\0")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
 from tippingpoint.plan.read import parse_plan
@@ -12,10 +11,6 @@ from tippingpoint.units.conductor import Follower
 from tippingpoint.units.shared_run import SharedRun, Turn, begin_run, stop
 
 PLAN = parse_plan("name: t\nstages: [{leases: 10, hold: 30s}, {leases: 20, hold: 30s}]")
-
-
-def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(scene(), 10))
 
 
 def turn(number: int, of: int = 2, *, begins_in: float = 10.0, **fields: Any) -> Turn:
@@ -43,119 +38,95 @@ class Unit(Follower):
         return self.run
 
 
-def test_a_turn_is_told_once_as_soon_as_it_is_named() -> None:
-    async def scene() -> None:
-        unit = Unit(1, 2)
-        first = turn(1)
-        asked = asyncio.create_task(unit.next_turn())
-        await asyncio.sleep(0)
-        unit.name(first)
-        assert await asked == first
-        # and not again for its hold, but for the turn that is named with it
-        asked = asyncio.create_task(unit.next_turn())
-        held = first.model_copy(update={"hold": time.time()})
-        unit.name(held)
-        await asyncio.sleep(0.01)
-        assert not asked.done()
-        second = turn(2)
-        unit.name(held, second)
-        assert await asked == second
-
-    play(scene)
+async def test_a_turn_is_told_once_as_soon_as_it_is_named() -> None:
+    unit = Unit(1, 2)
+    first = turn(1)
+    asked = asyncio.create_task(unit.next_turn())
+    await asyncio.sleep(0)
+    unit.name(first)
+    assert await asked == first
+    # and not again for its hold, but for the turn that is named with it
+    asked = asyncio.create_task(unit.next_turn())
+    held = first.model_copy(update={"hold": time.time()})
+    unit.name(held)
+    await asyncio.sleep(0.01)
+    assert not asked.done()
+    second = turn(2)
+    unit.name(held, second)
+    assert await asked == second
 
 
-def test_a_turn_that_takes_another_ones_place_is_told() -> None:
-    async def scene() -> None:
-        unit = Unit(0, 2)
-        held = turn(1, hold=time.time())
-        unit.name(held, turn(2))
-        assert (await unit.next_turn() or held).kind == "ramp"
-        unit.name(held, turn(2, kind="storm", stage=1))
-        assert (await unit.next_turn() or held).kind == "storm"
-
-    play(scene)
+async def test_a_turn_that_takes_another_ones_place_is_told() -> None:
+    unit = Unit(0, 2)
+    held = turn(1, hold=time.time())
+    unit.name(held, turn(2))
+    assert (await unit.next_turn() or held).kind == "ramp"
+    unit.name(held, turn(2, kind="storm", stage=1))
+    assert (await unit.next_turn() or held).kind == "storm"
 
 
-def test_who_gave_up_waiting_misses_nothing() -> None:
-    async def scene() -> None:
-        unit = Unit(0, 1)
-        asked = asyncio.create_task(unit.next_turn())
-        await asyncio.sleep(0)
-        asked.cancel()
-        unit.name(turn(1, of=1))
-        assert await unit.next_turn() is not None
-
-    play(scene)
+async def test_who_gave_up_waiting_misses_nothing() -> None:
+    unit = Unit(0, 1)
+    asked = asyncio.create_task(unit.next_turn())
+    await asyncio.sleep(0)
+    asked.cancel()
+    unit.name(turn(1, of=1))
+    assert await unit.next_turn() is not None
 
 
-def test_a_unit_that_joins_is_told_of_the_first_turn_it_has_a_share_in() -> None:
-    async def scene() -> None:
-        # given a third unit, of which the leader does not know
-        unit = Unit(2, 2)
-        assert unit.share == (2, 3)
-        asked = asyncio.create_task(unit.next_turn())
-        held = turn(1, hold=time.time())
-        unit.name(held)
-        await asyncio.sleep(0.01)
-        assert not asked.done()
-        # when it is one of those that have the next turn
-        second = turn(2, of=3)
-        unit.name(held, second, units=[*unit.run.units, "load-claimer/2"])
-        # then that one is its first
-        assert await asked == second
-
-    play(scene)
+async def test_a_unit_that_joins_is_told_of_the_first_turn_it_has_a_share_in() -> None:
+    # given a third unit, of which the leader does not know
+    unit = Unit(2, 2)
+    assert unit.share == (2, 3)
+    asked = asyncio.create_task(unit.next_turn())
+    held = turn(1, hold=time.time())
+    unit.name(held)
+    await asyncio.sleep(0.01)
+    assert not asked.done()
+    # when it is one of those that have the next turn
+    second = turn(2, of=3)
+    unit.name(held, second, units=[*unit.run.units, "load-claimer/2"])
+    # then that one is its first
+    assert await asked == second
 
 
-def test_moments_are_by_our_own_clock() -> None:
-    async def scene() -> None:
-        unit = Unit(0, 1)
-        named = turn(1, of=1, hold=time.time())
-        unit.name(named, ahead=100.0)
-        told = await unit.next_turn()
-        assert told is not None
-        assert told.begin == named.begin + 100
-        assert named.hold is not None
-        assert await unit.up(told) == named.hold + 100
-        assert unit.said == [("up", 1)]
-
-    play(scene)
+async def test_moments_are_by_our_own_clock() -> None:
+    unit = Unit(0, 1)
+    named = turn(1, of=1, hold=time.time())
+    unit.name(named, ahead=100.0)
+    told = await unit.next_turn()
+    assert told is not None
+    assert told.begin == named.begin + 100
+    assert named.hold is not None
+    assert await unit.up(told) == named.hold + 100
+    assert unit.said == [("up", 1)]
 
 
-def test_a_unit_that_comes_to_a_turn_when_the_others_are_further_holds_it_at_once() -> None:
-    async def scene() -> None:
-        unit = Unit(0, 2)
-        unit.name(turn(3, hold=time.time()), turn(4))
-        before = time.time()
-        hold = await unit.up(turn(1))
-        assert hold is not None
-        assert before <= hold <= time.time()
-
-    play(scene)
+async def test_a_unit_that_comes_to_a_turn_when_the_others_are_further_holds_it_at_once() -> None:
+    unit = Unit(0, 2)
+    unit.name(turn(3, hold=time.time()), turn(4))
+    before = time.time()
+    hold = await unit.up(turn(1))
+    assert hold is not None
+    assert before <= hold <= time.time()
 
 
-def test_nothing_follows_when_the_last_hold_is_over() -> None:
-    async def scene() -> None:
-        unit = Unit(0, 1)
-        unit.name(turn(2, of=1, hold=time.time() - 31))
-        assert await unit.next_turn() is not None  # it may still be played, late
-        assert await unit.next_turn() is None
-        assert unit.stopped == ""
-
-    play(scene)
+async def test_nothing_follows_when_the_last_hold_is_over() -> None:
+    unit = Unit(0, 1)
+    unit.name(turn(2, of=1, hold=time.time() - 31))
+    assert await unit.next_turn() is not None  # it may still be played, late
+    assert await unit.next_turn() is None
+    assert unit.stopped == ""
 
 
-def test_a_stop_ends_every_wait() -> None:
-    async def scene() -> None:
-        unit = Unit(0, 1)
-        unit.name(turn(1, of=1))
-        told = await unit.next_turn()
-        assert told is not None
-        waits = [asyncio.create_task(unit.up(told))]
-        await asyncio.sleep(0)
-        unit.see(stop(unit.run, "enough"), 0.0)
-        assert await waits[0] is None
-        assert await unit.next_turn() is None
-        assert unit.stopped == "enough"
-
-    play(scene)
+async def test_a_stop_ends_every_wait() -> None:
+    unit = Unit(0, 1)
+    unit.name(turn(1, of=1))
+    told = await unit.next_turn()
+    assert told is not None
+    waits = [asyncio.create_task(unit.up(told))]
+    await asyncio.sleep(0)
+    unit.see(stop(unit.run, "enough"), 0.0)
+    assert await waits[0] is None
+    assert await unit.next_turn() is None
+    assert unit.stopped == "enough"

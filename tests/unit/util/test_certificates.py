@@ -138,16 +138,12 @@ WHAT_HOLDS = {
     ids=["etcd v2", "etcd v3", "prometheus", "rest", "juju"],
 )
 @pytest.mark.parametrize("kind", [*WORDS])
-def test_what_is_wrong_with_a_certificate_is_told_apart(
+async def test_what_is_wrong_with_a_certificate_is_told_apart(
     kind: str, client: Callable[[int, Path], Awaitable[str]], tmp_path: Path
 ) -> None:
     ca, certificate, key = made(tmp_path, kind)
-
-    async def scene() -> str:
-        async with serving(certificate, key) as port:
-            return await client(port, ca)
-
-    line = asyncio.run(scene())
+    async with serving(certificate, key) as port:
+        line = await client(port, ca)
     assert WORDS[kind] in line
     assert ("authority" in line) == (kind == "authority")
     assert "\n" not in line

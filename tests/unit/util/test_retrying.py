@@ -31,36 +31,33 @@ class Calls:
         return "done"
 
 
-def retried(call: Callable[[], Awaitable[T]], within: float = 60.0) -> T:
-    async def scene() -> T:
-        return await retry(call, within, lambda problem: isinstance(problem, Locked), 0.001, 0.002)
-
-    return asyncio.run(scene())
+async def retried(call: Callable[[], Awaitable[T]], within: float = 60.0) -> T:
+    return await retry(call, within, lambda problem: isinstance(problem, Locked), 0.001, 0.002)
 
 
-def test_what_passes_is_asked_again_until_it_is_answered() -> None:
+async def test_what_passes_is_asked_again_until_it_is_answered() -> None:
     calls = Calls(Locked(), Locked(), Locked())
-    assert retried(calls) == "done"
+    assert await retried(calls) == "done"
     assert calls.made == 4
 
 
-def test_what_does_not_pass_is_raised_at_once() -> None:
+async def test_what_does_not_pass_is_raised_at_once() -> None:
     calls = Calls(Locked(), ValueError("wrong"), Locked())
     with pytest.raises(ValueError, match="wrong"):
-        retried(calls)
+        await retried(calls)
     assert calls.made == 2
 
 
-def test_what_does_not_pass_in_time_is_raised_as_it_was_last() -> None:
+async def test_what_does_not_pass_in_time_is_raised_as_it_was_last() -> None:
     calls = Calls(*(Locked(str(number)) for number in range(3)))
     with pytest.raises(Locked, match="0"):
-        retried(calls, within=0.0)
+        await retried(calls, within=0.0)
     assert calls.made == 1
 
 
-def test_an_answer_that_does_not_come_in_time_is_waited_for_no_longer() -> None:
+async def test_an_answer_that_does_not_come_in_time_is_waited_for_no_longer() -> None:
     async def never() -> None:
         await asyncio.Event().wait()
 
     with pytest.raises(TimeoutError):
-        retried(never, within=0.01)
+        await retried(never, within=0.01)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -102,70 +101,56 @@ class Rig:
         return {tag: found.total for tag, found in self.recorded().items() if not tag.endswith(beside)}
 
 
-def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(scene(), 20))
+async def test_operations_without_an_answer_at_the_end_count_as_timeouts() -> None:
+    # given four claims that hang
+    rig = Rig()
+    rig.load.set_leases({0, 1, 2, 3}, 0.0)
+    await rig.target.calls(claims=4)
+    # when one is answered while the load is drained
+    rig.load.stop()
+    asyncio.get_running_loop().call_later(0.01, rig.target.grant, 0)
+    await rig.load.drain(0.1)
+    # then it counts, and the others count as timed out at their age
+    recorded = rig.recorded()
+    assert recorded["claim.ok"].total == 1
+    assert recorded["claim.timeout"].total == 3
+    assert recorded["claim.timeout"].min >= 90_000
 
 
-def test_operations_without_an_answer_at_the_end_count_as_timeouts() -> None:
-    async def scene() -> None:
-        # given four claims that hang
-        rig = Rig()
-        rig.load.set_leases({0, 1, 2, 3}, 0.0)
-        await rig.target.calls(claims=4)
-        # when one is answered while the load is drained
-        rig.load.stop()
-        asyncio.get_running_loop().call_later(0.01, rig.target.grant, 0)
-        await rig.load.drain(0.1)
-        # then it counts, and the others count as timed out at their age
-        recorded = rig.recorded()
-        assert recorded["claim.ok"].total == 1
-        assert recorded["claim.timeout"].total == 3
-        assert recorded["claim.timeout"].min >= 90_000
-
-    play(scene)
+async def test_an_answer_that_is_there_when_time_runs_out_counts_as_an_answer() -> None:
+    rig = Rig(timeout=0.02)
+    rig.load.set_leases({0}, 0.0)
+    await rig.target.calls(claims=1)
+    await asyncio.sleep(0.03)
+    rig.target.grant(0)
+    rig.load.expire_calls()
+    await asyncio.sleep(0)
+    assert rig.counts() == {"claim.ok": 1}
+    assert rig.load.gauge.held == 1
 
 
-def test_an_answer_that_is_there_when_time_runs_out_counts_as_an_answer() -> None:
-    async def scene() -> None:
-        rig = Rig(timeout=0.02)
-        rig.load.set_leases({0}, 0.0)
-        await rig.target.calls(claims=1)
-        await asyncio.sleep(0.03)
-        rig.target.grant(0)
-        rig.load.expire_calls()
-        await asyncio.sleep(0)
-        assert rig.counts() == {"claim.ok": 1}
-        assert rig.load.gauge.held == 1
-
-    play(scene)
-
-
-def test_an_answer_at_the_very_moment_that_waiting_ends_counts_at_once() -> None:
+async def test_an_answer_at_the_very_moment_that_waiting_ends_counts_at_once() -> None:
     """Given an answer that its unit has not been told of yet, as the loop has other things to do first."""
+    rig = Rig()
+    rig.load.set_leases({0}, 0.0)
+    await rig.target.calls(claims=1)
+    rig.load.stop()
+    there: list[tuple[int, int, dict[str, int]]] = []
 
-    async def scene() -> None:
-        rig = Rig()
-        rig.load.set_leases({0}, 0.0)
-        await rig.target.calls(claims=1)
-        rig.load.stop()
-        there: list[tuple[int, int, dict[str, int]]] = []
+    async def drained() -> None:
+        try:
+            await rig.load.drain(10.0)
+        finally:
+            there.append((rig.load.gauge.held, rig.load.gauge.in_flight, rig.counts()))
 
-        async def drained() -> None:
-            try:
-                await rig.load.drain(10.0)
-            finally:
-                there.append((rig.load.gauge.held, rig.load.gauge.in_flight, rig.counts()))
-
-        draining = asyncio.create_task(drained())
-        await asyncio.sleep(0)
-        draining.cancel()
-        rig.target.grant(0)
-        await asyncio.gather(draining, return_exceptions=True)
-        assert there == [(1, 0, {"claim.ok": 1})]
-        assert await rig.load.give_back(1.0) == 0
-        assert rig.target.released == [0]
-
-    play(scene)
+    draining = asyncio.create_task(drained())
+    await asyncio.sleep(0)
+    draining.cancel()
+    rig.target.grant(0)
+    await asyncio.gather(draining, return_exceptions=True)
+    assert there == [(1, 0, {"claim.ok": 1})]
+    assert await rig.load.give_back(1.0) == 0
+    assert rig.target.released == [0]
 
 
 class LedTarget(HandTarget):
@@ -183,201 +168,167 @@ class LedTarget(HandTarget):
         return None
 
 
-def test_one_worker_tells_of_each_change_of_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_worker_tells_of_each_change_of_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tippingpoint.workloads.claim.workload.LEADER_EVERY", 0.001)
 
-    async def scene() -> None:
-        # given an election, after which nobody may ask any more
-        for worker, told in ((0, ["m1", "m3"]), (1, [])):
-            target = LedTarget(["", "m1", "m1", "", "m3", "m3"])
-            rig = Rig(target=target)
-            for number in (1, 2):
-                await rig.load.begin_stage(
-                    StageOrder(number=number, size=2, kind="ramp", over=0.0, share=(worker, 2), listed=number)
-                )
-            if not worker:
-                async with asyncio.timeout(5):
-                    await target.silent.wait()
-            await rig.load.close()
-            assert [(event, fields) for _, event, fields in rig.load.events] == [
-                ("leader", {"member": name}) for name in told
-            ]
-
-    play(scene)
+    # given an election, after which nobody may ask any more
+    for worker, told in ((0, ["m1", "m3"]), (1, [])):
+        target = LedTarget(["", "m1", "m1", "", "m3", "m3"])
+        rig = Rig(target=target)
+        for number in (1, 2):
+            await rig.load.begin_stage(
+                StageOrder(number=number, size=2, kind="ramp", over=0.0, share=(worker, 2), listed=number)
+            )
+        if not worker:
+            async with asyncio.timeout(5):
+                await target.silent.wait()
+        await rig.load.close()
+        assert [(event, fields) for _, event, fields in rig.load.events] == [
+            ("leader", {"member": name}) for name in told
+        ]
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_what_is_cut_before_the_target_had_its_time_counts_for_nothing(
+async def test_what_is_cut_before_the_target_had_its_time_counts_for_nothing(
     monkeypatch: pytest.MonkeyPatch, at_once: bool
 ) -> None:
     """Given a claim that has no answer for long, and others that were just made, when the load is cut (at once, or
     while they are waited for), then the first is the target's failure, and of the others nobody knows."""
     monkeypatch.setattr("tippingpoint.workloads.calls.OWED", 0.1)
 
-    async def scene() -> None:
-        rig = Rig()
-        rig.load.set_leases({0}, 0.0)
-        await rig.target.calls(claims=1)
-        await asyncio.sleep(0.11)
-        rig.load.set_leases({0, 1, 2}, 0.0)
-        await rig.target.calls(claims=3)
-        rig.load.stop()
-        if at_once:
-            rig.load.cut()
-        else:
-            draining = asyncio.create_task(rig.load.drain(10.0))
-            await asyncio.sleep(0)
-            draining.cancel()
-            await asyncio.gather(draining, return_exceptions=True)
-        # and what then comes of them counts for nothing either
-        await rig.load.give_back(0.0)
+    rig = Rig()
+    rig.load.set_leases({0}, 0.0)
+    await rig.target.calls(claims=1)
+    await asyncio.sleep(0.11)
+    rig.load.set_leases({0, 1, 2}, 0.0)
+    await rig.target.calls(claims=3)
+    rig.load.stop()
+    if at_once:
+        rig.load.cut()
+    else:
+        draining = asyncio.create_task(rig.load.drain(10.0))
         await asyncio.sleep(0)
-        assert rig.counts() == {"claim.timeout": 1}
-        assert rig.load.errors == {("claim", "timeout", "no answer when the load ended"): 1}
-        assert all(future.cancelled() for _, _, future in rig.target.claims)
-
-    play(scene)
-
-
-def test_an_answer_at_the_very_moment_of_a_storm_counts() -> None:
-    async def scene() -> None:
-        rig = Rig()
-        rig.load.set_leases({0, 1}, 0.0)
-        await rig.target.calls(claims=2)
-        rig.target.grant(0)
-        await rig.load.begin_stage(
-            StageOrder(number=2, size=2, kind="storm", over=0.0, share=(0, 1), listed=1)
-        )
-        assert rig.counts() == {"claim.ok": 1}
-
-    play(scene)
+        draining.cancel()
+        await asyncio.gather(draining, return_exceptions=True)
+    # and what then comes of them counts for nothing either
+    await rig.load.give_back(0.0)
+    await asyncio.sleep(0)
+    assert rig.counts() == {"claim.timeout": 1}
+    assert rig.load.errors == {("claim", "timeout", "no answer when the load ended"): 1}
+    assert all(future.cancelled() for _, _, future in rig.target.claims)
 
 
-def test_a_call_older_than_the_timeout_is_given_up_and_tried_again() -> None:
-    async def scene() -> None:
-        rig = Rig(timeout=0.02, renew_time=0.05)
-        rig.load.set_leases({0}, 0.0)
-        await rig.target.calls(claims=1)
-        await asyncio.sleep(0.03)
-        rig.load.expire_calls()
-        await rig.target.calls(claims=2)
-        assert rig.counts() == {"claim.timeout": 1}
-
-    play(scene)
+async def test_an_answer_at_the_very_moment_of_a_storm_counts() -> None:
+    rig = Rig()
+    rig.load.set_leases({0, 1}, 0.0)
+    await rig.target.calls(claims=2)
+    rig.target.grant(0)
+    await rig.load.begin_stage(StageOrder(number=2, size=2, kind="storm", over=0.0, share=(0, 1), listed=1))
+    assert rig.counts() == {"claim.ok": 1}
 
 
-def test_extensions_stay_due_at_fixed_moments_while_the_target_stalls() -> None:
-    async def scene() -> None:
-        # given a lease renewed each 50 ms
-        rig = Rig(renew_time=0.05)
-        rig.load.set_leases({0}, 0.0)
-        await rig.target.calls(claims=1)
-        rig.target.grant(0)
-        await rig.target.calls(extends=1)
-        # when its first extension is answered after 250 ms, and what became due meanwhile at once
-        await asyncio.sleep(0.25)
-        for number in range(5):
-            await rig.target.calls(extends=number + 1)
-            rig.target.extends[number][1].set_result(True)
-            await asyncio.sleep(0)
-        # then response time shows the whole stall, for each of the moments in it
-        recorded = rig.recorded()
-        assert recorded["extend.ok"].total == 5
-        assert recorded["extend.ok"].max >= 240_000
-        assert Histogram.decode(recorded["extend.ok"].encode()).percentile(50) >= 130_000
-        # while only the first was sent before it
-        assert Histogram.decode(recorded["extend.ok.service"].encode()).percentile(75) < 100_000
-
-    play(scene)
+async def test_a_call_older_than_the_timeout_is_given_up_and_tried_again() -> None:
+    rig = Rig(timeout=0.02, renew_time=0.05)
+    rig.load.set_leases({0}, 0.0)
+    await rig.target.calls(claims=1)
+    await asyncio.sleep(0.03)
+    rig.load.expire_calls()
+    await rig.target.calls(claims=2)
+    assert rig.counts() == {"claim.timeout": 1}
 
 
-def test_a_denied_unit_waits_and_claims_when_the_lease_is_released() -> None:
-    async def scene() -> None:
-        rig = Rig(units=2, renew_time=5.0)
-        rig.load.set_leases({7}, 0.0)
-        await rig.target.calls(claims=2)
-        rig.target.grant(0)
-        rig.target.claims[1][2].set_result(None)
+async def test_extensions_stay_due_at_fixed_moments_while_the_target_stalls() -> None:
+    # given a lease renewed each 50 ms
+    rig = Rig(renew_time=0.05)
+    rig.load.set_leases({0}, 0.0)
+    await rig.target.calls(claims=1)
+    rig.target.grant(0)
+    await rig.target.calls(extends=1)
+    # when its first extension is answered after 250 ms, and what became due meanwhile at once
+    await asyncio.sleep(0.25)
+    for number in range(5):
+        await rig.target.calls(extends=number + 1)
+        rig.target.extends[number][1].set_result(True)
         await asyncio.sleep(0)
-        assert (rig.load.gauge.held, rig.load.gauge.waiting) == (1, 1)
-        (released,) = rig.target.watches.values()
-        released()
-        await rig.target.calls(claims=3)
-        assert rig.target.claims[2][:2] == rig.target.claims[1][:2]
-        assert rig.counts() == {"claim.ok": 1, "claim.denied": 1}
-
-    play(scene)
-
-
-def test_a_lease_that_is_not_ours_any_more_is_lost_once_and_claimed_again() -> None:
-    async def scene() -> None:
-        rig = Rig(renew_time=0.02)
-        rig.load.set_leases({0}, 0.0)
-        await rig.target.calls(claims=1)
-        rig.target.grant(0)
-        await rig.target.calls(extends=1)
-        rig.target.extends[0][1].set_result(False)
-        await rig.target.calls(claims=2)
-        assert rig.counts() == {"claim.ok": 1, "extend.lost": 1}
-        assert [(lease, unit) for _, lease, unit, _ in rig.load.lost] == [(0, 0)]
-        assert rig.load.gauge.held == 0
-
-    play(scene)
+    # then response time shows the whole stall, for each of the moments in it
+    recorded = rig.recorded()
+    assert recorded["extend.ok"].total == 5
+    assert recorded["extend.ok"].max >= 240_000
+    assert Histogram.decode(recorded["extend.ok"].encode()).percentile(50) >= 130_000
+    # while only the first was sent before it
+    assert Histogram.decode(recorded["extend.ok.service"].encode()).percentile(75) < 100_000
 
 
-def test_an_error_is_counted_with_its_message_and_tried_again() -> None:
-    async def scene() -> None:
-        rig = Rig(renew_time=0.05)
-        rig.load.set_leases({0}, 0.0)
-        await rig.target.calls(claims=1)
-        rig.target.claims[0][2].set_exception(OperationFailed("m1: connection refused"))
-        await rig.target.calls(claims=2)
-        assert rig.counts() == {"claim.error": 1}
-        assert rig.load.errors == {("claim", "error", "m1: connection refused"): 1}
-
-    play(scene)
-
-
-def test_a_storm_claims_new_leases_and_leaves_no_watch_of_the_old() -> None:
-    async def scene() -> None:
-        # given a lease held and waited for
-        rig = Rig(units=2, renew_time=5.0)
-        rig.load.set_leases({3}, 0.0)
-        await rig.target.calls(claims=2)
-        rig.target.grant(0)
-        rig.target.claims[1][2].set_result(None)
-        await asyncio.sleep(0)
-        # when everything is dropped, claimed anew, and given up again
-        await rig.load.begin_stage(
-            StageOrder(number=2, size=4, kind="storm", over=0.0, share=(3, 4), listed=1)
-        )
-        await rig.target.calls(claims=4)
-        old, new = rig.target.claims[0][0], rig.target.claims[2][0]
-        rig.target.grant(2)
-        rig.target.claims[3][2].set_result(None)
-        await asyncio.sleep(0)
-        assert list(rig.target.watches) == [(new, rig.target.claims[3][1])]
-        left = await rig.load.give_back(1.0)
-        # then the new lease is another one, is given back, and nobody waits for it
-        assert new != old
-        assert left == 0
-        assert rig.target.released == [new]
-        assert rig.target.watches == {}
-
-    play(scene)
+async def test_a_denied_unit_waits_and_claims_when_the_lease_is_released() -> None:
+    rig = Rig(units=2, renew_time=5.0)
+    rig.load.set_leases({7}, 0.0)
+    await rig.target.calls(claims=2)
+    rig.target.grant(0)
+    rig.target.claims[1][2].set_result(None)
+    await asyncio.sleep(0)
+    assert (rig.load.gauge.held, rig.load.gauge.waiting) == (1, 1)
+    (released,) = rig.target.watches.values()
+    released()
+    await rig.target.calls(claims=3)
+    assert rig.target.claims[2][:2] == rig.target.claims[1][:2]
+    assert rig.counts() == {"claim.ok": 1, "claim.denied": 1}
 
 
-def test_a_claim_granted_after_it_was_given_up_is_given_back() -> None:
-    async def scene() -> None:
-        rig = Rig()
-        rig.load.set_leases({0, 1}, 0.0)
-        await rig.target.calls(claims=2)
-        rig.load.set_leases({0}, 0.0)
-        for number, (lease, _, _) in enumerate(rig.target.claims):
-            if lease == 1:
-                rig.target.grant(number)
-        await asyncio.sleep(0)
-        assert rig.target.released == [1]
-        assert rig.counts() == {}
+async def test_a_lease_that_is_not_ours_any_more_is_lost_once_and_claimed_again() -> None:
+    rig = Rig(renew_time=0.02)
+    rig.load.set_leases({0}, 0.0)
+    await rig.target.calls(claims=1)
+    rig.target.grant(0)
+    await rig.target.calls(extends=1)
+    rig.target.extends[0][1].set_result(False)
+    await rig.target.calls(claims=2)
+    assert rig.counts() == {"claim.ok": 1, "extend.lost": 1}
+    assert [(lease, unit) for _, lease, unit, _ in rig.load.lost] == [(0, 0)]
+    assert rig.load.gauge.held == 0
 
-    play(scene)
+
+async def test_an_error_is_counted_with_its_message_and_tried_again() -> None:
+    rig = Rig(renew_time=0.05)
+    rig.load.set_leases({0}, 0.0)
+    await rig.target.calls(claims=1)
+    rig.target.claims[0][2].set_exception(OperationFailed("m1: connection refused"))
+    await rig.target.calls(claims=2)
+    assert rig.counts() == {"claim.error": 1}
+    assert rig.load.errors == {("claim", "error", "m1: connection refused"): 1}
+
+
+async def test_a_storm_claims_new_leases_and_leaves_no_watch_of_the_old() -> None:
+    # given a lease held and waited for
+    rig = Rig(units=2, renew_time=5.0)
+    rig.load.set_leases({3}, 0.0)
+    await rig.target.calls(claims=2)
+    rig.target.grant(0)
+    rig.target.claims[1][2].set_result(None)
+    await asyncio.sleep(0)
+    # when everything is dropped, claimed anew, and given up again
+    await rig.load.begin_stage(StageOrder(number=2, size=4, kind="storm", over=0.0, share=(3, 4), listed=1))
+    await rig.target.calls(claims=4)
+    old, new = rig.target.claims[0][0], rig.target.claims[2][0]
+    rig.target.grant(2)
+    rig.target.claims[3][2].set_result(None)
+    await asyncio.sleep(0)
+    assert list(rig.target.watches) == [(new, rig.target.claims[3][1])]
+    left = await rig.load.give_back(1.0)
+    # then the new lease is another one, is given back, and nobody waits for it
+    assert new != old
+    assert left == 0
+    assert rig.target.released == [new]
+    assert rig.target.watches == {}
+
+
+async def test_a_claim_granted_after_it_was_given_up_is_given_back() -> None:
+    rig = Rig()
+    rig.load.set_leases({0, 1}, 0.0)
+    await rig.target.calls(claims=2)
+    rig.load.set_leases({0}, 0.0)
+    for number, (lease, _, _) in enumerate(rig.target.claims):
+        if lease == 1:
+            rig.target.grant(number)
+    await asyncio.sleep(0)
+    assert rig.target.released == [1]
+    assert rig.counts() == {}

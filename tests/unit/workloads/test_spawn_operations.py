@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import Future
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -40,167 +39,135 @@ class Rig:
         return {name: h.total for name, h in self.recorded().items() if not any(s in name for s in skipped)}
 
 
-def play(scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(scene(), 20))
+async def test_response_time_counts_from_the_intended_moment_and_service_time_from_the_send() -> None:
+    # given a call sent 5 s after its moment, of which 4 s were the target's
+    rig = Rig()
+    rig.begin(late=5.0, ready_after=4.0).set_result("made")
+    await asyncio.sleep(0)
+    # then all of it is response time, none of it service time, and 1 s is the generator's lag
+    recorded = rig.recorded()
+    assert 4_990_000 <= recorded["deploy.ok"].min < 6_000_000
+    assert recorded["deploy.ok.service"].max < 1_000_000
+    assert 990_000 <= recorded[SCHEDULE_LAG].min < 2_000_000
+    (ended,) = rig.ended
+    assert (ended.outcome, ended.answer) == ("ok", "made")
 
 
-def test_response_time_counts_from_the_intended_moment_and_service_time_from_the_send() -> None:
-    async def scene() -> None:
-        # given a call sent 5 s after its moment, of which 4 s were the target's
-        rig = Rig()
-        rig.begin(late=5.0, ready_after=4.0).set_result("made")
-        await asyncio.sleep(0)
-        # then all of it is response time, none of it service time, and 1 s is the generator's lag
-        recorded = rig.recorded()
-        assert 4_990_000 <= recorded["deploy.ok"].min < 6_000_000
-        assert recorded["deploy.ok.service"].max < 1_000_000
-        assert 990_000 <= recorded[SCHEDULE_LAG].min < 2_000_000
-        (ended,) = rig.ended
-        assert (ended.outcome, ended.answer) == ("ok", "made")
-
-    play(scene)
+async def test_failures_are_counted_by_what_they_are() -> None:
+    rig = Rig()
+    rig.begin().set_exception(OperationFailed("no such charm"))
+    rig.begin().set_exception(Limited("try again"))
+    rig.begin().set_exception(KeyError("machine"))
+    await asyncio.sleep(0)
+    assert rig.counts() == {"deploy.error": 2, "deploy.limited": 1}
+    assert rig.operations.errors["deploy", "error", "no such charm"] == 1
+    assert [ended.outcome for ended in rig.ended] == ["error", "limited", "error"]
+    assert rig.operations.under_way == 0
 
 
-def test_failures_are_counted_by_what_they_are() -> None:
-    async def scene() -> None:
-        rig = Rig()
-        rig.begin().set_exception(OperationFailed("no such charm"))
-        rig.begin().set_exception(Limited("try again"))
-        rig.begin().set_exception(KeyError("machine"))
-        await asyncio.sleep(0)
-        assert rig.counts() == {"deploy.error": 2, "deploy.limited": 1}
-        assert rig.operations.errors["deploy", "error", "no such charm"] == 1
-        assert [ended.outcome for ended in rig.ended] == ["error", "limited", "error"]
-        assert rig.operations.under_way == 0
-
-    play(scene)
-
-
-def test_what_is_older_than_the_timeout_is_given_up() -> None:
-    async def scene() -> None:
-        # given a call from longer ago than the timeout, and one from now
-        rig = Rig(timeout=0.2)
-        old = rig.begin()
-        await asyncio.sleep(0.25)
-        new = rig.begin()
-        # when time is looked at
-        rig.operations.expire()
-        await asyncio.sleep(0)
-        # then the old one has timed out and the new one goes on
-        assert old.cancelled()
-        assert not new.done()
-        assert rig.counts() == {"deploy.timeout": 1}
-        assert rig.operations.under_way == 1
-
-    play(scene)
+async def test_what_is_older_than_the_timeout_is_given_up() -> None:
+    # given a call from longer ago than the timeout, and one from now
+    rig = Rig(timeout=0.2)
+    old = rig.begin()
+    await asyncio.sleep(0.25)
+    new = rig.begin()
+    # when time is looked at
+    rig.operations.expire()
+    await asyncio.sleep(0)
+    # then the old one has timed out and the new one goes on
+    assert old.cancelled()
+    assert not new.done()
+    assert rig.counts() == {"deploy.timeout": 1}
+    assert rig.operations.under_way == 1
 
 
-def test_what_has_no_answer_at_the_end_is_a_timeout_and_what_has_one_counts() -> None:
-    async def scene() -> None:
-        rig = Rig()
-        answered, hanging = rig.begin(), rig.begin()
-        asyncio.get_running_loop().call_soon(answered.set_result, None)
-        await rig.operations.drain(0.1)
-        assert rig.counts() == {"deploy.ok": 1, "deploy.timeout": 1}
-        await asyncio.sleep(0)
-        assert hanging.cancelled()
-        assert [ended.outcome for ended in rig.ended] == ["ok"]
-        assert rig.operations.under_way == 0
-
-    play(scene)
+async def test_what_has_no_answer_at_the_end_is_a_timeout_and_what_has_one_counts() -> None:
+    rig = Rig()
+    answered, hanging = rig.begin(), rig.begin()
+    asyncio.get_running_loop().call_soon(answered.set_result, None)
+    await rig.operations.drain(0.1)
+    assert rig.counts() == {"deploy.ok": 1, "deploy.timeout": 1}
+    await asyncio.sleep(0)
+    assert hanging.cancelled()
+    assert [ended.outcome for ended in rig.ended] == ["ok"]
+    assert rig.operations.under_way == 0
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_what_is_cut_before_the_target_had_its_time_counts_for_nothing(at_once: bool) -> None:
-    async def scene() -> None:
-        rig = Rig()
-        owed, just_made, answered = rig.begin(late=OWED), rig.begin(), rig.begin()
-        if at_once:
-            answered.set_result("made")
-            rig.operations.cut()
-        else:
-            draining = asyncio.create_task(rig.operations.drain(10.0))
-            await asyncio.sleep(0)
-            draining.cancel()
-            answered.set_result("made")
-            await asyncio.gather(draining, return_exceptions=True)
-        await asyncio.sleep(0)
-        assert rig.counts() == {"deploy.ok": 1, "deploy.timeout": 1}
-        assert owed.cancelled()
-        assert just_made.cancelled()
-        assert rig.operations.under_way == 0
-
-    play(scene)
-
-
-def test_an_answer_at_the_very_moment_that_waiting_ends_counts_at_once() -> None:
-    """Given an answer that its call has not been told of yet, as the loop has other things to do first."""
-
-    async def scene() -> None:
-        rig = Rig()
-        answer = rig.begin()
-        there: list[tuple[int, dict[str, int]]] = []
-
-        async def drained() -> None:
-            try:
-                await rig.operations.drain(10.0)
-            finally:
-                there.append((rig.operations.under_way, rig.counts()))
-
-        draining = asyncio.create_task(drained())
+async def test_what_is_cut_before_the_target_had_its_time_counts_for_nothing(at_once: bool) -> None:
+    rig = Rig()
+    owed, just_made, answered = rig.begin(late=OWED), rig.begin(), rig.begin()
+    if at_once:
+        answered.set_result("made")
+        rig.operations.cut()
+    else:
+        draining = asyncio.create_task(rig.operations.drain(10.0))
         await asyncio.sleep(0)
         draining.cancel()
-        answer.set_result("made")
-        await asyncio.gather(draining, return_exceptions=True)
-        assert there == [(0, {"deploy.ok": 1})]
-        assert [ended.answer for ended in rig.ended] == ["made"]
-
-    play(scene)
-
-
-def test_a_flood_of_different_messages_stays_bounded() -> None:
-    async def scene() -> None:
-        rig = Rig()
-        for number in range(1000):
-            rig.operations.errors.note("deploy", "error", f"problem {number}")
-        assert len(rig.operations.errors) < 50
-        assert rig.operations.errors.total() == 1000
-
-    play(scene)
-
-
-def test_what_the_generator_delayed_is_known_apart_for_each_operation() -> None:
-    async def scene() -> None:
-        # given an operation sent 5 s late, of which 4 s were the target's, and one on time
-        rig = Rig()
-        rig.begin(late=5.0, ready_after=4.0).set_exception(OperationFailed("no"))
-        await asyncio.sleep(0)
-        # then the record has it as it was, and without the second that was ours
-        recorded = rig.recorded()
-        assert recorded["deploy.error" + DELAYED].max == recorded["deploy.error"].max
-        ours = recorded["deploy.error"].max - recorded["deploy.error" + FREED].max
-        assert 990_000 <= ours <= recorded[SCHEDULE_LAG].max + 10_000
-
-    play(scene)
-
-
-def test_an_answer_that_came_while_we_stood_still_has_not_timed_out() -> None:
-    async def scene() -> None:
-        # given an operation under way for longer than its timeout, nearly all of which we stood still for
-        rig = Rig(timeout=2.0)
-        answered, silent = rig.begin(), rig.begin()
-        began = time.monotonic()
-        rig.recorder.pulse.beat(began - 50.0, began)
-        for call in rig.operations._calls.values():  # pyright: ignore[reportPrivateUsage]
-            call.intended = call.sent = began - 51.0
-        # when it is looked at what has timed out, before the answer is read
-        rig.operations.expire()
         answered.set_result("made")
-        await asyncio.sleep(0)
-        # then it is answered, and of its time one second is the target's
-        assert not silent.cancelled()
-        recorded = rig.recorded()
-        assert recorded["deploy.ok"].max >= 50_900_000
-        assert recorded["deploy.ok" + FREED].max < 2_000_000
+        await asyncio.gather(draining, return_exceptions=True)
+    await asyncio.sleep(0)
+    assert rig.counts() == {"deploy.ok": 1, "deploy.timeout": 1}
+    assert owed.cancelled()
+    assert just_made.cancelled()
+    assert rig.operations.under_way == 0
 
-    play(scene)
+
+async def test_an_answer_at_the_very_moment_that_waiting_ends_counts_at_once() -> None:
+    """Given an answer that its call has not been told of yet, as the loop has other things to do first."""
+    rig = Rig()
+    answer = rig.begin()
+    there: list[tuple[int, dict[str, int]]] = []
+
+    async def drained() -> None:
+        try:
+            await rig.operations.drain(10.0)
+        finally:
+            there.append((rig.operations.under_way, rig.counts()))
+
+    draining = asyncio.create_task(drained())
+    await asyncio.sleep(0)
+    draining.cancel()
+    answer.set_result("made")
+    await asyncio.gather(draining, return_exceptions=True)
+    assert there == [(0, {"deploy.ok": 1})]
+    assert [ended.answer for ended in rig.ended] == ["made"]
+
+
+async def test_a_flood_of_different_messages_stays_bounded() -> None:
+    rig = Rig()
+    for number in range(1000):
+        rig.operations.errors.note("deploy", "error", f"problem {number}")
+    assert len(rig.operations.errors) < 50
+    assert rig.operations.errors.total() == 1000
+
+
+async def test_what_the_generator_delayed_is_known_apart_for_each_operation() -> None:
+    # given an operation sent 5 s late, of which 4 s were the target's, and one on time
+    rig = Rig()
+    rig.begin(late=5.0, ready_after=4.0).set_exception(OperationFailed("no"))
+    await asyncio.sleep(0)
+    # then the record has it as it was, and without the second that was ours
+    recorded = rig.recorded()
+    assert recorded["deploy.error" + DELAYED].max == recorded["deploy.error"].max
+    ours = recorded["deploy.error"].max - recorded["deploy.error" + FREED].max
+    assert 990_000 <= ours <= recorded[SCHEDULE_LAG].max + 10_000
+
+
+async def test_an_answer_that_came_while_we_stood_still_has_not_timed_out() -> None:
+    # given an operation under way for longer than its timeout, nearly all of which we stood still for
+    rig = Rig(timeout=2.0)
+    answered, silent = rig.begin(), rig.begin()
+    began = time.monotonic()
+    rig.recorder.pulse.beat(began - 50.0, began)
+    for call in rig.operations._calls.values():  # pyright: ignore[reportPrivateUsage]
+        call.intended = call.sent = began - 51.0
+    # when it is looked at what has timed out, before the answer is read
+    rig.operations.expire()
+    answered.set_result("made")
+    await asyncio.sleep(0)
+    # then it is answered, and of its time one second is the target's
+    assert not silent.cancelled()
+    recorded = rig.recorded()
+    assert recorded["deploy.ok"].max >= 50_900_000
+    assert recorded["deploy.ok" + FREED].max < 2_000_000

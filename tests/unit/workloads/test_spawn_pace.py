@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.spawn_rig import now, play
+from tests.unit.spawn_rig import now
 from tippingpoint.plan.spawn import SpawnWorkload
 from tippingpoint.workloads.schedule import Schedule
 from tippingpoint.workloads.spawn.pace import Ownership, Pace, Turns
@@ -81,99 +81,78 @@ class Queue:
             self.turns.ask(thing, self.begun)
 
 
-def test_so_many_at_once_and_the_next_when_one_is_over() -> None:
-    async def scene() -> None:
-        queue = Queue(Pace(slots=2))
-        queue.ask("abcd")
-        assert queue.had == ["a", "b"]
-        queue.turns.give_back(queue.begun + 5)
-        assert queue.had == ["a", "b", "c"]
-        assert queue.moments == [queue.begun, queue.begun, queue.begun + 5]
-        queue.schedule.close()
-
-    play(scene)
+async def test_so_many_at_once_and_the_next_when_one_is_over() -> None:
+    queue = Queue(Pace(slots=2))
+    queue.ask("abcd")
+    assert queue.had == ["a", "b"]
+    queue.turns.give_back(queue.begun + 5)
+    assert queue.had == ["a", "b", "c"]
+    assert queue.moments == [queue.begun, queue.begun, queue.begun + 5]
+    queue.schedule.close()
 
 
-def test_a_batch_is_over_before_the_next_begins() -> None:
-    async def scene() -> None:
-        queue = Queue(Pace(slots=3, in_batches=True))
-        queue.ask("abcde")
-        assert queue.had == list("abc")
-        queue.turns.give_back(queue.begun + 1)
-        queue.turns.give_back(queue.begun + 2)
-        assert queue.had == list("abc")
-        queue.turns.give_back(queue.begun + 3)
-        assert queue.had == list("abcde")
-        assert queue.moments[3:] == [queue.begun + 3] * 2
-        queue.schedule.close()
-
-    play(scene)
+async def test_a_batch_is_over_before_the_next_begins() -> None:
+    queue = Queue(Pace(slots=3, in_batches=True))
+    queue.ask("abcde")
+    assert queue.had == list("abc")
+    queue.turns.give_back(queue.begun + 1)
+    queue.turns.give_back(queue.begun + 2)
+    assert queue.had == list("abc")
+    queue.turns.give_back(queue.begun + 3)
+    assert queue.had == list("abcde")
+    assert queue.moments[3:] == [queue.begun + 3] * 2
+    queue.schedule.close()
 
 
-def test_one_that_has_no_use_for_its_turn_leaves_it_to_the_next() -> None:
-    async def scene() -> None:
-        queue = Queue(Pace(slots=1))
-        queue.refuses = {"a", "b"}
-        queue.ask("abc")
-        assert queue.had == ["c"]
-        queue.schedule.close()
-
-    play(scene)
+async def test_one_that_has_no_use_for_its_turn_leaves_it_to_the_next() -> None:
+    queue = Queue(Pace(slots=1))
+    queue.refuses = {"a", "b"}
+    queue.ask("abc")
+    assert queue.had == ["c"]
+    queue.schedule.close()
 
 
 @pytest.mark.parametrize("in_batches", [False, True])
-def test_what_is_tried_again_is_next(in_batches: bool) -> None:
-    async def scene() -> None:
-        queue = Queue(Pace(slots=1, in_batches=in_batches))
-        queue.ask("abc")
-        queue.turns.ask("again", queue.begun, again=True)
-        queue.turns.give_back(queue.begun)
-        assert queue.had == ["a", "again"]
-        queue.schedule.close()
-
-    play(scene)
+async def test_what_is_tried_again_is_next(in_batches: bool) -> None:
+    queue = Queue(Pace(slots=1, in_batches=in_batches))
+    queue.ask("abc")
+    queue.turns.ask("again", queue.begun, again=True)
+    queue.turns.give_back(queue.begun)
+    assert queue.had == ["a", "again"]
+    queue.schedule.close()
 
 
-def test_turns_of_a_stage_before_still_count() -> None:
-    async def scene() -> None:
-        queue = Queue(Pace(slots=2))
-        queue.ask("abc")
-        queue.turns.begin(Pace(slots=2), queue.begun)
-        queue.ask("de")
-        assert queue.had == ["a", "b"]
-        queue.turns.give_back(queue.begun)
-        assert queue.had == ["a", "b", "d"]
-        queue.turns.forget()
-        queue.ask("fg")
-        assert queue.had == ["a", "b", "d", "f", "g"]
-        queue.schedule.close()
-
-    play(scene)
+async def test_turns_of_a_stage_before_still_count() -> None:
+    queue = Queue(Pace(slots=2))
+    queue.ask("abc")
+    queue.turns.begin(Pace(slots=2), queue.begun)
+    queue.ask("de")
+    assert queue.had == ["a", "b"]
+    queue.turns.give_back(queue.begun)
+    assert queue.had == ["a", "b", "d"]
+    queue.turns.forget()
+    queue.ask("fg")
+    assert queue.had == ["a", "b", "d", "f", "g"]
+    queue.schedule.close()
 
 
-def test_in_an_open_loop_turns_are_moments_that_wait_for_nothing() -> None:
-    async def scene() -> None:
-        queue = Queue(Pace(gap=0.01, offset=0.005))
-        queue.ask("abcd")
-        assert queue.had == []
-        await _until(lambda: len(queue.had) == 4)
-        assert queue.had == list("abcd")
-        assert [round(moment - queue.begun, 6) for moment in queue.moments] == [0.005, 0.015, 0.025, 0.035]
-        queue.schedule.close()
-
-    play(scene)
+async def test_in_an_open_loop_turns_are_moments_that_wait_for_nothing() -> None:
+    queue = Queue(Pace(gap=0.01, offset=0.005))
+    queue.ask("abcd")
+    assert queue.had == []
+    await _until(lambda: len(queue.had) == 4)
+    assert queue.had == list("abcd")
+    assert [round(moment - queue.begun, 6) for moment in queue.moments] == [0.005, 0.015, 0.025, 0.035]
+    queue.schedule.close()
 
 
-def test_in_an_open_loop_what_is_tried_again_does_not_wait_for_the_others() -> None:
-    async def scene() -> None:
-        queue = Queue(Pace(gap=10.0, offset=5.0))
-        queue.ask("abcd")
-        queue.turns.ask("again", queue.begun, again=True)
-        await _until(lambda: queue.had)
-        assert queue.had == ["again"]
-        queue.schedule.close()
-
-    play(scene)
+async def test_in_an_open_loop_what_is_tried_again_does_not_wait_for_the_others() -> None:
+    queue = Queue(Pace(gap=10.0, offset=5.0))
+    queue.ask("abcd")
+    queue.turns.ask("again", queue.begun, again=True)
+    await _until(lambda: queue.had)
+    assert queue.had == ["again"]
+    queue.schedule.close()
 
 
 async def _until(condition: Callable[[], object]) -> None:

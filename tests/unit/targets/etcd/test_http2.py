@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,14 +120,12 @@ class Answers(rpc.Call):
         self.ends.append((0, "") if error is None else (error.code, error.message))
 
 
-def run(body: Callable[[Server], Coroutine[Any, Any, None]]) -> None:
-    async def main() -> None:
-        server = Server()
-        await body(server)
-        server.connection.abort("the test is over")
-        await asyncio.sleep(0)
-
-    asyncio.run(main())
+@asynccontextmanager
+async def connected() -> AsyncIterator[Server]:
+    server = Server()
+    yield server
+    server.connection.abort("the test is over")
+    await asyncio.sleep(0)
 
 
 async def turn() -> None:
@@ -174,8 +173,8 @@ def conversation(server: Server) -> bytes:
 
 @given(st.lists(st.integers(0, 1200), max_size=40))
 @settings(max_examples=60, deadline=None)
-def test_bytes_mean_the_same_however_they_are_chopped(cuts: list[int]) -> None:
-    async def body(server: Server) -> None:
+async def test_bytes_mean_the_same_however_they_are_chopped(cuts: list[int]) -> None:
+    async with connected() as server:
         one, three = opened(server, Answers), opened(server, Answers)
         data = conversation(server)
         places = [0, *sorted(cuts), len(data)]
@@ -190,23 +189,21 @@ def test_bytes_mean_the_same_however_they_are_chopped(cuts: list[int]) -> None:
         assert server.wire.sent(http2.PING) == [b"12345678"]
         assert not server.downs
 
-    run(body)
 
-
-def test_one_byte_at_a_time_means_the_same_too() -> None:
-    async def body(server: Server) -> None:
+async def test_one_byte_at_a_time_means_the_same_too() -> None:
+    async with connected() as server:
         one, three = opened(server, Answers), opened(server, Answers)
         for byte in conversation(server):
             server.connection.data_received(bytes([byte]))
         assert (len(one.messages), one.ends, three.ends) == (3, [(0, "")], [(9, "no ü")])
 
-    run(body)
-
 
 @given(st.binary(max_size=200), st.integers(0, 9), st.integers(0, 255), st.integers(0, 5))
 @settings(max_examples=200, deadline=None)
-def test_nonsense_ends_the_connection_or_nothing(junk: bytes, kind: int, flags: int, number: int) -> None:
-    async def body(server: Server) -> None:
+async def test_nonsense_ends_the_connection_or_nothing(
+    junk: bytes, kind: int, flags: int, number: int
+) -> None:
+    async with connected() as server:
         stream = opened(server)
         server.says(server.settings(), frame(kind, flags, number, junk), junk)
         await turn()
@@ -215,8 +212,6 @@ def test_nonsense_ends_the_connection_or_nothing(junk: bytes, kind: int, flags: 
         assert len(server.downs) == 1
         assert [isinstance(event, str) for event in stream.events[-1:]] == [True]
         assert sum(isinstance(event, str) for event in stream.events) == 1
-
-    run(body)
 
 
 @pytest.mark.parametrize(
@@ -238,8 +233,8 @@ def test_nonsense_ends_the_connection_or_nothing(junk: bytes, kind: int, flags: 
         (b"HTTP/1.0 400 Bad Request\r\n\r\n", "answers HTTP/1"),
     ],
 )
-def test_a_server_that_breaks_the_rules_is_left(bad: bytes, why: str) -> None:
-    async def body(server: Server) -> None:
+async def test_a_server_that_breaks_the_rules_is_left(bad: bytes, why: str) -> None:
+    async with connected() as server:
         stream = opened(server)
         server.says(bad)
         await turn()
@@ -251,11 +246,9 @@ def test_a_server_that_breaks_the_rules_is_left(bad: bytes, why: str) -> None:
         await turn()
         assert later.events == [f"failed: {server.downs[0]}"]
 
-    run(body)
 
-
-def test_headers_that_repeat_mean_the_same_after_the_table_changed() -> None:
-    async def body(server: Server) -> None:
+async def test_headers_that_repeat_mean_the_same_after_the_table_changed() -> None:
+    async with connected() as server:
         decoded: list[Headers] = []
         for number, value in enumerate(["a", "a", "b", "a", "b", "b", "a"]):
             stream = opened(server)
@@ -265,11 +258,9 @@ def test_headers_that_repeat_mean_the_same_after_the_table_changed() -> None:
         assert [dict(headers)["x-value"] for headers in decoded] == ["a", "a", "b", "a", "b", "b", "a"]
         assert [dict(headers)["x-other"] for headers in decoded] == ["aa", "aa", "bb", "aa", "bb", "bb", "aa"]
 
-    run(body)
 
-
-def test_what_was_received_is_credited_to_the_stream_and_the_connection() -> None:
-    async def body(server: Server) -> None:
+async def test_what_was_received_is_credited_to_the_stream_and_the_connection() -> None:
+    async with connected() as server:
         opened(server)
         server.says(server.headers(1, OK_HEADERS))
         total = 3 << 20
@@ -286,8 +277,6 @@ def test_what_was_received_is_credited_to_the_stream_and_the_connection() -> Non
         assert total - http2.CONNECTION_WINDOW / 2 <= credit(0) - extra <= total
         assert total - http2.STREAM_WINDOW / 2 <= credit(1) <= total
 
-    run(body)
-
 
 # --- what leaves
 
@@ -298,8 +287,8 @@ def test_a_header_block_is_hpack(headers: Headers) -> None:
     assert [(str(name), str(value)) for name, value in decoded] == headers
 
 
-def test_what_is_sent_in_one_turn_leaves_in_one_write_and_one_frame() -> None:
-    async def body(server: Server) -> None:
+async def test_what_is_sent_in_one_turn_leaves_in_one_write_and_one_frame() -> None:
+    async with connected() as server:
         stream = opened(server)
         await turn()
         before = len(server.wire.writes)
@@ -309,11 +298,9 @@ def test_what_is_sent_in_one_turn_leaves_in_one_write_and_one_frame() -> None:
         assert len(server.wire.writes) == before + 1
         assert server.wire.sent(http2.DATA) == [b"".join(b"message %02d" % number for number in range(100))]
 
-    run(body)
 
-
-def test_a_body_waits_for_both_windows() -> None:
-    async def body(server: Server) -> None:
+async def test_a_body_waits_for_both_windows() -> None:
+    async with connected() as server:
         data = bytes(range(256)) * 800
         stream = opened(server, body=data, end=True)
 
@@ -339,11 +326,9 @@ def test_a_body_waits_for_both_windows() -> None:
         assert max(map(len, server.wire.sent(http2.DATA))) <= http2.MAX_FRAME
         assert stream.active
 
-    run(body)
 
-
-def test_streams_beyond_the_servers_limit_wait_their_turn() -> None:
-    async def body(server: Server) -> None:
+async def test_streams_beyond_the_servers_limit_wait_their_turn() -> None:
+    async with connected() as server:
         server.says(server.settings(max_streams=2))
         streams = [opened(server, body=b"%d" % number, end=True) for number in range(4)]
         urgent = opened(server, body=b"urgent", end=True, first=True)
@@ -360,11 +345,9 @@ def test_streams_beyond_the_servers_limit_wait_their_turn() -> None:
         assert streams[0].events[-1] == "end"
         assert urgent.active
 
-    run(body)
 
-
-def test_nothing_is_written_while_the_socket_is_full() -> None:
-    async def body(server: Server) -> None:
+async def test_nothing_is_written_while_the_socket_is_full() -> None:
+    async with connected() as server:
         stream = opened(server)
         await turn()
         server.connection.pause_writing()
@@ -375,11 +358,9 @@ def test_nothing_is_written_while_the_socket_is_full() -> None:
         await turn()
         assert server.wire.sent(http2.DATA) == [b"later"]
 
-    run(body)
 
-
-def test_a_cancelled_stream_is_reset_and_what_still_comes_for_it_ignored() -> None:
-    async def body(server: Server) -> None:
+async def test_a_cancelled_stream_is_reset_and_what_still_comes_for_it_ignored() -> None:
+    async with connected() as server:
         stream = opened(server)
         stream.cancel()
         stream.cancel()
@@ -392,14 +373,12 @@ def test_a_cancelled_stream_is_reset_and_what_still_comes_for_it_ignored() -> No
         assert stream.events == []
         assert not server.downs
 
-    run(body)
-
 
 # --- how it ends
 
 
-def test_a_server_that_goes_away_finishes_what_it_has_seen() -> None:
-    async def body(server: Server) -> None:
+async def test_a_server_that_goes_away_finishes_what_it_has_seen() -> None:
+    async with connected() as server:
         server.says(server.settings(max_streams=2))
         seen, unseen, queued = opened(server), opened(server), opened(server)
         server.says(frame(http2.GOAWAY, 0, 0, (1).to_bytes(4, "big") + bytes(4)))
@@ -411,22 +390,18 @@ def test_a_server_that_goes_away_finishes_what_it_has_seen() -> None:
         assert server.wire.shut
         assert len(server.downs) == 1
 
-    run(body)
 
-
-def test_a_server_gone_inside_a_frame_fails_what_was_under_way() -> None:
-    async def body(server: Server) -> None:
+async def test_a_server_gone_inside_a_frame_fails_what_was_under_way() -> None:
+    async with connected() as server:
         stream = opened(server)
         server.says(server.headers(1, OK_HEADERS), frame(http2.DATA, 0, 1, b"half of this")[:-4])
         server.connection.connection_lost(ConnectionResetError(104, "reset"))
         assert stream.events == [OK_HEADERS, "failed: Connection reset by peer"]
         assert server.downs == ["Connection reset by peer"]
 
-    run(body)
 
-
-def test_ready_means_that_the_servers_settings_have_come() -> None:
-    async def body(server: Server) -> None:
+async def test_ready_means_that_the_servers_settings_have_come() -> None:
+    async with connected() as server:
         await turn()
         assert not server.connection.ready.done()
         server.says(server.settings(max_streams=1))
@@ -434,45 +409,38 @@ def test_ready_means_that_the_servers_settings_have_come() -> None:
         await turn()
         assert (http2.SETTINGS, http2.ACK, 0, b"") in server.wire.frames()
 
-    run(body)
-
 
 # --- gRPC
 
 
-def ended(*answer: Callable[[Server], bytes]) -> list[tuple[int, str]]:
+async def ended(*answer: Callable[[Server], bytes]) -> list[tuple[int, str]]:
     """How a call ends that gets this answer."""
-    ends: list[tuple[int, str]] = []
-
-    async def body(server: Server) -> None:
+    async with connected() as server:
         call = opened(server, Answers)
         for part in answer:
             server.says(part(server))
-        ends.extend(call.ends)
-
-    run(body)
-    return ends
+        return [*call.ends]
 
 
 def trailers_only(*headers: tuple[str, str]) -> Callable[[Server], bytes]:
     return lambda server: server.headers(1, [(":status", "200"), *headers], end=True)
 
 
-def test_a_status_comes_with_the_headers_or_after_the_messages() -> None:
-    assert ended(trailers_only(("grpc-status", "0"))) == [(rpc.OK, "")]
+async def test_a_status_comes_with_the_headers_or_after_the_messages() -> None:
+    assert await ended(trailers_only(("grpc-status", "0"))) == [(rpc.OK, "")]
     denied = ("grpc-status", "7"), ("grpc-message", "etcdserver: permission%20denied%0A%25")
-    assert ended(trailers_only(*denied)) == [(rpc.PERMISSION_DENIED, "etcdserver: permission denied %")]
-    assert ended(trailers_only(("grpc-status", "14"))) == [(rpc.UNAVAILABLE, "gRPC status 14")]
-    assert ended(trailers_only(("grpc-status", "x"), ("grpc-message", "m"))) == [(rpc.UNKNOWN, "m")]
-    assert ended(lambda server: server.headers(1, OK_HEADERS), trailers_only(("grpc-status", "0"))) == [
+    assert await ended(trailers_only(*denied)) == [(rpc.PERMISSION_DENIED, "etcdserver: permission denied %")]
+    assert await ended(trailers_only(("grpc-status", "14"))) == [(rpc.UNAVAILABLE, "gRPC status 14")]
+    assert await ended(trailers_only(("grpc-status", "x"), ("grpc-message", "m"))) == [(rpc.UNKNOWN, "m")]
+    assert await ended(lambda server: server.headers(1, OK_HEADERS), trailers_only(("grpc-status", "0"))) == [
         (0, "")
     ]
 
 
-def test_an_end_without_a_status_is_an_error() -> None:
-    assert ended(trailers_only()) == [(rpc.UNKNOWN, "the server ended the call without a status")]
+async def test_an_end_without_a_status_is_an_error() -> None:
+    assert await ended(trailers_only()) == [(rpc.UNKNOWN, "the server ended the call without a status")]
     for status, code in (("503", rpc.UNAVAILABLE), ("401", rpc.UNAUTHENTICATED), ("418", rpc.UNKNOWN)):
-        answer = ended(lambda server, status=status: server.headers(1, [(":status", status)], end=True))
+        answer = await ended(lambda server, status=status: server.headers(1, [(":status", status)], end=True))
         assert answer == [(code, f"HTTP status {status}")]
 
 
@@ -480,27 +448,29 @@ def test_an_end_without_a_status_is_an_error() -> None:
     ("reset", "code"),
     [(7, rpc.UNAVAILABLE), (8, rpc.CANCELLED), (11, rpc.RESOURCE_EXHAUSTED), (2, rpc.INTERNAL)],
 )
-def test_a_reset_has_the_code_that_grpc_gives_it(reset: int, code: int) -> None:
-    ends = ended(lambda _: frame(http2.RST_STREAM, 0, 1, reset.to_bytes(4, "big")))
+async def test_a_reset_has_the_code_that_grpc_gives_it(reset: int, code: int) -> None:
+    ends = await ended(lambda _: frame(http2.RST_STREAM, 0, 1, reset.to_bytes(4, "big")))
     assert ends == [(code, f"stream reset by the server (HTTP/2 error {reset})")]
 
 
-def test_a_message_that_cannot_be_read_ends_the_call() -> None:
-    def says(data: bytes) -> list[tuple[int, str]]:
-        return ended(
+async def test_a_message_that_cannot_be_read_ends_the_call() -> None:
+    async def says(data: bytes) -> list[tuple[int, str]]:
+        return await ended(
             lambda server: server.headers(1, OK_HEADERS),
             lambda _: frame(http2.DATA, 0, 1, data),
             lambda server: server.headers(1, OK_TRAILERS, end=True),
         )
 
-    assert says(rpc.framed(b"whole")) == [(0, "")]
-    assert says(rpc.framed(b"whole")[:-1]) == [(rpc.INTERNAL, "the server ended the call inside a message")]
-    assert says(b"\1" + rpc.framed(b"x")[1:])[0][0] == rpc.INTERNAL
-    assert says(b"\0\xff\xff\xff\xff")[0][0] == rpc.INTERNAL
+    assert await says(rpc.framed(b"whole")) == [(0, "")]
+    assert await says(rpc.framed(b"whole")[:-1]) == [
+        (rpc.INTERNAL, "the server ended the call inside a message")
+    ]
+    assert (await says(b"\1" + rpc.framed(b"x")[1:]))[0][0] == rpc.INTERNAL
+    assert (await says(b"\0\xff\xff\xff\xff"))[0][0] == rpc.INTERNAL
 
 
-def test_a_unary_call_is_one_message_there_and_one_back() -> None:
-    async def body(server: Server) -> None:
+async def test_a_unary_call_is_one_message_there_and_one_back() -> None:
+    async with connected() as server:
         answers: list[tuple[bytes, int]] = []
 
         def done(answer: bytes, error: rpc.RpcError | None) -> None:
@@ -517,5 +487,3 @@ def test_a_unary_call_is_one_message_there_and_one_back() -> None:
         server.says(server.headers(1, OK_TRAILERS, end=True), server.headers(3, OK_TRAILERS, end=True))
         server.connection.abort("closed")
         assert answers == [(b"answer", 0), (b"", rpc.INTERNAL), (b"", rpc.UNAVAILABLE)]
-
-    run(body)

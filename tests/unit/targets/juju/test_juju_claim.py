@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from tests.unit.juju_stub import LOOPS, Peer, Run, Stub, login_reply, runner, server_frame, stub
+from tests.unit.juju_stub import Peer, Stub, login_reply, server_frame, stub
 from tests.unit.targets.juju.test_juju_client import MODEL, UNIT
 from tippingpoint.targets.juju import claim
 from tippingpoint.targets.juju.api.access import AgentAccess
 from tippingpoint.targets.juju.claim import AgentLeases
 
-Scene = Callable[[AgentLeases, Stub], Awaitable[None]]
-
-
-@pytest.fixture(params=LOOPS)
-def run(request: pytest.FixtureRequest) -> Run:
-    """Runs a test on each event loop."""
-    return runner(request.param)
+LOOPS = ("asyncio", "uvloop")
 
 
 def nothing() -> None:
     pass
 
 
-def play(run: Run, scene: Scene, answer: Callable[[Peer, dict[str, Any]], None]) -> None:
-    """A scene with leases of a server that answers logins, and everything else as given; nothing is complained of."""
+@asynccontextmanager
+async def served(answer: Callable[[Peer, dict[str, Any]], None]) -> AsyncIterator[tuple[AgentLeases, Stub]]:
+    """Leases of a server that answers logins, and everything else as given; the event loop complains of nothing."""
 
     def answered(peer: Peer, request: dict[str, Any]) -> None:
         if request["request"] == "Login":
@@ -37,23 +33,20 @@ def play(run: Run, scene: Scene, answer: Callable[[Peer, dict[str, Any]], None])
         else:
             answer(peer, request)
 
-    async def test() -> None:
-        complaints: list[object] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-        async with stub(answered) as server:
-            leases = AgentLeases(AgentAccess((server.address,), server.ca, MODEL, UNIT), "tp0", 5.0)
-            await scene(leases, server)
-            await leases.close()
-            await asyncio.sleep(0)
-        gc.collect()
-        assert complaints == []
-
-    run(test())
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    async with stub(answered) as server:
+        leases = AgentLeases(AgentAccess((server.address,), server.ca, MODEL, UNIT), "tp0", 5.0)
+        yield leases, server
+        await leases.close()
+        await asyncio.sleep(0)
+    gc.collect()
+    assert complaints == []
 
 
 @pytest.mark.parametrize("end", ["drop", "disconnect", "cut"])
-def test_waits_end_quietly_with_their_connections(run: Run, end: str) -> None:
-    async def scene(leases: AgentLeases, server: Stub) -> None:
+async def test_waits_end_quietly_with_their_connections(end: str) -> None:
+    async with served(lambda peer, request: None) as (leases, server):
         # given units that wait for a release
         lost: asyncio.Queue[str] = asyncio.Queue()
         released: list[int] = []
@@ -76,15 +69,11 @@ def test_waits_end_quietly_with_their_connections(run: Run, end: str) -> None:
         # then nobody is told of a release, nor of a future that nobody looked at
         assert released == []
 
-    play(run, scene, lambda peer, request: None)
 
-
-def test_connections_are_dropped_a_few_in_a_turn_of_the_loop(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_connections_are_dropped_a_few_in_a_turn_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(claim, "_CLOSED_AT_A_TIME", 2)
 
-    async def scene(leases: AgentLeases, server: Stub) -> None:
+    async with served(lambda peer, request: None) as (leases, _):
         links = [await leases.connect(0, unit, nothing, lambda reason: None) for unit in range(6)]
         open_then: list[int] = []
 
@@ -98,11 +87,9 @@ def test_connections_are_dropped_a_few_in_a_turn_of_the_loop(
         await asyncio.sleep(0)
         assert open_then == [6, 4, 2, 0]
 
-    play(run, scene, lambda peer, request: None)
 
-
-def test_a_login_that_is_given_up_in_the_moment_of_its_answer_leaves_no_connection(run: Run) -> None:
-    async def scene(leases: AgentLeases, server: Stub) -> None:
+async def test_a_login_that_is_given_up_in_the_moment_of_its_answer_leaves_no_connection() -> None:
+    async with served(lambda peer, request: None) as (leases, server):
         # given a login that has been answered, which nobody has noticed
         login = leases.connect(0, 0, nothing, lambda reason: None)
         while not login.done():  # noqa: ASYNC110 - an event would come after what is to be met
@@ -114,17 +101,13 @@ def test_a_login_that_is_given_up_in_the_moment_of_its_answer_leaves_no_connecti
         assert login.result().closed
         assert str((leases.claim(0, 0)).exception()) == "not connected"
 
-    play(run, scene, lambda peer, request: None)
 
+async def test_a_release_that_the_controller_tells_in_no_words_we_know_is_one() -> None:
+    def answer(peer: Peer, request: dict[str, Any]) -> None:
+        peer.raw(server_frame(0x1, b'{"request-id":%d,"response":null}' % request["request-id"]))
 
-def test_a_release_that_the_controller_tells_in_no_words_we_know_is_one(run: Run) -> None:
-    async def scene(leases: AgentLeases, server: Stub) -> None:
+    async with served(answer) as (leases, _):
         await leases.connect(0, 0, nothing, lambda reason: None)
         released = asyncio.Event()
         leases.watch_release(0, 0, released.set)
         await released.wait()
-
-    def answer(peer: Peer, request: dict[str, Any]) -> None:
-        peer.raw(server_frame(0x1, b'{"request-id":%d,"response":null}' % request["request-id"]))
-
-    play(run, scene, answer)

@@ -15,13 +15,10 @@ import pytest
 
 from lab.juju.tls import Certificate
 from tests.unit.juju_stub import (
-    LOOPS,
     Peer,
-    Run,
     certificates,
     login_reply,
     obliging,
-    runner,
     server_frame,
     stub,
 )
@@ -31,11 +28,7 @@ from tippingpoint.targets.juju.api.client import ApiClient, Connection
 from tippingpoint.targets.juju.api.errors import ConnectionLost
 from tippingpoint.targets.juju.api.pings import PingClock
 
-
-@pytest.fixture(params=LOOPS)
-def run(request: pytest.FixtureRequest) -> Run:
-    """Runs a test on each event loop."""
-    return runner(request.param)
+LOOPS = ("asyncio", "uvloop")
 
 
 @asynccontextmanager
@@ -75,221 +68,179 @@ def nobody() -> str:
         ),
     ],
 )
-def test_a_certificate_that_does_not_hold_loses_the_login_and_says_so(
-    run: Run, kind: Certificate, said: str, accepted: str
+async def test_a_certificate_that_does_not_hold_loses_the_login_and_says_so(
+    kind: Certificate, said: str, accepted: str
 ) -> None:
-    async def test() -> None:
-        async with stub(kind=kind) as server:
-            client = ApiClient([server.address], server.ca)
-            with pytest.raises(ConnectionLost) as caught:
-                await client.login(UNIT, MODEL)
-            text = str(caught.value)
-            assert text.startswith(f"{server.address}: the server's certificate ")
-            assert said in text
-            assert text.endswith(f": expected {accepted}")
-            assert not server.peers
-            await client.close()
-
-    run(test())
-
-
-def test_a_server_that_refuses_tcp_is_named(run: Run) -> None:
-    async def test() -> None:
-        address = nobody()
-        client = ApiClient([address], certificates().ca)
+    async with stub(kind=kind) as server:
+        client = ApiClient([server.address], server.ca)
         with pytest.raises(ConnectionLost) as caught:
             await client.login(UNIT, MODEL)
-        assert str(caught.value) == f"{address}: Connection refused"
+        text = str(caught.value)
+        assert text.startswith(f"{server.address}: the server's certificate ")
+        assert said in text
+        assert text.endswith(f": expected {accepted}")
+        assert not server.peers
         await client.close()
 
-    run(test())
+
+async def test_a_server_that_refuses_tcp_is_named() -> None:
+    address = nobody()
+    client = ApiClient([address], certificates().ca)
+    with pytest.raises(ConnectionLost) as caught:
+        await client.login(UNIT, MODEL)
+    assert str(caught.value) == f"{address}: Connection refused"
+    await client.close()
 
 
-def test_a_server_that_speaks_no_tls_is_named(run: Run) -> None:
-    async def test() -> None:
-        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(b"SSH-2.0-OpenSSH_9.6\r\n")
-            writer.close()
+async def test_a_server_that_speaks_no_tls_is_named() -> None:
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-OpenSSH_9.6\r\n")
+        writer.close()
 
-        server = await asyncio.start_server(accept, "127.0.0.1", 0)
-        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        client = ApiClient([address], certificates().ca)
-        with pytest.raises(ConnectionLost, match=f"^{address}: TLS: wrong version number$"):
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    client = ApiClient([address], certificates().ca)
+    with pytest.raises(ConnectionLost, match=f"^{address}: TLS: wrong version number$"):
+        await client.login(UNIT, MODEL)
+    await client.close()
+    server.close()
+
+
+async def test_logins_go_round_the_servers() -> None:
+    async with stub() as one, stub() as two, stub() as three:
+        servers = [one, two, three]
+        client = ApiClient([server.address for server in servers], one.ca)
+        for _ in range(6):
             await client.login(UNIT, MODEL)
+        assert [len(server.peers) for server in servers] == [2, 2, 2]
         await client.close()
-        server.close()
-
-    run(test())
 
 
-def test_logins_go_round_the_servers(run: Run) -> None:
-    async def test() -> None:
-        async with stub() as one, stub() as two, stub() as three:
-            servers = [one, two, three]
-            client = ApiClient([server.address for server in servers], one.ca)
-            for _ in range(6):
-                await client.login(UNIT, MODEL)
-            assert [len(server.peers) for server in servers] == [2, 2, 2]
-            await client.close()
-
-    run(test())
+async def test_a_server_that_is_gone_is_passed_over() -> None:
+    async with stub() as alive:
+        client = ApiClient([nobody(), alive.address], alive.ca)
+        made = await asyncio.gather(*(client.login(UNIT, MODEL) for _ in range(20)))
+        assert {connection.server for connection in made} == {alive.address}
+        await client.close()
 
 
-def test_a_server_that_is_gone_is_passed_over(run: Run) -> None:
-    async def test() -> None:
-        async with stub() as alive:
-            client = ApiClient([nobody(), alive.address], alive.ca)
-            made = await asyncio.gather(*(client.login(UNIT, MODEL) for _ in range(20)))
-            assert {connection.server for connection in made} == {alive.address}
-            await client.close()
-
-    run(test())
-
-
-def test_a_server_that_hangs_is_passed_over_in_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_that_hangs_is_passed_over_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dialling, "_WITHIN", 12.0)  # which the other one, on a busy machine, needs no less
 
-    async def test() -> None:
-        async with stub() as alive, deaf_server() as (deaf, accepted, _):
-            client = ApiClient([deaf, alive.address], alive.ca)
-            made = await asyncio.gather(*(client.login(UNIT, MODEL) for _ in range(300)))
-            assert {connection.server for connection in made} == {alive.address}
-            # It had only its share of the places, and none after it had failed.
-            assert 0 < len(accepted) <= 128
-            await client.close()
-
-    run(test())
+    async with stub() as alive, deaf_server() as (deaf, accepted, _):
+        client = ApiClient([deaf, alive.address], alive.ca)
+        made = await asyncio.gather(*(client.login(UNIT, MODEL) for _ in range(300)))
+        assert {connection.server for connection in made} == {alive.address}
+        # It had only its share of the places, and none after it had failed.
+        assert 0 < len(accepted) <= 128
+        await client.close()
 
 
-def test_a_hanging_server_alone_loses_the_login_in_time(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_server_alone_loses_the_login_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dialling, "_WITHIN", 0.2)
 
-    async def test() -> None:
-        async with deaf_server() as (deaf, _, _):
-            client = ApiClient([deaf], certificates().ca)
-            with pytest.raises(ConnectionLost, match=f"^{deaf}: no answer within 0.2 s$"):
-                await client.login(UNIT, MODEL)
-            await client.close()
-
-    run(test())
-
-
-def test_servers_that_the_controller_named_are_tried_when_ours_are_gone(run: Run) -> None:
-    async def test() -> None:
-        async with stub() as other:
-
-            def answer(peer: Peer, request: dict[str, Any]) -> None:
-                peer.reply(request, login_reply(servers=hosts(other.address)))
-
-            async with stub(answer) as given:
-                client = ApiClient([given.address], given.ca)
-                assert (await client.login(UNIT, MODEL)).server == given.address
-                assert (await client.login(UNIT, MODEL)).server == given.address
-            assert (await client.login(UNIT, MODEL)).server == other.address
-            await client.close()
-
-    run(test())
-
-
-def test_a_server_given_by_name_is_looked_up(run: Run) -> None:
-    async def test() -> None:
-        async with stub() as server:
-            port = server.address.split(":")[1]
-            client = ApiClient([f"localhost:{port}"], server.ca)
-            assert (await client.login(UNIT, MODEL)).server == f"localhost:{port}"
-            await client.close()
-
-    run(test())
-
-
-def test_a_name_that_leads_nowhere_loses_the_login(run: Run) -> None:
-    async def test() -> None:
-        client = ApiClient(["controller.invalid:17070"], certificates().ca)
-        with pytest.raises(ConnectionLost, match=r"^controller.invalid:17070: "):
+    async with deaf_server() as (deaf, _, _):
+        client = ApiClient([deaf], certificates().ca)
+        with pytest.raises(ConnectionLost, match=f"^{deaf}: no answer within 0.2 s$"):
             await client.login(UNIT, MODEL)
         await client.close()
 
-    run(test())
+
+async def test_servers_that_the_controller_named_are_tried_when_ours_are_gone() -> None:
+    async with stub() as other:
+
+        def answer(peer: Peer, request: dict[str, Any]) -> None:
+            peer.reply(request, login_reply(servers=hosts(other.address)))
+
+        async with stub(answer) as given:
+            client = ApiClient([given.address], given.ca)
+            assert (await client.login(UNIT, MODEL)).server == given.address
+            assert (await client.login(UNIT, MODEL)).server == given.address
+        assert (await client.login(UNIT, MODEL)).server == other.address
+        await client.close()
 
 
-def test_no_more_than_256_handshakes_are_under_way_and_a_cancelled_login_makes_room(run: Run) -> None:
+async def test_a_server_given_by_name_is_looked_up() -> None:
+    async with stub() as server:
+        port = server.address.split(":")[1]
+        client = ApiClient([f"localhost:{port}"], server.ca)
+        assert (await client.login(UNIT, MODEL)).server == f"localhost:{port}"
+        await client.close()
+
+
+async def test_a_name_that_leads_nowhere_loses_the_login() -> None:
+    client = ApiClient(["controller.invalid:17070"], certificates().ca)
+    with pytest.raises(ConnectionLost, match=r"^controller.invalid:17070: "):
+        await client.login(UNIT, MODEL)
+    await client.close()
+
+
+async def test_no_more_than_256_handshakes_are_under_way_and_a_cancelled_login_makes_room() -> None:
     begun: set[int] = set()
 
-    async def test() -> None:
-        async with deaf_server() as (deaf, accepted, bell):
-            client = ApiClient([deaf], certificates().ca)
-            logins = [client.login(UNIT, MODEL, begun=partial(begun.add, number)) for number in range(300)]
-            async with bell:
-                await bell.wait_for(lambda: len(accepted) >= 256)
-            for _ in range(50):
-                await asyncio.sleep(0)
-            assert len(accepted) == 256
-            # Who has begun to dial is told so, and nobody else.
-            assert begun == set(range(256))
-            for login in logins[:10]:
-                login.cancel()
-            async with bell:
-                await bell.wait_for(lambda: len(accepted) >= 266)
-            for _ in range(50):
-                await asyncio.sleep(0)
-            assert len(accepted) == 266
-            assert begun == set(range(266))
-            await client.close()
-            results = await asyncio.gather(*logins, return_exceptions=True)
-            assert all(isinstance(result, asyncio.CancelledError) for result in results[:10])
-            assert all(isinstance(result, ConnectionLost) for result in results[10:])
-
-    run(test())
+    async with deaf_server() as (deaf, accepted, bell):
+        client = ApiClient([deaf], certificates().ca)
+        logins = [client.login(UNIT, MODEL, begun=partial(begun.add, number)) for number in range(300)]
+        async with bell:
+            await bell.wait_for(lambda: len(accepted) >= 256)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert len(accepted) == 256
+        # Who has begun to dial is told so, and nobody else.
+        assert begun == set(range(256))
+        for login in logins[:10]:
+            login.cancel()
+        async with bell:
+            await bell.wait_for(lambda: len(accepted) >= 266)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert len(accepted) == 266
+        assert begun == set(range(266))
+        await client.close()
+        results = await asyncio.gather(*logins, return_exceptions=True)
+        assert all(isinstance(result, asyncio.CancelledError) for result in results[:10])
+        assert all(isinstance(result, ConnectionLost) for result in results[10:])
 
 
-def test_tls_sessions_are_resumed_and_a_restarted_server_that_knows_none_is_met_afresh(run: Run) -> None:
-    async def test() -> None:
-        async with stub() as server:
-            client = ApiClient([server.address], server.ca)
-            for _ in range(3):
+async def test_tls_sessions_are_resumed_and_a_restarted_server_that_knows_none_is_met_afresh() -> None:
+    async with stub() as server:
+        client = ApiClient([server.address], server.ca)
+        for _ in range(3):
+            await client.login(UNIT, MODEL)
+        assert [peer.resumed for peer in server.peers] == [False, True, True]
+    async with stub(port=int(server.address.split(":")[1])) as again:
+        for _ in range(2):
+            await client.login(UNIT, MODEL)
+        assert [peer.resumed for peer in again.peers] == [False, True]
+        await client.close()
+
+
+async def test_a_process_without_files_left_says_so_and_blames_no_server() -> None:
+    async with stub() as server:
+        client = ApiClient([server.address], server.ca)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with socket.socket() as highest:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (highest.fileno(), hard))
+        try:
+            with pytest.raises(ConnectionLost, match=f"^{server.address}: Too many open files$"):
                 await client.login(UNIT, MODEL)
-            assert [peer.resumed for peer in server.peers] == [False, True, True]
-        async with stub(port=int(server.address.split(":")[1])) as again:
-            for _ in range(2):
-                await client.login(UNIT, MODEL)
-            assert [peer.resumed for peer in again.peers] == [False, True]
-            await client.close()
-
-    run(test())
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert (await client.login(UNIT, MODEL)).server == server.address
+        await client.close()
 
 
-def test_a_process_without_files_left_says_so_and_blames_no_server(run: Run) -> None:
-    async def test() -> None:
-        async with stub() as server:
-            client = ApiClient([server.address], server.ca)
-            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-            with socket.socket() as highest:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (highest.fileno(), hard))
-            try:
-                with pytest.raises(ConnectionLost, match=f"^{server.address}: Too many open files$"):
-                    await client.login(UNIT, MODEL)
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-            assert (await client.login(UNIT, MODEL)).server == server.address
-            await client.close()
-
-    run(test())
-
-
-def test_cancelling_a_login_closes_its_socket(run: Run) -> None:
+async def test_cancelling_a_login_closes_its_socket() -> None:
     asked = asyncio.Event()
 
-    async def test() -> None:
-        async with stub(lambda peer, request: asked.set()) as server:
-            client = ApiClient([server.address], server.ca)
-            login = client.login(UNIT, MODEL)
-            await asked.wait()
-            login.cancel()
-            await server.peers[0].closed.wait()
-            assert client.connections == 0
-            await client.close()
-
-    run(test())
+    async with stub(lambda peer, request: asked.set()) as server:
+        client = ApiClient([server.address], server.ca)
+        login = client.login(UNIT, MODEL)
+        await asked.wait()
+        login.cancel()
+        await server.peers[0].closed.wait()
+        assert client.connections == 0
+        await client.close()
 
 
 async def losing(
@@ -338,8 +289,8 @@ async def losing(
         (lambda peer: peer.raw(b"\x81\x7f" + b"\x01" * 8), "expected at most 67108864"),
     ],
 )
-def test_a_lost_connection_ends_its_calls_and_says_why_once(
-    run: Run, harm: Callable[[Peer], object], said: str
+async def test_a_lost_connection_ends_its_calls_and_says_why_once(
+    harm: Callable[[Peer], object], said: str
 ) -> None:
     def answer(peer: Peer, request: dict[str, Any]) -> None:
         if request["request"] == "Login":
@@ -347,71 +298,59 @@ def test_a_lost_connection_ends_its_calls_and_says_why_once(
         elif request["params"]["n"] == 1:
             harm(peer)
 
-    async def test() -> None:
-        async with stub(answer) as server:
-            client = ApiClient([server.address], server.ca)
-            heard, results = await losing(client, lambda connection: None)
-            assert len(heard) == 1
-            assert heard[0].startswith(f"{server.address}: ")
-            assert re.search(said, heard[0])
-            assert [type(result) for result in results] == [ConnectionLost, ConnectionLost]
-            assert {str(result) for result in results} == set(heard)
-            await client.close()
-
-    run(test())
+    async with stub(answer) as server:
+        client = ApiClient([server.address], server.ca)
+        heard, results = await losing(client, lambda connection: None)
+        assert len(heard) == 1
+        assert heard[0].startswith(f"{server.address}: ")
+        assert re.search(said, heard[0])
+        assert [type(result) for result in results] == [ConnectionLost, ConnectionLost]
+        assert {str(result) for result in results} == set(heard)
+        await client.close()
 
 
-def test_a_login_that_is_cut_off_is_lost(run: Run) -> None:
-    async def test() -> None:
-        async with stub(lambda peer, request: peer.cut()) as server:
-            client = ApiClient([server.address], server.ca)
-            with pytest.raises(ConnectionLost, match=server.address):
-                await client.login(UNIT, MODEL)
-            await client.close()
-
-    run(test())
+async def test_a_login_that_is_cut_off_is_lost() -> None:
+    async with stub(lambda peer, request: peer.cut()) as server:
+        client = ApiClient([server.address], server.ca)
+        with pytest.raises(ConnectionLost, match=server.address):
+            await client.login(UNIT, MODEL)
+        await client.close()
 
 
-def test_a_server_that_does_not_read_loses_the_connection_before_memory_fills(run: Run) -> None:
+async def test_a_server_that_does_not_read_loses_the_connection_before_memory_fills() -> None:
     def answer(peer: Peer, request: dict[str, Any]) -> None:
         peer.silent = True
         obliging(peer, request)
 
-    async def test() -> None:
-        async with stub(answer) as server:
-            client = ApiClient([server.address], server.ca)
+    async with stub(answer) as server:
+        client = ApiClient([server.address], server.ca)
 
-            def flood(connection: Connection) -> None:
-                big = "x" * 2**20
-                for _ in range(40):
-                    connection.call("LeadershipService", "Echo", {"x": big}).add_done_callback(
-                        lambda call: call.exception()
-                    )
+        def flood(connection: Connection) -> None:
+            big = "x" * 2**20
+            for _ in range(40):
+                connection.call("LeadershipService", "Echo", {"x": big}).add_done_callback(
+                    lambda call: call.exception()
+                )
 
-            heard, results = await losing(client, flood)
-            assert len(heard) == 1
-            assert "does not read" in heard[0]
-            assert [type(result) for result in results] == [ConnectionLost, ConnectionLost]
-            await client.close()
-
-    run(test())
+        heard, results = await losing(client, flood)
+        assert len(heard) == 1
+        assert "does not read" in heard[0]
+        assert [type(result) for result in results] == [ConnectionLost, ConnectionLost]
+        await client.close()
 
 
-def test_messages_of_many_megabytes_arrive_whole_both_ways(run: Run) -> None:
-    async def test() -> None:
-        async with stub() as server:
-            client = ApiClient([server.address], server.ca)
-            connection = await client.login(UNIT, MODEL)
-            big = {"text": "0123456789" * 1_200_000}
-            small = connection.call("LeadershipService", "Echo", {"n": 1})
-            assert await connection.call("LeadershipService", "Echo", big) == big
-            assert await small == {"n": 1}
-            await client.close()
-
-    run(test())
+async def test_messages_of_many_megabytes_arrive_whole_both_ways() -> None:
+    async with stub() as server:
+        client = ApiClient([server.address], server.ca)
+        connection = await client.login(UNIT, MODEL)
+        big = {"text": "0123456789" * 1_200_000}
+        small = connection.call("LeadershipService", "Echo", {"n": 1})
+        assert await connection.call("LeadershipService", "Echo", big) == big
+        assert await small == {"n": 1}
+        await client.close()
 
 
-def test_a_response_in_fragments_with_pings_between_is_read_and_the_pings_are_answered(run: Run) -> None:
+async def test_a_response_in_fragments_with_pings_between_is_read_and_the_pings_are_answered() -> None:
     def answer(peer: Peer, request: dict[str, Any]) -> None:
         if request["request"] == "Login":
             obliging(peer, request)
@@ -420,49 +359,43 @@ def test_a_response_in_fragments_with_pings_between_is_read_and_the_pings_are_an
         peer.raw(server_frame(0x1, text[:9], final=False) + server_frame(0x9, b"there?"))
         peer.raw(server_frame(0x0, text[9:]))
 
-    async def test() -> None:
-        async with stub(answer) as server:
-            client = ApiClient([server.address], server.ca)
-            connection = await client.login(UNIT, MODEL)
-            assert await connection.call("LeadershipService", "Echo", {}) == {"n": 7}
-            assert await connection.call("LeadershipService", "Echo", {}) == {"n": 7}
-            assert (0xA, b"there?") in server.peers[0].frames
-            await client.close()
-
-    run(test())
+    async with stub(answer) as server:
+        client = ApiClient([server.address], server.ca)
+        connection = await client.login(UNIT, MODEL)
+        assert await connection.call("LeadershipService", "Echo", {}) == {"n": 7}
+        assert await connection.call("LeadershipService", "Echo", {}) == {"n": 7}
+        assert (0xA, b"there?") in server.peers[0].frames
+        await client.close()
 
 
-def test_closing_says_goodbye_and_ends_what_is_under_way(run: Run) -> None:
+async def test_closing_says_goodbye_and_ends_what_is_under_way() -> None:
     def answer(peer: Peer, request: dict[str, Any]) -> None:
         if request["request"] == "Login":
             obliging(peer, request)
 
-    async def test() -> None:
-        async with stub(answer) as server:
-            heard: list[str] = []
-            client = ApiClient([server.address], server.ca)
-            connection = await client.login(UNIT, MODEL, heard.append)
-            call = connection.call("LeadershipService", "Block", {})
-            other = await client.login(UNIT, MODEL, heard.append)
-            blocked = other.call("LeadershipService", "Block", {})
-            connection.close()
-            with pytest.raises(ConnectionLost, match="closed by the client"):
-                await call
-            assert client.connections == 1
-            await client.close()
-            with pytest.raises(ConnectionLost, match="closed by the client"):
-                await blocked
-            for peer in server.peers:
-                await peer.closed.wait()
-                assert peer.frames[-1] == (0x8, b"\x03\xe8")
-            with pytest.raises(ConnectionLost, match="the client is closed"):
-                await client.login(UNIT, MODEL)
-            assert heard == []
-
-    run(test())
+    async with stub(answer) as server:
+        heard: list[str] = []
+        client = ApiClient([server.address], server.ca)
+        connection = await client.login(UNIT, MODEL, heard.append)
+        call = connection.call("LeadershipService", "Block", {})
+        other = await client.login(UNIT, MODEL, heard.append)
+        blocked = other.call("LeadershipService", "Block", {})
+        connection.close()
+        with pytest.raises(ConnectionLost, match="closed by the client"):
+            await call
+        assert client.connections == 1
+        await client.close()
+        with pytest.raises(ConnectionLost, match="closed by the client"):
+            await blocked
+        for peer in server.peers:
+            await peer.closed.wait()
+            assert peer.frames[-1] == (0x8, b"\x03\xe8")
+        with pytest.raises(ConnectionLost, match="the client is closed"):
+            await client.login(UNIT, MODEL)
+        assert heard == []
 
 
-def test_each_connection_is_pinged_from_its_login_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_connection_is_pinged_from_its_login_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tippingpoint.targets.juju.api.client.PERIOD", 0.02)
     pinged = asyncio.Event()
 
@@ -471,22 +404,19 @@ def test_each_connection_is_pinged_from_its_login_on(run: Run, monkeypatch: pyte
         if all(len(one.requests) >= 4 for one in peer.server.peers):
             pinged.set()
 
-    async def test() -> None:
-        async with stub(answer) as server:
-            client = ApiClient([server.address], server.ca)
-            await client.login(UNIT, MODEL)
-            await client.login(UNIT, None)
-            await pinged.wait()
-            for peer in server.peers:
-                ping = peer.requests[3]
-                assert (ping["type"], ping["version"], ping["request"]) == ("Pinger", 1, "Ping")
-            assert client.connections == 2
-            await client.close()
-
-    run(test())
+    async with stub(answer) as server:
+        client = ApiClient([server.address], server.ca)
+        await client.login(UNIT, MODEL)
+        await client.login(UNIT, None)
+        await pinged.wait()
+        for peer in server.peers:
+            ping = peer.requests[3]
+            assert (ping["type"], ping["version"], ping["request"]) == ("Pinger", 1, "Ping")
+        assert client.connections == 2
+        await client.close()
 
 
-def test_a_ping_without_an_answer_loses_the_connection(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_ping_without_an_answer_loses_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tippingpoint.targets.juju.api.client.PERIOD", 0.1)
     monkeypatch.setattr("tippingpoint.targets.juju.api.client.PATIENCE", 0.05)
 
@@ -494,15 +424,12 @@ def test_a_ping_without_an_answer_loses_the_connection(run: Run, monkeypatch: py
         if request["request"] == "Login":
             obliging(peer, request)
 
-    async def test() -> None:
-        async with stub(answer) as server:
-            client = ApiClient([server.address], server.ca)
-            heard, results = await losing(client, lambda connection: None)
-            assert heard == [f"{server.address}: no answer to a ping within 0.05 s"]
-            assert [type(result) for result in results] == [ConnectionLost, ConnectionLost]
-            await client.close()
-
-    run(test())
+    async with stub(answer) as server:
+        client = ApiClient([server.address], server.ca)
+        heard, results = await losing(client, lambda connection: None)
+        assert heard == [f"{server.address}: no answer to a ping within 0.05 s"]
+        assert [type(result) for result in results] == [ConnectionLost, ConnectionLost]
+        await client.close()
 
 
 class Listener:
@@ -529,21 +456,18 @@ class Listener:
         self.lost.set()
 
 
-def test_a_loop_that_was_late_gives_a_ping_another_chance(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_loop_that_was_late_gives_a_ping_another_chance(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pings, "_OURS", 0.0)
 
-    async def test() -> None:
-        silent, answering = Listener(answers=False), Listener(answers=True)
-        clock = PingClock(asyncio.get_running_loop(), 0.01, 0.01)
-        clock.start(silent)
-        clock.start(answering)
-        await answering.tenth.wait()
-        # Every look at the answers came late, so none that is missing was held against the connection.
-        assert not silent.lost.is_set()
-        monkeypatch.setattr(pings, "_OURS", 10.0)
-        await silent.lost.wait()
-        assert silent.ping() is None
-        assert not answering.lost.is_set()
-        clock.close()
-
-    run(test())
+    silent, answering = Listener(answers=False), Listener(answers=True)
+    clock = PingClock(asyncio.get_running_loop(), 0.01, 0.01)
+    clock.start(silent)
+    clock.start(answering)
+    await answering.tenth.wait()
+    # Every look at the answers came late, so none that is missing was held against the connection.
+    assert not silent.lost.is_set()
+    monkeypatch.setattr(pings, "_OURS", 10.0)
+    await silent.lost.wait()
+    assert silent.ping() is None
+    assert not answering.lost.is_set()
+    clock.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import orjson
@@ -28,10 +28,6 @@ FACADES = [
     {"name": "LeadershipService", "versions": [2]},
 ]
 Answer = Callable[[Peer, dict[str, Any]], None]
-
-
-def play(test: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(test, 20))
 
 
 def closing_at_first(tag: str) -> Answer:
@@ -86,66 +82,49 @@ def reconnect_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("tag", ["unit-app-0", "machine-7"])
-def test_a_connection_that_is_lost_as_it_is_made_is_made_again(tag: str) -> None:
+async def test_a_connection_that_is_lost_as_it_is_made_is_made_again(tag: str) -> None:
     """Given a login after which the server closes at once, then the unit (or the machine that gives it its password)
     logs in again."""
-
-    async def test() -> None:
-        async with stub(closing_at_first(tag)) as server:
-            rig = Rig(server)
-            rig.agents.add({"app/0": "7"})
-            await rig.up()
-            assert [peer.requests[0]["params"]["auth-tag"] for peer in server.peers].count(tag) == 2
-            await rig.close()
-
-    play(test())
+    async with stub(closing_at_first(tag)) as server:
+        rig = Rig(server)
+        rig.agents.add({"app/0": "7"})
+        await rig.up()
+        assert [peer.requests[0]["params"]["auth-tag"] for peer in server.peers].count(tag) == 2
+        await rig.close()
 
 
-def test_a_unit_has_an_agent_once_it_is_on_a_machine() -> None:
-    async def test() -> None:
-        async with stub(closing_at_first("nobody")) as server:
-            rig = Rig(server)
-            rig.agents.add({"app/0": ""})
-            assert server.peers == []
-            rig.agents.add({"app/0": "7"})
-            await rig.up()
-            assert rig.agents.connected == 1
-            await rig.close()
-
-    play(test())
+async def test_a_unit_has_an_agent_once_it_is_on_a_machine() -> None:
+    async with stub(closing_at_first("nobody")) as server:
+        rig = Rig(server)
+        rig.agents.add({"app/0": ""})
+        assert server.peers == []
+        rig.agents.add({"app/0": "7"})
+        await rig.up()
+        assert rig.agents.connected == 1
+        await rig.close()
 
 
-def test_an_administrators_connection_that_is_lost_as_it_is_made_is_known_to_be() -> None:
-    async def test() -> None:
-        async with stub(closing_at_first("user-admin")) as server:
-            client = ApiClient([server.address], server.ca)
-            access = ControllerAccess(
-                "stub", (server.address,), server.ca, Identity("user-admin", "password")
-            )
-            told: list[str] = []
-            lost = await ModelAdmin.open(client, access, MODEL, told=told.append)
-            assert lost.lost
-            assert told == [f"{server.address}: closed by the server: 1001 going away"]
-            assert not (await ModelAdmin.open(client, access, MODEL)).lost
-            await client.close()
-
-    play(test())
+async def test_an_administrators_connection_that_is_lost_as_it_is_made_is_known_to_be() -> None:
+    async with stub(closing_at_first("user-admin")) as server:
+        client = ApiClient([server.address], server.ca)
+        access = ControllerAccess("stub", (server.address,), server.ca, Identity("user-admin", "password"))
+        told: list[str] = []
+        lost = await ModelAdmin.open(client, access, MODEL, told=told.append)
+        assert lost.lost
+        assert told == [f"{server.address}: closed by the server: 1001 going away"]
+        assert not (await ModelAdmin.open(client, access, MODEL)).lost
+        await client.close()
 
 
-def test_an_administrators_call_waits_for_its_answer_as_long_as_it_is_given() -> None:
+async def test_an_administrators_call_waits_for_its_answer_as_long_as_it_is_given() -> None:
     def answer(peer: Peer, request: dict[str, Any]) -> None:
         if request["request"] == "Login":
             peer.reply(request, login_reply(facades=FACADES))
 
-    async def test() -> None:
-        async with stub(answer) as server:
-            client = ApiClient([server.address], server.ca)
-            access = ControllerAccess(
-                "stub", (server.address,), server.ca, Identity("user-admin", "password")
-            )
-            admin = await ModelAdmin.open(client, access, MODEL, answer_within=0.05)
-            with pytest.raises(OperationFailed, match=r"no answer to Client\.FullStatus within 0\.05 s"):
-                await admin.full_status()
-            await client.close()
-
-    play(test())
+    async with stub(answer) as server:
+        client = ApiClient([server.address], server.ca)
+        access = ControllerAccess("stub", (server.address,), server.ca, Identity("user-admin", "password"))
+        admin = await ModelAdmin.open(client, access, MODEL, answer_within=0.05)
+        with pytest.raises(OperationFailed, match=r"no answer to Client\.FullStatus within 0\.05 s"):
+            await admin.full_status()
+        await client.close()

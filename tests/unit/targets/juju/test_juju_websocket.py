@@ -52,16 +52,13 @@ def test_a_fragmented_message_is_put_together_with_control_frames_between_its_pa
 
 
 @given(payloads)
-def test_what_we_send_is_what_a_server_reads(payload: bytes) -> None:
-    async def read() -> tuple[int, bytes]:
-        reader = asyncio.StreamReader()
-        reader.feed_data(websocket.frame(websocket.TEXT, payload))
-        reader.feed_eof()
-        frame = await read_client_frame(reader)
-        assert not await reader.read()
-        return frame
-
-    assert asyncio.run(read()) == (websocket.TEXT, payload)
+async def test_what_we_send_is_what_a_server_reads(payload: bytes) -> None:
+    reader = asyncio.StreamReader()
+    reader.feed_data(websocket.frame(websocket.TEXT, payload))
+    reader.feed_eof()
+    frame = await read_client_frame(reader)
+    assert not await reader.read()
+    assert frame == (websocket.TEXT, payload)
 
 
 def test_every_frame_has_a_masking_key_of_its_own() -> None:

@@ -17,7 +17,7 @@ from tippingpoint.targets.lxd.errors import LxdError
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Length: 32\r\n\r\n{"type":"sync","metadata":"yes"}'
 
 
-def asked(directory: Path, shown: str, key: str, pinned: str) -> str:
+async def asked(directory: Path, shown: str, key: str, pinned: str) -> str:
     """What a client that has `pinned` for its server's certificate gets from one that shows `shown`."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -25,48 +25,45 @@ def asked(directory: Path, shown: str, key: str, pinned: str) -> str:
         writer.write(ANSWER)
         writer.close()
 
-    async def scene() -> str:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(written(directory / "shown.pem", shown), written(directory / "key.pem", key))
-        async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context) as server:
-            address = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            client = LxdClient(LxdAccess("it", None, (address,), pinned, CLIENT.certificate, CLIENT.key))
-            try:
-                return await client.get("/1.0")
-            except LxdError as problem:
-                return f"{problem.kind}: {str(problem).partition(': ')[2]}"
-            finally:
-                await client.close()
-
-    return asyncio.run(scene())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(written(directory / "shown.pem", shown), written(directory / "key.pem", key))
+    async with await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context) as server:
+        address = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        client = LxdClient(LxdAccess("it", None, (address,), pinned, CLIENT.certificate, CLIENT.key))
+        try:
+            return await client.get("/1.0")
+        except LxdError as problem:
+            return f"{problem.kind}: {str(problem).partition(': ')[2]}"
+        finally:
+            await client.close()
 
 
-def test_the_pinned_certificate_passes_whatever_its_names_and_its_issuer(tmp_path: Path) -> None:
+async def test_the_pinned_certificate_passes_whatever_its_names_and_its_issuer(tmp_path: Path) -> None:
     """Given certificates for another host, signed by their own key or by an authority, when they are the pinned ones,
     then they pass."""
     made = make_certificates(tmp_path, "root")
     signed, key = made.server_cert.read_text(), made.server_key.read_text()
-    assert asked(tmp_path, SERVER.certificate, SERVER.key, SERVER.certificate) == "yes"
-    assert asked(tmp_path, signed, key, signed) == "yes"
+    assert await asked(tmp_path, SERVER.certificate, SERVER.key, SERVER.certificate) == "yes"
+    assert await asked(tmp_path, signed, key, signed) == "yes"
 
 
-def test_another_certificate_does_not_pass(tmp_path: Path) -> None:
-    assert asked(tmp_path, OTHER.certificate, OTHER.key, SERVER.certificate).startswith(
+async def test_another_certificate_does_not_pass(tmp_path: Path) -> None:
+    assert (await asked(tmp_path, OTHER.certificate, OTHER.key, SERVER.certificate)).startswith(
         "trust: the server's certificate is not signed by a trusted authority: "
     )
 
 
 @pytest.mark.parametrize("chain", [False, True])
-def test_what_a_pinned_authority_has_signed_does_not_pass(tmp_path: Path, chain: bool) -> None:
+async def test_what_a_pinned_authority_has_signed_does_not_pass(tmp_path: Path, chain: bool) -> None:
     """Given an authority's certificate for the server's, when the server shows one it signed, then it is refused."""
     made = make_certificates(tmp_path, "root")
     authority = made.ca.read_text()
     shown = made.server_cert.read_text() + (authority if chain else "")
-    told = asked(tmp_path, shown, made.server_key.read_text(), authority)
+    told = await asked(tmp_path, shown, made.server_key.read_text(), authority)
     assert told == "trust: the server's certificate: not the expected certificate"
 
 
-def test_the_pinned_certificate_does_not_pass_once_it_has_expired(tmp_path: Path) -> None:
+async def test_the_pinned_certificate_does_not_pass_once_it_has_expired(tmp_path: Path) -> None:
     expired = that_ends(after=-DAY)
-    told = asked(tmp_path, expired.certificate, expired.key, expired.certificate)
+    told = await asked(tmp_path, expired.certificate, expired.key, expired.certificate)
     assert told == "trust: the server's certificate has expired"

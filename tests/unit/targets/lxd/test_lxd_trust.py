@@ -148,13 +148,13 @@ def test_what_was_not_redeemed_is_refused(tmp_path: Path) -> None:
         from_identity(tmp_path)
 
 
-def test_a_token_whose_server_is_not_there_is_one_line(tmp_path: Path) -> None:
+async def test_a_token_whose_server_is_not_there_is_one_line(tmp_path: Path) -> None:
     """Given a port that nobody listens on, when the token is redeemed, then the error names it and the reason."""
     with socket.socket() as bound:  # and does not listen
         bound.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(TargetError) as error:
-            asyncio.run(redeem(token(addresses=[address]), tmp_path, "tippingpoint"))
+            await redeem(token(addresses=[address]), tmp_path, "tippingpoint")
     assert str(error.value) == (
         f"target.token: {address}: Connection refused: expected a server that answers and shows the token's certificate"
     )
@@ -167,16 +167,12 @@ async def serve_with(certificate: str, key: str, directory: Path) -> asyncio.Ser
     return await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
 
 
-def test_a_token_is_not_shown_to_a_server_with_another_certificate(tmp_path: Path) -> None:
+async def test_a_token_is_not_shown_to_a_server_with_another_certificate(tmp_path: Path) -> None:
     """Given a server that is not the token's, when the token is redeemed, then it is refused and nothing is kept."""
-
-    async def scene() -> str:
-        server = await serve_with(OTHER.certificate, OTHER.key, tmp_path)
-        async with server:
-            host, port = server.sockets[0].getsockname()
-            with pytest.raises(TargetError) as error:
-                await redeem(token(addresses=[f"{host}:{port}"]), tmp_path / "identity", "tippingpoint")
-        return str(error.value)
-
-    assert "its certificate is not that of the token" in asyncio.run(scene())
+    server = await serve_with(OTHER.certificate, OTHER.key, tmp_path)
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        with pytest.raises(TargetError) as error:
+            await redeem(token(addresses=[f"{host}:{port}"]), tmp_path / "identity", "tippingpoint")
+    assert "its certificate is not that of the token" in str(error.value)
     assert not (tmp_path / "identity" / "server.crt").exists()

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.unit.openstack_cloud import PREFIX, RUN, Cloud, failure, play
+from tests.unit.openstack_cloud import PREFIX, RUN, Cloud, cloud_at, failure
 from tippingpoint.errors import TargetError
 from tippingpoint.targets.openstack import removal
-from tippingpoint.targets.openstack.ledger import OpenstackEntry
 from tippingpoint.targets.openstack.provision import mark_text
 from tippingpoint.targets.openstack.removal import remove
 
@@ -43,8 +42,8 @@ def put_tenants(cloud: Cloud, count: int) -> None:
     cloud.put("flavors", PREFIX)
 
 
-def test_all_that_tenants_have_goes_and_nothing_of_others(tmp_path: Path) -> None:
-    async def scene(cloud: Cloud, entry: OpenstackEntry) -> None:
+async def test_all_that_tenants_have_goes_and_nothing_of_others(tmp_path: Path) -> None:
+    async with cloud_at(tmp_path, **TENANTS) as (cloud, entry):
         put_tenants(cloud, 3)
         cloud.put("servers", f"{PREFIX}-000-0007", status="ACTIVE", metadata={})
         cloud.put("networks", f"{PREFIX}-001", description="mine")
@@ -58,15 +57,14 @@ def test_all_that_tenants_have_goes_and_nothing_of_others(tmp_path: Path) -> Non
         assert entry.identity is not None
         assert not entry.identity.exists()
 
-    play(tmp_path, scene, **TENANTS)
-
 
 @pytest.mark.parametrize("gone", [True, False])
-def test_a_port_that_a_killed_compute_left_on_a_network_of_others_goes(tmp_path: Path, gone: bool) -> None:
+async def test_a_port_that_a_killed_compute_left_on_a_network_of_others_goes(
+    tmp_path: Path, gone: bool
+) -> None:
     """Given a network that was there, a server of the run, there or deleted while the run went on, whose port is left,
     and ports of others, then the run's goes and theirs stay."""
-
-    async def scene(cloud: Cloud, entry: OpenstackEntry) -> None:
+    async with cloud_at(tmp_path, network="net") as (cloud, entry):
         network = cloud.put("networks", "net")
         server = cloud.put_server()
         cloud.put("ports", "left", device_id=server, network_id=network)
@@ -80,14 +78,11 @@ def test_a_port_that_a_killed_compute_left_on_a_network_of_others_goes(tmp_path:
         assert cloud.names("ports") == ["free", "kept"]
         assert cloud.names("networks") == ["net"]
 
-    play(tmp_path, scene, network="net")
 
-
-def test_a_server_that_comes_late_goes_with_what_it_holds(tmp_path: Path) -> None:
+async def test_a_server_that_comes_late_goes_with_what_it_holds(tmp_path: Path) -> None:
     """Given a call whose answer was lost, and what it makes is there only after the first look, with a port on the
     run's network, then all of it goes."""
-
-    async def scene(cloud: Cloud, entry: OpenstackEntry) -> None:
+    async with cloud_at(tmp_path, network="made") as (cloud, entry):
         network = cloud.put_group("networks")
         lists = 0
 
@@ -104,13 +99,10 @@ def test_a_server_that_comes_late_goes_with_what_it_holds(tmp_path: Path) -> Non
         assert not cloud.things["servers"]
         assert lists > 2
 
-    play(tmp_path, scene, network="made")
 
-
-def test_what_comes_between_two_looks_goes(tmp_path: Path) -> None:
+async def test_what_comes_between_two_looks_goes(tmp_path: Path) -> None:
     """Given nothing at the first look, and a network that a call made which was on its way, then it goes."""
-
-    async def scene(cloud: Cloud, entry: OpenstackEntry) -> None:
+    async with cloud_at(tmp_path, network="made") as (cloud, entry):
         looks = 0
 
         async def late(request: web.Request) -> web.Response | None:
@@ -125,15 +117,12 @@ def test_what_comes_between_two_looks_goes(tmp_path: Path) -> None:
         assert await remove(entry) == 1
         assert not cloud.things["networks"]
 
-    play(tmp_path, scene, network="made")
-
 
 @pytest.mark.usefixtures("impatient")
-def test_what_does_not_hang_with_a_stuck_server_is_gone(tmp_path: Path) -> None:
+async def test_what_does_not_hang_with_a_stuck_server_is_gone(tmp_path: Path) -> None:
     """Given a server that nova does not get rid of, then it is named, and so is why; its project and network are kept,
     and all else is gone."""
-
-    async def scene(cloud: Cloud, entry: OpenstackEntry) -> None:
+    async with cloud_at(tmp_path, **TENANTS) as (cloud, entry):
         put_tenants(cloud, 3)
         (stuck,) = [each for each in cloud.things["servers"].values() if each["group"] == 1]
         cloud.put("ports", "", device_id=stuck["id"], network_id=network_of(cloud, 1))
@@ -157,8 +146,6 @@ def test_what_does_not_hang_with_a_stuck_server_is_gone(tmp_path: Path) -> None:
         await remove(entry)
         assert not any(cloud.things.values())
 
-    play(tmp_path, scene, **TENANTS)
-
 
 def network_of(cloud: Cloud, group: int) -> str:
     """The id of a group's network."""
@@ -175,8 +162,8 @@ async def nothing(request: web.Request) -> web.Response | None:
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("kind", ["servers", "routers", "ports", "networks", "projects", "users", "flavors"])
-def test_one_kind_that_cannot_be_listed_does_not_keep_the_others(tmp_path: Path, kind: str) -> None:
-    async def scene(cloud: Cloud, entry: OpenstackEntry) -> None:
+async def test_one_kind_that_cannot_be_listed_does_not_keep_the_others(tmp_path: Path, kind: str) -> None:
+    async with cloud_at(tmp_path, **TENANTS) as (cloud, entry):
         put_tenants(cloud, 2)
 
         async def fails(request: web.Request) -> web.Response | None:
@@ -191,13 +178,11 @@ def test_one_kind_that_cannot_be_listed_does_not_keep_the_others(tmp_path: Path,
         for other in {"servers", "projects", "users", "flavors"} - {kind}:
             assert not cloud.things[other], other
 
-    play(tmp_path, scene, **TENANTS)
-
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("garbage", [[], None, 7, {}, {"servers": [None]}, {"servers": [{}]}, {"servers": 7}])
-def test_garbage_is_one_line_and_keeps_nothing_else(tmp_path: Path, garbage: Any) -> None:
-    async def scene(cloud: Cloud, entry: OpenstackEntry) -> None:
+async def test_garbage_is_one_line_and_keeps_nothing_else(tmp_path: Path, garbage: Any) -> None:
+    async with cloud_at(tmp_path, network="made") as (cloud, entry):
         cloud.put_group("networks")
         cloud.answers["compute servers/detail"] = garbage
         with pytest.raises(TargetError, match=r"would not send|an answer without servers") as told:
@@ -205,11 +190,9 @@ def test_garbage_is_one_line_and_keeps_nothing_else(tmp_path: Path, garbage: Any
         assert "\n" not in str(told.value)
         assert not cloud.things["networks"]
 
-    play(tmp_path, scene, network="made")
 
-
-def test_a_rate_limit_is_waited_for(tmp_path: Path) -> None:
-    async def scene(cloud: Cloud, entry: OpenstackEntry) -> None:
+async def test_a_rate_limit_is_waited_for(tmp_path: Path) -> None:
+    async with cloud_at(tmp_path) as (cloud, entry):
         cloud.put_server()
         refused = asyncio.Event()
 
@@ -222,13 +205,10 @@ def test_a_rate_limit_is_waited_for(tmp_path: Path) -> None:
         cloud.otherwise = limited
         assert await remove(entry) == 1
 
-    play(tmp_path, scene)
 
-
-def test_many_routers_are_removed_at_a_time(tmp_path: Path) -> None:
+async def test_many_routers_are_removed_at_a_time(tmp_path: Path) -> None:
     """Given groups whose routers each take a moment, then several are on their way at once."""
-
-    async def scene(cloud: Cloud, entry: OpenstackEntry) -> None:
+    async with cloud_at(tmp_path, **TENANTS) as (cloud, entry):
         put_tenants(cloud, 6)
         under_way = most = 0
 
@@ -245,5 +225,3 @@ def test_many_routers_are_removed_at_a_time(tmp_path: Path) -> None:
         await remove(entry)
         assert most > 1
         assert not any(cloud.things.values())
-
-    play(tmp_path, scene, **TENANTS)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,6 @@ from tippingpoint.workloads.spawn.target import Item
 
 PREFIX, RUN = "tp0123abcd", "the-run"
 POLL = 0.02
-Scene = Callable[["Nova", OpenstackServers], Awaitable[None]]
 
 
 class Nova:
@@ -147,86 +147,86 @@ def _now() -> float:
     return datetime.now(UTC).timestamp()
 
 
-def play(
+@asynccontextmanager
+async def compute(
     directory: Path,
-    scene: Scene,
+    nova: Nova,
     *,
     admin: bool = False,
     others: Mapping[str, Answer] | None = None,
     **target: Any,
-) -> None:
-    """Play a scene on a cloud that has a compute service, and others by their types."""
+) -> AsyncIterator[OpenstackServers]:
+    """Servers of a cloud that has this compute service, and others by their types."""
+    async with OpenstackStub(directory) as stub:
+        stub.answer = nova.answer
+        stub.others |= others or {}
+        path = directory / "clouds.yaml"
+        assert stub.access.name == "stub"
+        workspace = OpenstackWorkspace(
+            run=RUN,
+            prefix=PREFIX,
+            image="image-id",
+            flavor="flavor-id",
+            network="",
+            external="",
+            admin=admin,
+            version=(2, 37),
+            user="",
+            role="",
+            domain="",
+            identity=None,
+            target=OpenstackTarget(kind="openstack", credentials=path, **target),
+        )
+        servers = OpenstackServers(workspace, POLL)
+        try:
+            await servers.prepare(range(1), lambda what, done, goal: None)
+            yield servers
+        finally:
+            await servers.close()
 
-    async def played() -> None:
-        nova = Nova()
-        async with OpenstackStub(directory) as stub:
-            stub.answer = nova.answer
-            stub.others |= others or {}
-            path = directory / "clouds.yaml"
-            assert stub.access.name == "stub"
-            workspace = OpenstackWorkspace(
-                run=RUN,
-                prefix=PREFIX,
-                image="image-id",
-                flavor="flavor-id",
-                network="",
-                external="",
-                admin=admin,
-                version=(2, 37),
-                user="",
-                role="",
-                domain="",
-                identity=None,
-                target=OpenstackTarget(kind="openstack", credentials=path, **target),
-            )
-            servers = OpenstackServers(workspace, POLL)
-            try:
-                await servers.prepare(range(1), lambda what, done, goal: None)
-                await scene(nova, servers)
-            finally:
-                await servers.close()
 
-    asyncio.run(asyncio.wait_for(played(), 60))
+@pytest.fixture
+def nova() -> Nova:
+    return Nova()
+
+
+@pytest.fixture
+async def servers(nova: Nova, tmp_path: Path) -> AsyncIterator[OpenstackServers]:
+    async with compute(tmp_path, nova) as servers:
+        yield servers
 
 
 FIRST = Item(0, 0)
 
 
-def test_a_server_is_made_and_waited_for_and_removed(tmp_path: Path) -> None:
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
-        await servers.create(FIRST, None)
-        assert nova.posted == [
-            {
-                "name": f"{PREFIX}-000-0000",
-                "imageRef": "image-id",
-                "flavorRef": "flavor-id",
-                "metadata": {"tippingpoint": RUN},
-                "networks": "none",
-            }
-        ]
-        assert await servers.start(FIRST) == "host-a"
-        assert (await servers.list_group(0, addresses=False))[FIRST].running
-        await servers.delete(FIRST)
-        assert nova.there == []
-        assert not await servers.list_group(0, addresses=False)
-
-    play(tmp_path, scene)
+async def test_a_server_is_made_and_waited_for_and_removed(nova: Nova, servers: OpenstackServers) -> None:
+    await servers.create(FIRST, None)
+    assert nova.posted == [
+        {
+            "name": f"{PREFIX}-000-0000",
+            "imageRef": "image-id",
+            "flavorRef": "flavor-id",
+            "metadata": {"tippingpoint": RUN},
+            "networks": "none",
+        }
+    ]
+    assert await servers.start(FIRST) == "host-a"
+    assert (await servers.list_group(0, addresses=False))[FIRST].running
+    await servers.delete(FIRST)
+    assert nova.there == []
+    assert not await servers.list_group(0, addresses=False)
 
 
-def test_changes_alone_are_listed_after_the_first_list(tmp_path: Path) -> None:
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
-        for _ in range(5):
-            await servers.list_group(0, addresses=False)
-        assert nova.listed == [True, False, False, False, False]
-
-    play(tmp_path, scene)
+async def test_changes_alone_are_listed_after_the_first_list(nova: Nova, servers: OpenstackServers) -> None:
+    for _ in range(5):
+        await servers.list_group(0, addresses=False)
+    assert nova.listed == [True, False, False, False, False]
 
 
-def test_what_is_due_at_one_moment_is_asked_for_by_one_call(tmp_path: Path) -> None:
+async def test_what_is_due_at_one_moment_is_asked_for_by_one_call(nova: Nova, tmp_path: Path) -> None:
     """Given 7 servers that are due together, of which one is there, and calls of 3 at most, then there are as few calls
     as that takes, and each is known by its own name."""
-
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
+    async with compute(tmp_path, nova, multi_create=3) as servers:
         await servers.create(Item(0, 2), None)
         numbers = [0, 1, 3, 4, 5, 6]
         await asyncio.gather(*(servers.create(Item(0, number), None) for number in numbers))
@@ -236,121 +236,105 @@ def test_what_is_due_at_one_moment_is_asked_for_by_one_call(tmp_path: Path) -> N
         await asyncio.gather(*(servers.start(Item(0, number)) for number in range(7)))
         assert nova.there == [Item(0, number) for number in range(7)]
 
-    play(tmp_path, scene, multi_create=3)
 
-
-def test_a_server_whose_answer_was_lost_is_not_made_twice(tmp_path: Path) -> None:
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
-        nova.loses_answers = 1
-        with pytest.raises(OpenstackError) as lost:
-            await servers.create(FIRST, None)
-        assert lost.value.kind == "unreachable"
-        with pytest.raises(OpenstackExists):
-            await servers.create(FIRST, None)
-        await servers.start(FIRST)
-        assert nova.there == [FIRST]
-
-    play(tmp_path, scene)
-
-
-def test_of_two_with_one_name_the_later_is_removed(tmp_path: Path) -> None:
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
+async def test_a_server_whose_answer_was_lost_is_not_made_twice(
+    nova: Nova, servers: OpenstackServers
+) -> None:
+    nova.loses_answers = 1
+    with pytest.raises(OpenstackError) as lost:
         await servers.create(FIRST, None)
-        nova.servers["id-x"] = {**nova.servers["id-1"], "id": "id-x", "created": "2026-01-01T00:01:00Z"}
-        await servers.start(FIRST)
-        while len(nova.there) > 1:
-            await servers.list_group(0, addresses=False)
-        assert nova.servers["id-x"]["status"] == "DELETED"
-
-    play(tmp_path, scene)
-
-
-def test_a_server_that_fails_tells_its_fault_and_is_to_be_made_anew(tmp_path: Path) -> None:
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
-        nova.becomes = "ERROR"
+    assert lost.value.kind == "unreachable"
+    with pytest.raises(OpenstackExists):
         await servers.create(FIRST, None)
-        with pytest.raises(OpenstackError, match="No valid host was found") as failed:
-            await servers.start(FIRST)
-        assert failed.value.kind == "full"
-        assert servers.is_failed(FIRST)
-        with pytest.raises(OpenstackError, match="No valid host was found"):
-            await servers.start(FIRST)
-        nova.becomes = "ACTIVE"
-        await servers.delete(FIRST)
-        await servers.create(FIRST, None)
-        await servers.start(FIRST)
-        assert nova.there == [FIRST]
-        assert not servers.is_failed(FIRST)
+    await servers.start(FIRST)
+    assert nova.there == [FIRST]
 
-    play(tmp_path, scene)
+
+async def test_of_two_with_one_name_the_later_is_removed(nova: Nova, servers: OpenstackServers) -> None:
+    await servers.create(FIRST, None)
+    nova.servers["id-x"] = {**nova.servers["id-1"], "id": "id-x", "created": "2026-01-01T00:01:00Z"}
+    await servers.start(FIRST)
+    while len(nova.there) > 1:
+        await servers.list_group(0, addresses=False)
+    assert nova.servers["id-x"]["status"] == "DELETED"
+
+
+async def test_a_server_that_fails_tells_its_fault_and_is_to_be_made_anew(
+    nova: Nova, servers: OpenstackServers
+) -> None:
+    nova.becomes = "ERROR"
+    await servers.create(FIRST, None)
+    with pytest.raises(OpenstackError, match="No valid host was found") as failed:
+        await servers.start(FIRST)
+    assert failed.value.kind == "full"
+    assert servers.is_failed(FIRST)
+    with pytest.raises(OpenstackError, match="No valid host was found"):
+        await servers.start(FIRST)
+    nova.becomes = "ACTIVE"
+    await servers.delete(FIRST)
+    await servers.create(FIRST, None)
+    await servers.start(FIRST)
+    assert nova.there == [FIRST]
+    assert not servers.is_failed(FIRST)
 
 
 @pytest.mark.parametrize(
     ("fault", "told", "asked"),
     [("No valid host was found.", "No valid host was found.", 1), ("", "in ERROR, and no fault told", 2)],
 )
-def test_a_fault_that_lists_do_not_tell_is_asked_for(
-    tmp_path: Path, fault: str, told: str, asked: int
+async def test_a_fault_that_lists_do_not_tell_is_asked_for(
+    nova: Nova, servers: OpenstackServers, fault: str, told: str, asked: int
 ) -> None:
     """Given a nova whose lists do not have the faults of servers that fit on no host, as they are in another cell."""
-
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
-        nova.becomes, nova.fault, nova.lists_faults = "ERROR", fault, False
-        await servers.create(FIRST, None)
-        with pytest.raises(OpenstackError) as failed:
-            await servers.start(FIRST)
-        assert str(failed.value) == told
-        assert servers.is_failed(FIRST)
-        await servers.list_group(0, addresses=False)
-        assert nova.asked == ["id-1"] * asked
-
-    play(tmp_path, scene)
+    nova.becomes, nova.fault, nova.lists_faults = "ERROR", fault, False
+    await servers.create(FIRST, None)
+    with pytest.raises(OpenstackError) as failed:
+        await servers.start(FIRST)
+    assert str(failed.value) == told
+    assert servers.is_failed(FIRST)
+    await servers.list_group(0, addresses=False)
+    assert nova.asked == ["id-1"] * asked
 
 
-def test_a_fault_that_is_not_answered_is_asked_for_again(tmp_path: Path) -> None:
+async def test_a_fault_that_is_not_answered_is_asked_for_again(nova: Nova, servers: OpenstackServers) -> None:
     """Given an API that is down for a while, then it is not said of nova that it tells no fault."""
-
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
-        nova.becomes, nova.lists_faults, nova.refuses = "ERROR", False, 3
-        await servers.create(FIRST, None)
-        with pytest.raises(OpenstackError, match="No valid host was found"):
-            await servers.start(FIRST)
-        assert nova.asked == ["id-1"] * 4
-
-    play(tmp_path, scene)
+    nova.becomes, nova.lists_faults, nova.refuses = "ERROR", False, 3
+    await servers.create(FIRST, None)
+    with pytest.raises(OpenstackError, match="No valid host was found"):
+        await servers.start(FIRST)
+    assert nova.asked == ["id-1"] * 4
 
 
-def test_who_is_gone_is_not_asked_for_again_and_holds_up_no_other(tmp_path: Path) -> None:
+async def test_who_is_gone_is_not_asked_for_again_and_holds_up_no_other(
+    nova: Nova, servers: OpenstackServers
+) -> None:
     """Given more servers that failed than are asked for at a time, which are all gone again when they are."""
     several = [Item(0, number) for number in range(20)]
 
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
-        nova.becomes, nova.lists_faults = "ERROR", False
-        for item in several:
-            await servers.create(item, None)
-        for _ in range(2):
-            await servers.list_group(0, addresses=False)
-        for server in nova.servers.values():
-            server |= {"status": "DELETED", "metadata": {}, "changed": _now()}
-        while await servers.list_group(0, addresses=False):
-            pass
-        newest = Item(0, 20)
-        await servers.create(newest, None)
-        with pytest.raises(OpenstackError, match="No valid host was found"):
-            await servers.start(newest)
-        assert "id-21" in nova.asked
-        assert len(nova.asked) == len({*nova.asked})
-
-    play(tmp_path, scene)
+    nova.becomes, nova.lists_faults = "ERROR", False
+    for item in several:
+        await servers.create(item, None)
+    for _ in range(2):
+        await servers.list_group(0, addresses=False)
+    for server in nova.servers.values():
+        server |= {"status": "DELETED", "metadata": {}, "changed": _now()}
+    while await servers.list_group(0, addresses=False):
+        pass
+    newest = Item(0, 20)
+    await servers.create(newest, None)
+    with pytest.raises(OpenstackError, match="No valid host was found"):
+        await servers.start(newest)
+    assert "id-21" in nova.asked
+    assert len(nova.asked) == len({*nova.asked})
 
 
 @pytest.mark.parametrize(
     ("states", "kind"), [(["up", "down"], "full"), (["down", "down"], "unreachable"), ([], "full")]
 )
-def test_while_no_compute_is_up_a_lack_of_room_passes_by_itself(
-    tmp_path: Path, states: list[str], kind: str
+async def test_while_no_compute_is_up_a_lack_of_room_passes_by_itself(
+    nova: Nova, tmp_path: Path, states: list[str], kind: str
 ) -> None:
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
+    async with compute(tmp_path, nova, admin=True) as servers:
         nova.becomes = "ERROR"
         nova.services = [
             {"host": f"c{number}", "state": state, "status": "enabled"} for number, state in enumerate(states)
@@ -361,16 +345,14 @@ def test_while_no_compute_is_up_a_lack_of_room_passes_by_itself(
             await servers.start(FIRST)
         assert failed.value.kind == kind
 
-    play(tmp_path, scene, admin=True)
 
-
-def test_a_lack_of_room_that_is_told_when_the_first_compute_is_back_passes_by_itself(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_lack_of_room_that_is_told_when_the_first_compute_is_back_passes_by_itself(
+    nova: Nova, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a nova that failed a server as no compute was up, and one that is seen up before the fault is told."""
     monkeypatch.setattr(spawn, "MEMBERS_EVERY", 0.0)
 
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
+    async with compute(tmp_path, nova, admin=True) as servers:
         nova.becomes = "ERROR"
         for state in ("down", "up"):
             nova.services = [{"host": "c0", "state": state, "status": "enabled"}]
@@ -380,61 +362,50 @@ def test_a_lack_of_room_that_is_told_when_the_first_compute_is_back_passes_by_it
             await servers.start(FIRST)
         assert failed.value.kind == "unreachable"
 
-    play(tmp_path, scene, admin=True)
 
-
-def test_a_server_that_is_not_built_in_time_is_to_be_made_anew(tmp_path: Path) -> None:
+async def test_a_server_that_is_not_built_in_time_is_to_be_made_anew(
+    nova: Nova, servers: OpenstackServers
+) -> None:
     """Given a server whose message a broker has lost, then who gave it up knows that it is of no use; one that is built
     at last is waited for all the same."""
+    nova.becomes = "BUILD"
+    await servers.create(FIRST, None)
+    starting = asyncio.create_task(servers.start(FIRST))
+    await servers.list_group(0, addresses=False)
+    assert not servers.is_failed(FIRST)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    assert servers.is_failed(FIRST)
+    nova.becomes = "ACTIVE"
+    await servers.start(FIRST)
+    assert not servers.is_failed(FIRST)
+    assert len(nova.posted) == 1
 
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
-        nova.becomes = "BUILD"
-        await servers.create(FIRST, None)
-        starting = asyncio.create_task(servers.start(FIRST))
-        await servers.list_group(0, addresses=False)
-        assert not servers.is_failed(FIRST)
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
-        assert servers.is_failed(FIRST)
-        nova.becomes = "ACTIVE"
+
+async def test_what_is_not_there_is_not_started_and_is_removed_already(servers: OpenstackServers) -> None:
+    with pytest.raises(OpenstackGone):
         await servers.start(FIRST)
-        assert not servers.is_failed(FIRST)
-        assert len(nova.posted) == 1
-
-    play(tmp_path, scene)
+    await servers.delete(FIRST)
 
 
-def test_what_is_not_there_is_not_started_and_is_removed_already(tmp_path: Path) -> None:
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
-        with pytest.raises(OpenstackGone):
-            await servers.start(FIRST)
-        await servers.delete(FIRST)
-
-    play(tmp_path, scene)
-
-
-def test_who_removes_a_server_that_is_waited_for_tells_so(tmp_path: Path) -> None:
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
-        nova.becomes = "BUILD"
-        await servers.create(FIRST, None)
-        starting = asyncio.create_task(servers.start(FIRST))
-        await servers.list_group(0, addresses=False)
-        nova.servers["id-1"] |= {"status": "DELETED", "metadata": {}, "changed": _now()}
-        with pytest.raises(OpenstackGone):
-            await starting
-
-    play(tmp_path, scene)
+async def test_who_removes_a_server_that_is_waited_for_tells_so(
+    nova: Nova, servers: OpenstackServers
+) -> None:
+    nova.becomes = "BUILD"
+    await servers.create(FIRST, None)
+    starting = asyncio.create_task(servers.start(FIRST))
+    await servers.list_group(0, addresses=False)
+    nova.servers["id-1"] |= {"status": "DELETED", "metadata": {}, "changed": _now()}
+    with pytest.raises(OpenstackGone):
+        await starting
 
 
-def test_without_an_admin_s_eyes_hosts_are_those_that_servers_are_on(tmp_path: Path) -> None:
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
-        assert await servers.members() == []
-        await servers.create(FIRST, None)
-        await servers.list_group(0, addresses=False)
-        assert [member.name for member in await servers.members()] == ["host-a"]
-        assert not await servers.observe("agent-list", 0, None)
-
-    play(tmp_path, scene)
+async def test_without_an_admin_s_eyes_hosts_are_those_that_servers_are_on(servers: OpenstackServers) -> None:
+    assert await servers.members() == []
+    await servers.create(FIRST, None)
+    await servers.list_group(0, addresses=False)
+    assert [member.name for member in await servers.members()] == ["host-a"]
+    assert not await servers.observe("agent-list", 0, None)
 
 
 # -- what is given up ------------------------------------------------------------------------------
@@ -450,12 +421,11 @@ async def give_up(nova: Nova, calls: list[asyncio.Task[None]], posts: int) -> No
 
 
 @pytest.mark.parametrize("multi_create", [1, 3])
-def test_what_is_asked_for_again_while_nova_is_at_it_is_not_made_twice(
-    tmp_path: Path, multi_create: int
+async def test_what_is_asked_for_again_while_nova_is_at_it_is_not_made_twice(
+    nova: Nova, tmp_path: Path, multi_create: int
 ) -> None:
     """Given calls that take too long, then those that are made again wait for them."""
-
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
+    async with compute(tmp_path, nova, multi_create=multi_create) as servers:
         items = [Item(0, number) for number in range(3)]
         nova.holds = asyncio.Event()
         calls = [asyncio.create_task(servers.create(item, None)) for item in items]
@@ -466,51 +436,42 @@ def test_what_is_asked_for_again_while_nova_is_at_it_is_not_made_twice(
         assert [type(answer) for answer in answers] == [OpenstackExists] * 3
         assert nova.there == items
 
-    play(tmp_path, scene, multi_create=multi_create)
 
-
-def test_a_call_that_is_never_answered_is_given_up_at_last_and_what_it_made_looked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_call_that_is_never_answered_is_given_up_at_last_and_what_it_made_looked_for(
+    nova: Nova, servers: OpenstackServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spawn, "IN_DOUBT", 0.05)
 
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
-        nova.holds = asyncio.Event()
-        await give_up(nova, [asyncio.create_task(servers.create(FIRST, None))], 1)
-        nova.holds = None
-        await servers.create(FIRST, None)
-        assert nova.listed == [True]
-        assert len(nova.posted) == 2
-        assert nova.there == [FIRST]
-
-    play(tmp_path, scene)
+    nova.holds = asyncio.Event()
+    await give_up(nova, [asyncio.create_task(servers.create(FIRST, None))], 1)
+    nova.holds = None
+    await servers.create(FIRST, None)
+    assert nova.listed == [True]
+    assert len(nova.posted) == 2
+    assert nova.there == [FIRST]
 
 
-def test_who_is_closed_knows_what_became_of_what_it_asked_for(tmp_path: Path) -> None:
+async def test_who_is_closed_knows_what_became_of_what_it_asked_for(
+    nova: Nova, servers: OpenstackServers
+) -> None:
     """Given a server that is being made when the load ends, then it is there, or never, when the target is closed."""
-
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
-        nova.holds = asyncio.Event()
-        await give_up(nova, [asyncio.create_task(servers.create(FIRST, None))], 1)
-        closing = asyncio.create_task(servers.close())
-        early, _ = await asyncio.wait({closing}, timeout=0.1)
-        assert not early, "nova is at it still"
-        nova.holds.set()
-        await closing
-        assert nova.there == [FIRST]
-
-    play(tmp_path, scene)
+    nova.holds = asyncio.Event()
+    await give_up(nova, [asyncio.create_task(servers.create(FIRST, None))], 1)
+    closing = asyncio.create_task(servers.close())
+    early, _ = await asyncio.wait({closing}, timeout=0.1)
+    assert not early, "nova is at it still"
+    nova.holds.set()
+    await closing
+    assert nova.there == [FIRST]
 
 
-def test_a_call_that_is_given_up_before_it_is_sent_is_not_sent(tmp_path: Path) -> None:
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
+async def test_a_call_that_is_given_up_before_it_is_sent_is_not_sent(nova: Nova, tmp_path: Path) -> None:
+    async with compute(tmp_path, nova, multi_create=2) as servers:
         calls = [asyncio.create_task(servers.create(Item(0, number), None)) for number in range(2)]
         await asyncio.sleep(0)
         calls[0].cancel()
         await calls[1]
         assert nova.there == [Item(0, 1)]
-
-    play(tmp_path, scene, multi_create=2)
 
 
 # -- hosts -----------------------------------------------------------------------------------------
@@ -520,11 +481,10 @@ def service(host: str, state: str = "up") -> dict[str, str]:
     return {"host": host, "state": state, "status": "enabled"}
 
 
-def test_one_look_at_hosts_counts_once_however_often_it_is_told(tmp_path: Path) -> None:
+async def test_one_look_at_hosts_counts_once_however_often_it_is_told(nova: Nova, tmp_path: Path) -> None:
     """Given a host that nova says is down, of which the workload asks more often than nova is asked, then it is away,
     and not lost for that."""
-
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
+    async with compute(tmp_path, nova, admin=True) as servers:
         nova.services = [service("a", "down"), service("b")]
         members = Members(offline_polls=2)
         for _ in range(10):
@@ -532,33 +492,31 @@ def test_one_look_at_hosts_counts_once_however_often_it_is_told(tmp_path: Path) 
         assert members.away == ["a"]
         assert members.lost == []
 
-    play(tmp_path, scene, admin=True)
 
-
-def test_an_admin_is_let_in_where_there_is_no_network_service(tmp_path: Path) -> None:
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
+async def test_an_admin_is_let_in_where_there_is_no_network_service(nova: Nova, tmp_path: Path) -> None:
+    async with compute(tmp_path, nova, admin=True) as servers:
         nova.services = [service("a")]
         facts = await servers.open()
         assert facts.members == ["a"]
         assert not await servers.observe("network-list", 0, None)
 
-    play(tmp_path, scene, admin=True)
-
 
 @pytest.mark.parametrize("status", [403, 404, 429, 500])
-def test_agents_that_are_not_told_of_keep_nobody_from_hosts(tmp_path: Path, status: int) -> None:
+async def test_agents_that_are_not_told_of_keep_nobody_from_hosts(
+    nova: Nova, tmp_path: Path, status: int
+) -> None:
     async def refuse(request: web.Request) -> web.Response:
         return web.json_response({}, status=status)
 
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
+    async with compute(tmp_path, nova, admin=True, others={"network": refuse}) as servers:
         nova.services = [service("a")]
         assert (await servers.open()).members == ["a"]
         assert [member.name for member in await servers.members()] == ["a"]
 
-    play(tmp_path, scene, admin=True, others={"network": refuse})
 
-
-def test_agents_that_come_and_go_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_agents_that_come_and_go_are_told(
+    nova: Nova, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(spawn, "MEMBERS_EVERY", 0.0)
     alive = [True, False, False, True]
 
@@ -566,7 +524,7 @@ def test_agents_that_come_and_go_are_told(tmp_path: Path, monkeypatch: pytest.Mo
         agent = {"agent_type": "OVS", "host": "a", "alive": alive.pop(0) if alive else True}
         return web.json_response({"agents": [agent]})
 
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
+    async with compute(tmp_path, nova, admin=True, others={"network": agents}) as servers:
         nova.services = [service("a")]
         told: list[bool] = []
         while alive or len(told) < 2:
@@ -574,11 +532,9 @@ def test_agents_that_come_and_go_are_told(tmp_path: Path, monkeypatch: pytest.Mo
             told += [fields["alive"] for _, fields in servers.take_events()]
         assert told == [False, True]
 
-    play(tmp_path, scene, admin=True, others={"network": agents})
 
-
-def test_garbage_and_rate_limits_at_the_door_are_one_line(tmp_path: Path) -> None:
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
+async def test_garbage_and_rate_limits_at_the_door_are_one_line(nova: Nova, tmp_path: Path) -> None:
+    async with compute(tmp_path, nova, admin=True) as servers:
         nova.services = [{"host": "a"}]
         with pytest.raises(TargetError, match="a list of services that OpenStack would not send"):
             await servers.open()
@@ -586,17 +542,14 @@ def test_garbage_and_rate_limits_at_the_door_are_one_line(tmp_path: Path) -> Non
         nova.limits = 1
         await servers.open()
 
-    play(tmp_path, scene, admin=True)
 
-
-def test_a_rate_limit_ends_no_watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_rate_limit_ends_no_watch(
+    nova: Nova, servers: OpenstackServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Given lists that are refused for a while, when the workload does not list any more, then what is awaited comes
     all the same."""
     monkeypatch.setattr(spawn, "_LATE", 0.0)
 
-    async def scene(nova: Nova, servers: OpenstackServers) -> None:
-        await servers.create(FIRST, None)
-        nova.limits = 3
-        assert await servers.start(FIRST) == "host-a"
-
-    play(tmp_path, scene)
+    await servers.create(FIRST, None)
+    nova.limits = 3
+    assert await servers.start(FIRST) == "host-a"

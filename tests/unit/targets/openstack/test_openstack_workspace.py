@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.unit.openstack_cloud import PREFIX, Cloud, failure, play
+from tests.unit.openstack_cloud import PREFIX, Cloud, cloud_at, failure
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.targets.openstack.ledger import OpenstackEntry
 from tippingpoint.targets.openstack.provision import reach, take
 from tippingpoint.targets.openstack.removal import remove
 
@@ -34,10 +33,9 @@ def made(cloud: Cloud) -> Counter[str]:
 
 
 @pytest.mark.parametrize("lost", MADE)
-def test_what_was_made_though_the_answer_was_lost_is_found(tmp_path: Path, lost: str) -> None:
+async def test_what_was_made_though_the_answer_was_lost_is_found(tmp_path: Path, lost: str) -> None:
     """Given a connection that breaks when something was made, then it is found and not made, or refused, again."""
-
-    async def scene(cloud: Cloud, entry: OpenstackEntry) -> None:
+    async with cloud_at(tmp_path, **TENANTS) as (cloud, entry):
         put_basics(cloud)
         cloud.loses = [lost]
         workspace = await take(entry)
@@ -46,27 +44,24 @@ def test_what_was_made_though_the_answer_was_lost_is_found(tmp_path: Path, lost:
         assert cloud.things["flavors"][workspace.flavor]["name"] == PREFIX
         assert cloud.things["users"][workspace.user]["name"] == PREFIX
 
-    play(tmp_path, scene, **TENANTS)
 
-
-def test_an_image_whose_answer_was_lost_is_the_one_that_is_uploaded_to(tmp_path: Path) -> None:
-    async def scene(cloud: Cloud, entry: OpenstackEntry) -> None:
+async def test_an_image_whose_answer_was_lost_is_the_one_that_is_uploaded_to(tmp_path: Path) -> None:
+    image = tmp_path / "small.img"
+    image.write_bytes(b"small")
+    async with cloud_at(tmp_path, image=str(image), network="none") as (cloud, entry):
         put_basics(cloud)
         cloud.loses = ["images"]
         workspace = await take(entry)
         assert cloud.names("images") == ["tiny", PREFIX]
         assert cloud.things["images"][workspace.image]["name"] == PREFIX
 
-    image = tmp_path / "small.img"
-    image.write_bytes(b"small")
-    play(tmp_path, scene, image=str(image), network="none")
-
 
 @pytest.mark.parametrize("kind", MADE)
-def test_what_is_being_made_when_it_is_given_up_is_there_when_that_ends(tmp_path: Path, kind: str) -> None:
+async def test_what_is_being_made_when_it_is_given_up_is_there_when_that_ends(
+    tmp_path: Path, kind: str
+) -> None:
     """Given a Ctrl-C while something is being made, then who removes what there is afterwards finds it."""
-
-    async def scene(cloud: Cloud, entry: OpenstackEntry) -> None:
+    async with cloud_at(tmp_path, **TENANTS) as (cloud, entry):
         put_basics(cloud)
         begun, end = asyncio.Event(), asyncio.Event()
 
@@ -88,14 +83,11 @@ def test_what_is_being_made_when_it_is_given_up_is_there_when_that_ends(tmp_path
         await remove(entry)
         assert not made(cloud)
 
-    play(tmp_path, scene, **TENANTS)
-
 
 @pytest.mark.parametrize("path", ["images", "flavors/detail", "networks", "roles", "projects", "users"])
-def test_garbage_is_one_line_and_a_failure_of_the_target(tmp_path: Path, path: str) -> None:
+async def test_garbage_is_one_line_and_a_failure_of_the_target(tmp_path: Path, path: str) -> None:
     """Given a list that is none, then a line says so, and what was made before goes when the cloud is itself again."""
-
-    async def scene(cloud: Cloud, entry: OpenstackEntry) -> None:
+    async with cloud_at(tmp_path, **TENANTS) as (cloud, entry):
         put_basics(cloud)
         key = path.partition("/")[0]
         garbage: list[Any] = [{key: [{}]}, {key: [None]}, {key: 7}, {}, 7, None]
@@ -114,20 +106,17 @@ def test_garbage_is_one_line_and_a_failure_of_the_target(tmp_path: Path, path: s
         await remove(entry)
         assert not made(cloud)
 
-    play(tmp_path, scene, **TENANTS)
-
 
 async def as_ever(request: web.Request) -> web.Response | None:
     return None
 
 
-def test_garbage_of_who_is_asked_first_is_one_line(tmp_path: Path) -> None:
-    async def scene(cloud: Cloud, entry: OpenstackEntry) -> None:
+async def test_garbage_of_who_is_asked_first_is_one_line(tmp_path: Path) -> None:
+    async with cloud_at(tmp_path, tenants=True) as (cloud, entry):
+
         async def answer(request: web.Request) -> web.Response | None:
             return failure(500, "a\nb")
 
         cloud.otherwise = answer
         with pytest.raises(TargetError, match=r"a b \(HTTP 500\): expected an OpenStack that answers"):
             await reach(entry)
-
-    play(tmp_path, scene, tenants=True)
