@@ -22,19 +22,24 @@ class Unit(BaseModel):
     """One of the units that made a run together; it appears in the run as one worker (see units/merge.py)."""
 
     name: str
+    """The unit's name, such as `load-claimer/0`."""
     share: int
     """Its position among the units that share the load, from 1."""
     of: int
+    """How many units share the load."""
     status: UnitStatus
     """`cut`: its share is missing from some moment on; `missing`: nothing is known of it; `idle`: it had no share."""
     why: str
     """Why the unit is cut, missing or idle, in one line."""
     workers: int
+    """How many workers it had."""
     cores: int
+    """How many cores it had."""
     clock_offset: float | None
     """Seconds that its clock was ahead of the run's, already subtracted from its times; None if it was not
     measured."""
     clock_error: float | None
+    """Seconds by which that measurement may be wrong."""
 
 
 def units_of(events: Iterable[Mapping[str, Any]]) -> list[Unit]:

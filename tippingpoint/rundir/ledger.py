@@ -30,6 +30,7 @@ class Entry(BaseModel, ABC, frozen=True):
     """
 
     kind: str
+    """The kind of target."""
     target: TargetSection
     """The target as the plan has it, with explicit names, so that it is found after defaults have changed."""
 

@@ -28,9 +28,13 @@ class Host(BaseModel):
     """The machine that the load came from."""
 
     cores: int
+    """How many cores the run could use."""
     system: str
+    """The kernel, its release and the architecture."""
     python: str
+    """The version of Python."""
     tippingpoint: str
+    """The version of Tipping Point."""
 
     @classmethod
     def here(cls) -> Host:
@@ -47,8 +51,11 @@ class TargetEntry(BaseModel):
     """What was tested: its kind, its version as it reports it, and the names of its members."""
 
     kind: str
+    """The kind of target, as in plans."""
     version: str = ""
+    """Its version as it reports it."""
     members: list[str] = []
+    """The names of its members."""
     controller: str = ""
     """A Juju controller's name in the client's store, by which it is found if the plan names none."""
 
@@ -57,7 +64,9 @@ class WorkerEntry(BaseModel):
     """One worker; `cut` if it ended before it was told to."""
 
     name: str
+    """Its name, as in its journal's files."""
     status: Literal["running", "complete", "cut"] = "running"
+    """`cut`: it ended before it was told to."""
 
 
 class Manifest(BaseModel):
@@ -66,9 +75,13 @@ class Manifest(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
     format: Literal[1] = 1
+    """The version of this format."""
     id: RunId
+    """The run's id, which its directory is called by."""
     title: str
+    """The name in reports: the plan's, or that of an import."""
     source: Literal["run", "import", "baseline"] = "run"
+    """Where the run comes from."""
     origin: str = ""
     """The source of an imported run's or baseline's figures, for people."""
     workload: Workload = "claim"
@@ -78,7 +91,9 @@ class Manifest(BaseModel):
     timeline: Literal["seconds", "order"] = "seconds"
     """`order` if the source has no common clock: times are positions, and rates are unknown."""
     target: TargetEntry
+    """The target, as it was found."""
     plan: dict[str, Any] | None = None
+    """The plan with all overrides; null for imports."""
     unit: str = ""
     """The unit, if this is one unit's part of a run of many units."""
     share: tuple[int, int] | None = None
@@ -88,14 +103,21 @@ class Manifest(BaseModel):
     things_of: RunId | Literal[""] = ""
     """The run whose things it took over, under their names, if it resumed another one."""
     status: RunStatus = "running"
+    """`cut`: the run's process was killed, or could not go on."""
     reason: str = ""
+    """Why the run is not complete, in one line."""
     started: float
+    """When the run began: seconds since the epoch."""
     ended: float | None = None
+    """When the run ended; null while it goes on."""
     pid: int | None = None
+    """The run's process; null once it has ended."""
     pid_started: int | None = None
     """When that process began: a pid is reused, but not together with its start."""
     host: Host | None = None
+    """The machine that the load came from."""
     workers: list[WorkerEntry] = []
+    """The processes that generated the load."""
     counted: bool = False
     """Whether its journals say how much was written, so that missing parts are found (damage.py)."""
 

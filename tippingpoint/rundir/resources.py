@@ -34,6 +34,7 @@ class Series(BaseModel):
     """One figure of one host over time."""
 
     host: str
+    """The host's name."""
     part: str = ""
     """The part of the host, if a figure has several: a process, a vhost, a device."""
     values: Values
@@ -44,16 +45,23 @@ class FigureData(BaseModel):
     """A named measure of hosts, with the series gathered of it."""
 
     name: str
+    """The figure's name in its query pack."""
     title: str
+    """Its name for people."""
     unit: str
     """bytes, bytes/s, bits/s, cores, seconds, count, count/s or ratio."""
     meaning: str
+    """What it measures."""
     pack: str
+    """The query pack that it comes from."""
     cost: Cost = ""
+    """Whether its cost is reported per unit of load or per operation."""
     chart: bool = True
+    """Whether reports draw it."""
     window: FiniteFloat = 0.0
     """Seconds before its moment over which a value is the mean; 0 for the value at that moment."""
     series: list[Series]
+    """The series of each host."""
 
     @property
     def parts(self) -> list[str]:
@@ -106,6 +114,7 @@ class Resources(BaseModel):
     """What was gathered of a run's target, on one time grid for all figures."""
 
     version: Literal[1] = 1
+    """The version of this format."""
     source: str
     """The source, in a few words, such as Prometheus 2.42.0."""
     step: FiniteFloat
@@ -115,6 +124,7 @@ class Resources(BaseModel):
     leader: list[tuple[FiniteFloat, str]] = []
     """Which host led from which moment on; an empty name means none."""
     figures: list[FigureData]
+    """The figures that were gathered."""
     missing: list[tuple[str, str]] = []
     """Figures or hosts without data, and why."""
     gaps: list[tuple[FiniteFloat, FiniteFloat, str]] = []

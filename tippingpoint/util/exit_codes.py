@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-MET, MISSED, BAD_INPUT, TARGET_FAILED, WITHHELD = range(5)
-"""0: thresholds met, or done; 1: missed, or worse than the baseline; 2: input refused; 3: the target failed; 4: the
-verdict is withheld."""
+MET = 0
+"""All thresholds are met, or the command is done."""
+MISSED = 1
+"""A threshold is missed, or a compared run is worse than the baseline."""
+BAD_INPUT = 2
+"""The input is refused: a plan, an option, a file. One line names the field, the value and what would be accepted."""
+TARGET_FAILED = 3
+"""The target cannot be reached or refuses the login, or nothing could be gathered from a Prometheus."""
+WITHHELD = 4
+"""The verdict is withheld: the load was not tried as planned, for example because the generator was too busy."""
 INTERRUPTED = 130
-"""Ended by Ctrl-C: 128 + SIGINT, as in shells."""
+"""The command was ended by Ctrl-C: 128 + SIGINT, as in shells."""

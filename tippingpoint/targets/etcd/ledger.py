@@ -34,8 +34,11 @@ class EtcdEntry(Entry, frozen=True):
 
     kind: Literal["etcd"] = "etcd"
     prefix: str
+    """Where all keys of the run are."""
     first_lease_id: int
+    """The first of the run's lease ids."""
     lease_ids: int
+    """How many lease ids the run has."""
     target: EtcdTarget
 
     @property

@@ -1,0 +1,107 @@
+"""The tables of docs/reference/plans.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scripts._reference.fields import plan_table
+from scripts._reference.markdown import code, sentence, table
+from tippingpoint.plan.base import Fault, Threshold
+from tippingpoint.plan.claim import CLAIM_OPERATIONS, ClaimPlan, ClaimWorkload, Find, Stage
+from tippingpoint.plan.fields import Section
+from tippingpoint.plan.grow import GROW_OPERATIONS, GrowPlan, GrowStage, GrowWorkload
+from tippingpoint.plan.kinds import BUILT_IN, section_of
+from tippingpoint.plan.read import parse_plan, shipped_plans
+from tippingpoint.plan.spawn import SpawnPlan, SpawnStage, SpawnWorkload, spawn_operations
+
+_LINKS = {
+    "Threshold": "[thresholds](#thresholds)",
+    "Fault": "[faults](#faults)",
+    "Find": "[find](#find)",
+    "ClaimWorkload": "[workload](#workload-claim)",
+    "SpawnWorkload": "[workload](#workload-spawn)",
+    "GrowWorkload": "[workload](#workload-grow)",
+    "Stage": "[stages](#stages-of-claim)",
+    "SpawnStage": "[stages](#stages-of-spawn)",
+    "GrowStage": "[stages](#stages-of-grow)",
+}
+_MODELS: dict[str, type[Section]] = {
+    "workload-claim": ClaimWorkload,
+    "stages-claim": Stage,
+    "find": Find,
+    "workload-spawn": SpawnWorkload,
+    "stages-spawn": SpawnStage,
+    "workload-grow": GrowWorkload,
+    "stages-grow": GrowStage,
+    "thresholds": Threshold,
+    "faults": Fault,
+}
+
+
+def plan() -> str:
+    """The fields of a plan. Only the types of its workload and stages depend on the workload."""
+    links = {
+        **_LINKS,
+        "oneOf": "[target](#targets)",
+        "ClaimWorkload": f"{_LINKS['ClaimWorkload']} of claim, {_LINKS['SpawnWorkload']} of spawn or "
+        f"{_LINKS['GrowWorkload']} of grow",
+        "Stage": f"{_LINKS['Stage']} of claim, {_LINKS['SpawnStage']} of spawn or {_LINKS['GrowStage']} of grow",
+    }
+    assert {*SpawnPlan.model_fields, *GrowPlan.model_fields} <= {*ClaimPlan.model_fields}
+    return plan_table(ClaimPlan, links, ("name", "description", "target", "workload", "stages", "find"))
+
+
+def targets() -> str:
+    """The fields of each target, with the workloads that it supports."""
+    parts: list[str] = []
+    for kind in BUILT_IN:
+        section = section_of(kind)
+        workloads = ", ".join(map(code, section.plans))
+        parts += [
+            f"### {kind}",
+            "",
+            sentence(section.__doc__ or ""),
+            f"Workloads: {workloads}.",
+            "",
+            plan_table(section, _LINKS),
+            "",
+        ]
+    return "\n".join(parts)
+
+
+def operations() -> str:
+    """The operations that a threshold may name, by workload and target."""
+    rows: list[list[str]] = []
+    for kind in BUILT_IN:
+        section = section_of(kind)
+        for workload in section.plans:
+            if workload == "claim":
+                names = tuple(op for op in CLAIM_OPERATIONS if op != "connect" or section.own_connections)
+            else:
+                names = spawn_operations(section) if workload == "spawn" else GROW_OPERATIONS
+            rows.append([code(kind), code(workload), ", ".join(map(code, names))])
+    return table(["target", "workload", "operations"], rows)
+
+
+def shipped() -> str:
+    """The shipped plans."""
+    rows: list[list[str]] = []
+    for name, text in shipped_plans().items():
+        plan = parse_plan(text, source=name)
+        rows.append(
+            [code(name), code(plan.target.kind), code(plan.workload.kind), sentence(plan.description)]
+        )
+    return table(["plan", "target", "workload", "what it does"], rows)
+
+
+def _maker(model: type[Section]) -> Callable[[], str]:
+    return lambda: plan_table(model, _LINKS)
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    "plan": plan,
+    **{name: _maker(model) for name, model in _MODELS.items()},
+    "targets": targets,
+    "operations": operations,
+    "shipped-plans": shipped,
+}
