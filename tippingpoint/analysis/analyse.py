@@ -1,4 +1,4 @@
-"""The analysis of a run: done once, and read by reports, the terminal, agents, collectors and comparisons."""
+"""Analyses a run once, for reports, the terminal, agents, collectors and comparisons."""
 
 from __future__ import annotations
 
@@ -16,24 +16,27 @@ from tippingpoint.rundir.results import RunData
 
 @dataclass(frozen=True)
 class Analysis:
-    """All that is concluded from a run."""
+    """All conclusions from a run."""
 
     run: RunData
     findings: Findings
-    """Of each stage: whether it was held and why not, when workers stood still in it; and the loads that were held."""
+    """For each stage, whether it was held and why not, and when workers stalled; and the loads that were held."""
     verdict: Verdict
     tipping: Tipping
-    """Knees, cliff, storms and forecast."""
+    """The tipping point: knees, cliff, storms and forecast."""
     costs: list[Cost]
-    """What the target took per unit of load; none when nothing was gathered of it."""
+    """The target's resource use per unit of load; empty if no figures were collected."""
     cluster: Cluster
-    """What became of the target's members."""
+    """The status changes of the target's members."""
     fills: list[Fill]
-    """How fast containers were made, for each number of members."""
+    """How fast containers were created, for each number of members."""
 
 
 def analyse(run: RunData) -> Analysis:
-    """Conclude from a run as far as it went; UserError when its manifest holds a plan that is none."""
+    """Analyse a run as far as it went.
+
+    Raises UserError if this version cannot read the plan in its manifest.
+    """
     findings = examine(run)
     verdict = judge(findings)
     loads = loads_of(findings)

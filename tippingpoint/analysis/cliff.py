@@ -1,4 +1,4 @@
-"""The cliff: the load from which a target breaks: leases are lost, operations fail, or throughput falls."""
+"""Finds the cliff: the load from which leases are lost, operations fail, or throughput falls."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tippingpoint.rundir.tags import tag
 from tippingpoint.util.text import show_calls, show_size
 
 SIGNIFICANT = 0.01
-"""How unlikely failures must be, given the smaller loads, to count as breaking."""
+"""The probability below which failures count as breaking, given the smaller loads."""
 FLOOR = (0.5, 500.0)
-"""What is assumed of a healthy target before anything is measured: failures as a Beta(0.5, 500) share.
+"""The prior for a healthy target: its share of failures is Beta(0.5, 500).
 
-Its mean is one in a thousand, with half a failure's weight (Jeffreys), so data soon outweigh it.
-With no history one lease lost in ten attempts counts, one in a thousand does not.
+Its mean is one in a thousand, with half a failure's weight (Jeffreys), so data soon outweigh it. Without any history,
+one lease lost in ten attempts counts as breaking, and one in a thousand does not.
 """
 FALL = 0.8
-"""Throughput below this share of what a smaller load reached has fallen; beneath it lies the noise of pacing."""
+"""Throughput has fallen if it is below this share of a smaller load's. Smaller falls are noise of pacing."""
 _EXPECTED_AGAIN = 3.0
-"""A larger load contradicts a break when that many failures were to be expected there: exp(-3) is 5 %."""
+"""A larger load contradicts a break if at least this many failures were expected there: exp(-3) is 5 %."""
 
 Breakage = Literal["lost", "error", "throughput"]
 
@@ -38,57 +38,57 @@ class Cliff:
     """The load from which the target breaks and does not recover at any higher load."""
 
     last_held: int | None
-    """The largest load below the cliff that was held; None without any."""
+    """The largest load below the cliff that was held; None without one."""
     first_broken: int
     """The size of the stage that broke."""
     by: Breakage
-    """What broke: leases were lost, operations failed (errors and timeouts), or throughput fell, or fell behind what
-    was due."""
+    """How it broke: leases were lost, operations failed (errors and timeouts), or throughput fell or was below the due
+    rate."""
     evidence: str
-    """What was seen, in a few words: "2 of 11 extends lost"."""
+    """The evidence in a few words: "2 of 11 extends lost"."""
     stage: int
     """The number of the stage that broke."""
     confidence: float
-    """1 minus the probability of seeing this by chance if nothing had changed since the smaller stages."""
+    """1 minus the probability of this evidence by chance, if nothing had changed since the smaller stages."""
     operation: str = ""
-    """What was lost or failed; empty where that is the workload as a whole."""
+    """The operation that was lost or failed; empty if the workload as a whole was."""
     during_fault: bool = False
-    """A fault was injected on purpose while the stage ran, so this says little about the load."""
+    """Whether a fault was injected while the stage ran: then this says little about the load."""
     doubt: str = ""
-    """Why the generator itself may have caused it, so that this says little about the target."""
+    """Why the generator itself may be the cause: then this says little about the target."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """All stages of one size together."""
+    """All stages of one size, taken together."""
 
     size: int
     stages: list[StageResult]
     faulted: bool
     load_missing: bool
-    """A worker was cut before the end of a stage."""
+    """Whether a worker was cut before the end of a stage."""
     was_held: bool
-    """See findings.loads_held."""
+    """Whether the load was held; see findings.loads_held."""
     own_load: tuple[str, ...]
     """The operations whose throughput counts: those of the workload's own load."""
     doubt: str
-    """Why the generator itself may have lost the leases that were lost; empty when it cannot have."""
+    """Why the generator itself may have lost leases; empty if it did not."""
     gave_way: tuple[Breakage, str] | None
-    """By what, and with what evidence, the target did not hold most stages; None when it did (see held_loads.py)."""
+    """How the target broke in most stages, and the evidence; None if it held them (see held_loads.py)."""
     late_by_us: str
-    """See held_loads.late_by_us."""
+    """Why the generator itself may have been late; see held_loads.late_by_us."""
 
     def failed(self, operation: str, by: Breakage) -> int:
-        """How often an operation was lost, or ended in an error or timeout."""
+        """Count the losses of an operation, or its errors and timeouts."""
         outcomes = ("lost",) if by == "lost" else ("error", "timeout")
         return sum(stage.count(operation, outcome) for stage in self.stages for outcome in outcomes)
 
     def attempts(self, operation: str) -> int:
-        """How often an operation ended, whatever the outcome."""
+        """Count the operations that ended, with any outcome."""
         return sum(stage.attempts(operation) for stage in self.stages)
 
     def held(self) -> tuple[int, float]:
-        """Successes of the load's own operations while the stages were held, and for how many seconds that was."""
+        """Return the successes of the load's own operations during the holds, and the seconds of these holds."""
         seconds = 0.0
         successes = 0
         for stage in self.stages:
@@ -99,9 +99,9 @@ class Load:
 
 
 def loads_of(findings: Findings) -> list[Load]:
-    """The loads of a run in ascending order, storms and removals left out.
+    """Return the loads of a run in ascending order, without storms and removals.
 
-    Where a size was tried with and without a fault, only what happened without one is kept.
+    If a size was tried with and without a fault, only the stages without one are kept.
     """
     run = findings.run
     faults = fault_times(run.events)
@@ -142,11 +142,11 @@ def loads_of(findings: Findings) -> list[Load]:
 def find_cliff(
     loads: Sequence[Load], operations: Sequence[str], *, rates_known: bool
 ) -> tuple[Cliff | None, list[str]]:
-    """The cliff, and one line for each failure that was seen and does not count as one.
+    """Return the cliff, and one line for each failure that does not count as one.
 
-    A load breaks when its failures are improbable (SIGNIFICANT) given those of all smaller loads without a
-    fault; it is the cliff unless a larger load shows that the target recovered. `rates_known` is False
-    when throughput says nothing of the target: there is no clock, or the plan alone decides how much is asked for.
+    A load breaks if its failures are improbable (SIGNIFICANT) given those of all smaller loads without a fault. It is
+    the cliff unless a larger load shows that the target recovered. `rates_known` is False if throughput says nothing
+    about the target, because there is no clock or the plan alone decides the rate.
     """
     notes: list[str] = []
     cliffs: list[Cliff] = []
@@ -157,13 +157,13 @@ def find_cliff(
     if rates_known:
         cliffs += _by_throughput(loads, notes)
     order: dict[Breakage, int] = {"lost": 0, "error": 1, "throughput": 2}
-    # A break without a fault says more than one with: it is preferred whatever its load.
+    # A break without a fault says more than one with a fault, so it is preferred at any load.
     cliffs.sort(key=lambda cliff: (cliff.during_fault, cliff.first_broken, order[cliff.by]))
     return (cliffs[0] if cliffs else None), notes
 
 
 def improbability(failed: int, attempts: int, failed_before: int, attempts_before: int) -> float:
-    """How likely at least so many failures are, given earlier ones and FLOOR (beta-binomial tail)."""
+    """Return the probability of at least `failed` failures, given earlier ones and FLOOR (beta-binomial tail)."""
     if failed <= 0:
         return 1.0
     a = FLOOR[0] + failed_before
@@ -177,7 +177,7 @@ def improbability(failed: int, attempts: int, failed_before: int, attempts_befor
 
 
 def _log_beta_ratio(a: float, b: float, n: int) -> float:
-    """log of B(a, b + n) / B(a, b)."""
+    """Return the logarithm of B(a, b + n) / B(a, b)."""
     return lgamma(b + n) - lgamma(a + b + n) - lgamma(b) + lgamma(a + b)
 
 
@@ -198,7 +198,7 @@ def _by_failures(loads: Sequence[Load], operation: str, by: Breakage, notes: lis
             cliff = _cliff(loads, position, by, evidence, chance, operation)
             if not load.faulted:
                 return [cliff]
-            continue  # a fault explains it; a larger load may break without one
+            continue  # the fault explains it; a larger load may break without one
         if not load.faulted:
             failed_before += failed
             attempts_before += attempts
@@ -206,7 +206,7 @@ def _by_failures(loads: Sequence[Load], operation: str, by: Breakage, notes: lis
 
 
 def _recovered(larger: Sequence[Load], operation: str, by: Breakage, share: float) -> bool:
-    """Whether a larger load without a fault shows far fewer failures than that share."""
+    """Tell whether a larger load without a fault shows far fewer failures than that share."""
     for load in larger:
         expected = share * load.attempts(operation)
         if not load.faulted and expected >= _EXPECTED_AGAIN and load.failed(operation, by) < 0.2 * expected:
@@ -236,7 +236,7 @@ def _by_throughput(loads: Sequence[Load], notes: list[str]) -> list[Cliff]:
 
 
 def _by_giving_way(loads: Sequence[Load], notes: list[str]) -> list[Cliff]:
-    """The first load that the target did not hold, unless it held a larger one."""
+    """Return the first load that the target did not hold, unless it held a larger one."""
     for position, load in enumerate(loads):
         if load.gave_way is None:
             continue
@@ -271,7 +271,7 @@ def _fault_words(load: Load) -> str:
 
 
 def fault_times(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, float, str]]:
-    """From when to when which member was killed, stopped or cut off on purpose; a storm is a stage of its own."""
+    """Return begin, end and member of each injected fault that took a member down. Storms are separate stages."""
     began: dict[str, float] = {}
     times: list[tuple[float, float, str]] = []
     for event in events:

@@ -1,4 +1,4 @@
-"""Confidence intervals from counts alone: of percentiles, their ratios, and differences of shares."""
+"""Computes confidence intervals of percentiles, ratios of percentiles and differences of shares, from counts alone."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Interval:
 
 
 def percentile_interval(histogram: Histogram, percentile: float, level: float) -> Interval:
-    """A percentile in 0..100 of a histogram that holds something, in microseconds.
+    """Estimate a percentile in 0..100 of a histogram that is not empty, in microseconds.
 
-    The bounds are order statistics whose ranks come from the binomial distribution, whatever the shape of the
-    latencies (David and Nagaraja, Order Statistics, 2003, section 7.1). Too few samples for a rank
-    below or above leave that side open: 0 or infinity.
+    The bounds are order statistics. Their ranks come from the binomial distribution, for latencies of any
+    distribution (David and Nagaraja, Order Statistics, 2003, section 7.1). A side with too few samples for a
+    rank stays open: 0 or infinity.
     """
     slots, counts = histogram.filled()
     cumulative = np.cumsum(counts)
@@ -43,7 +43,7 @@ def percentile_interval(histogram: Histogram, percentile: float, level: float) -
 
 
 def ratio_of_percentiles(base: Histogram, other: Histogram, percentile: float, level: float) -> Interval:
-    """The ratio of a percentile of `other` to that of `base`, both holding something.
+    """Estimate the ratio of a percentile of `other` to that of `base`; neither may be empty.
 
     The two intervals are joined on the log scale by the method of variance estimates recovery
     (Zou and Donner, Statistics in Medicine 27 (2008) 1693), which keeps their asymmetry.
@@ -58,7 +58,7 @@ def ratio_of_percentiles(base: Histogram, other: Histogram, percentile: float, l
 def difference_of_shares(
     hits_before: int, tries_before: int, hits_after: int, tries_after: int, level: float
 ) -> Interval:
-    """The share after minus the share before, by Newcombe's method 10 (Statistics in Medicine 17 (1998) 873)."""
+    """Estimate the share after minus the share before (Newcombe's method 10, Statistics in Medicine 17 (1998) 873)."""
     p, p_low, p_high = _wilson(hits_after, tries_after, level)
     q, q_low, q_high = _wilson(hits_before, tries_before, level)
     return Interval(
@@ -77,17 +77,17 @@ def _wilson(hits: int, tries: int, level: float) -> tuple[float, float, float]:
 
 
 def _distance(estimate: float, bound: float) -> float:
-    """How far a bound is from its estimate, in logs; infinite where there is no bound."""
+    """Return the distance of a bound from its estimate, in logs; infinite without a bound."""
     if bound == inf or bound == 0.0:
         return inf
     return abs(log(max(bound, 1.0)) - log(max(estimate, 1.0)))
 
 
 def _ranks(total: int, share: float, tail: float) -> tuple[int, int]:
-    """The ranks of the order statistics around a quantile, each missing it with at most probability `tail`.
+    """Return the ranks of the order statistics around a quantile, each missing it with probability `tail` at most.
 
-    With B the number of samples below the quantile: the largest l with P(B < l) <= tail and the smallest u
-    with P(B >= u) <= tail; l = 0 and u = total + 1 when there are none.
+    Let B be the number of samples below the quantile. The ranks are the largest l with P(B < l) <= tail and the
+    smallest u with P(B >= u) <= tail. Without such ranks they are l = 0 and u = total + 1.
     """
     first, below = _binomial(total, share)
     # below[i] = P(B <= first + i); P(B < l) is below at l - 1, P(B >= u) is 1 - P(B <= u - 1).
@@ -97,7 +97,10 @@ def _ranks(total: int, share: float, tail: float) -> tuple[int, int]:
 
 
 def _binomial(total: int, share: float) -> tuple[int, np.ndarray[tuple[int], np.dtype[np.float64]]]:
-    """The cumulative binomial distribution from the first count worth naming on: beyond 12 deviations lies < 1e-30."""
+    """Return the first count that matters and the cumulative binomial distribution from there.
+
+    Less than 1e-30 lies beyond 12 standard deviations.
+    """
     reach = 12 * sqrt(total * share * (1 - share)) + 60
     first, last = max(0, int(total * share - reach)), min(total, int(total * share + reach) + 1)
     counts = np.arange(first, last, dtype=np.float64)

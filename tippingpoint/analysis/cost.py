@@ -1,4 +1,4 @@
-"""What a target takes as it is, and what each further unit of load, or each operation, adds to that."""
+"""Computes what resources a target uses without load, and what each further unit of load or operation adds."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ Role = Literal["leader", "follower", "all"]
 Trend = Literal["", "grows", "falls"]
 
 BASE_SECONDS = 120.0
-"""How long before stage 1 is looked at for what was there without load."""
+"""Seconds before stage 1 whose samples show the target without load."""
 LEAST_BASE = 2
+"""The least number of samples before stage 1."""
 LEAST_HELD = 3
-"""Samples below which nothing is said of a time."""
+"""The least number of samples during a stage."""
 LEAST_POINTS = 4
-"""Points below which ranks bound no slope: three are in order by chance alone in two of six cases."""
+"""The least number of points for an interval of a slope: three are in order by chance in two of six cases."""
 LEVEL = 0.95
 LEAST_LEVEL = 0.90
-"""The confidence of a slope's interval: what ranks give at LEVEL or above, of four points 92 %."""
+"""The least confidence of a slope's interval. Ranks give LEVEL or more; with four points they give 92 %."""
 MATERIAL = 0.01
-"""What all of the load adds is a cost from this share on of what there is at the largest load."""
+"""A cost is material if all of the load adds at least this share of the level at the largest load."""
 SAME = 0.10
-"""What a further unit adds is the same throughout when it differs by less than this share of itself, as runs that
-differ by less are equal (see compare.py)."""
+"""What a further unit adds is constant if it varies by less than this share of itself. Runs that differ by less
+are equal, too (see compare.py)."""
 _UNITS = {
     "bytes": ("MB", 1e-6),
     "bytes/s": ("MB/s", 1e-6),
@@ -49,68 +50,68 @@ _PER_OPERATION = {
     "cores": ("CPU-ms", 1e3),
     "count/s": ("", 1.0),
 }
-"""What a rate is called, and its factor, once it is divided by operations a second."""
+"""The name and factor of a rate that is divided by operations per second."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One load of a run, or what there was before stage 1."""
+    """One load of a run, or the idle state before stage 1."""
 
     size: int
     """The stages' size; 0 before stage 1."""
     amount: float
-    """What was held, in `per`, or how many operations succeeded in a second."""
+    """The load held, in units of `per`, or the operations that succeeded per second."""
     level: float
-    """The figure then, in `base_unit`: the mean of a rate, the median of a level."""
+    """The figure at that load, in `base_unit`: the mean of a rate, the median of anything else."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one figure takes by itself and with each further unit of load, in one role: a line through the loads."""
+    """A line through the loads for one figure and role: its base, and what each further unit of load adds."""
 
     figure: str
     title: str
     part: str
-    """Which of the hosts' (a process, a vhost); empty where the figure tells none apart."""
+    """The part of a host (a process, a vhost); empty if the figure has no parts."""
     role: Role
-    """Of the host that led, of the median follower, or of all hosts together."""
+    """Whether the cost is that of the leader, of the median follower, or of all hosts together."""
     unit: str
-    """Of `slope`, `low` and `high`; empty for what is only counted."""
+    """The unit of `slope`, `low` and `high`; empty for plain counts."""
     per: str
     """1000 leases, container, operation ..."""
     base: float | None
-    """Where the line begins, without any load, in `base_unit`; None with fewer than two points."""
+    """The value of the line without any load, in `base_unit`; None with fewer than two points."""
     base_unit: str
     points: list[Point]
-    """By load, ascending; of a load that was held more than once the medians."""
+    """The points by load, ascending; medians for a load that was held more than once."""
     left_out: list[tuple[int, str]]
-    """Stages, by number, that no point rests on, and why."""
+    """The numbers of the stages that no point uses, and why."""
     slope: float | None
-    """What a further one adds; None with fewer than two points."""
+    """What each further unit adds; None with fewer than two points."""
     low: float | None
     high: float | None
     level: float | None
     """The interval of the slope and its confidence in 0..1; None with fewer than LEAST_POINTS points."""
     marginal: list[tuple[int, int, float]]
-    """From one load to the next what a further one added between them, in `unit`."""
+    """For each pair of neighbouring loads: both sizes, and what a further unit added between them, in `unit`."""
     trend: Trend
-    """Whether a further one adds more, or less, the more there are; empty where neither is for certain."""
+    """Whether each further unit adds more or less as the load grows; empty if neither is certain."""
     is_told: bool
-    """Whether what the load adds is for certain more than nothing, and enough to matter."""
+    """Whether what the load adds is certainly above zero, and material."""
     withheld: str
-    """Why there is no interval; empty when there is one."""
+    """Why there is no interval; empty if there is one."""
     load_unit: str
-    """What loads are counted in."""
+    """The unit of loads."""
 
     @property
     def words(self) -> str:
-        """54 MB, and 11 MB more for each 1000 leases (95 %: 9 to 13); empty without a slope."""
+        """The cost in words: 54 MB, and 11 MB more for each 1000 leases (95 %: 9 to 13). Empty without a slope."""
         said = self.line_words
         return f"{said} for each {self.per}{self.interval and f' ({self.interval})'}" if said else ""
 
     @property
     def line_words(self) -> str:
-        """54 MB, and 11 MB more; empty without a slope."""
+        """The line in words, such as "54 MB, and 11 MB more"; empty without a slope."""
         if self.slope is None:
             return ""
         more = " ".join(word for word in (three(self.slope), self.unit) if word)
@@ -118,23 +119,23 @@ class Cost:
 
     @property
     def base_words(self) -> str:
-        """54 MB, 5/s; empty for a line that begins at nothing or below, which no target takes."""
+        """The base in words, such as "54 MB" or "5/s"; empty if it is zero or less, which is not real."""
         if self.base is None or self.base <= 0:
             return ""
         return three(self.base) + ("" if self.base_unit[:1] in ("", "/") else " ") + self.base_unit
 
     @property
     def interval(self) -> str:
-        """The slope's interval with its confidence, 95 %: 9 to 13; empty where there is none."""
+        """The slope's interval with its confidence, such as "95 %: 9 to 13"; empty without one."""
         if self.level is None:
             return ""
-        # Ranks go in steps. An interval that is right more often than LEVEL is one of that level, too.
+        # Ranks go in steps. An interval with a higher confidence than LEVEL is valid at LEVEL, too.
         percent = 100 * min(self.level, LEVEL)
         return f"{percent:.0f} %: {three(self.low or 0.0)} to {three(self.high or 0.0)}"
 
     @property
     def sentence(self) -> str:
-        """What there is to say of it, for people."""
+        """The cost as a sentence for people."""
         who = {"leader": " of the leader", "follower": " of a follower", "all": ""}[self.role]
         what = f"{self.title}{f' of {self.part}' if self.part else ''}{who}"
         if not self.is_told:
@@ -151,18 +152,20 @@ class Cost:
 
 
 def three(value: float) -> str:
-    """Three significant digits: 0.0123, 1,290."""
+    """Write a number with three significant digits: 0.0123, 1,290."""
     rounded = float(f"{value:.3g}")
     return f"{rounded:,.0f}" if abs(rounded) >= 1000 else f"{rounded:g}"
 
 
 def costs_of(findings: Findings, loads: Sequence[Load], cliff: Cliff | None) -> list[Cost]:
-    """What a run's target took per unit of load, for each figure that is told so and each role that is known.
+    """Compute what a run's target used per unit of load, for each figure with a cost and each known role.
 
-    A line goes through the loads that were held without a fault, below the cliff: the figure over each hold against
-    what was held. Per operation it is the figure against the operations that succeeded in a second (of what is made
-    while a stage is brought up, both in that time), and the idle state before stage 1 is a point of it. Of what is held
-    that is none: a target's first load makes it take what it never gives back. Empty when nothing was gathered.
+    A line is fitted to the loads that were held without a fault, below the cliff. For a cost per load, it is the
+    figure during each hold against the load held. For a cost per operation, it is the figure against the operations
+    that succeeded per second. If these bring a stage up, both are taken while it is brought up.
+
+    The idle state before stage 1 is a point for costs per operation only: a target's first load makes it take
+    resources that it never gives back. The list is empty if no figures were collected.
     """
     run = findings.run
     resources = run.resources
@@ -181,9 +184,9 @@ def costs_of(findings: Findings, loads: Sequence[Load], cliff: Cliff | None) -> 
 def samples_between(
     resources: Resources, values: Sequence[float | None], window: float, begin: float, end: float
 ) -> tuple[list[float], int]:
-    """What a figure was from begin to end (seconds since the run's start), and how many moments there are in it.
+    """Return the samples of a figure from begin to end (seconds since the run's start), and the number of moments.
 
-    `window` is the figure's: a rate that reaches back before `begin` tells of another time.
+    `window` is the figure's own, in seconds. A rate that reaches back before `begin` belongs to another time.
     """
     inside = [place for place, t in enumerate(resources.t) if begin + window <= t <= end]
     return [value for place in inside if (value := values[place]) is not None], len(inside)
@@ -193,7 +196,7 @@ def _roles(resources: Resources, figure: FigureData, part: str) -> dict[Role, Se
     roles = resources.roles(figure, part)
     found: dict[Role, Sequence[float | None]] = {}
     if any(value is not None for value in roles.leader) and any(value is not None for value in roles.middle):
-        # While nobody led, all were followers: that is not what a follower costs.
+        # While no host led, all were followers. That is not the cost of a follower.
         led = [
             None if led is None else middle for led, middle in zip(roles.leader, roles.middle, strict=True)
         ]
@@ -202,7 +205,7 @@ def _roles(resources: Resources, figure: FigureData, part: str) -> dict[Role, Se
 
 
 def _left_out(findings: Findings, loads: Sequence[Load], cliff: Cliff | None) -> dict[int, str]:
-    """Stages, by number, at which something else than the load decided what the target took, and why."""
+    """Return the stages, by number, in which something other than the load decided the resource use, and why."""
     broken = cliff.first_broken if cliff is not None and not cliff.during_fault else None
     kept = {stage.number for load in loads if not load.faulted for stage in load.stages}
     found: dict[int, str] = {}
@@ -280,7 +283,7 @@ def _cost(
 
 
 def _units(run: RunData, figure: FigureData) -> tuple[str, float, str, float]:
-    """The unit of a slope and the factor into it, what it is told per, and how many that are."""
+    """Return the unit of a slope, the factor into it, what the cost is per, and how many units of load that is."""
     if figure.cost == "operations":
         unit, factor = _PER_OPERATION.get(figure.unit, (figure.unit, 1.0))
         per = _counted(run)[1]
@@ -292,9 +295,10 @@ def _units(run: RunData, figure: FigureData) -> tuple[str, float, str, float]:
 
 
 def _counted(run: RunData) -> tuple[Sequence[str], str]:
-    """The operations that a cost is told per, and what it is then told per.
+    """Return the operations that a cost is per, and their name.
 
-    A server's boot is one, though its steps are timed one by one, and a whole iteration where it is deleted again.
+    A server's boot is one operation, although its steps are timed one by one. Where the server is deleted again, the
+    whole iteration is one.
     """
     if "boot_server" not in run.operations:
         return run.own_load, "operation"
@@ -304,15 +308,15 @@ def _counted(run: RunData) -> tuple[Sequence[str], str]:
 def _there(
     run: RunData, resources: Resources, figure: FigureData, values: Sequence[float | None], stage: StageResult
 ) -> tuple[float, str]:
-    """What a figure was over the part of a stage that its load was there in; else why there is nothing."""
+    """Return a figure's level in the part of a stage in which its load was present, or why there is none."""
     if stage.hold_begin is None or stage.end is None:
-        return 0.0, "nobody knows when it was held"  # of one that was not, _left_out says why
+        return 0.0, "it is unknown when it was held"  # for stages that were not held, _left_out says why
     begin, end = stage.hold_begin, stage.end
     if figure.cost == "operations" and _brought_up(run):
         begin, end = stage.begin, stage.hold_begin
     found, moments = samples_between(resources, values, figure.window, begin, end)
     if moments < LEAST_HELD:
-        rate = f" that a rate over {figure.window:.0f} s tells of" if figure.window else ""
+        rate = f" for a rate over {figure.window:.0f} s" if figure.window else ""
         return 0.0, f"its {end - begin:.0f} s have {moments} moment{'s' * (moments != 1)}{rate}"
     if len(found) < LEAST_HELD or 2 * len(found) < moments:
         return 0.0, f"{moments - len(found)} of {moments} samples are missing"
@@ -322,28 +326,31 @@ def _there(
 
 
 def _brought_up(run: RunData) -> bool:
-    """Whether the workload's operations are those that bring a stage up, and end when it is held."""
+    """Tell whether the workload's operations only bring a stage up, and end when it is held."""
     return all(operation in BRINGING_UP for operation in run.own_load)
 
 
 def _load(run: RunData, figure: FigureData, stage: StageResult) -> float:
-    """What was held, or how many of the workload's operations succeeded in a second."""
+    """Return the load held, or how many of the workload's operations succeeded per second."""
     if figure.cost == "operations":
         return sum(stage.throughput(operation) or 0.0 for operation in _counted(run)[0])
     if run.manifest.load_unit == "leases" or run.counts_things:
         return stage.gauges.get("held") or float(stage.size)
-    return float(stage.size)  # of a model what is held is machines and units together; members are not held
+    return float(
+        stage.size
+    )  # in a model, the gauge counts machines and units together; members are not counted
 
 
 def theil_sen(
     points: Sequence[tuple[float, float]],
 ) -> tuple[float | None, float | None, float | None, float | None]:
-    """The Theil-Sen slope through points, its interval and that one's level.
+    """Return the Theil-Sen slope through points, the bounds of its interval, and the interval's level.
 
-    All are None for points of one x, and the last three for fewer than LEAST_POINTS or for any two of the same x.
-    The slope is the median of those of all pairs; the interval is bounded by slopes whose ranks follow from Kendall's
-    distribution, whatever that of the noise, and though this grows with the load (Sen, Journal of the American
-    Statistical Association 63 (1968) 1379; Hollander and Wolfe, Nonparametric Statistical Methods, 1999, section 9.3).
+    All are None if the points have one x only. The last three are None for fewer than LEAST_POINTS points, or if any
+    two have the same x. The slope is the median over all pairs. The interval is bounded by slopes whose ranks follow
+    from Kendall's distribution. This holds for noise of any distribution, and if the noise grows with the load (Sen,
+    Journal of the American Statistical Association 63 (1968) 1379; Hollander and Wolfe, Nonparametric Statistical
+    Methods, 1999, section 9.3).
     """
     slopes = sorted(
         (later - earlier) / (right - left)
@@ -354,7 +361,7 @@ def theil_sen(
         return None, None, None, None
     count = len(points)
     if len(slopes) < count * (count - 1) // 2:
-        return median(slopes), None, None, None  # Kendall's distribution is that of points without ties
+        return median(slopes), None, None, None  # Kendall's distribution is for points without ties
     tails = list(itertools.accumulate(_inversions(count)))
     for level in (LEVEL, LEAST_LEVEL):
         if rank := sum(tail <= (1 - level) / 2 for tail in tails):
@@ -363,7 +370,7 @@ def theil_sen(
 
 
 def _inversions(count: int) -> list[float]:
-    """The shares of the orders of so many things that have 0, 1, 2 ... pairs in the wrong order (Kendall)."""
+    """Return the shares of all orders of `count` things that have 0, 1, 2 ... pairs in the wrong order (Kendall)."""
     shares = [1.0]
     for size in range(2, count + 1):
         longer = [0.0] * (len(shares) + size - 1)
@@ -375,9 +382,10 @@ def _inversions(count: int) -> list[float]:
 
 
 def _trend(marginal: Sequence[float]) -> Trend:
-    """Whether what a further one adds rises or falls from load to load, in an order that chance hardly makes.
+    """Tell whether what each further unit adds rises or falls from load to load, in an order unlikely by chance.
 
-    Mann's test (Econometrica 13 (1945) 245). Neighbours share a load's noise, which makes such an order rarer yet.
+    This is Mann's test (Econometrica 13 (1945) 245). Neighbours share a load's noise, so chance makes such an order
+    even less often.
     """
     if not marginal or abs(marginal[-1] - marginal[0]) <= SAME * abs(median(marginal)):
         return ""

@@ -1,4 +1,4 @@
-"""Whether making things slows down as there are more of them, as far as their number tells."""
+"""Tests whether the creation of things slows down as their number grows."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ from tippingpoint.rundir.takeovers import takeovers
 from tippingpoint.util.text import show_size
 
 LEAST = 30
-"""Things made below which nothing is said: a third of them is too few for a rate."""
+"""The least number of things for a statement: a third of fewer is too few for a rate."""
 SAME = 1.25
-"""A rate that falls by less than this factor for certain keeps its pace."""
+"""A rate that certainly falls by less than this factor is constant."""
 _NORMAL_95 = 1.96
 
 
 @dataclass(frozen=True)
 class Fill:
-    """What stages with the same number of members made, beginning to end. Rates are things per second."""
+    """The things created in all stages with the same number of members. Rates are things per second."""
 
     members: int | None
-    """How many members were there at most; None when nobody told."""
+    """The largest number of members online; None if unknown."""
     made: int
     seconds: float
-    """How long that took, times in which nothing was to be made left out."""
+    """How long that took, without the times in which nothing was created."""
     first: float
-    """The rate at which the first third was made."""
+    """The rate for the first third."""
     last: float
-    """The rate at which the last third was made."""
+    """The rate for the last third."""
     low: float
     high: float
-    """95 % interval of first / last, things taken as made independently of each other (Poisson)."""
+    """The 95 % interval of first / last, if things are created independently of each other (Poisson)."""
 
     @property
     def rate(self) -> float:
-        """Over all of it."""
+        """The rate over all of it."""
         return self.made / self.seconds
 
     @property
     def enough(self) -> bool:
-        """Whether so many were made that anything can be said of how the rate changes."""
+        """Whether enough were created to say how the rate changes."""
         return self.made >= LEAST
 
     @property
     def slower(self) -> bool:
-        """Whether the rate fell for certain."""
+        """Whether the rate certainly fell."""
         return self.enough and self.low > 1
 
 
 def fills_of(run: RunData, cluster: Cluster) -> list[Fill]:
-    """The fills of a run that makes containers, in order: one for each number of members that things were made on."""
+    """Return the fills of a run in order, one for each number of members that things were created on."""
     groups: dict[int | None, list[StageResult]] = {}
     for stage in run.stages:
         if stage.is_step and stage.growth and run.instances:
@@ -71,9 +71,9 @@ def fills_of(run: RunData, cluster: Cluster) -> list[Fill]:
 
 
 def _fill(members: int | None, stages: Sequence[StageResult], adopted: Mapping[int, int]) -> Fill | None:
-    """Losses while things are made take nothing away from what was made.
+    """Add up what stages created; things lost meanwhile still count as created.
 
-    What is found when a part is taken up, `adopted` by stage, is there within moments, and is made by nobody.
+    Things found when a part was resumed (`adopted`, by stage) appear at once and were not created by this run.
     """
     made, seconds = [0.0], [0.0]
     for stage in stages:
@@ -96,7 +96,7 @@ def _fill(members: int | None, stages: Sequence[StageResult], adopted: Mapping[i
 
 
 def fill_words(fill: Fill, alone: bool, things: str = "containers") -> str:
-    """What a fill says of the question, as one sentence; `alone` when it is the run's only one."""
+    """Say in one sentence whether creation slowed down in a fill; `alone` if it is the run's only one."""
     where = "" if alone or fill.members is None else f"With {fill.members} members: "
     made = show_size(fill.made)
     if not fill.enough:
@@ -117,5 +117,5 @@ def fill_words(fill: Fill, alone: bool, things: str = "containers") -> str:
 
 
 def _two(rate: float) -> str:
-    """Two significant digits: 0.18, 800."""
+    """Write a rate with two significant digits: 0.18, 800."""
     return f"{float(f'{rate:.2g}'):,g}"

@@ -1,6 +1,6 @@
-"""What is known of each stage of a run before a threshold is held against it: found once, and read by all.
+"""Examines each stage of a run once, before thresholds are checked.
 
-Verdict, tipping point, cost, a search and comparisons ask nothing of a stage again that is told here.
+The verdict, the tipping point, costs, searches and comparisons all use these findings.
 """
 
 from __future__ import annotations
@@ -30,58 +30,61 @@ from tippingpoint.rundir.standstills import Stall
 
 @dataclass(frozen=True)
 class StageFindings:
-    """What is known of one stage. What is told in a few words is empty where there is nothing to tell."""
+    """The findings on one stage. Texts are empty if there is nothing to say."""
 
     stage: StageResult
     strained: str | None
-    """Why the generator itself was the bottleneck, in one line; None when it was not."""
+    """Why the generator itself was the bottleneck, in one line; None if it was not."""
     own_losses: OwnLosses | None
     """The lost leases that the generator may have lost itself."""
     stalls: list[Stall]
-    """When workers stood still."""
+    """When workers stalled."""
     damage: list[Damage]
-    """What is missing of its journals."""
+    """The missing parts of its journals."""
     load_missing: str
-    """Whose share of the load was not there to its end."""
+    """Whose share of the load was missing before its end."""
     not_made: str
-    """How many of its things were given up and why, or were just not there."""
+    """How many of its things were given up and why, or were missing."""
     cut_short: str
-    """Why it tells nothing of whether its load can be held."""
+    """Why it cannot show whether its load holds."""
     late: str
-    """What was seen of a load that most was answered too late for."""
+    """The evidence that most of the load was answered too late."""
     gave_way: str
-    """Why the target did not hold the load, as far as the stage went."""
+    """Why the target did not hold the load, for as long as the stage lasted."""
     late_by_us: str
-    """Why that may be the generator's own doing."""
+    """Why the generator itself may be the cause of that."""
 
     @property
     def why_not_held(self) -> str:
-        """Why it was not held; empty when it was."""
+        """Why the load was not held; empty if it was."""
         return self.cut_short or self.gave_way
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What is known of all stages of a run."""
+    """The findings on all stages of a run."""
 
     run: RunData
     plan: Plan | None
-    """None of an imported run."""
+    """The run's plan; None for an imported run."""
     stages: list[StageFindings]
-    """In the order of the run's."""
+    """The findings on each stage, in the run's order."""
     loads_held: list[int]
-    """The sizes of load that were held, ascending; storms and removals are none.
+    """The sizes of load that were held, ascending, without storms and removals.
 
-    Of a size that was tried several times, most of the tries that were not cut short were held.
+    A size that was tried several times was held if most of the tries that were not cut short were held.
     """
 
     def of(self, number: int) -> StageFindings:
-        """Those of the stage with that number; KeyError when there is none."""
+        """Return the findings on the stage with that number. Raises KeyError if there is none."""
         return {found.stage.number: found for found in self.stages}[number]
 
 
 def examine(run: RunData) -> Findings:
-    """Look at every stage of a run; UserError when its manifest holds a plan that is none."""
+    """Examine every stage of a run.
+
+    Raises UserError if this version cannot read the plan in its manifest.
+    """
     plan = _plan_of(run)
     stalls = run.stalls
     stages = [_examined(run, plan, stalls, stage) for stage in run.stages]
@@ -89,7 +92,7 @@ def examine(run: RunData) -> Findings:
 
 
 def examine_stage(run: RunData, plan: Plan | None, stage: StageResult) -> StageFindings:
-    """Look at one stage of a run of a plan, which may go on."""
+    """Examine one stage of a run, which may still be running."""
     return _examined(run, plan, run.stalls, stage)
 
 

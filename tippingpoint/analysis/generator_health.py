@@ -1,4 +1,4 @@
-"""What the generator's own lateness may have caused, and so says nothing about the target."""
+"""Finds results that the generator's own lateness may have caused, and that say nothing about the target."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from tippingpoint.util.durations import show_moment, show_us
 from tippingpoint.util.text import show_size
 
 BUSY_CORES = 0.9
-"""A worker is one process on one core: above this share of it, what it measures is also its own queue."""
+"""The largest healthy CPU use of a worker, which is one process on one core. Above it, a worker also measures its own
+queue."""
 LATE_US = 100_000
-"""The generator must be on time to this at the 99th percentile, or its own delay is part of every latency."""
+"""The largest healthy lateness of the generator at the 99th percentile. Above it, every latency includes its delay."""
 EXPLAINS = 4
-"""A wait of more than so many times the generator's delay is not explained by that delay."""
+"""The generator's delay explains a wait of at most this many times the delay."""
 _STOOD_STILL: dict[Cause, str] = {
     "stopped": "stopped for",
     "busy": "busy with its own work for",
@@ -34,7 +35,7 @@ _STOOD_STILL: dict[Cause, str] = {
     "unknown": "stalled for",
 }
 OF_MARGIN = 0.1
-"""The least share of the time between a renewal and the end of its claim that can cost a lease."""
+"""The least delay that can cost a lease, as a share of the time between a renewal and the end of its claim."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,13 @@ class OwnLosses:
 
     count: int
     of: int
-    """All leases lost in that stage."""
+    """The number of all leases lost in that stage."""
     why: str
-    """What the generator did, in a few words."""
+    """What went wrong in the generator, in a few words."""
 
 
 def stage_saturated(stage: StageResult) -> str | None:
-    """Why the generator, not the target, was the bottleneck in a stage, in one line; None when it was not."""
+    """Return why the generator was the bottleneck in a stage, in one line; None if it was not."""
     if not has_free_core(stage):
         return f"a worker used {stage.gauges['cpu']:.2f} of its core (limit {BUSY_CORES})"
     for name, what in ((SCHEDULE_LAG, "operations were sent"), (LOOP_LAG, "the event loop ran")):
@@ -60,12 +61,12 @@ def stage_saturated(stage: StageResult) -> str | None:
 
 
 def has_free_core(stage: StageResult) -> bool:
-    """Whether the busiest worker had time to spare; without it nothing is known of what caused a delay."""
+    """Tell whether the busiest worker had CPU time to spare. Otherwise the cause of a delay is unknown."""
     return stage.gauges.get("cpu", 0.0) <= BUSY_CORES
 
 
 def own_delay(stage: StageResult) -> int:
-    """The generator's own part in a latency of the stage, at its 99th percentile, in microseconds."""
+    """Return the generator's own part in a latency of the stage, at its 99th percentile, in microseconds."""
     return _p99(stage, SCHEDULE_LAG) + _p99(stage, LOOP_LAG)
 
 
@@ -77,16 +78,16 @@ def explained(
     percentile: float,
     limit: float,
 ) -> str | None:
-    """Why the generator's own delay may be all that a percentile in 0..100 is above a limit (in microseconds) by, in a
-    few words; None when the target was too slow besides.
+    """Return why the generator's own delay alone may have put a percentile above its limit, in a few words.
 
-    That delay is known for each operation; of runs that do not have it on record, by what the generator was late at
-    that rank. `stalls` are the stage's.
+    None if the target itself was too slow. `percentile` is in 0..100, `limit` in microseconds; `stalls` are the
+    stage's. The delay is recorded for each operation. In runs without this record, the generator's lateness at the same
+    rank is used.
     """
     observed = costs(stage, operation).percentile(percentile)
     if _knows_own_delays(run):
         freed = freed_costs(stage, operation).percentile(percentile)
-        # What was no standstill yet is in no operation's own delay.
+        # A delay too short to be a stall is in no operation's own delay.
         if freed > limit + min(_p99(stage, LOOP_LAG), LEAST * 1e6):
             return None
         longest = longest_stall(stalls)
@@ -99,32 +100,32 @@ def explained(
 
 
 def longest_stall(stalls: Iterable[Stall]) -> Stall | None:
-    """The longest time that a worker stood still for; None when none did."""
+    """Return the longest stall; None without any."""
     return max(stalls, key=lambda stall: stall.seconds, default=None)
 
 
 def show_stall(stall: Stall) -> str:
-    """What a worker was, for how long, and when."""
+    """Say what a worker did during a stall, for how long, and when."""
     return f"{show_state(stall)} at {show_moment(stall.begin)}"
 
 
 def show_worker(run: RunData, stall: Stall) -> str:
-    """Which worker it was."""
+    """Name the worker that stalled."""
     return stall.worker if run.units else f"worker {stall.worker}"
 
 
 def show_state(stall: Stall) -> str:
-    """What a worker was, and for how long."""
+    """Say what a worker did during a stall, and for how long."""
     return f"{_STOOD_STILL[stall.cause]} {show_us(stall.seconds * 1e6)}"
 
 
 def _knows_own_delays(run: RunData) -> bool:
-    """Whether it is on record which operations the generator delayed: then some were, if only by a millisecond."""
+    """Tell whether the run recorded which operations the generator delayed. If so, some were, at least by 1 ms."""
     return any(name.endswith(DELAYED) for stage in run.stages for name in stage.histograms)
 
 
 def _at_rank(stage: StageResult, operation: str, percentile: float) -> int:
-    """How late the generator was as often as an operation is beyond a percentile, in microseconds."""
+    """Return the generator's lateness at the rank of an operation's percentile, in microseconds."""
     total = costs(stage, operation).total
     beyond = total - rank_of(percentile, total) if total else 0
     lag, loop = (stage.histograms.get(name) for name in (SCHEDULE_LAG, LOOP_LAG))
@@ -139,13 +140,13 @@ def _at_rank(stage: StageResult, operation: str, percentile: float) -> int:
 def own_losses(
     run: RunData, plan: Plan | None, stalls: Sequence[Stall], stage: StageResult
 ) -> OwnLosses | None:
-    """The stage's lost leases that the generator may have lost itself; None when there are none.
+    """Return the stage's lost leases that the generator may have lost itself; None if there are none.
 
     `stalls` are those of the whole run.
 
-    All of them, where it was strained throughout the stage and they were not lost after EXPLAINS times its
-    delay; else those before which it was late for a while, as when its process was stopped: for at least
-    OF_MARGIN of the time that a renewal has, and again not for much less than the loss took to come out.
+    All of them count if the generator was strained throughout the stage, unless the losses took more than EXPLAINS
+    times its delay. Otherwise, losses count if the generator was late before them, for example because its process was
+    stopped. That delay must be at least OF_MARGIN of the time that a renewal has, and explain the wait (EXPLAINS).
     """
     lost = stage.count("extend", "lost")
     if not lost:
@@ -166,7 +167,7 @@ def own_losses(
 def _lost_after_a_delay(
     run: RunData, plan: Plan | None, stalls: Sequence[Stall], stage: StageResult
 ) -> tuple[int, float]:
-    """How many leases were lost in seconds that a delay of the generator goes before, and the longest such delay."""
+    """Count the leases lost shortly after a delay of the generator, and return the longest such delay."""
     curve = run.curves.get(tag("extend", "lost"))
     if curve is None or run.manifest.timeline == "order":
         return 0, 0.0
@@ -181,7 +182,7 @@ def _lost_after_a_delay(
         delay = sum(
             _longest(run.curves.get(name), since - run.bin_seconds, t) for name in (SCHEDULE_LAG, LOOP_LAG)
         )
-        # A machine that was suspended was not late by its own clock.
+        # A suspended machine is not late by its own clock.
         slept = sum(
             stall.seconds
             for stall in stalls

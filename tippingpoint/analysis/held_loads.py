@@ -1,7 +1,7 @@
-"""Whether a load was held: to the end of its hold, with all of the load there, and answered in time.
+"""Decides whether a load was held: to the end of its hold, with all of the load present, and answered in time.
 
-What is found here of each stage is kept in findings.py, where all who want to know it read it. Whether thresholds were
-met is another question (verdict.py): a load may be held and miss them.
+The module findings keeps the results for each stage, and all other modules read them there. Whether thresholds were met
+is another question (verdict.py): a load may be held and miss them.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from tippingpoint.util.durations import format_duration, show_us
 from tippingpoint.util.text import show_list, show_size
 
 MOST = 0.5
-"""A larger share than this is most."""
+"""Any larger share counts as most."""
 THERE = 0.9
-"""The least share of a load that has to be there while it is held: a lease that was lost is soon claimed again."""
+"""The least share of a load that must be present during the hold. It is below 1 because lost leases are reclaimed."""
 _LATE_MARKS = 1.0
-"""Seconds that a hold may seem shorter than it was: workers hear of its begin and end one after the other."""
+"""Seconds by which a hold may appear too short: workers learn of its begin and end one after the other."""
 _AT_ITS_END = 0.1
-"""The last share of a hold: a target that succeeds in nothing in it, and fails, has not come to the end of the hold."""
+"""The last share of a hold. A target with failures and no success in it did not hold the load to the end."""
 _QUICKEST = 10
-"""The percentile of the times of things that tells how long one takes by itself."""
+"""The percentile of creation times that is taken as the time of one thing without any queue."""
 _FEW = 3
-"""So few failures say little of how a hold ended."""
+"""The least number of failures that says anything about how a hold ended."""
 
 
 def cut_short(
     run: RunData, plan: Plan | None, stage: StageResult, missing: str, unmade: str, damage: Sequence[Damage]
 ) -> str:
-    """Why a stage tells nothing of whether its load can be held: it was ended early, or load was missing.
+    """Return why a stage cannot show whether its load holds: it ended early, or load was missing. Empty if it can.
 
-    `missing` and `unmade` are what load_missing and not_made say of it, `damage` is that of its journals.
+    `missing` and `unmade` are the answers of load_missing and not_made for the stage; `damage` is that of its journals.
     """
-    if run.manifest.timeline == "order":  # nobody knows when a load was brought up
+    if run.manifest.timeline == "order":  # it is unknown when a load was brought up
         return ""
     if stage.hold_begin is None:
         return "it was ended before its load was up"
@@ -62,9 +62,9 @@ def cut_short(
 
 
 def gave_way(run: RunData, stage: StageResult, stalls: Iterable[Stall], late: str) -> str:
-    """Why the target did not hold a load; empty when it did, or as far as the stage went.
+    """Return why the target did not hold a load; empty if it held it for as long as the stage lasted.
 
-    `stalls` are the stage's, and `late` is what `behind` says of it.
+    `stalls` are the stage's; `late` is the answer of `behind`.
     """
     composite = [name for name in LAUNCHES if stage.attempts(name)]
     own = composite or run.own_load
@@ -84,12 +84,12 @@ def gave_way(run: RunData, stage: StageResult, stalls: Iterable[Stall], late: st
     there = stage.gauges.get("held")
     counted = not run.instances
     if counted and stage.is_step and there is not None and there < THERE * stage.size:
-        return f"only {show_size(there)} of {show_size(stage.size)} {run.manifest.load_unit} were there"
+        return f"only {show_size(there)} of {show_size(stage.size)} {run.manifest.load_unit} were present"
     return ""
 
 
 def load_missing(run: RunData, stage: StageResult) -> str:
-    """Whose share of the load was not there to a stage's end, in a few words; empty when all of it was."""
+    """Return whose share of the load was missing before a stage's end, in a few words; empty if none was."""
     end = stage.end if stage.end is not None else inf
     units = {unit.name for unit in run.units}
     gone = list(
@@ -108,7 +108,7 @@ def load_missing(run: RunData, stage: StageResult) -> str:
 
 
 def not_made(run: RunData, stage: StageResult) -> str:
-    """How many things of a stage were given up and why, or were just not there; empty when its load was whole."""
+    """Return how many things of a stage were given up and why, or were missing; empty if its load was complete."""
     end = stage.end if stage.end is not None else inf
     given_up = [
         event
@@ -129,15 +129,15 @@ def not_made(run: RunData, stage: StageResult) -> str:
     ):
         return (
             f"{show_size(stage.size - there)} of the {show_size(stage.size)} {run.things} of stage "
-            f"{stage.number} were not there while it was held"
+            f"{stage.number} were missing while it was held"
         )
     return ""
 
 
 def behind(run: RunData, plan: Plan | None, stage: StageResult) -> str:
-    """What was seen of a load that most was answered too late for, so that a queue grows; empty where none did.
+    """Return the evidence that most of a load was answered too late, so that a queue grows; empty if none does.
 
-    A lease is due to be extended once in each `renew_time`, and a thing is due to be made `rate` times a second.
+    Each lease is due to be extended once in every `renew_time`. Things are due to be created `rate` times a second.
     """
     if plan is None or run.manifest.timeline == "order" or not stage.is_step:
         return ""
@@ -150,9 +150,10 @@ def behind(run: RunData, plan: Plan | None, stage: StageResult) -> str:
 
 
 def late_by_us(stage: StageResult, own: OwnLosses | None, strained: str | None, late: str) -> str:
-    """Why a stage that was not held may be the generator's own doing: it lost the leases, or the queue was its own.
+    """Return why the generator itself may be the cause of a stage not being held; empty if it is not.
 
-    Of the stage, `own` is what own_losses says, `strained` what stage_saturated says, and `late` what `behind` does.
+    It may have lost the leases, or the queue may be its own. For the stage, `own` is the answer of own_losses,
+    `strained` that of stage_saturated, and `late` that of `behind`.
     """
     if own is not None:
         return own.why
@@ -163,7 +164,7 @@ def late_by_us(stage: StageResult, own: OwnLosses | None, strained: str | None, 
 
 
 def _caught_up(run: RunData, stage: StageResult, renew_time: float) -> bool:
-    """Whether extends were answered in time when a hold ended: a queue that a pause made is gone, and does not grow."""
+    """Tell whether extends were answered in time at the end of a hold: any queue left by a pause is gone."""
     begin, end, curve = stage.hold_begin, stage.end, run.curves.get(tag("extend"))
     if begin is None or end is None or curve is None:
         return False
@@ -177,7 +178,7 @@ def _caught_up(run: RunData, stage: StageResult, renew_time: float) -> bool:
 
 
 def _at_its_end(run: RunData, begin: float, end: float) -> float:
-    """Seconds before the end of a hold that tell how it ended."""
+    """Return how many seconds before the end of a hold are its end."""
     return max(_AT_ITS_END * (end - begin), 2 * run.bin_seconds)
 
 
@@ -193,7 +194,7 @@ def _extended_too_late(stage: StageResult, renew_time: float) -> str:
         periods = seconds // renew_time  # in each of them every lease is due once
         starved = periods > 1 and rate * seconds < MOST * there * periods
         if starved or (too_late and rate < THERE * due):
-            return f"throughput below what is due: {show_size(rate)} of {show_size(due)} extends a second"
+            return f"throughput below the due rate: {show_size(rate)} of {show_size(due)} extends a second"
     if too_late:
         return (
             f"half of the extends took {show_us(typical)} or more, and each is due again after "
@@ -203,10 +204,10 @@ def _extended_too_late(stage: StageResult, renew_time: float) -> str:
 
 
 def _made_too_late(run: RunData, stage: StageResult, rate: float) -> str:
-    """Half of them were there later than twice the time in which half were due, their own time left out.
+    """Tell whether half of the things took more than twice the time in which half were due.
 
-    A thing takes as long as it takes, as the quickest show: so few that all are due within that time say nothing of
-    a queue, and one that takes long alone is not most.
+    The time that a thing needs without a queue is subtracted; the quickest things show it. If all things are due
+    within that time, they say nothing about a queue. A single slow thing is not most of them.
     """
     name = next((name for name in LAUNCHES if stage.attempts(name)), "create")
     made = stage.count(name)
@@ -216,11 +217,11 @@ def _made_too_late(run: RunData, stage: StageResult, rate: float) -> str:
     half, due = _when_made(stage, made / 2), made / 2 / rate
     if made / rate <= own or half is None or half - own <= due / MOST:
         return ""
-    return f"throughput below what is due: {show_size(made / 2 / half)} of {rate:g} {run.things} a second"
+    return f"throughput below the due rate: {show_size(made / 2 / half)} of {rate:g} {run.things} a second"
 
 
 def _when_made(stage: StageResult, count: float) -> float | None:
-    """After how many seconds of a stage so many things were there that had not been; None when nobody knows."""
+    """Return the seconds after which `count` more things existed than at a stage's begin; None if unknown."""
     if not stage.growth:
         return None
     begin, before = stage.growth[0]
@@ -235,7 +236,7 @@ def _when_made(stage: StageResult, count: float) -> float | None:
 
 
 def _silent_at_its_end(run: RunData, stage: StageResult, stalls: Iterable[Stall]) -> str:
-    """What is said of a target that was gone for good before a hold was over, and did not come back in it."""
+    """Return the evidence that the target stopped answering before the end of a hold and stayed silent; else empty."""
     begin, end = stage.hold_begin, stage.end
     if begin is None or end is None or not any(tag(name) in run.curves for name in run.own_load):
         return ""
@@ -248,15 +249,15 @@ def _silent_at_its_end(run: RunData, stage: StageResult, stalls: Iterable[Stall]
     for name in run.own_load:
         for outcome in FAILURES:
             curve = run.curves.get(tag(name, outcome))
-            if curve is not None:  # what has no answer when the load ends is counted after that
+            if curve is not None:  # operations without an answer are counted after the load ends
                 failures += int(curve.count[(curve.t >= last) & (curve.t < max(end, following))].sum())
     return f"nothing succeeded in its last {format_duration(round(silent))}" if failures >= _FEW else ""
 
 
 def _stood_still(stalls: Iterable[Stall], begin: float, end: float) -> float:
-    """For how many seconds the worker that stood still longest did so: it asked for nothing, and heard no answers.
+    """Return how many seconds the worker that stalled longest neither sent requests nor received answers.
 
-    Workers stand still at the same time where their machine does, so their times do not add up.
+    Workers stall together when their machine does, so their times are not added.
     """
     of_workers: dict[str, float] = {}
     for stall in stalls:
@@ -266,7 +267,7 @@ def _stood_still(stalls: Iterable[Stall], begin: float, end: float) -> float:
 
 
 def _last(run: RunData, name: str, begin: float, end: float) -> float:
-    """When something was last seen in a span of time; its begin when it was not."""
+    """Return when something was last seen in a span of time; the span's begin if it was not seen."""
     curve = run.curves.get(name)
     if curve is None:
         return begin
@@ -275,7 +276,7 @@ def _last(run: RunData, name: str, begin: float, end: float) -> float:
 
 
 def _ended_early(run: RunData, plan: Plan | None, stage: StageResult) -> bool:
-    """Whether the run ended in mid-hold: only its last stage can have been cut so."""
+    """Tell whether the run ended during this stage's hold. Only the last stage can be cut like this."""
     status = run.manifest.status
     if status == "complete" or stage.number != max(each.number for each in run.stages):
         return False
@@ -283,18 +284,18 @@ def _ended_early(run: RunData, plan: Plan | None, stage: StageResult) -> bool:
     assert stage.end is not None
     if any(event["event"] == "interrupted" and float(event["t"]) < stage.end for event in run.events):
         return True
-    # Of a run that goes on, a stage has ended when it was time, as another begins or a search goes by it.
+    # In a run that is still running, a stage ended as planned: another stage begins, or a search uses its result.
     planned = _planned_hold(run, plan, stage) if status != "running" else None
     return planned is not None and stage.end - stage.hold_begin < planned - _LATE_MARKS
 
 
 def _planned_hold(run: RunData, plan: Plan | None, stage: StageResult) -> float | None:
-    """How long the plan holds a stage; None when there is no plan, or the stage is none of its."""
+    """Return how many seconds the plan holds a stage; None without a plan, or if the stage is not in it."""
     if plan is None:
         return None
     if isinstance(plan, ClaimPlan) and plan.find is not None:
         return plan.find.hold
-    # A storm is a stage of its own in the journals, and a part of one in the plan.
+    # A storm is a separate stage in the journals, but part of a stage in the plan.
     before = sum(each.kind != "storm" for each in run.stages if each.number <= stage.number)
     listed: Sequence[float] = [each.hold for each in plan.stages]
     place = run.manifest.first_stage - 1 + before - 1

@@ -1,17 +1,17 @@
-"""The knee: the load at which an operation's latency leaves its plateau.
+"""Finds the knee: the load at which an operation's latency leaves its plateau.
 
-Three shapes are fitted to log latency over log load: a plateau and a rising line joined to it (the hinge regression
-of D. J. Hudson, JASA 61 (1966) 1097), the same under a ceiling, and the M/M/1 queue. It is a knee when
+Three shapes are fitted to log latency over log load: a plateau with a rising line (the hinge regression of D. J.
+Hudson, JASA 61 (1966) 1097), the same under a ceiling, and the M/M/1 queue. There is a knee if
 
 - the fitted shape rises at least RISE times above its plateau within the loads measured. An M/M/1 queue does so
-  at three quarters of its capacity; what stages differ by for no reason stays below;
-- it leaves at most MISFIT of what a straight power law leaves unexplained: latency that grows in step with
-  the load from the start has no plateau to leave;
-- the same comes out in at least CONFIDENT of the bootstrap replicates. Each resamples the histograms and adds
-  the scatter of the stages around the fit, because samples of one stage come in bursts and are not independent.
+  at three quarters of its capacity. Random differences between stages stay below;
+- it leaves at most MISFIT of what a straight power law leaves unexplained. Latency that grows in step with the load
+  from the start has no plateau to leave;
+- at least CONFIDENT of the bootstrap replicates agree. Each resamples the histograms and adds the scatter of the
+  stages around the fit, because samples of one stage come in bursts and are not independent.
 
-An operation may be past its knee at the smallest load measured: most calls then wait in line, while some find none
-and show what an unloaded call takes. That is told from the spread within that stage (see QUEUEING).
+An operation may be past its knee at the smallest load measured. Most calls then wait in a queue, while some find it
+empty and show the time of an unloaded call. The spread within that stage shows this (see QUEUEING).
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ RISE = 4.0
 MISFIT = 0.35
 CONFIDENT = 0.8
 CEILING_WORTH = 0.5
-"""A ceiling above the rise (one number more to fit) has to take away at least half of the misfit."""
+"""A ceiling above the rise is one more parameter, so it must remove at least this share of the misfit."""
 QUEUEING = 20.0
-"""How many times the 10th percentile the median must be: one exponential queue gives 6.6 at any load."""
+"""The least ratio of the median to the 10th percentile past the knee. An exponential queue gives 6.6 at any load."""
 STILL_RISING = 1.5
-"""A smallest load that is past the knee shows growth to the largest load at least by this factor."""
+"""The least growth from the smallest to the largest load if the smallest is past the knee already."""
 
 _QUARTILES = [25.0, 50.0, 75.0]
 _ROUGH = 0.1
-"""Standard deviation of log latency below which the shape of a curve is not worth explaining: 10 %."""
+"""The standard deviation of log latency below which a curve's shape is not worth explaining: 10 %."""
 _BEYOND = float(np.log(1.4))
-"""Log latency above the plateau from which a load is beyond it, however much stages scatter."""
+"""The log latency above the plateau from which a load is beyond it, even if stages scatter more."""
 _REPLICATES = 400
 _POSITIONS = 32
-"""Places tried for the bend for each pair of neighbouring loads."""
+"""The number of positions tried for the bend between each pair of neighbouring loads."""
 
 
 @dataclass(frozen=True)
 class Knee:
-    """Where an operation's latency leaves its plateau. Loads are in the manifest's load unit."""
+    """The load at which an operation's latency leaves its plateau. Loads are in the manifest's load unit."""
 
     operation: str
     at: float
-    """The load at the bend: the best estimate inside `low`..`high`."""
+    """The load at the bend: the best estimate within `low`..`high`."""
     low: float
     high: float
     """95 % bootstrap interval of the load; at least the bracket of the two stages around the bend."""
     confidence: float
     """Share (0..1) of bootstrap replicates in which there is a knee."""
     after_stage: int | None
-    """Number of the last stage on the plateau; None when the smallest load measured was beyond it already."""
+    """Number of the last stage on the plateau; None if the smallest load measured was already beyond it."""
     before_stage: int
     """Number of the first stage beyond the knee."""
     after_size: int | None
@@ -78,7 +78,7 @@ class Knee:
 
 @dataclass(frozen=True)
 class NoKnee:
-    """Why an operation has no knee; `on_plateau` when its latency was seen to stay on its plateau."""
+    """Why an operation has no knee; `on_plateau` if its latency stayed on its plateau."""
 
     reason: str
     on_plateau: bool = False
@@ -92,10 +92,10 @@ class _Load:
 
 
 def find_knee(stages: Iterable[StageResult], operation: str) -> Knee | NoKnee:
-    """The knee of one operation over stages of any order, or why there is none.
+    """Return the knee of one operation, or why there is none. The result is deterministic.
 
-    Stages of the same size are taken together, one of size 0 is no load; the caller leaves out storms and
-    removals. Deterministic.
+    `stages` may have any order. Stages of the same size are taken together; those of size 0 are ignored. The caller
+    leaves out storms and removals.
     """
     loads = _loads(stages, operation)
     if not loads:
@@ -126,7 +126,7 @@ def find_knee(stages: Iterable[StageResult], operation: str) -> Knee | NoKnee:
     at = max(float(np.exp(fit.bend[0])), float(loads[0].size))
     found = np.exp(replicates.bend[replicates.is_knee])
     last = max(place for place, load in enumerate(loads) if load.size <= at)
-    # The bend of a knee at a measured load comes out a little below it or above: that load itself says which.
+    # If the knee is at a measured load, the fitted bend is a little below or above it. That load's latency decides.
     least = fit.at_bend[0] + min(float(scatter), _BEYOND)
     while last + 2 < len(loads) and curve[last + 1] - fit.plateau[0] <= least:
         last += 1
@@ -151,7 +151,7 @@ def find_knee(stages: Iterable[StageResult], operation: str) -> Knee | NoKnee:
 def _loads(stages: Iterable[StageResult], operation: str) -> list[_Load]:
     found: dict[int, _Load] = {}
     for stage in stages:
-        latencies = freed_costs(stage, operation)  # a bend of our own making is none of the target's
+        latencies = freed_costs(stage, operation)  # a bend caused by the generator is not the target's
         known = found.get(stage.size)
         if known is not None:
             known.latencies.add(latencies)
@@ -162,13 +162,13 @@ def _loads(stages: Iterable[StageResult], operation: str) -> list[_Load]:
 
 
 def _typical(quartiles: FloatArray) -> FloatArray:
-    """The mean of the logs of the quartiles: neither a burst nor a few quick answers decide it alone."""
+    """Return the mean of the logs of the quartiles, which neither a burst nor a few quick answers decide alone."""
     return np.log(np.maximum(quartiles, 1.0)).mean(axis=1)
 
 
 @dataclass(frozen=True)
 class _Hinge:
-    """Fits of many curves at once; logs throughout, one entry per curve."""
+    """Fits of many curves at once, one entry per curve. All values are logs."""
 
     bend: FloatArray
     plateau: FloatArray
@@ -180,7 +180,7 @@ class _Hinge:
     straight_misfit: FloatArray
 
     def replaced(self, where: np.ndarray[tuple[int], np.dtype[np.bool_]], other: _Hinge) -> _Hinge:
-        """This, with the entries of `other` where it is to be preferred."""
+        """Return these fits, with the entries of `other` where `where` is true."""
 
         def pick(new: FloatArray, old: FloatArray) -> FloatArray:
             return np.where(where, new, old)
@@ -201,15 +201,15 @@ class _Hinge:
 
     @property
     def bends(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Whether the hinge explains what a straight power law does not."""
+        """Whether the hinge explains more than a straight power law."""
         return self.misfit <= MISFIT * self.straight_misfit
 
 
 def _hinge(log_load: FloatArray, curves: FloatArray) -> _Hinge:
-    """Fit plateau and rise to each row of `curves`, and plateau, rise and ceiling where that fits far better.
+    """Fit plateau and rise to each row of `curves`, and a ceiling where that fits far better.
 
-    A ceiling is what a timeout of the target makes of a knee. Its load is one of those measured, with at
-    least one measured above it. Misfits are sums of squares and at least the roughness.
+    A timeout of the target puts a ceiling on a knee. The ceiling begins at one of the loads measured, below the
+    largest. Misfits are sums of squares, and at least the roughness.
     """
     straight = log_load - log_load.mean()
     centred = curves - curves.mean(axis=1, keepdims=True)
@@ -226,9 +226,9 @@ def _hinge(log_load: FloatArray, curves: FloatArray) -> _Hinge:
 
 
 def _queue(log_load: FloatArray, curves: FloatArray, straight_misfit: FloatArray) -> _Hinge:
-    """The best M/M/1 queue, whose latency grows as 1 / (1 - load / capacity); its bend is where that is 2.
+    """Fit the best M/M/1 queue, whose latency grows as 1 / (1 - load / capacity). Its bend is where that is 2.
 
-    It has one number less to fit than a hinge, and so needs no better excuse.
+    It has one parameter less than a hinge, so a better fit is reason enough to prefer it.
     """
     rough = log_load.size * _ROUGH**2
     load = np.exp(log_load)
@@ -250,7 +250,7 @@ def _queue(log_load: FloatArray, curves: FloatArray, straight_misfit: FloatArray
 
 
 def _capped(log_load: FloatArray, curves: FloatArray, ceiling: int, straight_misfit: FloatArray) -> _Hinge:
-    """The best hinge that rises no further than the load at index `ceiling`."""
+    """Fit the best hinge that stops rising at the load with index `ceiling`."""
     rough = log_load.size * _ROUGH**2
     load = np.minimum(log_load, log_load[ceiling])
     bends: FloatArray = load[0] + (load[-1] - load[0]) * np.arange(_POSITIONS * ceiling) / (
@@ -266,7 +266,7 @@ def _capped(log_load: FloatArray, curves: FloatArray, ceiling: int, straight_mis
     misfits = total[:, np.newaxis] - slopes**2 * strength
     best = misfits.min(axis=1)
     near = misfits <= best[:, np.newaxis] + 0.01 * rough
-    # Between two loads next to each other every bend may fit alike: the middle of the best ones is the estimate.
+    # Every bend between two neighbouring loads may fit equally well. The estimate is the middle of the best ones.
     chosen = np.asarray([row[row.size // 2] for row in map(np.flatnonzero, near)])
     slope = slopes[np.arange(curves.shape[0]), chosen]
     return _Hinge(
@@ -292,7 +292,7 @@ def _why_none(fit: _Hinge, confidence: float, loads: list[_Load]) -> NoKnee:
 
 
 def _already_beyond(loads: list[_Load], operation: str, random: np.random.Generator) -> Knee | None:
-    """A knee below the smallest load measured, told from the calls that found no line to wait in."""
+    """Return a knee below the smallest load measured, found from the calls that did not have to queue; else None."""
     if len(loads) < 2:
         return None
     first, last = loads[0], loads[-1]

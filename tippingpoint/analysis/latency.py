@@ -1,4 +1,4 @@
-"""What an operation cost in a stage, failures included, and how sure its percentiles are."""
+"""Computes the response times of an operation in a stage, failures included, and resamples of their percentiles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tippingpoint.rundir.tags import DELAYED, FREED, tag
 
 
 def costs(stage: StageResult, operation: str) -> Histogram:
-    """Response times of everything that was waited for in a stage, in microseconds: see cost_of.
+    """Return the response times of everything that was waited for in a stage, in microseconds (see cost_of).
 
     RunData.costs is the same over time.
     """
@@ -20,10 +20,10 @@ def costs(stage: StageResult, operation: str) -> Histogram:
 
 
 def cost_of(histograms: Mapping[str, Histogram], operation: str) -> Histogram:
-    """Of histograms by tag, response times of everything that was waited for of an operation, in microseconds.
+    """Merge the response times of everything that was waited for of an operation, in microseconds.
 
-    Successes, timeouts and lost leases count at what they cost, and so do errors that were waited for (see
-    stages.waited_outcomes), so an operation that was given up never makes a percentile look better.
+    `histograms` are by tag. Successes, timeouts and lost leases count with the time they took. So do errors that were
+    waited for (see stages.waited_outcomes). An operation that was given up therefore never improves a percentile.
     """
     return Histogram.merged(
         histograms[name]
@@ -33,15 +33,13 @@ def cost_of(histograms: Mapping[str, Histogram], operation: str) -> Histogram:
 
 
 def freed_costs(stage: StageResult, operation: str) -> Histogram:
-    """What `costs` would have been, had the generator never been late itself: all that is known to be its own delay
-    taken out of each of them."""
+    """Return `costs` without the generator's own delay, as far as that is known for each operation."""
     found = costs(stage, operation)
     delayed, freed = (
         Histogram.merged(stage.response(operation, outcome + kind) for outcome in stage.waited(operation))
         for kind in (DELAYED, FREED)
     )
-    # Where digits were given up to fit into a digest, what was delayed may stand a slot beside where it was counted:
-    # so not slot by slot, but up to each.
+    # A digest may have fewer digits, so a delayed operation may be one slot off. Subtract cumulative counts, not slots.
     others = np.cumsum(found.counts) - np.cumsum(delayed.counts)
     others = np.clip(np.maximum.accumulate(others), 0, max(0, found.total - delayed.total))
     return Histogram(np.diff(others, prepend=0) + freed.counts)
@@ -50,11 +48,11 @@ def freed_costs(stage: StageResult, operation: str) -> Histogram:
 def resampled(
     histogram: Histogram, percentiles: list[float], replicates: int, random: np.random.Generator
 ) -> FloatArray:
-    """Percentiles of bootstrap resamples of a histogram, in microseconds; shape (replicates, percentiles).
+    """Return percentiles of bootstrap resamples of a histogram, in microseconds; shape (replicates, percentiles).
 
-    Exact without drawing the samples: the order statistics of n uniform draws are sums of Gamma spacings
-    (L. Devroye, Non-Uniform Random Variate Generation, 1986, V.2.1), looked up in the histogram's
-    distribution. `percentiles` ascend, in 0..100; the histogram must hold something.
+    This is exact without drawing samples: the order statistics of n uniform draws are sums of Gamma spacings
+    (L. Devroye, Non-Uniform Random Variate Generation, 1986, V.2.1). They are looked up in the histogram's
+    distribution. `percentiles` ascend, in 0..100; the histogram must not be empty.
     """
     slots, counts = histogram.filled()
     cumulative = np.cumsum(counts)

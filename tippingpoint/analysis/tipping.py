@@ -1,4 +1,4 @@
-"""Where a run tipped: the knee of each operation, the cliff, storms and the forecast, as one sentence."""
+"""Finds the tipping point of a run: the knee of each operation, the cliff, storms, the forecast, and a sentence."""
 
 from __future__ import annotations
 
@@ -28,59 +28,59 @@ from tippingpoint.util.text import show_amount, show_calls, show_list, show_size
 
 Sign = Literal["cliff", "threshold", "knee"]
 _WEIGHT: dict[Sign, int] = {"cliff": 0, "threshold": 1, "knee": 2}
-"""Which of several at the same load is named first."""
+"""The order in which signs at the same load are named."""
 
 
 @dataclass(frozen=True)
 class TippingPoint:
-    """Where a target tips: between two loads, at the first of knee, cliff and missed threshold."""
+    """The tipping point of a target, between two loads: the first of knee, cliff and missed threshold."""
 
     last_held: int | None
-    """The largest load before it that was held; None when there is none."""
+    """The largest smaller load that was held; None if there is none."""
     first_beyond: int
-    """The load from which it is beyond: latency off its plateau, something lost or failed, or a threshold missed."""
+    """The first load with the sign: latency off its plateau, losses or failures, or a missed threshold."""
     by: Sign
     operation: str
-    """The operation that shows it; empty where that is the workload as a whole."""
+    """The operation that shows the sign; empty if the workload as a whole does."""
     evidence: str
-    """What was seen, in a few words: "extend leaves its plateau (1.2 ms to 23 s)"."""
+    """The evidence in a few words: "extend leaves its plateau (1.2 ms to 23 s)"."""
     doubt: str = ""
-    """Why this says little about the target: a fault on purpose, or the generator itself; empty when it says much."""
+    """Why this says little about the target: an injected fault, or the generator itself; empty without doubt."""
 
 
 @dataclass(frozen=True)
 class StormOutcome:
-    """What happened when everything was claimed at once: one stage of kind storm, one operation."""
+    """The outcome of one operation in one storm, in which everything was claimed at once."""
 
     stage: int
     size: int
     operation: str
     attempts: int
     failed: int
-    """Lost, timed out or ended in an error."""
+    """The attempts that were lost, timed out or ended in an error."""
     p99_us: int
-    """Of successes and failures, at what they cost; microseconds."""
+    """The 99th percentile of successes and failures, with the time they took, in microseconds."""
     broke: bool
-    """Whether the failures are more than those of the loads before the storm explain."""
+    """Whether there were more failures than the loads before the storm explain."""
 
 
 @dataclass(frozen=True)
 class Tipping:
-    """The tipping point of a run, as far as its stages show one."""
+    """The tipping point of a run, and the signs it was found by."""
 
     point: TippingPoint | None
-    """Where it tips first; None when nothing did within the loads that were tried."""
+    """The first sign of tipping; None if no load showed any."""
     knees: dict[str, Knee]
-    """By operation, where latency leaves its plateau."""
+    """The knee of each operation that has one."""
     no_knee: dict[str, str]
-    """By operation, why no knee was found."""
+    """Why each other operation has no knee."""
     cliff: Cliff | None
     storms: list[StormOutcome]
     forecast: Forecast | None
     no_forecast: str
-    """Why there is no forecast; empty when there is one."""
+    """Why there is no forecast; empty if there is one."""
     notes: list[str]
-    """What the finder saw and did not count: a blip that larger loads did not repeat, a fault on purpose."""
+    """Signs that do not count, such as a failure that larger loads did not repeat, or an injected fault."""
     sentence: str
 
 
@@ -91,14 +91,14 @@ def find_tipping(
     cluster: Cluster,
     fills: Sequence[Fill],
 ) -> Tipping:
-    """The tipping point of a run; the same run gives the same answer every time.
+    """Find the tipping point of a run. The same run always gives the same answer.
 
-    `loads` are its loads, `checks` those of its verdict; `cluster` and `fills` are told in the sentence.
+    `loads` are the run's loads, and `checks` those of its verdict. `cluster` and `fills` are part of the sentence.
 
-    Knees and forecast leave out storms, removals and, like the cliff's idea of normal, loads with a fault on purpose.
-    How much is made per second is the plan's decision: only leases, which are renewed for as long as they are
-    held, have a throughput that tells of the target. Containers are made as fast as it goes unless a plan has a
-    rate: the sentence says whether that fell as there were more of them.
+    Knees and forecast leave out storms, removals and loads with an injected fault. The cliff takes no such load as
+    normal. Only the throughput of leases says something about the target, because they are renewed while they are
+    held. Otherwise the plan decides how many things are created per second. Containers are created as fast as possible
+    unless the plan sets a rate. The sentence says whether this slowed down as their number grew.
     """
     run = findings.run
     judged = [operation for operation in run.operations if operation not in OWN_CALLS]
@@ -138,7 +138,7 @@ _NO_THROUGHPUT = {
 
 
 def _gone_meanwhile(run: RunData, cluster: Cluster, cliff: Cliff | None) -> list[str]:
-    """What a reader should know of a cliff at which members were away, though by nobody's plan."""
+    """Return a remark on a cliff at which members were away without an injected fault."""
     if cliff is None or cliff.during_fault:
         return []
     stage = run.stage(cliff.stage)
@@ -146,7 +146,9 @@ def _gone_meanwhile(run: RunData, cluster: Cluster, cliff: Cliff | None) -> list
     if not gone:
         return []
     who = show_list(gone) if len(gone) <= _NAMED_SINGLY else f"{len(gone)} members"
-    return [f"{who} {'was' if len(gone) == 1 else 'were'} away then, so that may be no matter of the load."]
+    return [
+        f"{who} {'was' if len(gone) == 1 else 'were'} away at that time, so the load may not be the cause."
+    ]
 
 
 def _storms(run: RunData, loads: Sequence[Load], cliff: Cliff | None) -> list[StormOutcome]:
@@ -175,9 +177,9 @@ def _storms(run: RunData, loads: Sequence[Load], cliff: Cliff | None) -> list[St
 def _signs(
     findings: Findings, bends: Mapping[str, Knee | NoKnee], cliff: Cliff | None, checks: Sequence[Check]
 ) -> list[TippingPoint]:
-    """Every sign that the target is beyond its best, the first one first; those that say little come last.
+    """Return every sign of tipping, the one at the smallest load first; doubtful ones come last.
 
-    A knee that lies before the smallest load is told, and is none: no load was seen on the plateau.
+    A knee before the smallest load is no sign, because no load was seen on the plateau.
     """
     run, held = findings.run, findings.loads_held
     signs: list[TippingPoint] = []
@@ -254,7 +256,7 @@ def _point_words(unit: str, loads: Sequence[Load], point: TippingPoint) -> str:
 
 
 def _further(first: TippingPoint, sign: TippingPoint) -> str:
-    """What else there is, at the same load or beyond it."""
+    """Describe a further sign, at the same load or a larger one."""
     at = show_size(sign.first_beyond)
     if sign.by == "threshold":
         return f"{sign.evidence} at {at}"
@@ -264,7 +266,7 @@ def _further(first: TippingPoint, sign: TippingPoint) -> str:
 
 
 def _stood(findings: Findings, loads: Sequence[Load], checks: Sequence[Check]) -> str:
-    """What is said of a target that did not tip; of stages that are no steps a threshold may still be missed."""
+    """Describe a target that did not tip. Storms and removals may still miss a threshold."""
     unit, held = findings.run.manifest.load_unit, findings.loads_held
     if not held:
         largest = loads[-1]
@@ -280,12 +282,12 @@ def _stood(findings: Findings, loads: Sequence[Load], checks: Sequence[Check]) -
 
 
 def _no_cliff(held: Sequence[int], loads: Sequence[Load]) -> str:
-    """What is said besides a knee where nothing breaks and no threshold is missed."""
+    """Describe the loads that held, beside a knee where nothing breaks and no threshold is missed."""
     return f"no cliff through {show_size(held[-1])}{_not_below(held, loads)}" if held else "no load was held"
 
 
 def _not_below(held: Sequence[int], loads: Sequence[Load]) -> str:
-    """Which loads were not held, though a larger one was."""
+    """Name the loads that were not held although a larger one was."""
     below = [show_size(load.size) for load in loads if load.size < held[-1] and load.size not in held]
     return f", though not {show_list(below)}" if below else ""
 
@@ -295,7 +297,7 @@ def _growth(knee: Knee) -> str:
 
 
 def _bends(unit: str, bends: Mapping[str, Knee | NoKnee], told: str) -> str:
-    """Where operations leave their plateaus, and which do not, but for the one that has been told of."""
+    """Say where operations leave their plateaus and which do not, except for the operation `told` already."""
     words: list[str] = []
     flat = [operation for operation, bend in bends.items() if isinstance(bend, NoKnee) and bend.on_plateau]
     for operation, bend in bends.items():

@@ -1,4 +1,4 @@
-"""The Universal Scalability Law fitted to throughput: a forecast of the largest throughput and where it lies."""
+"""Forecasts the largest throughput and its load, by fitting the Universal Scalability Law."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tippingpoint.rundir.histogram import FloatArray
 
 LEAST_LOADS = 4
 LINEAR = 0.9
-"""Throughput per load that is still above this share of its first value shows no saturation to fit."""
+"""There is no saturation to fit while throughput per load stays above this share of its first value."""
 
 _REPLICATES = 500
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """X(N) = rate * N / (1 + sigma * (N - 1) + kappa * N * (N - 1)), N = load / unit. A forecast, not a measurement.
+    """A forecast, not a measurement: X(N) = rate * N / (1 + sigma * (N - 1) + kappa * N * (N - 1)), N = load / unit.
 
-    The law is N. J. Gunther's, Guerrilla Capacity Planning (Springer 2007), chapter 4: `sigma` is
-    contention (what must be done one after the other), `kappa` coherency (what each has to agree with each).
+    The law is from N. J. Gunther, Guerrilla Capacity Planning (Springer 2007), chapter 4. `sigma` is contention, the
+    share of work that is serial. `kappa` is coherency, the cost of agreement between each pair.
     """
 
     unit: float
@@ -33,7 +33,7 @@ class Forecast:
     sigma: float
     kappa: float
     peak_load: float | None
-    """The load of largest throughput; None when kappa cannot be told from 0 (throughput only levels off)."""
+    """The load of largest throughput; None if kappa is not significantly above 0 (throughput only levels off)."""
     peak_low: float | None
     peak_high: float | None
     """95 % bootstrap interval of `peak_load`; `peak_high` may be infinite."""
@@ -43,13 +43,13 @@ class Forecast:
     throughput_high: float
     """95 % bootstrap interval of `peak_throughput`."""
     largest_measured: int
-    """The largest load the fit rests on; what lies beyond is extrapolated."""
+    """The largest load in the fit. Beyond it the forecast is extrapolated."""
 
 
 def forecast(loads: Sequence[Load], *, clock_known: bool) -> Forecast | str:
-    """The law fitted to the throughput of the loads while they were held, or why there is no forecast.
+    """Fit the law to the throughput of the loads during their holds, or return why there is no forecast.
 
-    Loads with a fault or a lost worker are left out. Deterministic.
+    Loads with a fault or a lost worker are left out. The result is deterministic.
     """
     if not clock_known:
         return "the source gives no common clock, so throughput is unknown"
@@ -106,10 +106,10 @@ def _law(n: FloatArray, rate: FloatArray, sigma: FloatArray, kappa: FloatArray) 
 
 
 def _fit(n: FloatArray, throughput: FloatArray, coherency: bool = True) -> tuple[float, float, float]:
-    """Rate, sigma and kappa, none negative, by least squares of relative errors.
+    """Return rate, sigma and kappa, none negative, by least squares of relative errors.
 
-    N / X is linear in 1 / rate, sigma / rate and kappa / rate; of the fits with some of the last two
-    held at zero, the best that is nowhere negative is the constrained optimum.
+    N / X is linear in 1 / rate, sigma / rate and kappa / rate. The last two may be held at zero. Of these fits, the
+    best one without negative parameters is the constrained optimum.
     """
     relative = throughput / n
     columns = np.stack([np.ones_like(n), n - 1, n * (n - 1)], axis=1) * relative[:, np.newaxis]
@@ -125,7 +125,7 @@ def _fit(n: FloatArray, throughput: FloatArray, coherency: bool = True) -> tuple
 
 
 def _peak(sigma: FloatArray, kappa: FloatArray) -> FloatArray:
-    """N of largest throughput: sqrt((1 - sigma) / kappa), at least 1, infinite without coherency."""
+    """Return N of the largest throughput: sqrt((1 - sigma) / kappa), at least 1, infinite without coherency."""
     with np.errstate(divide="ignore", invalid="ignore"):
         peak = np.sqrt(np.maximum(1 - sigma, 0.0) / kappa)
     return np.where(kappa > 0, np.maximum(peak, 1.0), np.inf)

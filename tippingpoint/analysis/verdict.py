@@ -1,4 +1,4 @@
-"""The verdict: each threshold of the plan held against each stage, and one sentence for a person."""
+"""Computes the verdict: each threshold of the plan is checked in each stage, and one sentence sums it up."""
 
 from __future__ import annotations
 
@@ -41,34 +41,34 @@ _EXIT_CODES: dict[Outcome, int] = {"met": 0, "missed": 1, "failed": 3, "withheld
 _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p999": 99.9, "max": 100.0}
 _RATES = ("error_rate", "lost_rate")
 _NAMED = 3
-"""Units of one sentence that are called by their names."""
+"""The most units that one sentence names."""
 _LIMITS = (*_PERCENTILES, *_RATES, "throughput")
 
 
 @dataclass(frozen=True)
 class Check:
-    """One limit held against one stage."""
+    """One limit checked in one stage."""
 
     operation: str
     limit: str
     """The threshold's field: p50 p90 p95 p99 p999 max error_rate lost_rate throughput."""
     allowed: float
-    """What the plan allows: microseconds for latencies, a share in 0..1 for rates, operations per second."""
+    """The plan's limit: microseconds for latencies, a share in 0..1 for rates, operations per second."""
     observed: float | None
-    """What was measured, in the unit of `allowed`; None when there was nothing to measure."""
+    """The measured value, in the unit of `allowed`; None if there was nothing to measure."""
     stage: int | None
-    """The stage's number; None when no stage was run at all."""
+    """The stage's number; None if no stage was run."""
     size: int | None
     """The stage's size, in the manifest's load unit."""
     met: bool | None
-    """None when nothing was measured, or when what was measured says nothing about the target (see `why`)."""
+    """Whether the limit was met; None if nothing was measured, or the value says nothing about the target (`why`)."""
     why: str = ""
     """Why `met` is None, in a few words."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a run amounts to: `checks` in the order of stages, `reasons` what a reader should know besides."""
+    """The outcome of a run: `checks` are in the order of stages, `reasons` are further remarks for the reader."""
 
     outcome: Outcome
     sentence: str
@@ -84,11 +84,11 @@ class Verdict:
 def stage_checks(
     stage: StageResult, thresholds: Sequence[Threshold], *, clock_known: bool = True
 ) -> list[Check]:
-    """Every limit of every threshold against one stage.
+    """Check every limit of every threshold in one stage.
 
-    Latency limits use the response times of `latency.costs`; error rate is errors and timeouts over attempts,
-    lost rate leases lost over attempts to extend, throughput successes per second (see StageResult.throughput).
-    `clock_known` is False when the run's times are only an order, so that there are no rates.
+    Latency limits use the response times of `latency.costs`. The error rate is errors and timeouts over attempts. The
+    lost rate is lost leases over attempts to extend. Throughput is successes per second (see StageResult.throughput).
+    `clock_known` is False if the run's times only give an order: then there are no rates.
     """
     checks: list[Check] = []
     for threshold in thresholds:
@@ -117,7 +117,7 @@ def stage_checks(
 
 
 def _checks(findings: Findings) -> list[Check]:
-    """Every threshold of a run's plan held against every stage that it is about, in the order of stages."""
+    """Check every threshold of a run's plan in every stage that it concerns, in the order of stages."""
     run, plan = findings.run, findings.plan
     if plan is None:
         return []
@@ -135,7 +135,7 @@ def _checks(findings: Findings) -> list[Check]:
 
 
 def judge(findings: Findings) -> Verdict:
-    """The verdict on a run, as far as it went: none of its thresholds is held against a run that failed."""
+    """Judge a run as far as it went. Thresholds are not checked if the run failed."""
     run, plan = findings.run, findings.plan
     manifest = run.manifest
     if manifest.status == "failed":
@@ -185,7 +185,7 @@ def _observed(stage: StageResult, operation: str, limit: str, clock_known: bool)
 
 
 def _asked_for(run: RunData, checks: Sequence[Check]) -> list[Check]:
-    """The checks without those of what a stage did not ask for (which is no gap), unless no stage did."""
+    """Leave out checks of operations that their stage did not attempt. They stay if no stage attempted them."""
     measured = {(check.operation, check.limit) for check in checks if check.observed is not None}
     tried = {stage.number: {op for op in BRINGING_UP if stage.attempts(op)} for stage in run.stages}
     return [
@@ -199,13 +199,13 @@ def _asked_for(run: RunData, checks: Sequence[Check]) -> list[Check]:
 
 
 def _blamed(run: RunData, found: StageFindings, check: Check) -> Check:
-    """The check, its miss taken back where the generator may have caused it.
+    """Withdraw a check's miss if the generator may have caused it.
 
-    Too few operations are its own where a share of the load is missing.
+    A low throughput may be the generator's fault if a share of the load is missing.
 
-    A latency that is beyond the limit without the generator's own delay too is the target's (see `explained`).
-    So is an error, which is an answer, unless the machine was suspended, and so are leases lost beyond those that
-    the generator may have lost (see `own_losses`). Of a worker without a free core nothing is known.
+    A latency is the target's fault if it exceeds the limit even without the generator's own delay (see `explained`).
+    So is an error, because it is an answer, unless the machine was suspended. So are lost leases beyond those that the
+    generator may have lost (see `own_losses`). Nothing is known about a worker without a free core.
     """
     if check.met is not False or check.observed is None:
         return check
@@ -233,14 +233,14 @@ def _blamed(run: RunData, found: StageFindings, check: Check) -> Check:
 
 
 def _known(found: StageFindings, check: Check) -> Check:
-    """The check, not met where the journals are not whole: what is missing may have missed it."""
+    """Withdraw a check that was met if the journals are incomplete: the missing part may have missed it."""
     if check.met is not True or not found.damage:
         return check
     return replace(check, met=None, why=found.damage[0].sentence)
 
 
 def _throughput_lost(found: StageFindings, observed: float, allowed: float) -> str | None:
-    """Why a throughput is too low only because workers stood still, in a few words; None when it is not."""
+    """Return why a throughput is too low only because workers stalled, in a few words; None if it is not."""
     stage, longest = found.stage, longest_stall(found.stalls)
     if longest is None or stage.end is None:
         return None
@@ -259,7 +259,7 @@ def _own_words(run: RunData, stage: StageResult, own: OwnLosses) -> str:
 
 
 def _nothing_succeeded(run: RunData) -> str | None:
-    """The sentence of a target that did not do a single thing it was asked for, or let nobody in to ask."""
+    """Return the verdict on a target on which no operation, or no login, succeeded; None if any did."""
     for operations in (run.own_load, (CONNECT,)):
         tried = {op: sum(stage.attempts(op) for stage in run.stages) for op in operations}
         if any(tried.values()):
@@ -285,12 +285,12 @@ def _ended_early(run: RunData) -> list[str]:
 
 
 def _taken_up(run: RunData) -> list[str]:
-    """One line for each part that was cut, and of which a stage is not told as a whole."""
+    """Return one line for each part that was cut and has an incomplete stage."""
     return [taken.words for taken in takeovers(run.events) if taken.again]
 
 
 def _missing_units(run: RunData) -> list[str]:
-    """One line for each reason why units' shares are not there, or not to the end."""
+    """Return one line for each reason why units' shares were missing, or ended early."""
     groups: dict[tuple[UnitStatus, str], list[str]] = {}
     for unit in run.units:
         if unit.status in ("cut", "missing"):
@@ -320,7 +320,7 @@ def _bottlenecks(findings: Findings) -> list[str]:
 
 
 def _gaps(checks: Iterable[Check], stages: Sequence[StageResult], unit: str) -> list[str]:
-    """One line per limit that had stages without anything to measure."""
+    """Return one line for each limit that could not be measured in some stages."""
     missing: dict[tuple[str, str], list[str]] = {}
     for check in checks:
         if check.observed is None and check.size is not None:
@@ -384,7 +384,7 @@ def _judge_stages(findings: Findings, checks: list[Check]) -> tuple[Outcome, str
 
 
 def _judge_find(findings: Findings, checks: list[Check]) -> tuple[Outcome, str]:
-    """What the search came to. A load beyond the answer that misses a threshold is how the answer is found."""
+    """Judge a search. Loads beyond the answer may miss thresholds: that is how the answer is found."""
     run = findings.run
     unit = run.manifest.load_unit
     found = next((event for event in reversed(run.events) if event["event"] == "found"), None)
@@ -433,7 +433,7 @@ def _judge_find(findings: Findings, checks: list[Check]) -> tuple[Outcome, str]:
 
 
 def _unmeasured_at_the_top(run: RunData, checks: list[Check]) -> Check | None:
-    """A limit without anything to measure at the largest load: then nobody knows whether that load holds."""
+    """Return a limit that was not measured at the largest load: it is then unknown whether that load holds."""
     loads = {stage.number: stage.size for stage in run.stages if stage.is_step} or {
         stage.number: stage.size for stage in run.stages
     }
@@ -457,7 +457,7 @@ def _unmeasured_at_the_top(run: RunData, checks: list[Check]) -> Check | None:
 
 
 def _held_through(findings: Findings, checks: Iterable[Check]) -> str:
-    """Up to which load every load was held with every check met; empty without any."""
+    """Return the load up to which every load was held and met every check, in words; empty without one."""
     steps = {found.stage.number: found.stage.size for found in findings.stages if found.stage.is_step}
     unmet = {check.size for check in checks if check.stage in steps and check.met is not True}
     held: int | None = None
@@ -469,7 +469,7 @@ def _held_through(findings: Findings, checks: Iterable[Check]) -> str:
 
 
 def _not_held(findings: Findings) -> list[str]:
-    """One line for each stage whose load was not whole, or which the target did not hold."""
+    """Return one line for each stage whose load was incomplete, or was not held by the target."""
     lines: list[str] = []
     for found in findings.stages:
         if found.not_made:
@@ -491,7 +491,7 @@ def _first_miss(run: RunData, missed: list[Check]) -> str:
 
 
 def _first_of(run: RunData, checks: list[Check]) -> Check:
-    """The check to name: at the smallest load, storms and removals last, there the furthest beyond its limit."""
+    """Return the check to name: the one furthest beyond its limit at the smallest load; storms and removals last."""
 
     def rank(check: Check) -> tuple[bool, int, float]:
         no_step = check.stage is not None and not run.stage(check.stage).is_step
@@ -510,9 +510,9 @@ def _excess(check: Check) -> float:
 
 
 def first_misses(run: RunData, checks: Sequence[Check]) -> list[Check]:
-    """The missed checks at the smallest load that misses any, the furthest beyond its limit first.
+    """Return the missed checks at the smallest load that misses any, the furthest beyond its limit first.
 
-    Storms and removals are left out, and of a search the loads up to its answer, of which a repeat may have failed.
+    Storms and removals are left out. In a search, so are the loads up to its answer: a repeat of them may have failed.
     """
     found = next((event for event in reversed(run.events) if event["event"] == "found"), None)
     answer: int = found.get("held") or 0 if found is not None else 0
@@ -527,7 +527,7 @@ def first_misses(run: RunData, checks: Sequence[Check]) -> list[Check]:
 
 
 def miss_words(run: RunData, check: Check) -> str:
-    """What was measured against which limit: extend p99 was 1.32 s (limit 100 ms)."""
+    """Write a miss with its limit: extend p99 was 1.32 s (limit 100 ms)."""
     allowed = f"(limit {_show(check.limit, check.allowed)}{_on_purpose(run, check)})"
     return f"{check.operation} {_name(check)} was {_show(check.limit, check.observed or 0.0)} {allowed}"
 
@@ -556,7 +556,7 @@ def _where(run: RunData, stage: StageResult) -> str:
 
 
 def _on_purpose(run: RunData, check: Check) -> str:
-    """Which members a fault had taken away while that was measured."""
+    """Name the members that a fault had taken down during a check's stage; empty without any."""
     if check.stage is None:
         return ""
     stage = run.stage(check.stage)

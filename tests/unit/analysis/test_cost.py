@@ -346,7 +346,7 @@ class TestWithheld:
         cost = cost_of(run_of({"a": lambda load: load}, unit="bits/s", window=60.0))
         assert len(cost.left_out) == len(SIZES)
         assert cost.points == []
-        assert cost.left_out[0][1] == "its 60 s have 1 moment that a rate over 60 s tells of"
+        assert cost.left_out[0][1] == "its 60 s have 1 moment for a rate over 60 s"
         assert cost.sentence == f"Memory: withheld, as {cost.withheld}."
 
     def test_a_stage_that_was_cut_or_held_nothing_is_left_out(self) -> None:

@@ -116,9 +116,9 @@ def test_a_stage_whose_leases_were_mostly_not_there_was_not_held() -> None:
     stages = ladder({"extend.ok": [2.0] * 120_000})
     stages[2].gauges["held"] = 1500.0
     run = made_run(stages, plan=PLAN)
-    assert examine(run).of(stages[2].number).why_not_held == "only 1500 of 4000 leases were there"
+    assert examine(run).of(stages[2].number).why_not_held == "only 1500 of 4000 leases were present"
     assert analyse(run).tipping.sentence.startswith(
-        "Tips between 2000 and 4000 leases: only 1500 of 4000 leases were there at 4000"
+        "Tips between 2000 and 4000 leases: only 1500 of 4000 leases were present at 4000"
     )
 
 
@@ -187,7 +187,7 @@ def test_extends_that_are_answered_later_than_they_are_due_again_are_a_cliff_wit
     )
     assert (
         examine(run).of(run.stages[2].number).late
-        == "throughput below what is due: 180 of 4000 extends a second"
+        == "throughput below the due rate: 180 of 4000 extends a second"
     )
     # then that is where it tips, though nothing failed and all thresholds are met
     tipping = analyse(run).tipping
@@ -200,7 +200,7 @@ def test_extends_that_are_answered_later_than_they_are_due_again_are_a_cliff_wit
     assert tipping.point is not None
     assert (tipping.point.by, tipping.point.last_held, tipping.point.first_beyond) == ("cliff", 2000, 4000)
     assert tipping.sentence.startswith(
-        "Tips between 2000 and 4000 leases: throughput below what is due: 180 of 4000 extends a second at 4000"
+        "Tips between 2000 and 4000 leases: throughput below the due rate: 180 of 4000 extends a second at 4000"
     )
     assert analyse(run).verdict.sentence == (
         "Missed: 4000 leases were not held: most of its extends were answered after the next one was due; "
@@ -334,7 +334,7 @@ def test_a_run_directory_of_a_run_that_was_ended_in_mid_hold_held_less(tmp_path:
     [
         (2_000.0, 22, ""),  # 40 at two a second, and what the last one takes itself
         (2_000.0, 40, ""),  # in not more than twice the time that the plan gives
-        (2_000.0, 100, "throughput below what is due: 0.5 of 2 things a second"),
+        (2_000.0, 100, "throughput below the due rate: 0.5 of 2 things a second"),
         (70_000.0, 100, ""),  # each takes long: that is no queue
     ],
 )
@@ -356,7 +356,7 @@ def test_things_that_are_made_later_than_the_plans_rate_has_them_due_are_not_hel
     assert examine(run).loads_held == ([] if why else [40])
     verdict, tipping = told(run)
     assert (late in verdict) == bool(why)
-    assert ("throughput below what is due" in tipping) == bool(why)
+    assert ("throughput below the due rate" in tipping) == bool(why)
     assert why in tipping
     assert analyse(run).verdict.outcome == ("missed" if why else "met")
     # and without a rate nothing is due

@@ -183,7 +183,7 @@ def test_a_cliff_while_a_member_was_away_says_so(tmp_path: Path) -> None:
     tipping = analyse(load_run(directory)).tipping
     assert tipping.cliff is not None
     assert tipping.cliff.first_broken == 60
-    assert "lxd2 was away then, so that may be no matter of the load." in tipping.sentence
+    assert "lxd2 was away at that time, so the load may not be the cause." in tipping.sentence
 
 
 # ---- beside what was published -------------------------------------------------------------------
