@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.kinds import kinds, section_of
+from tippingpoint.plan.kinds import section_of
+from tippingpoint.plan.packages import kinds, kinds_where
 from tippingpoint.rundir.ledger import Entry
 from tippingpoint.targets.registry import target_of
 
@@ -20,7 +21,7 @@ async def probe(target: Mapping[str, Any], made: Entry | None = None) -> str:
     """
     kind = str(target.get("kind", ""))
     if kind not in kinds() or not target_of(kind).can_probe:
-        known = [kind for kind in kinds() if target_of(kind).can_probe]
+        known = kinds_where(lambda kind: target_of(kind).can_probe)
         raise UserError("target.kind", kind or "missing", f"one of {', '.join(known)}")
     try:
         section = section_of(kind).model_validate(dict(target))

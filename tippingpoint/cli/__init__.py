@@ -1,1 +1,1 @@
-"""The command line. Each command is a module, which defines its arguments and carries it out."""
+"""The command line: the arguments of all commands, and a module for each that carries it out."""

@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from typing import Any
 
-import orjson
-from rich.console import Console
-from rich.table import Table
-
-from tippingpoint.compare.baselines import Baseline, list_baselines, load_baseline
+from tippingpoint.cli.listing import print_list
+from tippingpoint.compare.baseline_texts import PREFIX, baseline_texts
 from tippingpoint.util.exit_codes import MET
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options of the command."""
-    parser.add_argument("name", nargs="?", metavar="NAME", help="print the figures of this baseline")
-    parser.add_argument("--json", action="store_true", help="print the list as JSON")
+from tippingpoint.util.fast_yaml import field_of
 
 
 def do(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit code."""
-    if options.name is not None:
-        baseline = load_baseline(options.name)
-        print(json.dumps(_document(baseline), indent=2, ensure_ascii=False))
-        return MET
-    found = list_baselines()
-    if options.json:
-        print(json.dumps([_document(baseline) for baseline in found], indent=2, ensure_ascii=False))
-        return MET
-    table = Table("baseline", "what was published", box=None, pad_edge=False)
-    for baseline in found:
-        table.add_row(f"seed:{baseline.name}", baseline.title)
-    Console().print(table, highlight=False)
+    if options.name is not None or options.json:
+        documents = _documents(options.name)
+        found = documents if options.name is None else documents[0]
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        rows = [(PREFIX + name, field_of(text, "title")) for name, text in baseline_texts().items()]
+        print_list(("baseline", "what was published"), rows)
     return MET
 
 
-def _document(baseline: Baseline) -> Any:
-    return orjson.loads(baseline.model_dump_json(exclude_none=True))
+def _documents(name: str | None) -> Sequence[Any]:
+    """The baseline of this name as JSON has it, or all of them."""
+    from tippingpoint.compare.baselines import list_baselines, load_baseline
+
+    found = list_baselines() if name is None else [load_baseline(name)]
+    return [json.loads(baseline.model_dump_json(exclude_none=True)) for baseline in found]

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
 import sys
 from pathlib import Path
 
 from tippingpoint.errors import UserError
-from tippingpoint.run.cleaning import clean_run
-from tippingpoint.run.progress import ConsoleProgress
-from tippingpoint.rundir.ledger import entries
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.util.exit_codes import MET
 
 _PATIENCE = 1.0
 """Seconds that cleaning may take before a line says that it goes on."""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options of the command."""
-    parser.add_argument("run", type=Path, metavar="RUN", help="the run's directory")
 
 
 def do(options: argparse.Namespace) -> int:
@@ -33,6 +24,9 @@ def do(options: argparse.Namespace) -> int:
             str(options.run),
             f"one that has ended: it is still running (process {manifest.pid}); end it first",
         )
+    # A directory that is no run's is refused before anything large is imported.
+    import asyncio
+
     removed = asyncio.run(_clean_patiently(options.run))
     print(f"removed {removed}")
     return MET
@@ -40,6 +34,12 @@ def do(options: argparse.Namespace) -> int:
 
 async def _clean_patiently(directory: Path) -> int:
     """Clean up a run. Where that takes a while, print what is being removed."""
+    import asyncio
+
+    from tippingpoint.run.cleaning import clean_run
+    from tippingpoint.run.progress import ConsoleProgress
+    from tippingpoint.rundir.ledger import entries
+
     progress = ConsoleProgress()
     cleaning = asyncio.create_task(clean_run(directory, progress.removing))
     await asyncio.wait([cleaning], timeout=_PATIENCE)

@@ -25,34 +25,6 @@ from tippingpoint.rundir.results import RunData, add_resources, load_run
 from tippingpoint.util.exit_codes import MET, TARGET_FAILED
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options of the command."""
-    parser.add_argument("run", type=Path, metavar="RUN", help="the run's directory")
-    parser.add_argument(
-        "--prometheus", metavar="URL", required=True, help="a Prometheus that has scraped the target"
-    )
-    parser.add_argument(
-        "--ca",
-        type=Path,
-        metavar="FILE",
-        help="PEM file that verifies the Prometheus' certificate (the machine's authorities)",
-    )
-    parser.add_argument(
-        "--username", metavar="NAME", default="", help="the user of the login, with --password-file"
-    )
-    for what in ("password", "token"):
-        parser.add_argument(
-            f"--{what}-file", type=Path, metavar="FILE", help=f"file with the {what} of the login, mode 0600"
-        )
-    parser.add_argument(
-        "--only",
-        metavar="MATCHERS",
-        default="",
-        help="labels of the target's series: juju_model=lxd, instance=~10[.]0[.].* (all but the generators')",
-    )
-    parser.add_argument("--json", action="store_true", help="print what was gathered as JSON")
-
-
 def do(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit code."""
     if bool(options.username) != (options.password_file is not None):

@@ -5,35 +5,32 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
-from tippingpoint.plan.read import load_plan, parse_plan, plan_schema, shipped_plans
+from tippingpoint.cli.listing import print_list
+from tippingpoint.plan.shipped import plan_text, shipped_plans
 from tippingpoint.util.exit_codes import MET
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options of the command."""
-    parser.add_argument("name", nargs="?", metavar="PLAN", help="print this plan as YAML")
-    parser.add_argument("--schema", action="store_true", help="print the JSON schema of plans")
+from tippingpoint.util.fast_yaml import field_of
 
 
 def do(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit code."""
     if options.schema:
+        from tippingpoint.plan.read import plan_schema
+
         print(json.dumps(plan_schema(), indent=2))
-        return MET
-    plans = shipped_plans()
-    if options.name is not None:
-        load_plan(options.name)
-        sys.stdout.write(
-            plans[options.name] if options.name in plans else Path(options.name).read_text("utf-8")
-        )
-        return MET
-    table = Table("plan", "what it does", box=None, pad_edge=False)
-    for name, text in plans.items():
-        table.add_row(name, parse_plan(text, source=name).description)
-    Console().print(table, highlight=False)
+    elif options.name is not None:
+        sys.stdout.write(_checked(options.name))
+    else:
+        rows = [(name, field_of(text, "description")) for name, text in shipped_plans().items()]
+        print_list(("plan", "what it does"), rows)
     return MET
+
+
+def _checked(name: str) -> str:
+    """The text of a plan; one that is a file is validated. The plans that are shipped are valid, which is tested."""
+    text = plan_text(name)
+    if shipped_plans().get(name) != text:
+        from tippingpoint.plan.read import parse_plan
+
+        parse_plan(text, source=name)
+    return text

@@ -1,6 +1,7 @@
 """The command line: finds the command, and turns every error into one line and an exit code.
 
-A command's module is imported when it is asked for: each brings libraries of its own.
+A command's module is imported when it is carried out: each brings libraries of its own. A help text or a refused option
+needs none of them.
 """
 
 from __future__ import annotations
@@ -11,37 +12,12 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn, Protocol, cast
+from typing import NoReturn, cast
 
 from tippingpoint import __version__
+from tippingpoint.cli.arguments import COMMANDS
 from tippingpoint.errors import Refused, TargetError, UserError
 from tippingpoint.util.exit_codes import BAD_INPUT, INTERRUPTED, MET, TARGET_FAILED
-
-COMMANDS = {
-    "run": "Run a plan: a file, or the name of a shipped plan.",
-    "resume": "Go on with a spawn run that was cut, from the stage it was in.",
-    "report": "Print a run's report.",
-    "collect": "Add the resource use of a run's target to its directory and report, from a Prometheus.",
-    "compare": "Compare runs with a baseline; exit 1 when one is worse.",
-    "plans": "List the shipped plans.",
-    "baselines": "List the published results that runs can be compared with.",
-    "import": "Turn a log of Juju's lease tool, or a Rally task's result in JSON, into a run.",
-    "agent": "Play a unit's part of runs, as the service that charms start.",
-    "clean": "Remove from the target everything that a run left there.",
-}
-"""The help of each command. Its module has the same name, with an underscore where Python reserves the word."""
-
-
-class Command(Protocol):
-    """The module of a command."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments and options of the command."""
-        ...
-
-    def do(self, options: argparse.Namespace) -> int:
-        """Carry it out; returns the exit code. Raises any error of tippingpoint.errors."""
-        ...
 
 
 class _Parser(argparse.ArgumentParser):
@@ -58,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = build_parser([command]).parse_args(asked)
     code: int
     try:
-        code = _module(options.command).do(options)
+        code = _do(options)
         sys.stdout.flush()
     except (UserError, TargetError, Refused) as refused:
         print(f"tippingpoint: {refused}", file=sys.stderr)
@@ -83,17 +59,18 @@ def build_parser(commands: Sequence[str] = tuple(COMMANDS)) -> argparse.Argument
     parser = _Parser(prog="tippingpoint", description="Finds where a cloud's control plane tips over.")
     parser.add_argument("--version", action="version", version=f"tippingpoint {__version__}")
     parsers = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=_Parser)
-    for name, text in COMMANDS.items():
-        command = parsers.add_parser(name, help=text, description=text)
+    for name, about in COMMANDS.items():
+        command = parsers.add_parser(name, help=about.help, description=about.help)
         command.set_defaults(command=name)
         if name in commands:
-            _module(name).add_arguments(command)
+            about.add_arguments(command)
     return parser
 
 
-def _module(command: str) -> Command:
-    name = "import_" if command == "import" else command
-    return cast(Command, importlib.import_module(f"tippingpoint.cli.{name}"))
+def _do(options: argparse.Namespace) -> int:
+    """Carry out what was asked, in the command's module; returns the exit code."""
+    name = "import_" if options.command == "import" else options.command
+    return cast(int, importlib.import_module(f"tippingpoint.cli.{name}").do(options))
 
 
 def _survive_narrow_encodings() -> None:

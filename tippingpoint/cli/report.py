@@ -12,17 +12,6 @@ from tippingpoint.report import write_report
 from tippingpoint.util.exit_codes import MET
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments and options of the command."""
-    parser.add_argument("run", metavar="RUN", help="a run's directory, or seed:NAME")
-    parser.add_argument(
-        "--format",
-        choices=("html", "md", "json", "junit"),
-        default="md",
-        help="the format of the report (md)",
-    )
-
-
 def do(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit code."""
     run = load_named(options.run)

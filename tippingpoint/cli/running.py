@@ -23,18 +23,7 @@ from tippingpoint.run.resume import TakenUp
 from tippingpoint.run.runner import Runner
 from tippingpoint.rundir.results import load_run
 
-RUNS = Path("runs")
-"""The default directory of runs."""
 _COLOURS = {"met": "green", "missed": "red", "withheld": "yellow", "failed": "red"}
-
-
-def add_run_options(command: argparse.ArgumentParser) -> None:
-    """Add the options of all commands that run a plan."""
-    command.add_argument(
-        "--out", type=Path, default=RUNS, metavar="DIR", help="the directory in which runs are kept (./runs)"
-    )
-    command.add_argument("--json", action="store_true", help="print the report as JSON on standard output")
-    command.add_argument("--force", action="store_true", help="begin stages for which the target has no room")
 
 
 def run_to_report(plan: Plan, options: argparse.Namespace, taken_up: TakenUp | None) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tippingpoint.compare.baselines import PREFIX, load_baseline
+from tippingpoint.compare.baseline_texts import PREFIX
+from tippingpoint.compare.baselines import load_baseline
 from tippingpoint.compare.compare import Comparison, compare
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.results import RunData, load_run

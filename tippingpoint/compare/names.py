@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from tippingpoint.compare.baselines import PREFIX, Baseline
+from tippingpoint.compare.baseline_texts import PREFIX
+from tippingpoint.compare.baselines import Baseline
 from tippingpoint.plan.read import as_called_now
 from tippingpoint.rundir.results import RunData
 

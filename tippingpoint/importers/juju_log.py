@@ -26,7 +26,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tippingpoint.errors import UserError
-from tippingpoint.importers.juju_log_lines import Line, parse_line
+from tippingpoint.importers.juju_log_lines import SIDECAR_SUFFIX, Line, parse_line
 from tippingpoint.plan.base import MAX_STAGES
 from tippingpoint.plan.claim import MAX_LEASES
 from tippingpoint.rundir.histogram import Histogram
@@ -36,7 +36,6 @@ from tippingpoint.rundir.operations import CONNECT
 from tippingpoint.rundir.tags import tag
 from tippingpoint.util.secret_files import read_text
 
-SIDECAR_SUFFIX = ".stages.yaml"
 WORKER = "log"
 LONGEST_LINE = 4 << 10
 """Bytes of a line that are read; those of the tool have 200."""

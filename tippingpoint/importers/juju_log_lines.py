@@ -17,6 +17,8 @@ from tippingpoint.util.durations import parse_go_duration
 
 Action = Literal["claimed", "extended", "lost", "denied", "failed", "connected", "refused", "blocking"]
 
+SIDECAR_SUFFIX = ".stages.yaml"
+"""Ends the name of the file that stands beside a log and lists its stages."""
 LONGEST_SECONDS = 10 * 365 * 86400.0
 
 

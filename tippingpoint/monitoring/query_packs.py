@@ -17,8 +17,8 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.explain import nearest
-from tippingpoint.plan.kinds import shipped_files
+from tippingpoint.plan.packages import shipped_files
+from tippingpoint.util.text import nearest
 
 Unit = Literal["bytes", "bytes/s", "bits/s", "cores", "seconds", "count", "count/s", "ratio"]
 Over = Literal["sum", "max", "min"]

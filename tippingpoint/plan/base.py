@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import Field, model_validator
 
-from tippingpoint.plan.explain import nearest
 from tippingpoint.plan.fields import Seconds, Section, in_units
 from tippingpoint.util.durations import format_duration
+from tippingpoint.util.text import nearest
 
 MAX_STAGES = 1000
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import reprlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from tippingpoint.errors import UserError
+from tippingpoint.util.text import nearest
 
 _EXPLAINS_OTHERS = {"extra_forbidden": 1}
 _NOTHING = 2
@@ -92,9 +92,3 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
         if found is not None:
             return found
     return None
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint at the known name that is most like a wrong one; empty where none is."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f" (did you mean {close[0]}?)" if close else ""

@@ -1,19 +1,9 @@
-"""The kinds of target, and what packages below the targets know of each: its section of a plan.
-
-A target is a package of its name in `tippingpoint.targets`, or a package that an entry point of the group
-`tippingpoint.targets` names. The entry point's name is the kind, and its value the package (or module) to import.
-Nothing of a target is imported before a plan or a run names its kind.
-"""
+"""What a plan and the packages below the targets know of each kind of target: its section of a plan."""
 
 from __future__ import annotations
 
 import functools
-import importlib
 from collections.abc import Iterable, Mapping
-from importlib import resources
-from importlib.metadata import entry_points
-from importlib.resources.abc import Traversable
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from pydantic import GetJsonSchemaHandler
@@ -22,14 +12,11 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.fields import Section
+from tippingpoint.plan.packages import kinds_where, module_of
 
 if TYPE_CHECKING:
     from tippingpoint.plan.base import BasePlan
 
-BUILT_IN = ("etcd", "juju", "lxd", "openstack")
-"""The targets of the suite, in the order of lists. A new target is one word more."""
-GROUP = "tippingpoint.targets"
-"""The group of entry points of other packages' targets, and the package of ours."""
 DEFAULT = "etcd"
 """The target of a plan that names none."""
 
@@ -66,8 +53,6 @@ class TargetSection(Section, frozen=True):
     """A report's note on the steps of a thing's life, where their names say too little."""
     evicts: ClassVar[bool] = False
     """Whether a member that is gone can be removed by force."""
-    options: ClassVar[Mapping[str, str]] = {}
-    """The fields for which `tippingpoint run` has an option of the same name, and the help of each."""
     filled_in: ClassVar[tuple[str, ...]] = ()
     """The fields that a charm fills in and a plan for a charm may not have. A path in them would name another file on
     the unit's machine."""
@@ -113,40 +98,14 @@ def is_unknown(kind: object) -> bool:
     return isinstance(kind, str) and facts_of(kind) is TargetSection
 
 
-def kinds() -> tuple[str, ...]:
-    """All kinds of target: ours first, then those of other packages, by name."""
-    return (*BUILT_IN, *brought())
-
-
 def kinds_of(workload: str) -> tuple[str, ...]:
     """The kinds of target that support a workload."""
-    return tuple(kind for kind in kinds() if workload in section_of(kind).plans)
+    return kinds_where(lambda kind: workload in section_of(kind).plans)
 
 
 def workload_of(kind: str, name: str) -> str:
     """The present name of a workload on a target of this kind; the given name may be an old one."""
     return facts_of(kind).read_as.get(name, name)
-
-
-def package_of(kind: str) -> str:
-    """The package (or module) of a kind of target; LookupError when there is no such kind."""
-    return f"{GROUP}.{kind}" if kind in BUILT_IN else brought()[kind]
-
-
-def module_of(kind: str, part: str) -> ModuleType:
-    """One module of a target's package, such as `plan`; the module itself where a target is one module.
-
-    LookupError when this kind is not installed, UserError when its package cannot be imported.
-    """
-    package = _package(kind)
-    return _import(kind, f"{package.__name__}.{part}") if _has_parts(package) else package
-
-
-def shipped_files(folder: str) -> list[Traversable]:
-    """The files in this folder of all targets' packages, by name, such as their plans."""
-    folders = [resources.files(package) / folder for package in map(_package, kinds()) if _has_parts(package)]
-    found = [file for each in folders if each.is_dir() for file in each.iterdir()]
-    return sorted(found, key=lambda file: file.name)
 
 
 @functools.cache
@@ -155,7 +114,10 @@ def section_of(kind: str) -> type[TargetSection]:
 
     LookupError when this kind is not installed, UserError when its package cannot be imported.
     """
-    return cast("type[TargetSection]", module_of(kind, "plan").SECTION)
+    section = getattr(module_of(kind, "plan"), "SECTION", None)
+    if section is None:
+        raise UserError("target.kind", kind, "a target whose module `plan` has a SECTION")
+    return cast("type[TargetSection]", section)
 
 
 def facts_of(kind: str) -> type[TargetSection]:
@@ -225,27 +187,5 @@ def unknown_kind(field: str, kind: object, known: Iterable[str], why: str = "") 
     )
 
 
-def _package(kind: str) -> ModuleType:
-    return _import(kind, package_of(kind))
-
-
-def _import(kind: str, name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ImportError as problem:
-        raise UserError("target.kind", kind, f"a target that can be imported ({problem})") from None
-
-
-def _has_parts(package: ModuleType) -> bool:
-    return hasattr(package, "__path__")
-
-
 def _as_it_is(section: Any, handler: Any) -> Any:
     return handler(section)
-
-
-@functools.cache
-def brought() -> Mapping[str, str]:
-    """The packages of other targets, by kind. They never replace ours."""
-    found = {entry.name: entry.value for entry in entry_points(group=GROUP)}
-    return {kind: found[kind] for kind in sorted(found.keys() - set(BUILT_IN))}

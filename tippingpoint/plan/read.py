@@ -1,10 +1,9 @@
-"""Plans as people write them: YAML texts and files, with overrides, and the plans that come with the suite."""
+"""Plans as people write them: YAML texts and files, with overrides."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Annotated, Any, cast, get_args
 
 import yaml
@@ -22,23 +21,20 @@ from pydantic_core import core_schema
 from tippingpoint.errors import UserError
 from tippingpoint.plan.base import BasePlan
 from tippingpoint.plan.claim import ClaimPlan
-from tippingpoint.plan.explain import explained, nearest, without_login
+from tippingpoint.plan.explain import explained, without_login
 from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.kinds import (
     DEFAULT,
     RECORDED,
     facts_of,
     is_unknown,
-    kinds,
     section_of,
-    shipped_files,
     unknown_kind,
     workload_of,
 )
+from tippingpoint.plan.packages import kinds, kinds_where
+from tippingpoint.plan.shipped import MAX_TEXT, plan_text
 from tippingpoint.plan.spawn import SpawnPlan
-
-MAX_TEXT = 1 << 20
-"""Characters (bytes of a file) of a plan."""
 
 # YAML's own constructors raise these on values that only look like theirs, such as the date 2001-99-99.
 _NO_YAML = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -89,11 +85,19 @@ def _read(value: object, info: ValidationInfo) -> BasePlan:
         raise unknown_kind("workload.kind", workload, _WORKLOADS)
     gone = info.context == RECORDED and is_unknown(kind)
     if isinstance(workload, str) and workload != "claim" and kind is not None and not gone:
-        known = [each for each in kinds() if workload_of(each, workload) in section_of(each).plans]
-        if kind not in known:
-            raise unknown_kind("target.kind", kind, sorted(known), f", for {workload}")
+        _check_answers(kind, workload)
     fields = as_called_now(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
     return _class_of(fields).model_validate(fields, context=info.context)
+
+
+def _check_answers(kind: object, workload: str) -> None:
+    """See that targets of this kind answer to this workload; UserError where what brings the kind is broken."""
+
+    def answers(kind: str) -> bool:
+        return workload_of(kind, workload) in section_of(kind).plans
+
+    if not (isinstance(kind, str) and kind in kinds() and answers(kind)):
+        raise unknown_kind("target.kind", kind, sorted(kinds_where(answers)), f", for {workload}")
 
 
 def _as_it_is(plan: Any, handler: SerializerFunctionWrapHandler) -> Any:
@@ -169,30 +173,9 @@ def _read_yaml(text: str) -> object:
         ) from problem
 
 
-def shipped_plans() -> dict[str, str]:
-    """The names of the plans that come with the suite, and their texts."""
-    return {
-        file.name.removesuffix(".yaml"): file.read_text(encoding="utf-8")
-        for file in shipped_files("plans")
-        if file.name.endswith(".yaml")
-    }
-
-
 def load_plan(name: str, overrides: Sequence[str] = ()) -> Plan:
     """The plan in the file of that name, or the shipped plan of that name; UserError where there is neither."""
-    path = Path(name)
-    try:
-        if path.is_file():
-            if path.stat().st_size > MAX_TEXT:
-                raise UserError("plan", name, "a file of at most 1 MiB")
-            return parse_plan(path.read_text(encoding="utf-8"), overrides, name)
-    except (OSError, UnicodeDecodeError) as problem:
-        reason = problem.strerror if isinstance(problem, OSError) else problem
-        raise UserError("plan", name, f"a readable text file ({reason})") from None
-    plans = shipped_plans()
-    if name in plans:
-        return parse_plan(plans[name], overrides, name)
-    raise UserError("plan", name, f"a file, or one of {', '.join(plans)}{nearest(name, plans)}")
+    return parse_plan(plan_text(name), overrides, name)
 
 
 def _override(fields: dict[str, Any], override: str) -> None:

@@ -13,7 +13,8 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.kinds import DEFAULT, TargetSection, module_of
+from tippingpoint.plan.kinds import DEFAULT, TargetSection
+from tippingpoint.plan.packages import module_of
 from tippingpoint.rundir.files import read_file
 from tippingpoint.rundir.manifest import Manifest
 

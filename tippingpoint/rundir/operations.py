@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tippingpoint.plan.claim import CLAIM_OPERATIONS
 from tippingpoint.plan.grow import GROW_OPERATIONS
-from tippingpoint.plan.kinds import facts_of, kinds
+from tippingpoint.plan.kinds import facts_of
+from tippingpoint.plan.packages import kinds
 from tippingpoint.plan.spawn import LIFE, SpawnPlan, spawn_operations
 
 _TARGETS = [target for target in map(facts_of, kinds()) if SpawnPlan in target.plans.values()]

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.kinds import TargetSection, kinds, module_of
+from tippingpoint.plan.kinds import TargetSection
+from tippingpoint.plan.packages import kinds, module_of
 from tippingpoint.util.secret_keys import Keys
 
 S = TypeVar("S", bound=TargetSection)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 
 
 def show_size(size: float) -> str:
@@ -56,3 +57,9 @@ def show_load(size: float, unit: str, kind: str = "ramp") -> str:
 def listed(text: str) -> list[str]:
     """Return the words of a list that a person wrote with commas, spaces or both."""
     return text.replace(",", " ").split()
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint at the known name that is most like a wrong one; empty where none is."""
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]}?)" if close else ""

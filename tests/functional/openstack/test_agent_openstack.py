@@ -13,7 +13,8 @@ from lab.openstack.cloud import OpenstackLab
 from tests.functional.agent.agents import Agent, Leader, workers_end
 from tests.functional.openstack.openstack_runs import FEW, LONG_S
 from tests.functional.program import until
-from tippingpoint.plan.read import Plan, parse_plan, shipped_plans, validate_plan
+from tippingpoint.plan.read import Plan, parse_plan, validate_plan
+from tippingpoint.plan.shipped import shipped_plans
 from tippingpoint.units import shared_run
 from tippingpoint.units.digest import read_digest
 from tippingpoint.units.shared_run import stop

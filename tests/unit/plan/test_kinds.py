@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,8 +12,10 @@ import pytest
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan import kinds
+from tippingpoint.plan import packages as targets
 from tippingpoint.plan.grow import GrowPlan
-from tippingpoint.plan.read import parse_plan, shipped_plans, validate_plan
+from tippingpoint.plan.read import parse_plan, validate_plan
+from tippingpoint.plan.shipped import shipped_plans
 from tippingpoint.plan.spawn import SpawnPlan
 
 SECTION = """
@@ -55,7 +58,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def _forget() -> None:
     kinds.section_of.cache_clear()
-    kinds.brought.cache_clear()
+    targets.brought.cache_clear()
 
 
 def test_a_package_brings_a_target_by_an_entry_point(packages: Path) -> None:
@@ -67,7 +70,7 @@ def test_a_package_brings_a_target_by_an_entry_point(packages: Path) -> None:
     assert plan.load_unit == "books"
     assert validate_plan(plan.model_dump(mode="json")) == plan
     assert "shelf-small" in shipped_plans()
-    assert kinds.kinds() == (*kinds.BUILT_IN, "shelf")
+    assert targets.kinds() == (*targets.BUILT_IN, "shelf")
 
 
 def test_a_target_that_is_brought_is_told_what_is_wrong_with_its_section(packages: Path) -> None:
@@ -82,7 +85,7 @@ def test_a_target_that_is_brought_is_told_what_is_wrong_with_its_section(package
 
 
 def test_no_package_replaces_a_target_of_the_suite(packages: Path) -> None:
-    assert kinds.package_of("etcd") == "tippingpoint.targets.etcd"
+    assert targets.package_of("etcd") == "tippingpoint.targets.etcd"
 
 
 def test_a_package_that_cannot_be_imported_is_named_in_one_line(packages: Path) -> None:
@@ -91,6 +94,52 @@ def test_a_package_that_cannot_be_imported_is_named_in_one_line(packages: Path) 
         UserError, match=r"target\.kind: shelf: expected a target that can be imported \(No module"
     ):
         kinds.section_of("shelf")
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "why"),
+    [
+        ("__init__", "import nothing_of_that_name\n", "a target that can be imported (No module"),
+        ("__init__", "1 / 0\n", "a target that can be imported (unexpected ZeroDivisionError"),
+        ("plan", "def\n", "a target that can be imported (unexpected SyntaxError"),
+        ("plan", "", "a target whose module `plan` has a SECTION"),
+    ],
+)
+def test_a_broken_package_is_reported_once_and_left_out_of_lists(
+    packages: Path, module: str, text: str, why: str
+) -> None:
+    # given a package that is broken, when all kinds are gone through, more than once
+    (packages / "shelves" / f"{module}.py").write_text(text)
+    script = (
+        "from tippingpoint.plan.kinds import kinds_of\n"
+        "from tippingpoint.plan.packages import options\n"
+        "from tippingpoint.plan.read import parse_plan, plan_schema\n"
+        "from tippingpoint.plan.shipped import shipped_plans\n"
+        "parse_plan('name: x\\ntarget: {kind: lxd}\\nworkload: {kind: spawn, rate: 1}\\nstages: [{instances: 2}]')\n"
+        "plan_schema()\n"
+        "print(kinds_of('spawn'), 'etcd-demo' in shipped_plans(), *options())"
+    )
+    done = run(packages, "-c", script)
+    # then it is left out, in one line that says why, and the others are there
+    assert done.stdout == "('lxd', 'openstack') True controller remote\n"
+    assert done.stderr.startswith("tippingpoint: left out: target.kind: shelf: expected ")
+    assert why in done.stderr
+    assert done.stderr.count("\n") == 1
+    # and a plan that names it is refused by the same reason
+    refused = run(packages, "-m", "tippingpoint", "run", "shelf.yaml")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert why in refused.stderr
+    assert refused.stderr.splitlines()[-1].startswith("tippingpoint: target.kind: shelf: expected ")
+
+
+def run(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Python in that place, from which it imports too, where a plan of shelves is kept."""
+    (place / "shelf.yaml").write_text(FILL)
+    paths = os.pathsep.join([str(place), str(Path(__file__).parents[3])])
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=place, env={**os.environ, "PYTHONPATH": paths}, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
 
 
 def test_of_a_kind_that_nobody_knows_is_known_what_holds_for_any() -> None:

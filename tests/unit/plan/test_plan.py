@@ -15,7 +15,8 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.base import Fault, Threshold
 from tippingpoint.plan.claim import ClaimPlan, ClaimWorkload, Find, Stage
 from tippingpoint.plan.grow import GROW_OPERATIONS, GrowPlan, GrowStage, GrowWorkload
-from tippingpoint.plan.read import Plan, load_plan, parse_plan, plan_schema, shipped_plans, validate_plan
+from tippingpoint.plan.read import Plan, load_plan, parse_plan, plan_schema, validate_plan
+from tippingpoint.plan.shipped import shipped_plans
 from tippingpoint.targets.etcd.plan import EtcdTarget
 from tippingpoint.targets.juju.plan import JujuTarget
 from tippingpoint.util.durations import format_duration, parse_duration

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.kinds import kinds, module_of, section_of
+from tippingpoint.plan.kinds import section_of
+from tippingpoint.plan.packages import kinds, module_of
 from tippingpoint.rundir.ledger import Entry
 from tippingpoint.targets.registry import target_of
 from tippingpoint.targets.secret import secret_of

@@ -21,7 +21,8 @@ from yarl import URL
 from tippingpoint.collect.page.access import SESSION, PageAccess
 from tippingpoint.collect.page.reports import Reports
 from tippingpoint.collect.runs import Runs, StoredRun
-from tippingpoint.compare.baselines import PREFIX, list_baselines
+from tippingpoint.compare.baseline_texts import PREFIX
+from tippingpoint.compare.baselines import list_baselines
 from tippingpoint.errors import UserError
 from tippingpoint.report.formats.html import embedded, page_script
 from tippingpoint.units.shared_run import UnitWord

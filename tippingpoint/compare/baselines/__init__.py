@@ -12,20 +12,19 @@ import difflib
 import tempfile
 from functools import cache
 from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from tippingpoint.compare.baseline_texts import PREFIX, baseline_texts, published_files
 from tippingpoint.errors import UserError
-from tippingpoint.importers.juju_log import CLOSED_LOOP, SIDECAR_SUFFIX, import_log
-from tippingpoint.plan.kinds import shipped_files
-from tippingpoint.rundir.manifest import Manifest
-from tippingpoint.rundir.results import RunData, load_run
+from tippingpoint.importers.juju_log_lines import SIDECAR_SUFFIX
+from tippingpoint.util.fast_yaml import FAST_LOADER
 
-PREFIX = "seed:"
+if TYPE_CHECKING:
+    from tippingpoint.rundir.results import RunData
 
 
 class _Section(BaseModel):
@@ -132,33 +131,27 @@ def load_baseline(name: str) -> Baseline:
 
 
 @cache
-def _files() -> dict[str, Traversable]:
-    """The files here, and in the folders `published` of targets, by name and in the order of names."""
-    files = [*resources.files(__name__).iterdir(), *shipped_files("published")]
-    return {file.name: file for file in sorted(files, key=lambda file: file.name)}
-
-
-@cache
 def _all() -> dict[str, Baseline]:
-    texts = {
-        name.removesuffix(".yaml"): file.read_text(encoding="utf-8")
-        for name, file in _files().items()
-        if name.endswith(".yaml") and not name.endswith(SIDECAR_SUFFIX)
-    }
     return {
-        name: Baseline.model_validate({"name": name, **yaml.safe_load(text)}) for name, text in texts.items()
+        name: Baseline.model_validate({"name": name, **yaml.load(text, FAST_LOADER)})
+        for name, text in baseline_texts().items()
     }
 
 
 @cache
 def _run(name: str) -> RunData:
+    # What imports a log brings numpy, which figures alone do without.
+    from tippingpoint.importers.juju_log import CLOSED_LOOP, import_log
+    from tippingpoint.rundir.manifest import Manifest
+    from tippingpoint.rundir.results import load_run
+
     baseline = _all()[name]
     kept = tempfile.TemporaryDirectory(prefix="tippingpoint-baseline-")
     atexit.register(kept.cleanup)  # what reads the run may still read its directory
     log = str(baseline.transcript)
     with (
-        resources.as_file(_files()[log]) as path,
-        resources.as_file(_files()[log + SIDECAR_SUFFIX]) as sidecar,
+        resources.as_file(published_files()[log]) as path,
+        resources.as_file(published_files()[log + SIDECAR_SUFFIX]) as sidecar,
     ):
         directory = import_log(path, Path(kept.name), sidecar=sidecar, title=baseline.title)
     manifest = Manifest.load(directory)

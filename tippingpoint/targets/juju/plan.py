@@ -23,7 +23,6 @@ class JujuTarget(TargetSection, frozen=True):
     read_as: ClassVar = {"spawn": "grow"}
     called_real = "Juju controller"
     coded_errors = True
-    options: ClassVar = {"controller": "A controller in the juju client's store"}
     filled_in: ClassVar = ("credentials", "controller", "agent")
     own_connections = True
 

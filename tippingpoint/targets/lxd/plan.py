@@ -53,7 +53,6 @@ class LxdTarget(TargetSection, frozen=True):
 
     kind: Literal["lxd"] = Field(description="The target: `lxd`.")
     plans: ClassVar = {"spawn": SpawnPlan}
-    options: ClassVar = {"remote": "A remote in the lxc client's configuration"}
     filled_in: ClassVar = ("credentials", "token", "socket", "remote", "projects")
     observations = OBSERVATIONS
     commands: ClassVar = COMMANDS

@@ -12,11 +12,12 @@ from typing import Any, ClassVar, TypeVar
 import ops
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.explain import nearest
-from tippingpoint.plan.read import Plan, parse_plan, shipped_plans
+from tippingpoint.plan.read import Plan, parse_plan
 from tippingpoint.plan.share import part_of
+from tippingpoint.plan.shipped import shipped_plans
 from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, stop, summary
 from tippingpoint.util.durations import show_us
+from tippingpoint.util.text import nearest
 from tippingpoint_charm.access import find_access
 from tippingpoint_charm.agent import Agent, AgentAway, Refused
 from tippingpoint_charm.exchange import Exchange

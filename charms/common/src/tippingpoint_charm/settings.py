@@ -8,7 +8,8 @@ import ops
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.kinds import kinds, kinds_of
+from tippingpoint.plan.kinds import kinds_of
+from tippingpoint.plan.packages import kinds
 from tippingpoint.targets.secret import secret_of
 from tippingpoint_charm.relations.databag import NotThere
 from tippingpoint_charm.relations.lxd import project_names

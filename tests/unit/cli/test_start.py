@@ -1,0 +1,68 @@
+"""What a command that neither runs nor judges brings into memory: none of the libraries that runs and reports need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tippingpoint.cli.arguments import COMMANDS
+
+HEAVY = ("aiohttp", "asyncio", "cryptography", "jinja2", "numpy", "orjson", "rich", "uvloop")
+SCRIPT = """
+import sys
+from tippingpoint.cli.program import main
+try:
+    main(sys.argv[2:])
+except SystemExit:
+    pass
+loaded = {name.partition(".")[0] for name in sys.modules}
+print(*sorted(loaded & set(sys.argv[1].split())), file=sys.__stderr__)
+"""
+
+
+def loaded(*arguments: str, among: tuple[str, ...]) -> list[str]:
+    """Which of these packages are in memory at the end of a command, in an interpreter of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, " ".join(among), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stderr.splitlines()[-1].split()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        *([command, "--help"] for command in COMMANDS),
+        ["plans"],
+        ["plans", "etcd-demo"],
+        ["plans", "nothing"],
+        ["baselines"],
+        ["run"],
+        ["run", "nothing"],
+        ["nonsense"],
+        ["compare", "a", "b", "--tolerance", "x"],
+    ],
+    ids=" ".join,
+)
+def test_a_command_that_neither_runs_nor_judges_starts_without_what_these_need(arguments: list[str]) -> None:
+    assert loaded(*arguments, among=(*HEAVY, "pydantic")) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plans", "--schema"],
+        ["baselines", "etcd3"],
+        ["clean", "nowhere"],
+        ["run", "etcd-demo", "--set", "name=X"],
+    ],
+    ids=" ".join,
+)
+def test_what_reads_a_model_needs_pydantic_alone(arguments: list[str]) -> None:
+    assert loaded(*arguments, among=(*HEAVY, "pydantic")) == ["pydantic"]

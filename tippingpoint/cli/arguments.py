@@ -1,0 +1,199 @@
+"""The commands of the command line: what each does, and its arguments and options.
+
+Nothing is imported here that a help text or a refused option does not need. What a command does is in the module of its
+name, which brings libraries of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+RUNS = Path("runs")
+"""The default directory of runs."""
+
+
+class Command(NamedTuple):
+    """A command of the command line."""
+
+    help: str
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    """Adds its arguments and options to its parser."""
+
+
+def _run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "plan", metavar="PLAN", help="a plan's file, or the name of a shipped plan (tippingpoint plans)"
+    )
+    parser.add_argument(
+        "--set", dest="overrides", metavar="KEY=VALUE", action="append", default=[],
+        help="another value for a field of the plan: workload.renew_time=10s, stages.0.hold=1m; may be repeated",
+    )  # fmt: skip
+    from tippingpoint.plan.packages import options  # which looks through all that is installed
+
+    for option, (_, text) in options().items():
+        parser.add_argument(f"--{option}", metavar="NAME", help=f"{text}, as target.{option}")
+    _add_run_options(parser)
+
+
+def _resume(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, metavar="RUN", help="the run's directory")
+    _add_run_options(parser)
+
+
+def _report(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", metavar="RUN", help="a run's directory, or seed:NAME")
+    parser.add_argument(
+        "--format",
+        choices=("html", "md", "json", "junit"),
+        default="md",
+        help="the format of the report (md)",
+    )
+
+
+def _collect(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, metavar="RUN", help="the run's directory")
+    parser.add_argument(
+        "--prometheus", metavar="URL", required=True, help="a Prometheus that has scraped the target"
+    )
+    parser.add_argument(
+        "--ca",
+        type=Path,
+        metavar="FILE",
+        help="PEM file that verifies the Prometheus' certificate (the machine's authorities)",
+    )
+    parser.add_argument(
+        "--username", metavar="NAME", default="", help="the user of the login, with --password-file"
+    )
+    for what in ("password", "token"):
+        parser.add_argument(
+            f"--{what}-file", type=Path, metavar="FILE", help=f"file with the {what} of the login, mode 0600"
+        )
+    parser.add_argument(
+        "--only",
+        metavar="MATCHERS",
+        default="",
+        help="labels of the target's series: juju_model=lxd, instance=~10[.]0[.].* (all but the generators')",
+    )
+    parser.add_argument("--json", action="store_true", help="print what was gathered as JSON")
+
+
+def _compare(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "runs", metavar="RUN", nargs="+", help="directories of runs, or seed:NAME for published results"
+    )
+    parser.add_argument(
+        "--baseline",
+        metavar="NAME",
+        help="the run or seed:NAME that the others are compared with (the first RUN)",
+    )
+    parser.add_argument(
+        "--format", choices=("html", "md", "json"), default="md", help="the format of the output (md)"
+    )
+    parser.add_argument(
+        "--tolerance",
+        type=_tolerance,
+        default=0.10,
+        metavar="SHARE",
+        help="a figure is worse when it is worse by more than this share (0.10)",
+    )
+
+
+def _plans(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="PLAN", help="print this plan as YAML")
+    parser.add_argument("--schema", action="store_true", help="print the JSON schema of plans")
+
+
+def _baselines(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", metavar="NAME", help="print the figures of this baseline")
+    parser.add_argument("--json", action="store_true", help="print the list as JSON")
+
+
+def _import(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "log", type=Path, metavar="FILE", help="a log of the lease tool, or a Rally task's result in JSON"
+    )
+    parser.add_argument(
+        "--stage", dest="stages", metavar="SIZE@LINE", action="append", default=[],
+        help="SIZE leases were held from this line of the log on; SIZE@LINE:storm is a restart storm",
+    )  # fmt: skip
+    parser.add_argument(
+        "--sidecar", type=Path, metavar="FILE", help="a file with the stages of the log (LOG.stages.yaml)"
+    )
+    parser.add_argument(
+        "--title", metavar="TEXT", help="the run's name in reports and comparisons (the file's name)"
+    )
+    _add_out(parser)
+
+
+def _agent(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--state",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="the directory in which the agent keeps its state",
+    )
+    parser.add_argument(
+        "--socket", type=Path, required=True, metavar="PATH", help="the Unix socket on which the charm asks"
+    )
+    parser.add_argument(
+        "--wake",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="the file that is made or touched when there is news for the charm",
+    )
+    parser.add_argument("--unit", default="", metavar="NAME", help="the unit that the agent serves")
+    parser.add_argument(
+        "--metrics",
+        metavar="ADDRESS:PORT",
+        help="the address at which a Prometheus scrapes the agent's metrics",
+    )
+
+
+def _clean(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, metavar="RUN", help="the run's directory")
+
+
+COMMANDS = {
+    "run": Command("Run a plan: a file, or the name of a shipped plan.", _run),
+    "resume": Command("Go on with a spawn run that was cut, from the stage it was in.", _resume),
+    "report": Command("Print a run's report.", _report),
+    "collect": Command(
+        "Add the resource use of a run's target to its directory and report, from a Prometheus.", _collect
+    ),
+    "compare": Command("Compare runs with a baseline; exit 1 when one is worse.", _compare),
+    "plans": Command("List the shipped plans.", _plans),
+    "baselines": Command("List the published results that runs can be compared with.", _baselines),
+    "import": Command(
+        "Turn a log of Juju's lease tool, or a Rally task's result in JSON, into a run.", _import
+    ),
+    "agent": Command("Play a unit's part of runs, as the service that charms start.", _agent),
+    "clean": Command("Remove from the target everything that a run left there.", _clean),
+}
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of all commands that run a plan."""
+    _add_out(parser)
+    parser.add_argument("--json", action="store_true", help="print the report as JSON on standard output")
+    parser.add_argument("--force", action="store_true", help="begin stages for which the target has no room")
+
+
+def _add_out(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--out", type=Path, default=RUNS, metavar="DIR", help="the directory in which runs are kept (./runs)"
+    )
+
+
+def _tolerance(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError(f"{text}: expected a share from 0 to 100, such as 0.10")
+    return value
