@@ -303,7 +303,7 @@ def test_many_missing_units_are_one_sentence(tmp_path: Path) -> None:
     verdict = analyse(gathered(tmp_path, digests_of(tmp_path, 1), 100)).verdict
     assert verdict.sentence == (
         "Withheld: load-claimer/1, load-claimer/2, load-claimer/3 and 96 more units are missing: its result did not "
-        "come, their shares of the load were not measured."
+        "arrive, their shares of the load were not measured."
     )
 
 
