@@ -215,6 +215,22 @@ class TestWords:
         out = unit.run(unit.on.config_changed(), state_of(unit, run=run, leader=False, own=said(first)))
         assert published(out) == agent.word
 
+    @pytest.mark.parametrize(("units", "at_once"), [(2, True), (15, True), (16, False)])
+    def test_that_a_hold_begins_is_news_at_once_unless_there_are_many_units(
+        self, unit: Unit, agent: ScriptedAgent, units: int, at_once: bool
+    ) -> None:
+        # given a unit whose load is coming up, as the others know
+        run = a_run([FIRST, OURS])
+        ramp = UnitProgress(stage=1, size=1, held=1, phase="ramp")
+        first = unit.word(run, "up", turn=1, progress=ramp)
+        peers = {number: {} for number in range(2, units + 1)}
+        # when its hold begins a moment later
+        agent.word = first.model_copy(update={"progress": ramp.model_copy(update={"phase": "hold"})})
+        state = state_of(unit, run=run, leader=False, own=said(first), peers=peers)
+        out = unit.run(unit.on.config_changed(), state)
+        # then they know that at once, while they are few
+        assert published(out) == (agent.word if at_once else first)
+
     def test_a_word_that_waits_for_no_agent_stays(self, unit: Unit) -> None:
         run = a_run([FIRST, OURS])
         before = said(unit.word(run, "up"))

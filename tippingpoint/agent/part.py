@@ -71,6 +71,7 @@ class PartRunner:
         out: Path,
         measured: Measured,
         changed: Callable[[Phase, int], None],
+        moved_on: Callable[[], None],
         *,
         run_id: str,
         takes_up: TakenUp | None = None,
@@ -81,7 +82,7 @@ class PartRunner:
         self._plan = plan
         self._measured = measured
         self._changed = changed
-        self._watcher = _Watcher(measured, self._searching if shared.searches else None)
+        self._watcher = _Watcher(measured, moved_on, self._searching if shared.searches else None)
         self._follower = Follower(unit, shared, changed)
         self._runner = Runner(
             plan,
@@ -163,9 +164,13 @@ class PartRunner:
 class _Watcher(Headline):
     """What is told of the runner: where it is, the figures it measures, and whether it left anything behind."""
 
-    def __init__(self, measured: Measured, searching: Callable[[int], None] | None) -> None:
+    def __init__(
+        self, measured: Measured, moved_on: Callable[[], None], searching: Callable[[int], None] | None
+    ) -> None:
         super().__init__()
         self._measured = measured
+        self._moved_on = moved_on
+        self._phase = ""
         self._searching = searching
         self.left_behind = False
 
@@ -176,6 +181,9 @@ class _Watcher(Headline):
             self._measured.tick(progress, worker, tick)
         if self._searching is not None:
             self._searching(progress.stage)
+        if progress.phase != self._phase:
+            self._phase = progress.phase
+            self._moved_on()
 
     def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
         """Keep in mind what is gone, and what is not."""

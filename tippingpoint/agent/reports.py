@@ -70,4 +70,4 @@ def write_reports(
     texts: dict[RunFormat, str] = {name: render_report(document, name) for name in FILES}
     for name, text in texts.items():
         (directory / FILES[name]).write_text(text, encoding="utf-8")
-    return Written(texts[format], directory / FILES[format], analysis.verdict.outcome)
+    return Written(texts[format], directory / FILES[format], analysis.verdict.label)

@@ -249,6 +249,7 @@ class Agent:
                 self._keeping.parts,
                 self._measured,
                 self._reached,
+                self._wake,
                 run_id=state.part.directories[-1],
                 takes_up=takes_up,
             )

@@ -76,6 +76,11 @@ class Verdict:
     reasons: list[str] = field(default_factory=list[str])
 
     @property
+    def label(self) -> str:
+        """The outcome as lists show it: a run without thresholds has none to meet."""
+        return "no thresholds" if self.outcome == "met" and not self.checks else self.outcome
+
+    @property
     def exit_code(self) -> int:
         """0 met, 1 missed, 3 failed, 4 withheld."""
         return _EXIT_CODES[self.outcome]

@@ -127,7 +127,7 @@ def _without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 def _judge(asked: Asked, runs: dict[str, Path]) -> int:
     (run,) = runs.values()
     verdict = analyse(load_run(run)).verdict
-    told = {"outcome": verdict.outcome, "sentence": verdict.sentence, "reasons": verdict.reasons}
+    told = {"outcome": verdict.label, "sentence": verdict.sentence, "reasons": verdict.reasons}
     print(json.dumps(told))
     return MET
 

@@ -168,12 +168,21 @@ def _read(model: type[M], text: str | None) -> M | None:
         return None
 
 
+_WORD_EVERY = 30.0
+"""Seconds after which a unit of a small run reports its progress again."""
+
+
 def word_every(units: int) -> float:
     """Return the seconds after which a unit reports its progress again.
 
     Each word costs every other unit a hook of about half a second, so words are rarer when there are many units.
     """
-    return max(30.0, 2.0 * units)
+    return max(_WORD_EVERY, 2.0 * units)
+
+
+def reports_phases(units: int) -> bool:
+    """Return whether a unit reports at once that a stage's phase changed; with more than 15 units that can wait."""
+    return word_every(units) <= _WORD_EVERY
 
 
 def silent_after(units: int) -> float:

@@ -250,6 +250,18 @@ def test_a_service_that_is_stopped_leaves_its_part_to_the_next_one(etcd: EtcdLab
         assert agent.result() is not None
 
 
+def test_the_charm_is_woken_when_a_hold_begins(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given an agent whose load is up, and a charm that has seen so
+    with Agent(tmp_path) as agent:
+        leader = Leader(a_plan(etcd, stages=LONG), [agent], target(etcd))
+        leader.until(lambda: leader.phases() == ["up"])
+        agent.wake.unlink(missing_ok=True)
+        # when the hold begins
+        leader.until(lambda: (word := agent.word()) and word.progress and word.progress.phase == "hold")
+        # then the charm is woken, long before the next beat
+        assert agent.wake.exists()
+
+
 def test_a_run_is_stopped_in_the_middle(etcd: EtcdLab, tmp_path: Path) -> None:
     with Agent(tmp_path) as agent:
         leader = Leader(a_plan(etcd, stages=LONG), [agent], target(etcd))

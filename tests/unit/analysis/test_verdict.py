@@ -44,6 +44,14 @@ def test_thresholds_that_hold_everywhere_are_met() -> None:
     assert [check.met for check in verdict.checks] == [True, True, True]
 
 
+@pytest.mark.parametrize(
+    ("run", "label"),
+    [(plan(), "no thresholds"), (EXTEND_P99, "met"), (plan("operation: extend, p99: 1ms"), "missed")],
+)
+def test_a_run_without_thresholds_is_not_listed_as_met(run: str, label: str) -> None:
+    assert analyse(made_run(ramp(10, 20, 30), plan=run)).verdict.label == label
+
+
 def test_a_miss_is_named_with_what_was_seen_the_limit_and_what_held() -> None:
     verdict = analyse(made_run(ramp(10, 20, 1320), plan=EXTEND_P99)).verdict
     assert (verdict.outcome, verdict.exit_code) == ("missed", 1)

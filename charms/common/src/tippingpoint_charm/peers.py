@@ -15,7 +15,14 @@ from typing import Any, cast
 import ops
 from pydantic import ValidationError
 
-from tippingpoint.units.shared_run import SharedRun, UnitWord, read_shared, read_word, word_every
+from tippingpoint.units.shared_run import (
+    SharedRun,
+    UnitWord,
+    read_shared,
+    read_word,
+    reports_phases,
+    word_every,
+)
 from tippingpoint_charm.machine import Machine
 from tippingpoint_charm.relations.databag import of_unit, own, write
 
@@ -109,7 +116,7 @@ class Peers(ops.Object):
         before = self.said()
         if word is None:
             content["word"] = ""
-        elif before is None or _news(word) != _news(before) or _is_due(word, before, units):
+        elif before is None or _news(word, units) != _news(before, units) or _is_due(word, before, units):
             content["word"] = word.model_dump_json(exclude_none=True)
         write(relation, self._charm.unit, content)
 
@@ -216,8 +223,11 @@ def _is_last(word: UnitWord | None) -> bool:
     return word is not None and word.phase in ("over", "failed")
 
 
-def _news(word: UnitWord) -> dict[str, Any]:
-    return word.model_dump(include={"run", "phase", "turn", "problem", "clock", "leaves"})
+def _news(word: UnitWord, units: int) -> dict[str, Any]:
+    news = word.model_dump(include={"run", "phase", "turn", "problem", "clock", "leaves"})
+    if reports_phases(units):
+        news["doing"] = None if word.progress is None else word.progress.phase
+    return news
 
 
 def _is_due(word: UnitWord, before: UnitWord, units: int) -> bool:
