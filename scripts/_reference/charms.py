@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from scripts._reference.markdown import code, one_line, table
-from tippingpoint.plan.kinds import BUILT_IN, module_of
+from tippingpoint.plan.packages import BUILT_IN, module_of
 
 ROOT = Path(__file__).resolve().parents[2]
 CHARMS = ("load-claimer", "container-spawner", "metrics-collector")

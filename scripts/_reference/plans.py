@@ -10,8 +10,10 @@ from tippingpoint.plan.base import Fault, Threshold
 from tippingpoint.plan.claim import CLAIM_OPERATIONS, ClaimPlan, ClaimWorkload, Find, Stage
 from tippingpoint.plan.fields import Section
 from tippingpoint.plan.grow import GROW_OPERATIONS, GrowPlan, GrowStage, GrowWorkload
-from tippingpoint.plan.kinds import BUILT_IN, section_of
-from tippingpoint.plan.read import parse_plan, shipped_plans
+from tippingpoint.plan.kinds import section_of
+from tippingpoint.plan.packages import BUILT_IN
+from tippingpoint.plan.read import parse_plan
+from tippingpoint.plan.shipped import shipped_plans
 from tippingpoint.plan.spawn import SpawnPlan, SpawnStage, SpawnWorkload, spawn_operations
 
 _LINKS = {

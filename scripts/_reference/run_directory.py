@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from scripts._reference.docstrings import attributes, summary
 from scripts._reference.fields import keys_table
 from scripts._reference.markdown import code, sentence, table
-from tippingpoint.plan.kinds import BUILT_IN, module_of
+from tippingpoint.plan.packages import BUILT_IN, module_of
 from tippingpoint.rundir.gathered import Unit
 from tippingpoint.rundir.gauges import GAUGES, Gauges
 from tippingpoint.rundir.manifest import Host, Manifest, TargetEntry, WorkerEntry
