@@ -1,1 +1,1 @@
-"""The systems under test: a folder each, and the registry that finds them by name."""
+"""The systems under test, a folder each, and the registry that finds them by kind."""

@@ -1,4 +1,4 @@
-"""The targets there are, by the kind that plans name them by."""
+"""The registry of targets, by their kind in plans."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tippingpoint.targets.target import Target
 
 @cache
 def target_of(kind: str) -> Target[Any, Any, Any]:
-    """The target of this kind; UserError when nobody brings it, or what brings it cannot be imported."""
+    """Return the target of this kind; UserError if no package provides it, or its package cannot be imported."""
     try:
         target = getattr(module_of(kind, "target"), "TARGET", None)
     except LookupError:

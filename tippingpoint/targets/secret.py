@@ -1,7 +1,7 @@
-"""What a secret says of how a target is reached, as an operator gives it to a charm.
+"""How to reach a target, read from the secret that an operator gives to a charm.
 
-It is `SECRET` of the module `secret` in a target's package; a target without one cannot be reached by a charm. What a
-relation says is brought into the same form, so that there is one way from there to a plan's target and its files.
+A target's package has it as `SECRET` of its module `secret`; without it no charm can reach the target. Data of
+relations is brought into the same form, so that one way leads from there to a plan's target and its files.
 """
 
 from __future__ import annotations
@@ -20,48 +20,48 @@ from tippingpoint.util.secret_keys import Keys
 S = TypeVar("S", bound=TargetSection)
 
 PLACE = "{credentials}"
-"""Stands in the fields of a plan's target for the directory that its files will be in."""
+"""Placeholder, in the fields of a plan's target, for the directory of its files."""
 
 
 @dataclass(frozen=True)
 class Reached:
-    """How a target is reached."""
+    """A target's address and credentials, as fields of a plan and files."""
 
     fields: dict[str, Any]
-    """Fields of a plan's target, but for its kind; PLACE in a text stands for the directory with the files."""
+    """Fields of a plan's target except its kind. PLACE in a text stands for the directory of the files."""
     files: dict[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Name and content of the files that `fields` name."""
+    """Content of the files that `fields` name, by file name."""
     address: str = ""
-    """Where that is, for people; empty where nobody can tell yet."""
+    """The target's address, for people; empty if it is not known yet."""
 
 
 class Secret(ABC, Generic[S]):
-    """What a secret with access to a target has in it. Nothing of its content is in any message of these methods."""
+    """The format of secrets for one kind of target. The methods' messages contain nothing of a secret's content."""
 
     ways: ClassVar[tuple[Keys, ...]]
-    """The keys of such a secret, of which there may be several kinds."""
+    """The possible sets of keys of a secret."""
     example: ClassVar[str]
-    """Content of one, as `juju add-secret NAME` takes it."""
+    """An example of its content, as for `juju add-secret NAME`."""
     names: ClassVar[Mapping[str, str]] = {}
-    """What `read` calls something in its errors, and what a secret does: "client_key" is "client-key"."""
+    """Names in the errors of `read`, and the secret's keys for them: "client_key" is "client-key"."""
 
     @abstractmethod
     def reached(self, content: Mapping[str, str], units: int) -> Reached:
-        """What content with the keys of one of these ways means, for so many units.
+        """Convert a secret's content, with the keys of one of `ways`, for this many units.
 
-        UserError, whose field is one of the keys, where it means nothing.
+        UserError, whose field is one of the keys, if the content is invalid.
         """
 
     @abstractmethod
     def read(self, section: S, files: Mapping[str, Path]) -> None:
-        """Read what `section` names as a run would, and drop it; UserError when that cannot be used.
+        """Check that a run could use `section` and its files; UserError if not.
 
-        The files, by name, are in memory: none is beside another.
+        `files` has the path of each file by name. The files are in memory, not in one directory.
         """
 
 
 def secret_of(kind: str) -> Secret[Any] | None:
-    """What a secret says of targets of this kind; None where no charm can reach such."""
+    """Return the format of secrets for this kind of target; None if no charm can reach it."""
     try:
         return module_of(kind, "secret").SECRET
     except (LookupError, AttributeError, UserError):
@@ -69,5 +69,5 @@ def secret_of(kind: str) -> Secret[Any] | None:
 
 
 def kinds_by_secret() -> list[str]:
-    """The kinds of target that a charm can reach."""
+    """Return the kinds of target that a charm can reach."""
     return [kind for kind in kinds() if secret_of(kind) is not None]

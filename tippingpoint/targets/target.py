@@ -1,13 +1,13 @@
-"""What a target is asked by a run, `clean`, `resume`, an agent: the one contract that a target implements.
+"""The contract of a target with runs, `clean`, `resume` and agents.
 
-A target is a package with these modules; `registry.target_of` finds its `TARGET` by the kind that a plan names:
+A target is a package with these modules. `registry.target_of` finds its `TARGET` by the kind in a plan.
 
-    plan.py      its section of a plan (SECTION): where it is, who we are there, and the words its reports use
-    ledger.py    what a run makes in it (ENTRY), so that it can be removed after any end
-    target.py    the implementation of this contract (TARGET)
+    plan.py      SECTION, its section of a plan: address, credentials, and the words of its reports
+    ledger.py    ENTRY, the things that a run creates in it, so that they can be removed after any end
+    target.py    TARGET, the implementation of this contract
 
-`SECTION` and `ENTRY` are read by those who never touch the target, such as a charm's hook. So is `TARGET` itself:
-libraries are imported in its methods, and a worker has the time and the memory of one target only.
+Programs that never touch the target import all three, for instance a charm's hook. So the methods of `TARGET`, and
+not its module, import libraries. A worker then spends time and memory on one target only.
 """
 
 from __future__ import annotations
@@ -31,85 +31,84 @@ E = TypeVar("E", bound=Entry)
 W = TypeVar("W", bound=BaseModel)
 
 Tell = Callable[[str], None]
-"""Told in sentences what the report is to say of the data."""
+"""Called with a sentence that the report is to show as a note on the data."""
 
 
 class Target(ABC, Generic[S, E, W]):
-    """A kind of target; it has no state. Its methods come in the order in which a run calls them.
+    """A kind of target. It has no state. Its methods are in the order in which a run calls them.
 
-    Every one may raise TargetError, when the target cannot be reached or refuses us, and UserError, which names the
-    field of the plan, or the file, that is wrong.
+    All may raise TargetError if the target cannot be reached or refuses the client, and UserError, which names the
+    wrong field of the plan or the wrong file.
     """
 
     workspace: ClassVar[type[BaseModel]]
-    """W: what `take` hands to the workers, which are processes of their own."""
+    """W, the type that `take` returns. Workers are processes of their own and receive it as JSON."""
     can_probe: ClassVar[bool] = False
-    """Whether `probe` asks anything."""
+    """Whether `probe` is implemented."""
     errors_name_address: ClassVar[bool] = True
-    """Whether `where` of a TargetError is an address. A charm does not show a name that it has given itself."""
+    """Whether `where` of a TargetError is an address. If it is a name that a charm has chosen, the charm hides it."""
     settles_within: ClassVar[float] = 0.0
-    """Seconds more that a worker may take to end: it waits for what it has asked for and not been answered yet, which
-    would come to be there after all was removed."""
+    """Additional seconds that a worker may take to end, while it waits for unanswered calls. Otherwise such a call
+    could create a thing after everything was removed."""
 
     def connections(self, plan: Plan) -> Mapping[str, tuple[int, int]]:
-        """What needs many open files in the workers: by field of the plan, a size and the connections for each of it.
+        """Return the needs of open files in the workers: by field of the plan, its size and the connections for each.
 
-        None where a few connections carry all of the load.
+        Empty if a few connections carry all of the load.
         """
         return {}
 
     @abstractmethod
     def new_entry(self, plan: Plan, run_id: str, directory: Path) -> E:
-        """What a run of this plan will make, for its ledger; nothing is made yet.
+        """Return the ledger entry for the things that a run of this plan will create. Nothing is created yet.
 
-        All names follow from the run's id, so that anyone who knows that one can remove what a lost machine made.
-        A key or password that has to be made for it is kept in `directory`. UserError when we cannot tell who we are
-        there.
+        All names follow from the run's id. So anyone who knows the id can remove the things of a lost machine.
+        A key or password made for the run is kept in `directory`. UserError if credentials are missing or unusable.
         """
 
     async def reach(self, entry: E) -> None:
-        """See that the target lets us in, so that who is refused has nothing to clean up.
+        """Check that the target accepts the login. It comes first, so that a refused run has nothing to clean up.
 
-        Nothing to do where workers make nothing before they are let in (Entry.made_by_workers).
+        Not needed if only workers create things, after their own login (Entry.made_by_workers).
         """
         return
 
     async def check_room(self, entry: E, plan: Plan, stage: int, before: int) -> None:
-        """See that a listed stage (from 1) of this plan fits the target, which has `before` of our things already.
+        """Check that the target has room for a listed stage (from 1) in addition to `before` things of the run.
 
-        UserError says what fits: its field is one of the stage (`size`), or begins with `target.`. Nothing to do where
-        a target does not say what it has room for.
+        UserError says how much fits. Its field is one of the stage's (`size`), or begins with `target.`. Not needed
+        for a target that does not report its room.
         """
         return
 
     @abstractmethod
     async def take(self, entry: E, plan: Plan, tell: Tell) -> W:
-        """Make what all workers are to find ready. What the target keeps from us is told."""
+        """Create the workspace that all workers share. `tell` is called for each thing that is not permitted."""
 
     @abstractmethod
     def make_load(
         self, plan: Plan, workspace: W, worker: str, recorder: Recorder, schedule: Schedule
     ) -> Load:
-        """The load of the worker with this number, not yet opened: in the worker's own process."""
+        """Return the load of the worker with this number, not yet opened; called in the worker's process."""
 
     def clean_within(self, things: int) -> float:
-        """Seconds that `clean` may take at the end of a run that makes so many things, and groups of them."""
+        """Return the seconds that `clean` may take after a run of this many things, including their groups."""
         return 60.0
 
     @abstractmethod
     async def clean(self, entry: E, run_id: str, progress: OnProgress) -> int:
-        """Remove what this entry of that run names and is still there; returns how many things that was.
+        """Remove the remaining things of this entry of the run; returns the number of things removed.
 
-        Nothing else is touched. It is called after any end, and again until nothing is found.
+        Nothing else is touched. Called after any end of a run, and again until nothing is found.
         """
 
     @abstractmethod
     async def log_in(self, section: S) -> None:
-        """See that the target lets us in, by one log-in that makes nothing, and uses up no token."""
+        """Check that the target accepts the login, by one login that creates nothing and uses up no token."""
 
     async def probe(self, section: S, made: E | None) -> Sequence[str]:
-        """A line for each thing that users ask the target for, timed now: "list 46 ms".
+        """Time the calls of the target's users now; returns one line for each: "list 46 ms".
 
-        `made` is what a run that goes on has made there, whose things are asked for.
+        The calls concern the things of the run in progress if `made`, its ledger entry, is given.
         """
         return []

@@ -59,8 +59,8 @@ def test_boot_delete_as_one_of_a_project(openstack: OpenstackLab, tmp_path: Path
         ]  # fmt: skip
         assert all(line.endswith(" ms") for line in timings[:4])
         assert timings[4:] == [
-            "service-list: answered to an admin alone",
-            "agent-list: answered to an admin alone",
+            "service-list: for admins only",
+            "agent-list: for admins only",
         ]
         leader.until(lambda: leader.run.over, LONG_S)
         until(lambda: agent.ask("ping")["running"] == "")
@@ -125,8 +125,8 @@ def test_a_credential_that_is_refused_is_one_line_and_leaves_nothing(
         leader.until(lambda: leader.phases() == ["failed"])
         word = agent.word()
         assert word is not None
-        assert "expected who Keystone lets in" in word.problem
-        assert "expected who Keystone lets in" in agent.done("probe")
+        assert "expected a login that Keystone accepts" in word.problem
+        assert "expected a login that Keystone accepts" in agent.done("probe")
         assert "hunter2" not in word.problem + agent.done("probe")
     assert "hunter2" not in agent.said
     assert openstack.counts() == before

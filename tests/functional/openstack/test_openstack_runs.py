@@ -177,7 +177,7 @@ def test_a_server_that_fits_on_no_host_says_so(openstack: OpenstackLab, tmp_path
         ({"flavor": "x"}, "admin", "target.flavor: x: expected one of tiny"),
         ({"network": "x"}, "admin", "target.network: x: expected one of net"),
         ({"region": "Nowhere"}, "admin", "target.region: Nowhere: expected one of RegionOne"),
-        ({"tenants": True}, "tippingpoint", "target.tenants: true: expected false, as our credential is not"),
+        ({"tenants": True}, "tippingpoint", "target.tenants: true: expected false, as the credential is not"),
         ({"flavor": "made"}, "tippingpoint", "target.flavor: made: expected a flavor that is there"),
     ],
 )  # fmt: skip

@@ -3,7 +3,8 @@
 A unit may only claim the lease of its own application. There are two identities:
 
 - `hollow`: lease N is application `PREFIX-lN` of a fleet of hollow units created for the run. Every unit logs in
-  as itself, so any stock controller will do.
+  as itself. Any stock controller will do.
+
 - `agent`: all units log in as one real unit and claim leases for applications that do not exist. Only a
   controller patched to allow it grants these. The published test was made this way.
 """

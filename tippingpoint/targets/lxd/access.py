@@ -48,7 +48,7 @@ class LxdAccess:
     def tls(self) -> ssl.SSLContext:
         """Return the context for connections: it accepts only the server's own certificate, and shows the client's.
 
-        ssl.SSLError if a certificate or the key is unusable, or the key does not belong to its certificate.
+        Raises ssl.SSLError if a certificate or the key is unusable, or the key does not belong to its certificate.
         """
         context = pinned(der(self.server_certificate))
         # The ssl module reads keys from files only; this file is in memory and has no name.

@@ -56,7 +56,7 @@ def new_entry(target: LxdTarget, run_id: str, prefix: str, directory: Path) -> L
     """Return the ledger entry of a new run. For a trust token, a key pair is created in a folder of `directory`.
 
     UserError if the image or a credentials file is unusable. A remote is kept by its name, or as the socket that it
-    stands for, so that later changes of the client's configuration or of the environment do not affect the removal.
+    stands for. So later changes of the client's configuration or of the environment do not affect the removal.
     """
     image, target = _image_to_import(target, run_id)
     store = identity = None
@@ -430,7 +430,7 @@ def _image_to_import(target: LxdTarget, run_id: str) -> tuple[str, LxdTarget]:
             return "", target
         return fingerprint(file), target.model_copy(update={"image": str(file.absolute())})
     except (OSError, ValueError) as problem:
-        why = problem.strerror if isinstance(problem, OSError) else "no path"
+        why = problem.strerror if isinstance(problem, OSError) else "not a path"
         raise UserError("target.image", target.image, f"a readable file ({why})") from None
 
 

@@ -202,8 +202,10 @@ class _Removal:
         return self._ours(self._entry.target.projects.index(project), listed)
 
     async def _is_left(self, project: str) -> bool:
-        """Whether a project that the plan named has had nothing of the run for a while, also none being created: a call
-        that the run sent last may still be on its way."""
+        """Whether a project that the plan named has had nothing of the run for a while, also nothing in creation.
+
+        The wait is for the run's last calls, which may still be on their way.
+        """
         if project in self._done:
             return True
         now = asyncio.get_running_loop().time()

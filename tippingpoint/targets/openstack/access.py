@@ -1,4 +1,4 @@
-"""Where an OpenStack is and who we are there: a cloud of a clouds.yaml. The file is only read."""
+"""Access to OpenStack: a cloud of a clouds.yaml. The file is only read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _INTERFACES = ("public", "internal", "admin")
 
 @dataclass(frozen=True)
 class CloudAccess:
-    """A cloud, and who we are to it: `identity` is what Keystone is told of that, secret included (v3)."""
+    """A cloud and a login to it. `identity` is sent to Keystone (v3 `auth.identity`) and contains the secret."""
 
     name: str
     auth_url: str
@@ -36,12 +36,12 @@ class CloudAccess:
     ca: Path | None
 
     def tls(self) -> ssl.SSLContext:
-        """What connections are made with: certificates of `ca`, or of the system's authorities, and the host's name."""
+        """Return the context for connections: it verifies host names, by `ca` or else the system's authorities."""
         return _context(self.ca, self.name)
 
 
 def clouds_file() -> Path:
-    """The clouds.yaml that OpenStack's own clients would read; the one of this directory where there is none."""
+    """Return the clouds.yaml that OpenStack's own clients would read, else the one in the current directory."""
     if named := os.environ.get("OS_CLIENT_CONFIG_FILE"):
         return Path(named)
     places = (Path(), Path("~/.config/openstack").expanduser(), Path("/etc/openstack"))
@@ -51,10 +51,10 @@ def clouds_file() -> Path:
 
 
 def from_clouds(target: OpenstackTarget) -> CloudAccess:
-    """The cloud that a plan names; UserError where the file is unusable, has no such cloud, or that is not complete.
+    """Read the cloud that a plan names; UserError if the file is unusable, or lacks the cloud or a part of it.
 
-    A password or an application credential (by its id) is what we can show; of the file nothing is shown but the names
-    of clouds and addresses.
+    Passwords and application credentials (by id) are supported. Errors show nothing of the file's content but the
+    names of clouds, and addresses.
     """
     path = target.credentials or clouds_file()
     content = read_yaml(_PLACE, path, _ACCEPTED, private=True)
@@ -65,7 +65,7 @@ def from_clouds(target: OpenstackTarget) -> CloudAccess:
     name = target.cloud or os.environ.get("OS_CLOUD") or (str(next(iter(known))) if len(known) == 1 else None)
     names = ", ".join(sorted(map(str, known))[:10])
     if name is None or name not in known:
-        raise UserError("target.cloud", name or "missing", f"one of {names}, as {path} has them")
+        raise UserError("target.cloud", name or "missing", f"one of {names}, which {path} has")
     return _cloud(path, name, known[name], target)
 
 
@@ -84,7 +84,7 @@ def _cloud(path: Path, name: str, found: object, target: OpenstackTarget) -> Clo
             raise refused(
                 key,
                 str(cloud[key]).lower(),
-                "TLS that is verified, with `cacert` where its authority is a private one",
+                "TLS that is verified, with `cacert` for a private authority",
             )
     given = cast("dict[str, Any]", auth)
     url = given.get("auth_url")
@@ -108,7 +108,7 @@ def _cloud(path: Path, name: str, found: object, target: OpenstackTarget) -> Clo
     region = target.region or cloud.get("region_name")
     ca = cloud.get("cacert")
     if ca is not None and not isinstance(ca, str):
-        raise refused("cacert", "no path", "a PEM file")
+        raise refused("cacert", "not a path", "a PEM file")
     access = CloudAccess(
         name=name,
         auth_url=_versioned(url),
@@ -167,12 +167,12 @@ def _is_url(text: str) -> bool:
     try:
         parts = urlsplit(text)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # a port that is none, or a bracket without its other
+    except ValueError:  # an invalid port, or an unmatched bracket
         return False
 
 
 def _versioned(url: str) -> str:
-    """Keystone's v3 API of an auth_url, which may be without its version."""
+    """Return the URL of Keystone's v3 API for an auth_url, which may lack the version."""
     url = url.rstrip("/")
     return url if url.endswith("/v3") else url.removesuffix("/v2.0") + "/v3"
 
@@ -181,7 +181,7 @@ def _context(ca: Path | None, name: str) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=str(ca) if ca is not None else None)
     except OSError as problem:  # ssl.SSLError is one
-        why = "no PEM" if isinstance(problem, ssl.SSLError) else problem.strerror
+        why = "not PEM" if isinstance(problem, ssl.SSLError) else problem.strerror
         raise UserError(_PLACE, f"cacert of {name}: {ca}", f"a PEM file with an authority ({why})") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context

@@ -1,4 +1,4 @@
-"""Guard rails: whether an OpenStack has room for what a stage asks for, by what it tells of itself before."""
+"""Checks before a stage whether an OpenStack has room for it, by its own reports."""
 
 from __future__ import annotations
 
@@ -13,32 +13,34 @@ from tippingpoint.targets.openstack.provision import FLAVOR, MADE, NONE, pages, 
 from tippingpoint.targets.openstack.versions import Version
 
 HYPERVISORS: Version = (2, 53)
-"""The compute API that hypervisors' free memory and processors are asked by; from 2.88 on they do not tell."""
+"""The compute API for hypervisors' free memory and disk; from 2.88 on it does not report them."""
 
 ADDRESSES = 65_523
-"""Servers that fit a network that is made: a /16 (SUBNET), less its own addresses, the router's, and up to ten of DHCP
-agents."""
+"""Servers that fit a network created by the run: a /16 (SUBNET), less its own addresses, the router's, and up to
+ten of DHCP agents."""
 
 _NO_SUCH_VERSION = 406
 
 
 async def check_room(entry: OpenstackEntry, adds: int, members: int | None, there: int) -> None:
-    """See that so many more servers than there are fit the quotas and, where we are told, the network and the
-    hypervisors; UserError says how many do.
+    """Check that this many more servers fit; UserError says how many do.
 
-    Quotas are those of the cloud's own project: of projects that are made they are without limit. What other units of a
-    run take of them is not known. `members` is how many compute services are to be up. TargetError when OpenStack does
-    not answer.
+    They must fit the quotas and, as far as reported to the user, the network and the hypervisors. `there` is the
+    number of the run's servers that exist. Quotas are those of the cloud's own project; projects that a run creates
+    have none. Other units' use of them is unknown. `members` is the required number of compute services that are up.
+    TargetError if OpenStack does not answer.
     """
     access, target = from_clouds(entry.target), entry.target
     client = OpenstackClient(access)
     try:
-        with told_of(access.name, "an OpenStack that says what it has room for"):
+        with told_of(access.name, "an OpenStack that reports its resources"):
             token = await client.log_in()
             if members is not None:
                 up = await _up(client)
                 if up is not None and up < members:
-                    raise UserError("members", members, f"at most {up}, as many nova-computes as are up")
+                    raise UserError(
+                        "members", members, f"at most {up}, the number of nova-computes that are up"
+                    )
             if adds <= 0:
                 return
             flavor = await _flavor(client, entry)
@@ -48,7 +50,7 @@ async def check_room(entry: OpenstackEntry, adds: int, members: int | None, ther
                 if target.network != NONE:
                     fits |= await _ports(client, token.project)
             if target.network == MADE:
-                if not target.tenants:  # else each has a network of its own
+                if not target.tenants:  # with tenants, each has its own network
                     fits["addresses of the network"] = max(0, ADDRESSES - there)
             elif target.network != NONE:
                 fits |= await _addresses(client, target.network)
@@ -61,12 +63,12 @@ async def check_room(entry: OpenstackEntry, adds: int, members: int | None, ther
         raise UserError(
             "instances",
             f"{adds} more servers",
-            f"at most {fits[short]} more, by {short}; --force tries it all the same",
+            f"at most {fits[short]} more, by {short}; --force skips this check",
         )
 
 
 def fitting(limits: dict[str, Any], flavor: dict[str, Any]) -> dict[str, int]:
-    """How many more servers of a flavor each of a project's limits allows (GET /limits, `absolute`); -1 is none."""
+    """Return how many more servers of a flavor a project's limits allow (GET /limits, `absolute`; -1 is no limit)."""
     used = {
         "quota of instances": ("maxTotalInstances", "totalInstancesUsed", 1),
         "quota of cores": ("maxTotalCores", "totalCoresUsed", flavor["vcpus"]),
@@ -80,8 +82,10 @@ def fitting(limits: dict[str, Any], flavor: dict[str, Any]) -> dict[str, int]:
 
 
 def fitting_on(hypervisors: list[dict[str, Any]], flavor: dict[str, Any]) -> dict[str, int]:
-    """How many more servers of a flavor fit what hypervisors have left of memory and disk; processors are overcommitted
-    by a ratio that nobody tells. What none of them tells of is left out."""
+    """Return how many more servers of a flavor fit the free memory and disk of the hypervisors.
+
+    Processors are overcommitted by an unreported ratio, so they are left out, as is all that no hypervisor reports.
+    """
     needs = {
         "memory of hypervisors": ("free_ram_mb", flavor["ram"]),
         "disks of hypervisors": ("free_disk_gb", flavor["disk"]),
@@ -100,7 +104,7 @@ async def _flavor(client: OpenstackClient, entry: OpenstackEntry) -> dict[str, A
         return dict(FLAVOR)
     listed = await pages(client, "compute", "/flavors/detail", "flavors", limit="1000")
     named = [flavor for flavor in listed if wanted in (None, flavor["id"], flavor["name"])]
-    # Which of several it is, or that there is none, is told when it is taken.
+    # `take` reports later if several flavors match, or none.
     return min(named, key=lambda flavor: flavor["ram"], default=dict(FLAVOR))
 
 
@@ -110,7 +114,7 @@ async def _quota(client: OpenstackClient, flavor: dict[str, Any]) -> dict[str, i
 
 
 async def _ports(client: OpenstackClient, project: str) -> dict[str, int]:
-    """What Neutron's quota leaves of ports, of which each server has one."""
+    """Return the ports left in Neutron's quota; each server needs one."""
     quota = await _allowed(client, "network", f"/quotas/{project}/details", "quota")
     ports = mapping(mapping(quota).get("port"))
     if not ports or ports["limit"] < 0:
@@ -119,9 +123,9 @@ async def _ports(client: OpenstackClient, project: str) -> dict[str, int]:
 
 
 async def _addresses(client: OpenstackClient, network: str) -> dict[str, int]:
-    """How many addresses of IPv4 a network has left, which Neutron tells an admin."""
+    """Return the number of free IPv4 addresses of a network, which Neutron reports to admins."""
     listed = await pages(client, "network", "/networks", "networks")
-    # Which of several it is, or that there is none, is told when it is taken.
+    # `take` reports later if several networks match, or none.
     for identity in [each["id"] for each in listed if network in (each["id"], each["name"])]:
         key = "network_ip_availability"
         told = mapping(await _allowed(client, "network", f"/network-ip-availabilities/{identity}", key))
@@ -136,7 +140,7 @@ async def _addresses(client: OpenstackClient, network: str) -> dict[str, int]:
 
 
 async def _up(client: OpenstackClient) -> int | None:
-    """How many compute services are up; None where we may not know."""
+    """Return the number of compute services that are up; None if the user may not list them."""
     services = await _allowed(client, "compute", "/os-services?binary=nova-compute", "services")
     return None if services is None else sum(each["state"] == "up" for each in services)
 
@@ -153,7 +157,7 @@ async def _hypervisors(client: OpenstackClient, flavor: dict[str, Any]) -> dict[
 
 
 async def _allowed(client: OpenstackClient, service: str, path: str, key: str) -> Any:
-    """What is answered, below its key; None where we are not told."""
+    """Return the part of an answer below its key; None if the user may not see it."""
     try:
         return mapping(await insist(lambda: client.get(service, path))).get(key)
     except OpenstackError as problem:

@@ -1,4 +1,4 @@
-"""Calls of OpenStack's APIs: one session, connections that stay open, tokens that are renewed on the way."""
+"""Calls of OpenStack's APIs: one session, connections that stay open, tokens that are renewed in time."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ from tippingpoint.util.retrying import retry
 from tippingpoint.workloads.spawn.target import PASSING, Trouble
 
 LARGEST_ANSWER = 64 << 20
-"""Bytes; a page of a list has 1000 servers at most, 2 KB each."""
+"""Bytes; a page of a list has at most 1000 servers of 2 KB each."""
 LONGEST_WAIT = 60.0
-"""Seconds that a service's Retry-After is heeded for, at most."""
+"""Seconds of a service's Retry-After that are respected at most."""
 RENEW_PAUSE = 5.0
-"""Seconds before a renewal that failed is tried again, while the token that we have is good."""
+"""Seconds before a failed renewal is retried while the present token is valid."""
 RENEW_WITHIN = 60.0
-"""Seconds for a token, at most: all who want it wait for the same renewal."""
+"""Seconds to wait for a token; all callers wait for the same renewal."""
 PATIENCE = 60.0
-"""Seconds that what passes by itself is waited for outside of what is measured."""
+"""Seconds to wait for temporary failures to pass, outside of measured calls."""
 
 _PREFIXES = {"network": "/v2.0", "image": "/v2"}
 _JSON = {"Content-Type": "application/json"}
@@ -51,10 +51,10 @@ T = TypeVar("T")
 
 
 class OpenstackClient:
-    """A client of one cloud, used from one event loop. What fails raises OpenstackError, or Limited.
+    """A client of one cloud, used from one event loop. Failures raise OpenstackError, or Limited.
 
-    A call is made with a token for the cloud's own project, or for `project`, by its id. No call has a time limit of
-    its own: the caller cancels it.
+    Calls use a token for the cloud's own project, or for the project with the id `project`. Calls have no time limit:
+    the caller cancels them.
     """
 
     def __init__(self, access: CloudAccess) -> None:
@@ -65,15 +65,17 @@ class OpenstackClient:
         self._renew_after: dict[str, float] = {}
 
     async def log_in(self) -> Token:
-        """The token for the cloud's own project; TargetError where Keystone does not answer or does not let us in, or
-        its catalogue has no compute service for us."""
+        """Return the token for the cloud's own project.
+
+        TargetError if Keystone does not answer or refuses the login, or its catalogue has no compute service for it.
+        """
         name = self._access.name
         try:
             token = await insist(lambda: self._token(""), passing=())
         except OpenstackError as problem:
-            # 404 is said of a credential that it does not know.
+            # Keystone answers 404 for an unknown credential.
             shut_out = problem.code in (UNAUTHORIZED, FORBIDDEN, NOT_FOUND)
-            accepted = "who Keystone lets in" if shut_out else "a Keystone that answers"
+            accepted = "a login that Keystone accepts" if shut_out else "a Keystone that answers"
             refused = shut_out or problem.kind == "trust"
             raise TargetError(name, str(problem), accepted, refused=refused) from None
         region = self._access.region
@@ -84,7 +86,7 @@ class OpenstackClient:
         return token
 
     async def get(self, service: str, path: str, *, project: str = "", version: Version | None = None) -> Any:
-        """What is there, as JSON."""
+        """Make a GET request; returns the answer's JSON."""
         return (await self.call("GET", service, path, project=project, version=version))[0]
 
     async def send(
@@ -97,7 +99,7 @@ class OpenstackClient:
         project: str = "",
         version: Version | None = None,
     ) -> Any:
-        """A change; what was answered, as JSON, None where that is nothing."""
+        """Make a change; returns the answer's JSON, or None if it is empty."""
         return (await self.call(method, service, path, body, project=project, version=version))[0]
 
     async def call(
@@ -110,7 +112,10 @@ class OpenstackClient:
         project: str = "",
         version: Version | None = None,
     ) -> tuple[Any, datetime | None]:
-        """What was answered, as JSON, and when by the service's clock. A token that is refused is renewed, once."""
+        """Make one call; returns the answer's JSON, and its date by the service's clock.
+
+        A refused token is renewed once.
+        """
         content = orjson.dumps(body) if body is not None else None
         headers = dict(_JSON) if body is not None else {}
         if version is not None:
@@ -125,13 +130,13 @@ class OpenstackClient:
         return await self._ask(method, service, path, content, headers, token)
 
     async def upload(self, service: str, path: str, file: Path) -> None:
-        """A file's content, sent as it is."""
+        """Send a file's content as it is."""
         token = await self._token("")
         with file.open("rb") as data:
             await self._ask("PUT", service, path, data, {"Content-Type": "application/octet-stream"}, token)
 
     async def root(self, service: str) -> Any:
-        """A service's version document: of the version that the catalogue names, or of all there are."""
+        """Return a service's version document, of the version in the catalogue or of all versions."""
         return await self.get(service, "/" if service == "compute" else "")
 
     async def close(self) -> None:
@@ -145,7 +150,7 @@ class OpenstackClient:
     # -- tokens ----------------------------------------------------------------------------------
 
     async def _token(self, project: str) -> Token:
-        """The token for a project: the one that we have while it is good, which is renewed beside what goes on."""
+        """Return the token for a project: the present one while it is valid. It is renewed in the background."""
         now = time.monotonic()
         token = self._tokens.get(project)
         if token is None or token.is_over(now):
@@ -156,9 +161,9 @@ class OpenstackClient:
         return token
 
     async def _anew(self, project: str, refused: Token) -> Token:
-        """Another token than one that was refused, which several calls may find out about at the same time."""
+        """Return another token after one was refused; several calls may find that out at the same time."""
         self._drop(project, refused)
-        self._drop("", refused)  # a project that is the cloud's own has its token
+        self._drop("", refused)  # if the project is the cloud's own, its token is under ""
         return await self._token(project)
 
     def _drop(self, project: str, refused: Token) -> None:
@@ -189,7 +194,7 @@ class OpenstackClient:
         return await self._asked_for(request_of(self._access.identity, self._access.scope))
 
     async def _token_for(self, project: str) -> Token:
-        """A token for a project, made of our own; of another one where that is refused, as all that are revoked are."""
+        """Get a token for a project, by the cloud's own token; by a new one if that is refused, as revoked ones are."""
         own = await self._token("")
         if own.project == project:
             return own
@@ -231,7 +236,7 @@ class OpenstackClient:
     async def _exchange(
         self, method: str, url: str, content: Any, headers: dict[str, str], what: str
     ) -> tuple[Any, Mapping[str, str]]:
-        """One request and its answer; OpenstackError unless it is one of success."""
+        """Make one request; returns the answer, or raises OpenstackError for a status that is not a success."""
         if self._session is None:
             self._session = open_session(self._access.tls())
         try:
@@ -241,11 +246,13 @@ class OpenstackClient:
                 answer = await _content(response)
                 status, answered = response.status, response.headers
         except (aiohttp.ClientError, ValueError) as problem:
-            # Both are ValueErrors: an address that is none, and a certificate that is not the right one.
+            # Both are ValueErrors: an invalid address, and a wrong certificate.
             if isinstance(problem, aiohttp.ClientError) and not isinstance(problem, aiohttp.InvalidURL):
                 raise OpenstackError(*broken(urlsplit(url).netloc, problem)) from None
-            raise OpenstackError(f"{what}: the catalogue's address is none: {problem}", "setting") from None
-        if status == 300 or 200 <= status < 300:  # 300 is a list of versions
+            raise OpenstackError(
+                f"{what}: the catalogue has an invalid address: {problem}", "setting"
+            ) from None
+        if status == 300 or 200 <= status < 300:  # 300 has a list of versions
             return answer, answered
         wait = _retry_after(answered.get("Retry-After"))
         if status == 429 or (status == 413 and wait is not None):
@@ -259,8 +266,7 @@ class OpenstackClient:
 async def insist(
     call: Callable[[], Awaitable[T]], within: float = PATIENCE, passing: Collection[Trouble] = PASSING
 ) -> T:
-    """What a call outside of what is measured returns, made again while it fails of what passes by itself, which rate
-    limits always do."""
+    """Return a call's result, for calls that are not measured; temporary failures, such as rate limits, are retried."""
 
     def passes(problem: Exception) -> bool:
         return isinstance(problem, Limited) or (
@@ -276,13 +282,13 @@ async def insist(
 
 
 def _heeded(renewal: asyncio.Task[Token]) -> None:
-    """A renewal that nobody waits for: where it failed, the token that we have is used until it is over."""
+    """Ignore the failure of a background renewal: the present token is used until it expires."""
     if not renewal.cancelled():
         renewal.exception()
 
 
 async def _content(response: aiohttp.ClientResponse) -> Any:
-    """The JSON of an answer; None where there is none."""
+    """Return an answer's JSON; None if it has none."""
     try:
         body = await read_body(response, LARGEST_ANSWER)
     except TooLarge as problem:
@@ -290,12 +296,12 @@ async def _content(response: aiohttp.ClientResponse) -> Any:
     with contextlib.suppress(orjson.JSONDecodeError):
         return orjson.loads(body) if body else None
     if response.status < 300:
-        raise OpenstackError(f"{response.url.path}: an answer that is no JSON")
+        raise OpenstackError(f"{response.url.path}: an answer that is not JSON")
     return None
 
 
 def _retry_after(value: str | None) -> float | None:
-    """Seconds of a Retry-After, which is a number or a date; None where it is neither."""
+    """Return the seconds of a Retry-After, which is a number or a date; None if it is neither."""
     if value is None:
         return None
     if value.strip().isdigit():
@@ -314,5 +320,5 @@ def _date(value: str | None) -> datetime | None:
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """A mapping of an answer; an empty one for what is none."""
+    """Return a JSON object of an answer; empty if it is anything else."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}

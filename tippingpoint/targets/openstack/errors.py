@@ -1,4 +1,4 @@
-"""What OpenStack's errors mean: each service has a shape of its own for them, and servers have faults."""
+"""The meaning of OpenStack's errors: each service has its own format for them, and servers have faults."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tippingpoint.workloads.spawn.target import Exists, Gone, SpawnFailed, Troub
 _IDENTITY = re.compile(r"\b[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}\b")
 _REQUEST = re.compile(r"\(?HTTP \d+\)? ?\(Request-ID: [^)]*\)|\(?Request-ID: [^)\s]*\)?|\breq-ID\b")
 
-# In this order, the first that is found; without case. Each is the text of nova, neutron, keystone or glance (Zed), or
-# of what they pass on: oslo.messaging, oslo.db, MariaDB.
+# The first match counts, ignoring case. The texts are those of nova, neutron, keystone or glance (Zed), or of their
+# libraries and database: oslo.messaging, oslo.db, MariaDB.
 _TROUBLES: tuple[tuple[Trouble, tuple[str, ...]], ...] = (
     ("locked", ("deadlock", "lock wait timeout")),
     (
@@ -56,7 +56,7 @@ _TROUBLES: tuple[tuple[Trouble, tuple[str, ...]], ...] = (
     ("busy", ("while it is in vm_state", "while it is in task_state", "concurrent")),
 )
 
-# What they say where no text does.
+# The meaning of codes when no text matches.
 _BY_CODE: dict[int, Trouble] = {
     400: "setting",
     401: "trust",
@@ -74,7 +74,7 @@ UNAUTHORIZED = 401
 
 
 class OpenstackError(SpawnFailed):
-    """One call that OpenStack, or the way to it, failed; `code` is the answer's (HTTP), 0 where there was none."""
+    """A call that failed, in OpenStack or on the way to it. `code` is the answer's (HTTP), or 0 without an answer."""
 
     def __init__(self, message: str, kind: Trouble = "other", code: int = 0) -> None:
         self.code = code
@@ -82,31 +82,31 @@ class OpenstackError(SpawnFailed):
 
 
 class OpenstackGone(OpenstackError, Gone):
-    """What the call was about is not there."""
+    """The object of the call does not exist."""
 
 
 class OpenstackExists(OpenstackError, Exists):
-    """There is one already."""
+    """The object already exists."""
 
 
 class OpenstackMissing(OpenstackError):
-    """The catalogue has no such service for us."""
+    """The catalogue has no such service for this user."""
 
 
 class OpenstackLimited(Limited):
-    """A rate limit refused the call; the time that it asked for has been waited for."""
+    """A rate limit refused the call. The requested pause is over."""
 
 
 def openstack_error(what: str, content: object, code: int) -> OpenstackError:
-    """The error for what was answered to a call (`what`, such as "POST compute /servers"): the service's own words."""
-    message = f"{what}: {_said(content) or 'without a word'} (HTTP {code})"
+    """Return the error for an answer to a call (`what`, such as "POST compute /servers") in the service's words."""
+    message = f"{what}: {_said(content) or 'no message'} (HTTP {code})"
     if code == NOT_FOUND:
         return OpenstackGone(message, code=code)
     return OpenstackError(message, trouble_of(message, code), code)
 
 
 def trouble_of(message: str, code: int = 0) -> Trouble:
-    """What kind of failure a text tells of, or else its code."""
+    """Return the kind of failure that a text indicates, or else its code."""
     text = message.lower()
     for kind, signs in _TROUBLES:
         if any(sign in text for sign in signs):
@@ -115,8 +115,8 @@ def trouble_of(message: str, code: int = 0) -> Trouble:
 
 
 def fault_of(server: Mapping[str, Any]) -> OpenstackError | None:
-    """Why a server could not be built, in nova's words, the same for all that failed of the same; None where nova does
-    not tell, or not yet: it says that a server is in ERROR a moment before it says why."""
+    """Return why a server could not be built, in nova's words, the same text for all failures of one cause. None if
+    nova does not report it (yet): a server is in ERROR a moment before its fault is shown."""
     fault = server.get("fault")
     said = cast("dict[str, Any]", fault).get("message") if isinstance(fault, dict) else None
     if not isinstance(said, str) or not said.strip():
@@ -126,18 +126,21 @@ def fault_of(server: Mapping[str, Any]) -> OpenstackError | None:
 
 
 def untold() -> OpenstackError:
-    """The failure of a server of which nova does not tell why."""
-    return OpenstackError("in ERROR, and no fault told")
+    """Return the failure of a server for which nova reports no fault."""
+    return OpenstackError("in ERROR, without a fault")
 
 
 def _alike(text: str) -> str:
-    """A text of the other side as one line, without what is different each time: the ids of things and requests."""
+    """Return a text as one line, without its varying parts: the ids of things and requests."""
     return one_line(_REQUEST.sub("", _IDENTITY.sub("ID", text)))
 
 
 def _said(content: object) -> str:
-    """The message in an error's body: {"badRequest": {"message"}}, {"NeutronError": {"type", "message"}},
-    {"error": {"message"}}, {"errors": [{"detail"}]}; empty where there is none."""
+    """Return the message in an error's body, or an empty text.
+
+    The formats are {"badRequest": {"message"}}, {"NeutronError": {"type", "message"}}, {"error": {"message"}} and
+    {"errors": [{"detail"}]}.
+    """
     match content:
         case {"errors": [{"detail": str(detail)}]}:
             return detail

@@ -1,4 +1,4 @@
-"""What a run makes in an OpenStack."""
+"""The ledger entry of a run in OpenStack."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ from tippingpoint.rundir.ownership import LastingEntry
 from tippingpoint.targets.openstack.plan import OpenstackTarget
 
 PASSWORD = "openstack-user"
-"""Beside the ledger: the file with the password of the user that was made."""
+"""The file beside the ledger with the password of the user that the run creates."""
 
 
 class OpenstackEntry(LastingEntry, frozen=True):
-    """Everything a run makes in an OpenStack: servers; where its target says so also projects with a user in them,
-    networks with their subnets and routers, a flavor, and an image."""
+    """Everything a run creates in OpenStack: servers and, if its target says so, what servers need.
+
+    This can be projects with a user in them, networks with their subnets and routers, a flavor, and an image.
+    """
 
     kind: Literal["openstack"] = "openstack"
     target: OpenstackTarget
-    """As the plan has it, with the cloud's name and file, whatever becomes the default meanwhile."""
+    """The plan's target, with the cloud's name and file: the default cloud may change."""
     identity: Path | None
-    """File with the password of the user that is made; None where none is."""
+    """File with the password of the user that the run creates; None without one."""
 
     @property
     def described(self) -> str:
-        return f"the servers {self.prefix}-... and what was made for them"
+        return f"the servers {self.prefix}-... and everything created for them"
 
     @property
     def passwords(self) -> list[Path]:

@@ -1,4 +1,4 @@
-"""What a cloud's users ask it for, timed now, each once: the figures a person would try by hand."""
+"""The observations of a cloud's users, timed once now: figures that a person would try by hand."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tippingpoint.targets.openstack.versions import SERVERS
 from tippingpoint.targets.openstack.workspace import OpenstackWorkspace
 
 ANSWERS_WITHIN = 30.0
-"""Seconds for each answer of an OpenStack's services."""
+"""Seconds to wait for each answer of an OpenStack's services."""
 
 
 async def probe(target: OpenstackTarget) -> list[str]:
-    """SERVER_OBSERVATIONS of the cloud's own project, one after the other; some are answered to an admin alone."""
+    """Make SERVER_OBSERVATIONS in the cloud's own project, one after the other; some are for admins only."""
     access = from_clouds(target)
     client = OpenstackClient(access)
     try:
@@ -61,4 +61,4 @@ async def _asked(servers: OpenstackServers, what: str) -> str:
     except OperationFailed as problem:
         return f"{what}: {problem}"
     took = time.monotonic() - begun
-    return f"{what} {took * 1e3:.0f} ms" if answered else f"{what}: answered to an admin alone"
+    return f"{what} {took * 1e3:.0f} ms" if answered else f"{what}: for admins only"

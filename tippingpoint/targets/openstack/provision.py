@@ -1,5 +1,5 @@
-"""What a run has in an OpenStack beside its servers: an image, a flavor, and for each group what it is to have of its
-own. All of it has the run's prefix in its name and its mark where it may have one."""
+"""A run's things in OpenStack beside its servers: an image, a flavor, and resources of each group. All have the run's
+prefix in their name and, where possible, its mark."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ from tippingpoint.util.secret_files import read_text
 MADE = "made"
 NONE = "none"
 MEMBER_ROLES = ("member", "Member", "_member_")
-"""What the role is called that lets a user use a project, of old too."""
+"""Names of the role that lets a user use a project, in present and older versions."""
 SUBNET = "10.0.0.0/16"
-"""Of each network that is made: 65,533 addresses. Networks of different projects may have the same."""
+"""Addresses of each network that a run creates: 65,533. Networks of different projects may have the same."""
 FLAVOR: dict[str, int] = {"ram": 64, "vcpus": 1, "disk": 1}
-"""MiB, and GiB: the published test's 64 MB; without a disk of 1 GB nova lets only an admin boot from an image."""
+"""MiB, and GiB: the published test's 64 MB. Without a disk of 1 GB nova lets only an admin boot from an image."""
 T = TypeVar("T")
 
 
-# Who we are there
+# Access
 
 
 def new_entry(target: OpenstackTarget, run_id: str, prefix: str, directory: Path) -> OpenstackEntry:
-    """What a run will make, for its ledger; for a user that it will make there is a password in a file of `directory`.
+    """Return the ledger entry of a new run. The password of a user to be created is in a file of `directory`.
 
-    UserError where a file that says who we are is unusable. The cloud is remembered by its name and file, so that
-    neither another default nor the environment decides what is cleaned.
+    UserError if a credentials file is unusable. The cloud is kept by its name and file, so that later changes of the
+    default or the environment do not affect the removal.
     """
     file = target.credentials or clouds_file()
     access = from_clouds(target)
@@ -67,8 +67,8 @@ def new_entry(target: OpenstackTarget, run_id: str, prefix: str, directory: Path
 
 
 def access_of_user(access: CloudAccess, user: str, identity: Path) -> CloudAccess:
-    """The same cloud as the user that a run has made, whose tokens are for projects; UserError where its password is
-    gone."""
+    """Return the same cloud for the user that a run has created, whose tokens are for projects; UserError if its
+    password is gone."""
     password = read_text("ledger", identity, "the password of the run's user", private=True)
     shown = {"methods": ["password"], "password": {"user": {"id": user, "password": password}}}
     return replace(access, identity=shown, scope=None)
@@ -76,16 +76,16 @@ def access_of_user(access: CloudAccess, user: str, identity: Path) -> CloudAcces
 
 @contextmanager
 def as_answered() -> Generator[None]:
-    """OpenstackError for what comes in here of an answer that is JSON, but none that OpenStack would send."""
+    """Raise OpenstackError if the block finds an answer that is JSON, but not as OpenStack makes it."""
     try:
         yield
     except (AttributeError, LookupError, TypeError, ValueError) as problem:
-        raise OpenstackError(f"an answer that OpenStack would not send: {problem!r}") from None
+        raise OpenstackError(f"an invalid answer: {problem!r}") from None
 
 
 @contextmanager
 def told_of(name: str, accepted: str) -> Generator[None]:
-    """TargetError for what a cloud of this name fails in here, or answers as OpenStack would not."""
+    """Raise TargetError, with the cloud's name, if the block's calls fail or get an invalid answer."""
     try:
         with as_answered():
             yield
@@ -94,8 +94,10 @@ def told_of(name: str, accepted: str) -> Generator[None]:
 
 
 async def reach(entry: OpenstackEntry) -> None:
-    """See that the cloud lets us in, and do what the plan takes an admin for, so that who is refused has nothing to
-    clean up; TargetError or UserError when it does not."""
+    """Check that the cloud accepts the login, and that it is an admin's if the plan needs one.
+
+    Nothing has been created yet. TargetError or UserError if the check fails.
+    """
     access = from_clouds(entry.target)
     client = OpenstackClient(access)
     try:
@@ -107,26 +109,26 @@ async def reach(entry: OpenstackEntry) -> None:
         await client.close()
 
 
-# What is taken before the workers begin
+# Preparation before the workers start
 
 
 async def take(entry: OpenstackEntry, tell: Callable[[str], None] = lambda _: None) -> OpenstackWorkspace:
-    """Find or make what servers need, and the first group, so that what is refused is known before any load.
+    """Find or create the resources for servers, and the first group, so that refusals are known before any load.
 
-    What the credential keeps from us, and is no reason to stop, is told
-    in sentences. UserError names what of the plan is not there, or is refused; TargetError says that OpenStack failed.
+    `tell` is called with a sentence for each restriction of the credential that does not prevent the run. UserError
+    names what does not exist or is refused; TargetError says that OpenStack failed.
     """
     access = from_clouds(entry.target)
     client = OpenstackClient(access)
     try:
-        with told_of(access.name, "an OpenStack that lets us make servers"):
+        with told_of(access.name, "an OpenStack that permits the creation of servers"):
             token = await client.log_in()
             admin = await is_admin(client)
             target = entry.target
             if not admin:
                 tell(
-                    "our credential is not an admin's: hosts are known by what nova shows of them to all (hostId), and "
-                    "neither their state nor agents were observed"
+                    "the credential is not an admin's: hosts are known only by the id that nova shows to all (hostId), "
+                    "and neither their state nor agents were observed"
                 )
             version = await _version(client, target)
             workspace = OpenstackWorkspace(
@@ -157,14 +159,14 @@ async def take(entry: OpenstackEntry, tell: Callable[[str], None] = lambda _: No
 
 
 def _refuse(target: OpenstackTarget) -> NoReturn:
-    """Refuse what takes an admin."""
+    """Refuse a plan that needs an admin."""
     if target.tenants:
-        raise UserError("target.tenants", "true", "false, as our credential is not an admin's")
-    raise UserError("target.flavor", MADE, "a flavor that is there, as our credential is not an admin's")
+        raise UserError("target.tenants", "true", "false, as the credential is not an admin's")
+    raise UserError("target.flavor", MADE, "an existing flavor, as the credential is not an admin's")
 
 
 async def is_admin(client: OpenstackClient) -> bool:
-    """Whether our credential is an admin's, who alone may ask for compute services."""
+    """Whether the credential is an admin's: only an admin may list compute services."""
     try:
         await insist(lambda: client.get("compute", "/os-services?binary=nova-compute"))
     except OpenstackGone:
@@ -177,7 +179,7 @@ async def is_admin(client: OpenstackClient) -> bool:
 
 
 async def compute_versions(client: OpenstackClient) -> tuple[Version, Version]:
-    """The least and the highest microversion of the compute API: 2.1 alone where it has none."""
+    """Return the lowest and the highest microversion of the compute API; 2.1 for both if it has none."""
     return offered(await insist(lambda: client.root("compute"))) or ((2, 1), (2, 1))
 
 
@@ -186,7 +188,7 @@ async def _version(client: OpenstackClient, target: OpenstackTarget) -> Version:
     version = choose(SERVERS, has)
     if target.network == NONE and version < SERVERS:
         needs, up_to = show_version(SERVERS), show_version(has[1])
-        accepted = f"a network, as none takes a compute API of {needs}, and this one has up to {up_to}"
+        accepted = f"a network, as `none` needs a compute API of {needs}, and this one has up to {up_to}"
         raise UserError("target.network", NONE, accepted)
     return version
 
@@ -201,8 +203,10 @@ async def pages(
     /,
     **query: str | tuple[str, ...],
 ) -> list[dict[str, Any]]:
-    """All of a list, however many pages it has: each says whether there is a next. OpenstackError where it cannot be
-    had `within` seconds a page, or is none."""
+    """Return all of a list, page by page: each page says whether there is a next.
+
+    OpenstackError if a page takes more than `within` seconds, or is invalid.
+    """
     found: list[dict[str, Any]] = []
     while True:
         where = f"{path}?{urlencode(query, doseq=True)}" if query else path
@@ -227,7 +231,7 @@ def _listed(answer: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
 
 
 def _named(field: str, value: str, listed: Iterable[Mapping[str, Any]]) -> str:
-    """The id of what has this name or id; UserError, with the names that there are, where that is not one."""
+    """Return the id of the thing with this name or id; UserError with the existing names unless exactly one has it."""
     there = [*listed]
     ids = [str(each["id"]) for each in there if value in (each["id"], each.get("name"))]
     if len(ids) == 1:
@@ -240,7 +244,7 @@ def _named(field: str, value: str, listed: Iterable[Mapping[str, Any]]) -> str:
 
 def _one_of(names: list[str]) -> str:
     if not names:
-        return "one to be made first: there is none"
+        return "one to be created first: none exists"
     return f"one of {', '.join(names[:10])}" + (", ..." if len(names) > 10 else "")
 
 
@@ -285,7 +289,7 @@ async def _upload(client: OpenstackClient, entry: OpenstackEntry, file: Path) ->
         try:
             await client.upload("image", f"/images/{found['id']}/file", file)  # as long as it takes
         except OSError as problem:
-            accepted = f"a file that can be read ({problem.strerror})"
+            accepted = f"a readable file ({problem.strerror})"
             raise UserError("target.image", str(file), accepted) from None
     return str(found["id"])
 
@@ -298,8 +302,8 @@ async def _flavor(client: OpenstackClient, entry: OpenstackEntry) -> str:
     listed = await pages(client, "compute", "/flavors/detail", "flavors", limit="1000")
     if wanted is None:
         if not listed:
-            raise UserError("target.flavor", "missing", "made, or one to be made first: there is none")
-        # One without a disk is refused to all but admins.
+            raise UserError("target.flavor", "missing", "made, or one to be created first: none exists")
+        # Only admins may use a flavor without a disk.
         smallest = min(
             listed, key=lambda flavor: (flavor["disk"] == 0, flavor["ram"], flavor["vcpus"], flavor["disk"])
         )
@@ -308,7 +312,7 @@ async def _flavor(client: OpenstackClient, entry: OpenstackEntry) -> str:
 
 
 async def _made_flavor(client: OpenstackClient, entry: OpenstackEntry, version: Version) -> str:
-    """The id of the run's flavor, made unless it is there."""
+    """Create the run's flavor unless it exists; returns its id."""
     for flavor in await pages(client, "compute", "/flavors/detail", "flavors", limit="1000"):
         if flavor["name"] == entry.prefix:
             return str(flavor["id"])
@@ -320,7 +324,7 @@ async def _made_flavor(client: OpenstackClient, entry: OpenstackEntry, version: 
 
 
 async def _network(client: OpenstackClient, wanted: str, field: str) -> str:
-    """The id of a network that is there; empty for none, and for one that is made."""
+    """Return the id of an existing network; empty for none, and for one that the run creates."""
     if wanted in (NONE, MADE):
         return ""
     listed = await pages(client, "network", "/networks", "networks")
@@ -332,8 +336,8 @@ async def _network(client: OpenstackClient, wanted: str, field: str) -> str:
 async def _with_user(
     client: OpenstackClient, entry: OpenstackEntry, workspace: OpenstackWorkspace, project: str
 ) -> OpenstackWorkspace:
-    """The workspace with the user that the servers of all groups are: one for all projects, as each more would cost
-    Keystone a password to hash and Nova nothing."""
+    """Return the workspace with the user that owns the servers of all groups. It is one user for all projects, because
+    each password costs Keystone a hash, while Nova would not notice."""
     assert entry.identity is not None
     own = mapping(
         mapping(await insist(lambda: client.get("identity", f"/projects/{project}"))).get("project")
@@ -356,7 +360,7 @@ async def _with_user(
 
 
 def mark_text(run: str) -> str:
-    """The description of what a run made, which marks it."""
+    """Return the description of things that a run created, which marks them."""
     return f"Tipping Point, run {run}"
 
 
@@ -369,15 +373,15 @@ async def _made_once(
     query: str,
     project: str = "",
 ) -> str:
-    """The id of what is made, unless it is there and marked as ours; OpenstackExists where it is there and is not."""
+    """Create a thing unless it exists with the run's mark; returns its id. OpenstackExists if it exists without."""
 
     async def made() -> str:
-        # Looked for each time: it is there where an answer was lost.
+        # Looked for each time: it exists if only the answer was lost.
         answer = mapping(await client.get(service, path + query, project=project))
         for each in _listed(answer, f"{kind}s"):
             if each["name"] == wanted["name"]:
                 if each.get("description") != wanted["description"]:
-                    raise OpenstackExists(f"{kind} {wanted['name']}: there already, and not made by this run")
+                    raise OpenstackExists(f"{kind} {wanted['name']}: exists, and was not created by this run")
                 return str(each["id"])
         answer = await _ended(client.send("POST", service, path, {kind: wanted}, project=project))
         return str(answer[kind]["id"])
@@ -386,8 +390,8 @@ async def _made_once(
 
 
 async def _ended(change: Awaitable[T]) -> T:
-    """What a change returns. Who cancels it waits for its end all the same, PATIENCE seconds at most: what it makes has
-    to be there when it is looked for, to be removed."""
+    """Return a change's result. A cancelled caller still waits for its end, PATIENCE seconds at most: a removal must be
+    able to find the thing that it creates."""
     doing = asyncio.ensure_future(change)
     try:
         return await asyncio.shield(doing)
@@ -400,7 +404,7 @@ async def _ended(change: Awaitable[T]) -> T:
 
 
 class Group:
-    """Makes what groups have of their own: a project with the user in it, a network with its subnet and router."""
+    """Creates the groups' own resources: a project with the user in it, a network with its subnet and router."""
 
     def __init__(self, client: OpenstackClient, access: CloudAccess, workspace: OpenstackWorkspace) -> None:
         self._client = client
@@ -411,17 +415,20 @@ class Group:
 
     @property
     def as_user(self) -> OpenstackClient:
-        """The client that a group's servers are made with: the user's, or our own."""
+        """The client for a group's servers: the user's, or the cloud's own."""
         return self._user
 
     async def close(self) -> None:
-        """Close the user's connections, where they are not our own."""
+        """Close the user's connections, unless they are the cloud's own."""
         if self._user is not self._client:
             await self._user.close()
 
     async def make(self, group: int) -> tuple[str, str]:
-        """The ids of a group's project (empty for the cloud's own) and network (empty for none), made unless they are
-        there. OpenstackError where something of these names is there that this run did not make."""
+        """Create a group's project and network unless they exist; returns their ids.
+
+        The project's is empty for the cloud's own, the network's for none. OpenstackError if one exists that this
+        run did not create.
+        """
         with as_answered():
             project = await self._project(group) if self._workspace.user else ""
             network = self._workspace.network
@@ -442,7 +449,7 @@ class Group:
         )
         path = f"/projects/{project}/users/{workspace.user}/roles/{workspace.role}"
         await insist(lambda: self._client.send("PUT", "identity", path))
-        # What the plan asks for is what there is to be: a project's quota is of 10 servers otherwise.
+        # The stages alone limit the number of servers; a project's default quota is 10.
         unlimited = {"quota_set": {"instances": -1, "cores": -1, "ram": -1}}
         await insist(lambda: self._client.send("PUT", "compute", f"/os-quota-sets/{project}", unlimited))
         if workspace.target.network != NONE:
@@ -468,7 +475,7 @@ class Group:
         try:
             await insist(lambda: self._user.send("PUT", "network", path, join, project=project))
         except OpenstackError as problem:
-            # It is on it already, where a run is taken up: 400, "Router already has a port on subnet".
+            # A resumed run's router is on it already: 400, "Router already has a port on subnet".
             if problem.code not in (400, CONFLICT) or "already has a port" not in str(problem):
                 raise
         return network

@@ -1,4 +1,4 @@
-"""The removal of what a run made in an OpenStack: servers, ports, routers, networks, projects, user, flavor, image."""
+"""Removal of a run's things in OpenStack: servers, ports, routers, networks, projects, user, flavor, image."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tippingpoint.targets.openstack.versions import SERVERS, choose
 from tippingpoint.workloads.load import OnProgress, untold
 
 AT_ONCE = 16
-"""Things removed at a time."""
+"""Concurrent removals."""
 STUCK_AFTER = 180.0
-"""Seconds after which a removal ends that nothing more is removed by; a nova-compute that was restarted says so within
-a minute, and deletes then."""
+"""Seconds without progress after which a removal ends. A restarted nova-compute reports within a minute, and only
+then deletes."""
 
 _HASTE = 5.0
-"""Seconds that what fails is tried again for, where something else failed before: it may well hang with that."""
+"""Seconds for which failures are retried after something else has failed: both may have the same cause."""
 _PAUSE = 1.0
 _EVER = "1970-01-01T00:00:00Z"
 _GONE = ("DELETED", "SOFT_DELETED")
@@ -44,15 +44,15 @@ _ROUTER = (
 
 
 async def remove(entry: OpenstackEntry, progress: OnProgress = untold) -> int:
-    """Remove what a run made and is still there; how many things that was.
+    """Remove what remains of a run; returns the number of things removed.
 
-    Ours is what has the run's prefix in its name, and its mark. What nova was still making when the run ended is waited
-    for. TargetError names what could not go; what does not depend on it is gone then.
+    The run's things have both its prefix in their name and its mark. Servers that nova was still creating when the run
+    ended are awaited. TargetError names what could not be removed. Everything that does not depend on it is gone then.
     """
     access = from_clouds(entry.target)
     client = OpenstackClient(access)
     try:
-        with told_of(access.name, "an OpenStack that lets us clean up"):
+        with told_of(access.name, "an OpenStack that permits the removal"):
             await client.log_in()
             removal = _Removal(client, entry, progress)
             await removal.run()
@@ -64,7 +64,7 @@ async def remove(entry: OpenstackEntry, progress: OnProgress = untold) -> int:
 
 
 class _Removal:
-    """The removal of one run's things, in the order in which they depend on each other; `removed` counts them."""
+    """The removal of one run's things in the order of their dependencies; `removed` counts them."""
 
     def __init__(self, client: OpenstackClient, entry: OpenstackEntry, progress: OnProgress) -> None:
         self._client = client
@@ -74,16 +74,19 @@ class _Removal:
         self._at_once = asyncio.Semaphore(AT_ONCE)
         self._everywhere: dict[str, str] = {}
         self._stuck: list[dict[str, Any]] = []
-        """Servers that do not go."""
+        """Servers that cannot be removed."""
         self._problems: list[OperationFailed] = []
-        """What failed since all kinds were begun with."""
+        """Failures in the present pass over all kinds of things."""
         self.removed = 0
 
     async def run(self) -> None:
-        """Remove all of it: kind by kind, whatever becomes of the others, until none has anything, twice, as what the
-        run asked for last may still be on its way. The first problem of those that are left."""
+        """Remove everything, kind by kind, each regardless of failures of the others.
+
+        This is repeated until two passes find nothing, because the run's last calls may still be on their way.
+        Raises the first remaining problem.
+        """
         admin = await is_admin(self._client)
-        # An admin who asks of all projects sees those of a run whose projects are gone, too.
+        # An admin's list of all projects includes servers of a run whose projects are gone.
         self._everywhere = {"all_tenants": "1"} if admin else {}
         looks = 0
         while True:
@@ -120,7 +123,7 @@ class _Removal:
     # -- servers ---------------------------------------------------------------------------------
 
     async def _remove_servers(self) -> None:
-        """Delete servers until no list has one."""
+        """Delete servers until no list shows one."""
         loop = asyncio.get_running_loop()
         version = choose(SERVERS, await compute_versions(self._client))
         moved, before, asked = loop.time(), -1, dict[str, float]()
@@ -142,7 +145,7 @@ class _Removal:
             asked |= dict.fromkeys((server["id"] for server in again), now)
             try:
                 await self._all(again, lambda server: self._delete("compute", f"/servers/{server['id']}"))
-            except OperationFailed as problem:  # it is asked for again, and told where it never goes
+            except OperationFailed as problem:  # tried again; reported if the server never goes
                 why = problem
             await asyncio.sleep(_PAUSE)
         self._count(before)
@@ -164,8 +167,10 @@ class _Removal:
         return f"^{self._entry.prefix}-"
 
     async def _remove_ports(self) -> None:
-        """Nova removes its ports with a server, except when it is killed in between: those of all servers that the run
-        ever had, which lists of changes still have, and that are gone."""
+        """Remove ports that nova left behind because it was killed while removing their server.
+
+        Lists of changes still show all servers that the run ever had.
+        """
         query = {"name": self._names, **self._everywhere}
         ever = await self._list("compute", "/servers", "servers", **query, **{"changes-since": _EVER})
         there = {server["id"] for server in await self._list("compute", "/servers", "servers", **query)}
@@ -181,7 +186,7 @@ class _Removal:
     # -- networks --------------------------------------------------------------------------------
 
     async def _remove_routers(self) -> None:
-        """Those of groups, with the ports by which they are on subnets."""
+        """Remove the groups' routers, with their ports on subnets."""
 
         async def remove(router: dict[str, Any]) -> None:
             for port in await self._list("network", "/ports", "ports", device_id=router["id"]):
@@ -194,7 +199,7 @@ class _Removal:
         await self._all(self._ours(await self._list("network", "/routers", "routers")), remove)
 
     async def _remove_networks(self) -> None:
-        """Those of groups, with their subnets, when nothing is on them any more."""
+        """Remove the groups' networks with their subnets, when nothing uses them any more."""
         stuck = {server["id"] for server in self._stuck}
 
         async def remove(network: dict[str, Any]) -> None:
@@ -212,8 +217,10 @@ class _Removal:
     # -- projects --------------------------------------------------------------------------------
 
     async def _remove_projects(self) -> None:
-        """What Neutron and Nova keep of a project is not gone with it: its default security group, its quotas. One
-        whose server is stuck is kept, too."""
+        """Remove the groups' projects, except one with a stuck server.
+
+        Default security groups and quotas are removed, too, which Neutron and Nova would keep.
+        """
         kept = {server.get("tenant_id") for server in self._stuck}
 
         async def remove(project: dict[str, Any]) -> None:
@@ -236,7 +243,7 @@ class _Removal:
             "identity", "/users", [user for user in users if user.get("description") == described]
         )
 
-    # -- what servers are made of ----------------------------------------------------------------
+    # -- image and flavor of the servers ---------------------------------------------------------
 
     async def _remove_flavor(self) -> None:
         flavors = await self._list("compute", "/flavors/detail", "flavors", is_public="None")
@@ -248,7 +255,7 @@ class _Removal:
         ours = [image for image in images if image.get(MARK) == self._entry.run]
         await self._remove("image", "/images", ours)
 
-    # -- what they have in common ----------------------------------------------------------------
+    # -- common parts ----------------------------------------------------------------------------
 
     async def _list(
         self,
@@ -259,7 +266,7 @@ class _Removal:
         /,
         **query: str | tuple[str, ...],
     ) -> list[dict[str, Any]]:
-        if service != "identity":  # which has no pages
+        if service != "identity":  # it has no pages
             query = {"limit": "1000", **query}
         return await pages(self._client, service, path, key, version, self._patience, **query)
 
@@ -268,7 +275,7 @@ class _Removal:
         return _HASTE if self._problems else PATIENCE
 
     def _ours(self, listed: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Those of a list that are groups' and have the run's mark."""
+        """Return those of a list that belong to groups and carry the run's mark."""
         described = mark_text(self._entry.run)
         return [
             each
@@ -284,13 +291,13 @@ class _Removal:
         await self._all(things, remove)
 
     async def _delete(self, service: str, path: str, method: str = "DELETE", body: object = None) -> bool:
-        """Whether it was there. What is still in use is tried again for a while: Neutron lets go of ports late."""
+        """Delete a thing; returns whether it existed. Refusals while in use are retried: Neutron frees ports late."""
 
         async def send() -> None:
             try:
                 await self._client.send(method, service, path, body)
             except OpenstackError as problem:
-                if service != "compute" or problem.code != CONFLICT:  # else it is being deleted
+                if service != "compute" or problem.code != CONFLICT:  # a conflict there: it is being deleted
                     raise
 
         try:
@@ -302,7 +309,7 @@ class _Removal:
     async def _all(
         self, things: Iterable[dict[str, Any]], do: Callable[[dict[str, Any]], Awaitable[Any]]
     ) -> None:
-        """Do it with each, whatever becomes of the others, some at a time; the first problem that there was."""
+        """Do it with each thing, several at a time, regardless of failures of others; raises the first problem."""
 
         async def one(thing: dict[str, Any]) -> None:
             async with self._at_once:
@@ -315,4 +322,4 @@ class _Removal:
     def _count(self, more: int) -> None:
         if more > 0:
             self.removed += more
-            self._progress("servers and what they have", self.removed, max(self._goal, self.removed))
+            self._progress("servers and their resources", self.removed, max(self._goal, self.removed))

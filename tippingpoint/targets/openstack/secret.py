@@ -1,4 +1,4 @@
-"""What a secret says of an OpenStack: a clouds.yaml of one cloud is made of it."""
+"""How to reach an OpenStack, read from a secret and converted to a clouds.yaml of one cloud."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _MORE = ("region", "cacert")
 class OpenstackSecret(Secret[OpenstackTarget]):
     """An application credential, or a user of a project.
 
-    Who knows ids gives `project-id`, `user-domain-id` and `project-domain-id` in the place of names, as names may be
-    given anew; a secret has names.
+    `project-id`, `user-domain-id` and `project-domain-id` can replace names, which are not permanent. The example of
+    a secret has names.
     """
 
     ways = (Keys(_APPLICATION, _MORE), Keys(_USER, (*_DOMAINS, *_MORE)))
@@ -52,7 +52,7 @@ class OpenstackSecret(Secret[OpenstackTarget]):
         if content.get("cacert"):
             _check_authority(content["cacert"])
             files[_AUTHORITY] = content["cacert"]
-            cloud["cacert"] = _AUTHORITY  # beside the file
+            cloud["cacert"] = _AUTHORITY  # in the same directory
         files[_FILE] = yaml.safe_dump({"clouds": {_CLOUD: cloud}})
         return Reached({"credentials": f"{PLACE}/{_FILE}", "cloud": _CLOUD}, files, content["auth-url"])
 
@@ -67,7 +67,7 @@ class OpenstackSecret(Secret[OpenstackTarget]):
 
 
 def _check_url(url: str) -> None:
-    """UserError where that is none; one with a login in it would put that where addresses are shown."""
+    """Check a URL; UserError if it is invalid, or contains a login, which would be shown with addresses."""
     try:
         parts = urlsplit(url)
         known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -80,7 +80,7 @@ def _check_url(url: str) -> None:
 def _check_authority(text: str) -> None:
     try:
         ssl.create_default_context(cadata=text)
-    except (ssl.SSLError, TypeError):  # the latter where it is no ASCII
+    except (ssl.SSLError, TypeError):  # TypeError if it is not ASCII
         raise UserError("cacert", "", "certificates of an authority (PEM)") from None
 
 

@@ -1,4 +1,4 @@
-"""A group's servers as its lists show them: lists of what has changed, put together so that none is lost."""
+"""A group's servers, as assembled from nova's lists of changes without losing any."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tippingpoint.targets.openstack.errors import OpenstackError, fault_of
 from tippingpoint.workloads.spawn.target import Item
 
 MARK = "tippingpoint"
-"""The metadata of servers, and the property of images, that names the run that made them."""
+"""Key of the servers' metadata, and of the image's property, that names the run that created them."""
 OVERLAP = 5.0
-"""Seconds that a list of changes goes back before the list before it began: nova notes a change by the clock of the
-host that makes it, in whole seconds, and may tell of it a moment later."""
+"""Seconds by which a list of changes overlaps the previous list. Nova dates a change by the clock of the host that
+makes it, in whole seconds, and may show it a moment later."""
 WHOLE_EVERY = 60.0
-"""Seconds after which everything is listed again, whatever has changed: nothing is to be missed for good."""
+"""Seconds after which everything is listed again, so that nothing is missed for good."""
 WHOLE_SHARE = 20.0
-"""So many times longer than a whole list took, at least, until the next."""
+"""The least pause until the next whole list, in multiples of the time that the last one took."""
 
 _GONE = ("DELETED", "SOFT_DELETED")
 
@@ -28,28 +28,28 @@ _GONE = ("DELETED", "SOFT_DELETED")
 
 
 def group_name(prefix: str, group: int) -> str:
-    """The name of what a group has one of: project, network, subnet, router."""
+    """Return the name of a group's project, network, subnet and router."""
     return f"{prefix}-{group:03d}"
 
 
 def group_of(prefix: str, name: str) -> int | None:
-    """Which group has this name; None where it is none of the run's."""
+    """Return the group with this name; None if it is not one of the run's."""
     found = re.fullmatch(rf"{re.escape(prefix)}-([0-9]{{3,}})", name)
     return int(found[1]) if found and group_name(prefix, int(found[1])) == name else None
 
 
 def server_name(prefix: str, item: Item) -> str:
-    """The name of a server that is made by itself."""
+    """Return the name of a server that is created by a call of its own."""
     return f"{group_name(prefix, item.group)}-{item.number:04d}"
 
 
 def names_of_many(prefix: str, first: Item, count: int) -> str:
-    """The name that so many servers are asked for with in one call; nova adds -1, -2 and so on to it."""
+    """Return the name in a call that creates this many servers; nova appends -1, -2 and so on."""
     return f"{server_name(prefix, first)}x{count}"
 
 
 def item_of(prefix: str, name: object) -> Item | None:
-    """Which server of the run has this name; None where it is none of them."""
+    """Return the server (group and number) with this name; None if it is not one of the run's."""
     if not isinstance(name, str) or not name.startswith(prefix):
         return None
     found = re.fullmatch(r"-([0-9]{3,})-([0-9]{4,})(?:x([0-9]+)-([0-9]+))?", name[len(prefix) :])
@@ -63,7 +63,7 @@ def item_of(prefix: str, name: object) -> Item | None:
 
 
 def is_marked(run: str, server: Mapping[str, Any]) -> bool:
-    """Whether a server, whose name is one of the run's, is the run's indeed."""
+    """Whether a server that has one of the run's names carries the run's mark."""
     match server.get("metadata"):
         case {"tippingpoint": marked}:  # MARK
             return marked == run
@@ -71,34 +71,35 @@ def is_marked(run: str, server: Mapping[str, Any]) -> bool:
             return False
 
 
-# What is there
+# Present servers
 
 
 @dataclass(slots=True)
 class Server:
-    """A server, as the latest list that has it shows it."""
+    """A server as the latest list showed it."""
 
     id: str
     item: Item
     status: str
     created: str = ""
     host: str = ""
-    """Where it is: the host's name for an admin, else what nova shows of it to others; empty while nobody knows."""
+    """Its host's name for an admin, for others the id that nova shows (hostId); empty while unknown."""
     fault: OpenstackError | None = None
-    """Why it could not be built, where its status is ERROR; None until nova has told, or does not."""
+    """Why it could not be built, if its status is ERROR; None while nova has not reported it."""
 
     @property
     def is_unexplained(self) -> bool:
-        """Whether it is in ERROR and nova has not told why."""
+        """Whether it is in ERROR and nova has not reported why."""
         return self.status == "ERROR" and self.fault is None
 
 
 class Servers:
-    """The servers of one group. What a list of changes does not have is as it was; what two whole lists do not have
-    is gone. (A server that nova has just taken on is for a moment in none of the places that it lists.)
+    """The servers of one group, updated by lists.
 
-    A whole list does not show what was deleted before it, so the list of changes after it is asked about what it
-    misses; only what that does not explain is worth another whole list."""
+    A server missing in a list of changes is unchanged. A server missing in two whole lists is gone. (One is not
+    enough: nova lists a new server nowhere for a moment.) A whole list does not show servers deleted before it. So a
+    server that it misses is first looked for in the next list of changes, and only then in another whole list.
+    """
 
     def __init__(self, prefix: str, run: str, group: int) -> None:
         self._prefix = prefix
@@ -108,42 +109,42 @@ class Servers:
         self._of_item: dict[Item, dict[str, Server]] = {}
         self._expected: set[Item] = set()
         self._made_at: dict[str | Item, float] = {}
-        """When nova took on what no list has shown yet, on our clock: lists that began before say nothing of it."""
+        """When nova accepted a server that no list has shown yet, on our clock. Older lists cannot have it."""
         self._unsure: dict[str | Item, bool] = {}
-        """What a whole list did not have, and whether a list of changes after it did not tell, either."""
+        """Servers that a whole list did not have, and whether a later list of changes did not have them, either."""
         self._unexplained: list[str] = []
         self._to_explain: set[str] = set()
-        """Those in ERROR whose fault no list has told, asked for or not."""
+        """Servers in ERROR whose fault no list has shown, whether it was requested or not."""
         self._since: datetime | None = None
         self._whole_at = float("-inf")
         self._whole_took = 0.0
 
     def get(self, item: Item) -> Server | None:
-        """The server of that name; of several, which answers that were lost may make, the first that was made."""
+        """Return the server of that name. Lost answers can cause several; then it is the first that was created."""
         return min(
             self._of_item.get(item, {}).values(), key=lambda server: (server.created, server.id), default=None
         )
 
     def all_of(self, item: Item) -> list[Server]:
-        """All of that name."""
+        """Return all servers of that name."""
         return [*self._of_item.get(item, {}).values()]
 
     def by_id(self, identity: str) -> Server | None:
-        """The server with that id."""
+        """Return the server with that id."""
         return self._by_id.get(identity)
 
     def is_expected(self, item: Item) -> bool:
-        """Whether nova has taken on to make it, and no list has shown it yet."""
+        """Whether nova has accepted its creation, and no list has shown it yet."""
         return item in self._expected
 
     @property
     def there(self) -> Iterable[Item]:
-        """What is there, or is being made."""
+        """The servers that exist or are being created."""
         return self._of_item.keys() | self._expected
 
     @property
     def surplus(self) -> list[Server]:
-        """Servers with the name of one that was made before."""
+        """Servers whose name an older server already has."""
         return [
             server
             for item, several in self._of_item.items()
@@ -153,7 +154,7 @@ class Servers:
         ]
 
     def made(self, item: Item, identity: str, now: float) -> None:
-        """Nova has answered at this moment that it makes a server; the id is empty where it did not tell it."""
+        """Note that nova has accepted the creation of a server now; the id is empty if nova did not return it."""
         if not identity:
             if item not in self._of_item:
                 self._expected.add(item)
@@ -163,7 +164,7 @@ class Servers:
             self._made_at[identity] = now
 
     def forget(self, identity: str) -> None:
-        """A server is not there any more."""
+        """Note that a server is gone."""
         server = self._by_id.pop(identity, None)
         if server is not None:
             several = self._of_item[server.item]
@@ -174,18 +175,20 @@ class Servers:
             self._settle(identity)
 
     def take_unexplained(self) -> list[str]:
-        """The ids of servers in ERROR that lists do not tell the fault of, each once: they have the faults of one of
-        nova's cells only, and that of a server that fits on no host is in a cell of its own."""
+        """Return the ids of servers in ERROR whose fault the lists do not show, each once.
+
+        Lists have the faults of only one of nova's cells, and servers that fit on no host are in a cell of their own.
+        """
         taken, self._unexplained = self._unexplained, []
         return taken
 
     def leave_unexplained(self, identity: str) -> None:
-        """Nobody could tell a server's fault: it is to be asked for again."""
+        """Note that a server's fault could not be determined, so that it is requested again."""
         if identity in self._to_explain:
             self._unexplained.append(identity)
 
     def explain(self, identity: str, fault: OpenstackError) -> None:
-        """A server's fault is known."""
+        """Note a server's fault."""
         server = self._by_id.get(identity)
         if server is not None and server.is_unexplained:
             server.fault = fault
@@ -193,7 +196,7 @@ class Servers:
     # -- lists -----------------------------------------------------------------------------------
 
     def since(self, now: float) -> str | None:
-        """From when on (UTC) changes are to be listed; None where everything is."""
+        """Return the moment (UTC) since which changes are to be listed; None for a whole list."""
         pause = max(WHOLE_EVERY, WHOLE_SHARE * self._whole_took)
         if self._since is None or any(self._unsure.values()) or now - self._whole_at >= pause:
             return None
@@ -208,12 +211,15 @@ class Servers:
         now: float,
         took: float,
     ) -> None:
-        """Take a list: everything, or what has changed, as answered at that moment by nova's clock, `took` seconds
-        after it was asked for. `now` is on our clock. KeyError, TypeError where it is no list of servers."""
+        """Take in a list of everything (`whole`) or of changes.
+
+        `answered` is when nova answered, by its clock, and `took` the seconds that it took. `now` is on our clock.
+        KeyError or TypeError if it is not a list of servers.
+        """
         found: set[str] = set()
         for entry in listed:
             if entry["status"] in _GONE:
-                self.forget(entry["id"])  # whose metadata is gone, too
+                self.forget(entry["id"])  # its metadata is gone, too
                 continue
             item = item_of(self._prefix, entry["name"])
             if item is None or item.group != self._group or not is_marked(self._run, entry):
@@ -234,7 +240,7 @@ class Servers:
             self._unsure |= dict.fromkeys(self._unsure.keys() - found, True)
 
     def _miss(self, found: set[str], now: float) -> bool:
-        """Whether a whole list did not have what is to be there; what an earlier one had not either is gone."""
+        """Whether a whole list misses present servers. Those that an earlier one missed, too, are forgotten."""
         missed = [
             key
             for key in (*(self._by_id.keys() - found), *self._expected)

@@ -31,23 +31,23 @@ from tippingpoint.workloads.spawn.at_once import make_all
 from tippingpoint.workloads.spawn.target import Item, MemberSeen, Seen, SpawnFailed
 
 MEMBERS_EVERY = 5.0
-"""Seconds between two looks at nova's services and Neutron's agents, however often they are asked for: they report
-every 10 s (30 s for agents), and are down when they have not for 60 s (75 s)."""
+"""Least seconds between two queries of nova's services and Neutron's agents. These report every 10 s (agents every
+30 s), and count as down after 60 s (75 s) without a report."""
 PAGE = 1000
-"""Servers of a page of a list: as many as nova gives at once (osapi_max_limit)."""
+"""Servers on a page of a list; nova's own maximum (osapi_max_limit)."""
 
 IN_DOUBT = 60.0
-"""Seconds that a call that makes servers is waited for after it was given up: nova goes on with it all the same."""
+"""Seconds to wait for a cancelled call that creates servers, because nova continues it regardless."""
 
 _SETTLES = 30.0
-"""Seconds after which no fault is told any more of a time in which no compute was up: lists, the question for a fault
-and looks at services each come a few seconds late."""
+"""Seconds after which no more faults appear from a time without any compute up. Lists, queries of faults and of
+services are each a few seconds late."""
 _LATE = 1.0
-"""Seconds that the workload's next list may be late before one is made here."""
+"""Seconds that the workload's next list may be late before a list is made here."""
 _AT_ONCE = 4
-"""Groups that are made, or faults that are asked for, at a time."""
+"""Groups created, or faults queried, concurrently."""
 _EXPLAINED_WITHIN = 10.0
-"""Seconds for an answer with a server's fault, for which others wait."""
+"""Seconds to wait for a server's fault, because other queries wait for it."""
 _OBSERVED = {
     "server-list": ("compute", f"/servers/detail?limit={PAGE}"),
     "flavor-list": ("compute", "/flavors/detail"),
@@ -61,26 +61,26 @@ _AS_ADMIN = ("service-list", "agent-list")
 
 @dataclass
 class _Place:
-    """A group: its servers, what they are made with, and who waits for which of them."""
+    """A group: its servers, their project and network, and the futures that wait for them."""
 
     servers: Servers
     project: str
-    """Id of the project that was made for it; empty for the cloud's own."""
+    """Id of the project that the run created for it; empty for the cloud's own."""
     network: str
     active: dict[Item, Future[None]] = field(default_factory=dict[Item, Future[None]])
     gone: dict[str, Future[None]] = field(default_factory=dict[str, Future[None]])
 
 
 class OpenstackServers:
-    """One worker's access to an OpenStack. Its lists, one call however many servers change, are what it knows: a server
-    is started when a list shows it ACTIVE, and deleted when none shows it any more.
+    """One worker's access to an OpenStack, based on lists: one call, however many servers change.
 
-    `poll_every` is how often the workload lists; what is waited for is listed for as often where the workload does not.
-    UserError, when it is made, where a file that says who we are is unusable.
+    A server counts as started when a list shows it ACTIVE, and as deleted when no list shows it any more.
+    `poll_every` is the workload's interval between lists in seconds. When the workload makes no lists, awaited servers
+    are listed here at the same interval. The constructor raises UserError if a credentials file is unusable.
     """
 
     waits_with_members = False
-    """A call does not hang with the member that it is about: services answer for them."""
+    """Calls do not hang with the member that they concern: services answer for it."""
 
     def __init__(self, workspace: OpenstackWorkspace, poll_every: float) -> None:
         self._workspace = workspace
@@ -96,23 +96,23 @@ class OpenstackServers:
         self._watch: Task[None] | None = None
         self._doubted: set[Item] = set()
         self._posts: dict[Item, Task[None]] = {}
-        """Calls that make servers and are under way, by each of these; given up, they go on."""
+        """Calls under way that create servers, by each of the servers. A cancelled call continues."""
         self._failed: set[str] = set()
-        """Servers whose failure was told, and those that took too long: a broker that is killed loses what it was to
-        pass on, and nova waits for that for ever."""
+        """Servers whose failure was reported, and servers that took too long. If a broker is killed, its messages
+        are lost, and nova waits for them for ever."""
         self._explaining = asyncio.Semaphore(_AT_ONCE)
         self._due: dict[int, list[tuple[Item, Future[Task[None]]]]] = {}
         self._tasks: set[Task[Any]] = set()
         self._hosts: set[str] = set()
         self._seen: tuple[float, list[MemberSeen]] = (float("-inf"), [])
         self._none_up = float("-inf")
-        """When no compute was up that we know of."""
+        """When no compute was known to be up."""
         self._agents: dict[tuple[str, str], bool] = {}
         self._look: Task[None] | None = None
         self._events: list[tuple[str, dict[str, Any]]] = []
 
     async def open(self) -> TargetFacts:
-        """Log in, and learn of the compute hosts; TargetError when the cloud does not let us in."""
+        """Log in, and read the compute hosts; TargetError if the cloud refuses the login."""
         await self._client.log_in()
         try:
             members = await insist(self.members)
@@ -123,7 +123,7 @@ class OpenstackServers:
         return TargetFacts("openstack", version, [member.name for member in members], self._access.name)
 
     async def prepare(self, groups: range, progress: OnProgress) -> None:
-        """Make what these groups have of their own, unless it is there."""
+        """Create the groups' own resources, unless they exist."""
         at_once, made = asyncio.Semaphore(_AT_ONCE), 0
         maker = Group(self._client, self._access, self._workspace)
 
@@ -143,17 +143,19 @@ class OpenstackServers:
             await maker.close()
 
     async def create(self, item: Item, member: str | None) -> None:
-        """Have nova take on to make a server, which starts by itself; wherever nova puts it. Several that are asked for
-        at one moment are one call, where the plan says so."""
+        """Have nova accept the creation of a server, on any host; it starts by itself.
+
+        If the plan says so, several servers that are due at the same moment are created by one call.
+        """
         place = self._places[item.group]
         if item in self._posts:
             await _ended([self._posts[item]])
         if item in self._doubted:
-            # An answer was lost: what came of it has to be known before another is made.
+            # An answer was lost: its effect must be known before another server is created.
             await self._list()
             self._doubted.discard(item)
         if place.servers.get(item) is not None or place.servers.is_expected(item):
-            raise OpenstackExists(f"{server_name(self._workspace.prefix, item)}: there already", "busy")
+            raise OpenstackExists(f"{server_name(self._workspace.prefix, item)}: already exists", "busy")
         if self._workspace.target.multi_create == 1:
             await asyncio.shield(self._post([item]))
             return
@@ -165,12 +167,14 @@ class OpenstackServers:
         await asyncio.shield(await sent)
 
     async def start(self, item: Item) -> str:
-        """Wait until a list shows it ACTIVE, and where; the server's fault where it ends in ERROR. One that is shut off
-        is started."""
+        """Wait until a list shows it ACTIVE; returns its host. Raises the server's fault if it ends in ERROR.
+
+        A server that is shut off is started.
+        """
         place = self._places[item.group]
         server = place.servers.get(item)
         if server is None and not place.servers.is_expected(item):
-            raise OpenstackGone(f"{server_name(self._workspace.prefix, item)}: not there")
+            raise OpenstackGone(f"{server_name(self._workspace.prefix, item)}: does not exist")
         if server is not None:
             if server.status == "ACTIVE":
                 return server.host
@@ -192,15 +196,15 @@ class OpenstackServers:
         return started.host if started is not None else ""
 
     def is_failed(self, item: Item) -> bool:
-        """Whether its fault was told, or it was waited for in vain."""
+        """Whether its fault was reported, or waiting for it timed out."""
         server = self._places[item.group].servers.get(item)
         return server is not None and server.id in self._failed
 
     async def probe(self, item: Item) -> None:
-        """Nothing: servers are not entered."""
+        """Do nothing: nothing is run in servers."""
 
     async def delete(self, item: Item) -> None:
-        """Have it deleted, and wait until no list shows it; fine when it is not there."""
+        """Delete it, and wait until no list shows it; no error if it does not exist."""
         place = self._places[item.group]
         if place.servers.is_expected(item):
             await self._list()
@@ -216,7 +220,7 @@ class OpenstackServers:
             await self._until(place.gone, server.id)
 
     async def list_group(self, group: int, *, addresses: bool) -> Mapping[Item, Seen]:
-        """What there is of ours in a group: what has changed is asked for by one call, and now and then everything."""
+        """List the run's servers in a group: mostly the changes, by one call, and now and then everything."""
         await self._list()
         servers = self._places[group].servers
         listed: dict[Item, Seen] = {}
@@ -231,8 +235,11 @@ class OpenstackServers:
         return listed
 
     async def members(self) -> list[MemberSeen]:
-        """The hosts of nova's compute services; where we may not know them, those that our servers are on. Asked at
-        most every MEMBERS_EVERY seconds, and Neutron's agents with them: an answer is told again as a stale one."""
+        """List the hosts of nova's compute services, and note Neutron's agents, at most every MEMBERS_EVERY seconds.
+
+        In between, the last answer is returned as stale. Without an admin's rights only hosts with servers of the run
+        are known.
+        """
         if not self._workspace.admin:
             return [MemberSeen(name, online=True) for name in sorted(self._hosts)]
         now = asyncio.get_running_loop().time()
@@ -252,12 +259,14 @@ class OpenstackServers:
         return self._seen[1]
 
     async def evict(self, member: str) -> None:
-        """Refused: what is on a host that is gone is its administrator's to move."""
-        raise SpawnFailed(f"{member}: an OpenStack is not told to do without a host", "setting")
+        """Refuse: moving the servers of a lost host is the administrator's task."""
+        raise SpawnFailed(f"{member}: OpenStack cannot remove a host", "setting")
 
     async def observe(self, what: str, group: int, running: Item | None) -> bool:
-        """One of SERVER_OBSERVATIONS, of the group's project where it is of one; there is nothing to ask of services
-        that the catalogue does not have."""
+        """Make one of SERVER_OBSERVATIONS, in the group's project if it concerns one.
+
+        Returns False if it was not possible: the catalogue lacks the service, or only an admin may call it.
+        """
         if what in _AS_ADMIN and not self._workspace.admin:
             return False
         service, path = _OBSERVED[what]
@@ -272,14 +281,16 @@ class OpenstackServers:
         return True
 
     def take_events(self) -> list[tuple[str, dict[str, Any]]]:
-        """What became of Neutron's agents since this was last asked: `agent` with its kind, host, and whether it is
+        """Return the changes of Neutron's agents since the last call: `agent` with its kind, host, and whether it is
         alive."""
         taken, self._events = self._events, []
         return taken
 
     async def close(self) -> None:
-        """Close every connection, when calls that make servers have ended or IN_DOUBT seconds have passed: who removes
-        what there is after this finds all of it."""
+        """Close every connection, after waiting for calls that create servers, IN_DOUBT seconds at most.
+
+        A removal after this finds all servers.
+        """
         for task in [*self._tasks]:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -292,10 +303,10 @@ class OpenstackServers:
     # -- calls -----------------------------------------------------------------------------------
 
     def _post_together(self, group: int) -> None:
-        """Ask for what is due at this moment, so many next to each other in one call."""
+        """Send the creations that are due now, several servers of consecutive numbers in one call."""
         due = sorted((each for each in self._due.pop(group) if not each[1].done()), key=lambda each: each[0])
         most = self._workspace.target.multi_create
-        # Of numbers next to each other, number minus place is the same.
+        # For consecutive numbers, number minus position is constant.
         for _, run in itertools.groupby(enumerate(due), key=lambda each: each[1][0].number - each[0]):
             together = [each for _, each in run]
             for begin in range(0, len(together), most):
@@ -305,8 +316,8 @@ class OpenstackServers:
                     sent.set_result(post)
 
     def _post(self, items: list[Item]) -> Task[None]:
-        """Have servers made, of numbers next to each other, by one call. To be shielded: one that is given up may have
-        made them, and is waited for before another is made."""
+        """Create servers of consecutive numbers by one call. Shield it: a cancelled call may have created them, and is
+        awaited before they are created again."""
         post = asyncio.get_running_loop().create_task(self._post_now(items))
         self._posts |= dict.fromkeys(items, post)
         return post
@@ -355,10 +366,10 @@ class OpenstackServers:
             place.servers.made(item, identity if count == 1 else "", now)
 
     async def _list(self) -> None:
-        """List all of this worker's groups, from now on: what was asked for before is not in a list that is under way.
+        """Start a new list of all of this worker's groups, because a list under way misses later changes.
 
-        Projects that were made are listed together, by an admin, who sees all: one by one, 500 lists that each take 20
-        ms would be most of the load. Who asks meanwhile waits for the next list.
+        An admin lists all projects of the run together. One by one, 500 lists of 20 ms each would be most of the load.
+        Concurrent callers share the next list.
         """
         loop = asyncio.get_running_loop()
         asked = loop.time()
@@ -391,7 +402,7 @@ class OpenstackServers:
                 self._aside(self._remove_surplus(place, server))
 
     async def _list_since(self, since: str | None) -> tuple[list[dict[str, Any]], datetime | None]:
-        """What has changed since a moment, or everything, and when nova answered the first page of it."""
+        """Return the changes since a moment, or everything, and when nova answered the first page."""
         query = f"/servers/detail?limit={PAGE}&name=%5E{self._workspace.prefix}-"
         query += f"&changes-since={since}" if since is not None else ""
         query += "&all_tenants=1" if self._workspace.user else ""
@@ -410,8 +421,11 @@ class OpenstackServers:
                 marker = f"&marker={page[-1]['id']}"
 
     async def _explain(self, place: _Place, identity: str) -> None:
-        """Ask for one server by itself, for its fault: again a while later, as nova says that it is in ERROR before it
-        says why, and after the next list where no answer came."""
+        """Query one server for its fault.
+
+        If nova shows none yet, query again after a pause, because a server is in ERROR a moment before its fault is
+        shown. If there is no answer, query again after the next list.
+        """
         fault: OpenstackError | None = None
         for pause in (0.0, self._poll_every):
             await asyncio.sleep(pause)
@@ -437,19 +451,19 @@ class OpenstackServers:
             self._tell_gone(place, identity)
 
     def _as_seen(self, fault: OpenstackError) -> OpenstackError:
-        """A fault as what it is: that there is no room passes by itself where no compute was up, as far as we know."""
+        """Return the fault as a temporary one if it says that there is no room at a time without any compute up."""
         if fault.kind == "full" and asyncio.get_running_loop().time() - self._none_up < _SETTLES:
             return OpenstackError(str(fault), "unreachable")
         return fault
 
     async def _remove_surplus(self, place: _Place, server: Server) -> None:
-        """A server of which there is another with the same name, since an answer was lost."""
+        """Remove a server whose name an older one has, which happens when an answer was lost."""
         place.servers.forget(server.id)  # unless a list shows it again
         with suppress(OperationFailed):
             await self._as_user.send("DELETE", "compute", f"/servers/{server.id}", project=place.project)
 
     async def _look_at_agents(self) -> None:
-        """Note what became of agents. Not every cloud has them, or tells; how Neutron fails, observations say."""
+        """Record changes of agents, if the cloud reports any. Neutron's failures show in observations."""
         with suppress(OperationFailed), _as_listed("agents"):
             answer = await self._client.get("network", "/agents?fields=agent_type&fields=host&fields=alive")
             for agent in answer["agents"]:
@@ -461,7 +475,7 @@ class OpenstackServers:
     # -- waits -----------------------------------------------------------------------------------
 
     async def _until(self, waits: dict[Any, Future[None]], what: Any) -> None:
-        """Wait until a list shows it; SpawnFailed where one shows that it will not be."""
+        """Wait until a list shows it; SpawnFailed if a list shows that this cannot happen."""
         shown: Future[None] = asyncio.get_running_loop().create_future()
         waits[what] = shown
         if self._watch is None or self._watch.done():
@@ -472,7 +486,7 @@ class OpenstackServers:
             waits.pop(what, None)
 
     async def _list_while_awaited(self) -> None:
-        """List what is waited for, where the workload does not: it lists no more when a stage ends."""
+        """List awaited servers when the workload does not: its lists stop at the end of a stage."""
         loop = asyncio.get_running_loop()
         while any(place.active or place.gone for place in self._places.values()):
             await asyncio.sleep(self._poll_every)
@@ -482,7 +496,7 @@ class OpenstackServers:
                     await self._list()
 
     def _tell(self, place: _Place) -> None:
-        """Tell those who wait what a list has shown."""
+        """Tell the waiting callers what a list has shown."""
         for item in place.active:
             self._tell_active(place, item)
         for identity in place.gone:
@@ -518,7 +532,7 @@ class OpenstackServers:
 
 
 async def _ended(posts: Iterable[Task[None]]) -> None:
-    """Wait for calls that make servers, IN_DOUBT seconds at most; what came of one that was not answered is not known
+    """Wait for calls that create servers, IN_DOUBT seconds at most. The effect of a call without an answer is unknown
     then."""
     _, unanswered = await asyncio.wait({*posts}, timeout=IN_DOUBT)
     for post in unanswered:
@@ -529,8 +543,8 @@ async def _ended(posts: Iterable[Task[None]]) -> None:
 
 @contextmanager
 def _as_listed(what: str) -> Generator[None]:
-    """SpawnFailed where an answer is JSON, but not what OpenStack lists."""
+    """Raise SpawnFailed for an answer that is JSON, but not a list as OpenStack makes it."""
     try:
         yield
     except (AttributeError, KeyError, TypeError) as problem:
-        raise SpawnFailed(f"a list of {what} that OpenStack would not send: {problem!r}") from None
+        raise SpawnFailed(f"an invalid list of {what}: {problem!r}") from None

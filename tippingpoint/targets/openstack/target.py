@@ -1,4 +1,4 @@
-"""What a run, `clean` and an agent ask of an OpenStack."""
+"""The OpenStack target: its contract with runs, `tippingpoint clean`, agents and the action `probe`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tippingpoint.workloads.schedule import Schedule
 
 
 class Openstack(Target[OpenstackTarget, OpenstackEntry, OpenstackWorkspace]):
-    """Servers in the cloud's own project, or in projects that a run makes."""
+    """Servers in the cloud's own project, or in projects that the run creates."""
 
     workspace = OpenstackWorkspace
     can_probe = True
-    errors_name_address = False  # but a cloud of a clouds.yaml
+    errors_name_address = False  # they name a cloud of a clouds.yaml
     settles_within = 60.0
 
     def new_entry(self, plan: Plan, run_id: str, directory: Path) -> OpenstackEntry:
@@ -41,7 +41,7 @@ class Openstack(Target[OpenstackTarget, OpenstackEntry, OpenstackWorkspace]):
         assert isinstance(plan, SpawnPlan)
         asked, workload = plan.stages[stage - 1], plan.workload
         adds = asked.size - before
-        if workload.cycle:  # as many as there are at once
+        if workload.cycle:  # only those that exist at the same time
             adds, before = min(asked.size, workload.concurrency or workload.batch or 1), 0
         await capacity.check_room(entry, adds, asked.members, before)
 
@@ -61,7 +61,7 @@ class Openstack(Target[OpenstackTarget, OpenstackEntry, OpenstackWorkspace]):
         return SpawnLoad(plan, servers, recorder, schedule)
 
     def clean_within(self, things: int) -> float:
-        return 600.0 + 2.0 * things  # it removes 2 to 4 servers a second
+        return 600.0 + 2.0 * things  # 2 to 4 servers are removed a second
 
     async def clean(self, entry: OpenstackEntry, run_id: str, progress: OnProgress) -> int:
         from tippingpoint.targets.openstack import removal

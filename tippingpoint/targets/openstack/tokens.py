@@ -1,8 +1,7 @@
-"""Tokens: asked of Keystone, read, and used until they are about to expire.
+"""Keystone's tokens: requested, read, and used until they are about to expire.
 
-Keystone is asked by a call of our own, not by keystoneauth1. That blocks (a thread for each of 500 projects' tokens, or
-one after the other), verifies TLS by authorities of its own, and brings eight packages into every charm; what is needed
-of it is what is here. (Its import takes 0.07 CPU-seconds: that alone would be no reason.)
+The request is made here and not by keystoneauth1. That library blocks: 500 projects' tokens would need a thread
+each, or wait for one another. It also verifies TLS by its own authorities, and adds eight packages to every charm.
 """
 
 from __future__ import annotations
@@ -18,40 +17,40 @@ from tippingpoint.targets.openstack.access import CloudAccess
 
 RENEW_SHARE = 0.2
 RENEW_AT_MOST = 300.0
-"""A token is renewed when a fifth of its life is left, or so many seconds where that is less: calls go on with the old
-one meanwhile."""
+"""A token is renewed when this share of its life, or this many seconds if that is less, is left. Calls go on with the
+old token meanwhile."""
 TOO_LATE_SHARE = 0.05
 TOO_LATE = 2.0
-"""A token is not used any more when a twentieth of its life is left, or so many seconds where that is less: a call that
-is sent has to be checked by then."""
+"""A token is no longer used when this share of its life, or this many seconds if that is less, is left: the service
+must check it before it expires."""
 SERVICES = ("compute", "network", "image", "placement")
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token, who it says we are, and where services are for it."""
+    """A token, the user and project it is for, and the services' addresses."""
 
     text: str = field(repr=False)
     life: float
-    """Seconds from when it was issued until it expires."""
+    """Seconds from its issue until it expires."""
     expires: float
-    """On the monotonic clock."""
+    """When it expires, on the monotonic clock."""
     user: str
     project: str
-    """Id of the project that it is for; empty where it is for none."""
+    """Id of the project that it is for; empty if it is for none."""
     endpoints: Mapping[str, str]
-    """By service type, without a slash at its end."""
+    """The services' addresses by type, without a slash at the end."""
     regions: frozenset[str]
-    """The regions that the catalogue has."""
+    """The regions in the catalogue."""
     several: bool
-    """Whether one of them has to be named: a service has endpoints in more than one."""
+    """Whether a region must be chosen, because a service has endpoints in more than one."""
 
     def is_due(self, now: float) -> bool:
         """Whether it is time to renew it."""
         return now > self.expires - min(RENEW_AT_MOST, RENEW_SHARE * self.life)
 
     def is_over(self, now: float) -> bool:
-        """Whether it is not to be used any more."""
+        """Whether it must not be used any more."""
         return now > self.expires - min(TOO_LATE, TOO_LATE_SHARE * self.life)
 
 
@@ -59,8 +58,10 @@ _known: dict[bytes, dict[str, Token]] = {}
 
 
 def tokens_of(access: CloudAccess) -> dict[str, Token]:
-    """The tokens that this process has for who we are, by the id of the project that they are for (empty for the
-    cloud's own), which all clients share: a log-in costs Keystone a third of a CPU-second for the password's hash."""
+    """Return this process's tokens for a login, by id of their project (empty for the cloud's own).
+
+    All clients share them, because a login costs Keystone a third of a CPU-second for the password's hash.
+    """
     now = time.monotonic()
     over = [
         who for who, known in _known.items() if known and all(token.is_over(now) for token in known.values())
@@ -73,7 +74,7 @@ def tokens_of(access: CloudAccess) -> dict[str, Token]:
 
 
 def request_of(identity: Mapping[str, Any], scope: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What Keystone is asked for a token with."""
+    """Return the body of a request for a token."""
     auth: dict[str, Any] = {"identity": dict(identity)}
     if scope is not None:
         auth["scope"] = dict(scope)
@@ -81,12 +82,12 @@ def request_of(identity: Mapping[str, Any], scope: Mapping[str, Any] | None) -> 
 
 
 def rescope_of(token: Token, project: str) -> dict[str, Any]:
-    """The same for a project, by a token: no password has to be hashed for it."""
+    """Return the body of a request for a project's token by another token, which needs no password's hash."""
     return request_of({"methods": ["token"], "token": {"id": token.text}}, {"project": {"id": project}})
 
 
 def read_token(access: CloudAccess, text: str, answer: object, now: float) -> Token:
-    """The token of an answer of Keystone's; ValueError where that is none."""
+    """Read the token in an answer of Keystone; ValueError if it has none."""
     try:
         body: dict[str, Any] = cast("dict[str, Any]", answer)["token"]
         life = (
@@ -112,7 +113,7 @@ def read_token(access: CloudAccess, text: str, answer: object, now: float) -> To
 def _endpoints(
     access: CloudAccess, catalogue: list[dict[str, Any]]
 ) -> tuple[dict[str, dict[str, str]], frozenset[str]]:
-    """Where each service is, by region, of those that were asked for; and all regions that there are."""
+    """Return the addresses of the requested services, by region, and all regions in the catalogue."""
     found: dict[str, dict[str, str]] = {}
     regions: set[str] = set()
     for service in catalogue:

@@ -1,4 +1,4 @@
-"""Microversions: which one of those that a service has is asked for."""
+"""Microversions: choosing one of those that a service offers."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from typing import Any, cast
 Version = tuple[int, int]
 
 SERVERS: Version = (2, 37)
-"""The compute API that servers are made and listed by: the first that takes `networks: none`. A later one has longer
-lists."""
+"""The compute API for creating and listing servers: the first with `networks: none`. Later ones have longer lists."""
 FLAVORS: Version = (2, 55)
-"""The first whose flavors have a description, which is where ours are marked."""
+"""The first with a description of flavors, which carries the run's mark."""
 
 
 def read_version(text: object) -> Version | None:
-    """A version such as "2.37"; None for what is none."""
+    """Read a version such as "2.37"; None if it is not one."""
     found = re.fullmatch(r"v?(\d{1,4})\.(\d{1,4})", text) if isinstance(text, str) else None
     return (int(found[1]), int(found[2])) if found else None
 
 
 def show_version(version: Version) -> str:
-    """A version as headers have it."""
+    """Return a version as headers have it."""
     return f"{version[0]}.{version[1]}"
 
 
 def offered(document: object) -> tuple[Version, Version] | None:
-    """The lowest and the highest microversion in a service's version document, of one version or of several; None where
-    it has no microversions, or is no such document."""
+    """Return the lowest and the highest microversion in a service's version document.
+
+    The document is of one version or of several. None if it has no microversions, or is another document.
+    """
     if not isinstance(document, dict):
         return None
     told = cast("dict[str, Any]", document)
@@ -44,6 +45,6 @@ def offered(document: object) -> tuple[Version, Version] | None:
 
 
 def choose(wanted: Version, has: tuple[Version, Version]) -> Version:
-    """The wanted version, or of those that a service has the nearest."""
+    """Return the wanted version, or the nearest that a service offers."""
     low, high = has
     return min(max(wanted, low), high)

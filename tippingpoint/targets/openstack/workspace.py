@@ -1,4 +1,4 @@
-"""What the workers of a run find ready in an OpenStack. Light to import: every worker knows of it."""
+"""The workspace of a run in OpenStack. Light to import, because every worker imports it."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from tippingpoint.targets.openstack.plan import OpenstackTarget
 
 
 class OpenstackWorkspace(BaseModel):
-    """Servers, and what they need, whose names begin with a prefix."""
+    """Servers, and the resources that they need, whose names begin with a prefix."""
 
     run: str
     """The run whose mark they carry (metadata `tippingpoint`)."""
     prefix: str
     image: str
-    """Id of the image that servers are made from."""
+    """Id of the servers' image."""
     flavor: str
     """Id of their flavor."""
     network: str
-    """Id of their network; empty where they have none, or each group has one that is made."""
+    """Id of their network; empty if they have none, or each group has its own."""
     external: str
-    """Id of the network that routers have their gateway in; empty where they have none."""
+    """Id of the network for the routers' gateways; empty without one."""
     admin: bool
     """Whether the cloud's own credential is an admin's, who sees all projects, hosts and agents."""
     version: tuple[int, int]
-    """The microversion that servers are made and listed by."""
+    """The microversion for creating and listing servers."""
     user: str
-    """Id of the user that the servers of made projects are; empty where none are made."""
+    """Id of the user that owns the servers of created projects; empty if none are created."""
     role: str
-    """Id of the role that this user has in them."""
+    """Id of this user's role in them."""
     domain: str
-    """Id of the domain that projects are made in; empty where none are."""
+    """Id of the domain of the created projects; empty if none are created."""
     identity: Path | None
     """File with that user's password."""
     target: OpenstackTarget
-    """As the ledger has it: with the cloud's name and file."""
+    """The target as the ledger has it, with the cloud's name and file."""

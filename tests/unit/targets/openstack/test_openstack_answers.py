@@ -30,11 +30,11 @@ ANSWERS: list[tuple[int, Any, str, str]] = [
                      "title": "Unauthorized"}}, "trust", "requires authentication"),
     (500, {"computeFault": {"code": 500, "message": "Unexpected API Error.\n<class 'oslo_messaging.exceptions."
                             "MessagingTimeout'>"}}, "timeout", "MessagingTimeout"),
-    (503, None, "unreachable", "without a word (HTTP 503)"),
-    (502, "<html>", "unreachable", "without a word"),
+    (503, None, "unreachable", "no message (HTTP 503)"),
+    (502, "<html>", "unreachable", "no message"),
     (500, {"computeFault": {"code": 500, "message": "(pymysql.err.OperationalError) (1213, 'Deadlock found when trying "
                             "to get lock')"}}, "locked", "Deadlock"),
-    (418, {"a": [1, {"b": None}]}, "other", "without a word"),
+    (418, {"a": [1, {"b": None}]}, "other", "no message"),
 ]  # fmt: skip
 
 

@@ -172,7 +172,7 @@ async def test_one_kind_that_cannot_be_listed_does_not_keep_the_others(tmp_path:
 
         cloud.otherwise = fails
         with pytest.raises(
-            TargetError, match=r"no list \(HTTP 500\): expected an OpenStack that lets us clean"
+            TargetError, match=r"no list \(HTTP 500\): expected an OpenStack that permits the removal"
         ):
             await remove(entry)
         for other in {"servers", "projects", "users", "flavors"} - {kind}:
@@ -185,7 +185,9 @@ async def test_garbage_is_one_line_and_keeps_nothing_else(tmp_path: Path, garbag
     async with cloud_at(tmp_path, network="made") as (cloud, entry):
         cloud.put_group("networks")
         cloud.answers["compute servers/detail"] = garbage
-        with pytest.raises(TargetError, match=r"would not send|an answer without servers") as told:
+        with pytest.raises(
+            TargetError, match=r"an invalid answer|an invalid list|an answer without servers"
+        ) as told:
             await remove(entry)
         assert "\n" not in str(told.value)
         assert not cloud.things["networks"]
