@@ -111,7 +111,7 @@ def check_plan(name: str, overrides: list[str]) -> None:
     shipped = name in shipped_plans()
     if not shipped and not PLACEHOLDER.fullmatch(name) and not name.endswith((".yaml", ".yml")):
         raise Wrong(f"{name}: expected a shipped plan, or a file")
-    given = [each for each in overrides if not PLACEHOLDER.fullmatch(each.partition("=")[0])]
+    given = [each for each in overrides if "..." not in each and not PLACEHOLDER.fullmatch(each.partition("=")[0])]
     if shipped or (ROOT / name).is_file():
         try:
             load_plan(name if shipped else str(ROOT / name), given)
