@@ -111,7 +111,9 @@ def check_plan(name: str, overrides: list[str]) -> None:
     shipped = name in shipped_plans()
     if not shipped and not PLACEHOLDER.fullmatch(name) and not name.endswith((".yaml", ".yml")):
         raise Wrong(f"{name}: expected a shipped plan, or a file")
-    given = [each for each in overrides if "..." not in each and not PLACEHOLDER.fullmatch(each.partition("=")[0])]
+    given = [
+        each for each in overrides if "..." not in each and not PLACEHOLDER.fullmatch(each.partition("=")[0])
+    ]
     if shipped or (ROOT / name).is_file():
         try:
             load_plan(name if shipped else str(ROOT / name), given)
@@ -317,9 +319,9 @@ def check_tests(words: list[str]) -> None:
         "./scripts/pack --fro-python 3.11",
         "./scripts/lab up ectd",
         "juju run load-claimer/leader begin",
-        "juju run load-claimer/leader start paln=juju-leases-small",
+        "juju run load-claimer/leader start plann=juju-leases-small",
         "juju run load-claimer/leader start plan=juju-leases-smal",
-        "juju config metrics-collector retension=5d",
+        "juju config metrics-collector retentions=5d",
         "juju integrate load-claimer:scale-runs metrics-collector:scale-run",
         "tox -e units",
         "pytest tests/unit/plans",
