@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ CHARMS = ("load-claimer", "container-spawner", "metrics-collector")
 ROLES = ("requires", "provides", "peers")
 
 
+@functools.cache
 def charmcraft(name: str) -> Mapping[str, Any]:
     """The charmcraft.yaml of a charm."""
     return yaml.safe_load((ROOT / "charms" / name / "charmcraft.yaml").read_text(encoding="utf-8"))

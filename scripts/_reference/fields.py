@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,7 +33,7 @@ def keys_table(model: type[BaseModel], links: Mapping[str, str]) -> str:
     """The keys of a JSON document or line, as its model has them, with the texts of the model's attributes."""
     texts = attributes(model)
     rows = [
-        [code(name), _type(schema, links), sentence(texts.get(name, ""))]
+        [code(name), _type(schema, links), sentence(re.sub(r"\bNone\b", "null", texts.get(name, "")))]
         for name, schema, _ in _fields(model)
     ]
     return table(["key", "type", "meaning"], rows)

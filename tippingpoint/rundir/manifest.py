@@ -85,7 +85,7 @@ class Manifest(BaseModel):
     origin: str = ""
     """The source of an imported run's or baseline's figures, for people."""
     workload: Workload = "claim"
-    """The workload's name when the run was made: see kinds.workload_of."""
+    """The workload's name when the run was made, which may be an old one (kinds.workload_of)."""
     load_unit: str = "leases"
     """What a stage's size counts."""
     timeline: Literal["seconds", "order"] = "seconds"

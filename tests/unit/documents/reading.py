@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -51,6 +52,14 @@ def commands(text: str) -> Iterator[list[str]]:
             yield from _split(line)
 
 
+def plans(text: str) -> list[str]:
+    """The plans in code blocks: YAML that begins with a name and has stages, or a search."""
+    blocks = [textwrap.dedent(block) for block in _blocks(text)]
+    return [
+        each for each in blocks if re.match(r"name: ", each) and re.search(r"^(stages|find):", each, re.M)
+    ]
+
+
 def inline(text: str) -> Iterator[list[str]]:
     """The commands in the text itself, between backticks: their arguments may be left out."""
     outside = "\n".join(_without_code(text))
@@ -82,8 +91,14 @@ def _blocks(text: str) -> Iterator[str]:
     for fence in _FENCE.finditer(text):
         yield "\n".join(fence[0].split("\n")[1:-1])
     lines = _FENCE.sub("", text).split("\n")
-    code = sorted(_indented(lines))
-    yield "\n".join(lines[number] for number in code)
+    block: list[str] = []
+    code = _indented(lines)
+    for number, line in enumerate([*lines, "end"]):
+        if number in code or (block and not line.strip()):
+            block.append(line)
+        elif block:
+            yield "\n".join(block).rstrip()
+            block = []
 
 
 def _indented(lines: list[str]) -> set[int]:

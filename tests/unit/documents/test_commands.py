@@ -15,7 +15,7 @@ import pytest
 
 from scripts._reference.charms import CHARMS, charmcraft, endpoints
 from scripts._reference.commands import subcommands
-from tests.unit.documents.reading import ROOT, commands, documents, inline, name_of
+from tests.unit.documents.reading import ROOT, commands, documents, inline, name_of, plans
 from tippingpoint.cli.program import build_parser
 from tippingpoint.compare.baselines import list_baselines
 from tippingpoint.errors import UserError
@@ -24,7 +24,7 @@ from tippingpoint.plan.fields import Section
 from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.kinds import section_of
 from tippingpoint.plan.packages import BUILT_IN
-from tippingpoint.plan.read import load_plan
+from tippingpoint.plan.read import load_plan, parse_plan
 from tippingpoint.plan.shipped import shipped_plans
 from tippingpoint.plan.spawn import SpawnPlan
 
@@ -49,6 +49,17 @@ def test_commands_exist(document: Path) -> None:
         except Wrong as problem:
             wrong.append(f"{' '.join(words)}: {problem}")
     assert wrong == []
+
+
+@pytest.mark.parametrize("document", documents(), ids=name_of)
+def test_plans_are_accepted(document: Path) -> None:
+    for plan in plans(document.read_text(encoding="utf-8")):
+        parse_plan(plan, source=name_of(document))
+
+
+def test_a_plan_in_a_document_is_found() -> None:
+    plan = "name: my-ramp\nstages:\n  - {leases: 5}"
+    assert plans(f"Text:\n\n```yaml\n{plan}\n```\n\n    tippingpoint plans\n") == [plan]
 
 
 def check(words: list[str], whole: bool) -> None:
