@@ -189,7 +189,7 @@ class ScriptedAgent:
             case "report":
                 return {
                     "ok": False,
-                    "problem": "run: none: expected a run that was begun; there was none yet",
+                    "problem": "run: none: expected a run that was started; there is none yet",
                 }
             case "clean" | "repair" | "probe" | "evict-member":
                 return {"ok": True, "task": "t1"}

@@ -1,7 +1,7 @@
-"""Whether the target lets us in, known before a run begins: one log-in for each change of how it is reached.
+"""Checks before a run begins whether the target accepts us: it logs in whenever the access to the target changes.
 
-A log-in that fails is tried again, seldom: a password that is refused often can lock its user out. What is secret is on
-no disk: files are written for each log-in to a directory of the service's runtime, in memory, and removed after it.
+A failed log-in is retried, but rarely, as too many refused passwords can lock a user out. Secrets never reach a disk:
+each log-in writes its files to the service's runtime directory, which is in memory, and removes them afterwards.
 """
 
 from __future__ import annotations
@@ -21,27 +21,28 @@ from tippingpoint.targets.secret import PLACE
 from tippingpoint.util.backoff import doubled
 
 FIRST_WAIT = 180.0
-"""Seconds until a log-in that failed is tried again; after a refusal each time twice as long, up to LONGEST_WAIT."""
+"""Seconds until a failed log-in is retried; after each refusal twice as long, up to LONGEST_WAIT."""
 LONGEST_WAIT = 3600.0
 WITHIN = 60.0
 """Seconds that a log-in may take."""
 
 
 async def log_in(section: Any) -> None:
-    """See that a target lets us in; TargetError when it does not, UserError for a file of its that is unusable."""
+    """Log in to a target; raises TargetError when it does not accept us, and UserError for an unusable file of
+    ours."""
     await target_of(section.kind).log_in(section)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a log-in came to: `problem` is empty where we were let in; `refused` as TargetError has it."""
+    """The outcome of a log-in: `problem` is empty if it succeeded; `refused` is as in TargetError."""
 
     problem: str = ""
     refused: bool = False
 
 
 class Admission:
-    """Logs in to the target that it was told of last."""
+    """Logs in to the target whose access was given last."""
 
     def __init__(
         self,
@@ -50,7 +51,8 @@ class Admission:
         changed: Callable[[], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """Files are written below `runtime`; nothing is tried while `is_busy`; `changed` is called on news."""
+        """Files are written below `runtime`; nothing is tried while `is_busy`; `changed` is called on a new
+        outcome."""
         self._sleep = sleep
         self._runtime = runtime
         self._is_busy = is_busy
@@ -61,9 +63,9 @@ class Admission:
         self._task: asyncio.Task[None] | None = None
 
     def tell(self, target: Mapping[str, Any], files: Mapping[str, str]) -> Outcome:
-        """How the target is reached now, as requests.Access has it; returns what is known of that.
+        """Take the present access to the target, as in requests.AccessRequest; returns what is known of it.
 
-        A log-in is begun where this is news.
+        If it is new, a log-in begins.
         """
         if (target, files) != (self._target, self._files):
             self._target, self._files = dict(target), dict(files)
@@ -74,7 +76,7 @@ class Admission:
         return self._outcome
 
     async def close(self) -> None:
-        """Try no more."""
+        """Stop trying."""
         task = self._task
         self._cancel()
         if task is not None:
@@ -108,8 +110,8 @@ class Admission:
             except TimeoutError:
                 return Outcome(f"no answer within {WITHIN:g} s")
             except TargetError as problem:
-                # Who refuses is told by what mends it. Of who does not answer the address matters: it is in `where`,
-                # unless that names a field or a cloud.
+                # A refusal is described by what would mend it. For a target that does not answer, the address
+                # matters: it is in `where`, unless that names a field or a cloud.
                 known = problem.refused or problem.where.startswith("target.")
                 named = not target_of(self._target["kind"]).errors_name_address
                 where = "" if known or named else f"{problem.where}: "
@@ -129,7 +131,7 @@ def _write(files: Mapping[str, str], place: Path) -> None:
 
 
 def _section_at(target: Mapping[str, Any], place: str) -> TargetSection:
-    """The target, whose files are in this directory."""
+    """Return the target's section, with its files in this directory."""
     fields = {
         key: value.replace(PLACE, place) if isinstance(value, str) else value for key, value in target.items()
     }

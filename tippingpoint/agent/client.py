@@ -1,4 +1,5 @@
-"""Asking an agent, over its socket: one JSON line there, one back. Standard library only, as hooks have no time."""
+"""A client of the agent's socket: one JSON line each way. It uses only the standard library, as hooks must be
+fast."""
 
 from __future__ import annotations
 
@@ -10,17 +11,17 @@ from pathlib import Path
 from typing import Any, cast
 
 LONGEST_REQUEST = 16 << 20
-"""Bytes of a request; an answer may be longer."""
+"""The most bytes of a request; an answer may be longer."""
 
 
 class AgentAway(Exception):
-    """The agent does not answer: why, in one line."""
+    """Raised when the agent does not answer: why, in one line."""
 
 
 def call(path: Path, request: dict[str, Any], timeout: float = 10.0) -> dict[str, Any]:
-    """The agent's answer to a request, which has `ok`, and where that is false a `problem` in one line.
+    """Return the agent's answer to a request: it has `ok`, and if that is false a `problem` in one line.
 
-    AgentAway when there is none within `timeout` seconds.
+    Raises AgentAway without an answer within `timeout` seconds.
     """
     deadline = time.monotonic() + timeout
     with socket.socket(socket.AF_UNIX) as there:
@@ -29,7 +30,7 @@ def call(path: Path, request: dict[str, Any], timeout: float = 10.0) -> dict[str
             there.connect(str(path))
             with suppress(
                 BrokenPipeError, ConnectionResetError
-            ):  # it may have refused it half-way, and says why
+            ):  # the agent may have refused it half-way, and its answer says why
                 there.sendall(json.dumps(request).encode() + b"\n")
             answer = _line(there, deadline)
         except TimeoutError:
@@ -47,7 +48,7 @@ def call(path: Path, request: dict[str, Any], timeout: float = 10.0) -> dict[str
 
 
 def _line(there: socket.socket, deadline: float) -> bytes:
-    """All that comes until a line's end, or the connection's."""
+    """Return everything received until the end of a line or of the connection."""
     received: list[bytes] = []
     while not received or not received[-1].endswith(b"\n"):
         there.settimeout(max(0.001, deadline - time.monotonic()))

@@ -1,4 +1,4 @@
-"""This unit's clock, as others may ask for it, and how far it is ahead of the one that all go by."""
+"""Serves this unit's clock to others, and measures its offset from the reference's clock."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Clocks:
 
     @property
     def address(self) -> str:
-        """Address and port of our clock server; empty while there is none."""
+        """Address and port of our clock server; empty without one."""
         return self._server.address if self._server is not None else ""
 
     async def listen(self, address: str) -> None:
-        """Answer on this address of ours, that of the default route where it is empty; not at all where that fails."""
+        """Serve on this address of ours; an empty one means that of the default route. A failure leaves no server."""
         host = address or _own_address()
         if self._server is not None and host == self._listens_on:
             return
@@ -31,22 +31,23 @@ class Clocks:
             self._listens_on = host
 
     async def measure(self, reference: str) -> tuple[float, float] | None:
-        """Seconds that our clock is ahead of the reference's, and how wrong that may be; None without an answer."""
+        """Return how many seconds our clock is ahead of the reference's, and the possible error; None without an
+        answer."""
         if reference == self.address:
             return 0.0, 0.0
         return await measure_offset(reference)
 
     async def close(self) -> None:
-        """Answer no more."""
+        """Stop serving."""
         if self._server is not None:
             self._server.close()
             self._server = None
 
 
 def _own_address() -> str:
-    """The address that we are seen with, which the kernel tells without sending anything."""
+    """Return the address that others see us by; the kernel knows it without sending a packet."""
     for family, elsewhere in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as there:
-            there.connect((elsewhere, 9))  # RFC 5737 and 3849: addresses of documentation
+            there.connect((elsewhere, 9))  # addresses for documentation (RFC 5737 and 3849)
             return str(there.getsockname()[0])
     return "127.0.0.1"

@@ -1,4 +1,4 @@
-"""Closing a part that was cut: what it has is made a whole run of, as far as it came."""
+"""Closes a part that was cut: its directory becomes that of a run that ended there."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tippingpoint.rundir.manifest import Manifest
 
 
 def cut_in(turn: int) -> str:
-    """What is said of a part that was cut in a turn, 0 before the first."""
+    """Return the problem of a part that was cut in a turn (0: before the first)."""
     where = f"in turn {turn}" if turn else "before its first turn"
     return f"cut: the unit's machine or agent was restarted {where}"
 
 
 def close_cut(directory: Path, problem: str) -> tuple[Phase, str]:
-    """End a part's manifest where nobody did; returns how the part ended, and its problem in one line."""
+    """End a part's manifest if that was not done; returns how the part ended, and its problem in one line."""
     try:
         manifest = Manifest.load(directory)
     except UserError:
-        return "failed", problem  # it never got as far
+        return "failed", problem  # it was cut before it had a manifest
     if manifest.status in ("running", "cut"):
         manifest.status, manifest.reason = "cut", problem
         manifest.pid = None

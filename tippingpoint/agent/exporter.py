@@ -1,4 +1,4 @@
-"""What this unit's workers do, for a Prometheus that asks: as they say each second, without a file being read."""
+"""Exports this unit's figures to Prometheus, from its workers' ticks; no file is read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BUCKETS = (
     0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5,
     0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
 )  # fmt: skip
-"""Upper bounds in seconds: each 1.3 to 2 times the one before, which bounds the error of a percentile from them."""
+"""Upper bounds in seconds, each 1.3 to 2 times the one before, which bounds the error of a percentile."""
 _BOUNDS = (*(f"{bound:g}" if bound != int(bound) else f"{bound:.1f}" for bound in BUCKETS), "+Inf")
 _BUCKET_OF = np.searchsorted(
     np.array(BUCKETS) * 1e6, highest_values(np.arange(SLOTS, dtype=np.int64)), side="left"
@@ -37,19 +37,19 @@ _SILENT.propagate = False
 
 
 class _Times:
-    """Times of one operation, by BUCKETS."""
+    """Latencies of one operation, by BUCKETS."""
 
     def __init__(self) -> None:
         self.counts = np.zeros(len(BUCKETS) + 1, dtype=np.int64)
         self.sum = 0.0
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Upper bounds, and how many were at most so long."""
+        """Return the upper bounds, and how many latencies are at most that long."""
         return list(zip(_BOUNDS, accumulate(self.counts.tolist()), strict=True))
 
 
 class Measured(Collector):
-    """The figures of the part that goes on. Counters stay as they are at its end, until the next run's."""
+    """The figures of the current part. Counters keep their values after its end, until the next run."""
 
     def __init__(self) -> None:
         self._labels: tuple[str, str, str] | None = None
@@ -64,21 +64,21 @@ class Measured(Collector):
         self._service: dict[str, _Times] = {}
 
     def began(self, run: str, plan: Plan) -> None:
-        """A run begins; what was measured of another is forgotten."""
+        """Note that a run begins, and forget the figures of another run."""
         self._forget()
         self._labels = (run, plan.name, plan.target.kind)
         self._running = True
 
     def ended(self) -> None:
-        """The run is over: nothing is held any more."""
+        """Note that the run is over: its load is zero from now on."""
         self._running = False
 
     def worker_gone(self, worker: str) -> None:
-        """A worker holds nothing any more."""
+        """Forget the gauges of a worker that is gone."""
         self._ticks.pop(worker, None)
 
     def tick(self, progress: StageProgress, worker: str, tick: Tick) -> None:
-        """One worker's last second: its gauges and its journal's lines."""
+        """Add one worker's last second: its gauges and its journal's lines."""
         self._progress = progress
         self._ticks[worker] = tick
         lines = [line.split(",") for line in tick.lines.splitlines()]
@@ -98,7 +98,7 @@ class Measured(Collector):
                 times.sum += float((middle_values(slots) * counts).sum()) / 1e6
 
     def collect(self) -> Iterable[Metric]:
-        """What there is to tell; nothing before the first run."""
+        """Return the metrics; none before the first run."""
         if self._labels is None:
             return
         yield from self._gauges(self._labels)
@@ -123,10 +123,10 @@ class Measured(Collector):
         ticks = list(self._ticks.values()) if self._running else []
         progress = self._progress if self._running else None
         told: list[tuple[str, str, float]] = [
-            ("held", "Leases held, or things that are there.", sum(tick.held for tick in ticks)),
-            ("goal", "What this unit is to hold in this stage.", progress.size if progress else 0),
-            ("stage", "The stage that is run; 0 where none is.", progress.stage if progress else 0),
-            ("up", "Whether this unit's part of a run goes on.", self._running),
+            ("held", "Leases held, or things that exist.", sum(tick.held for tick in ticks)),
+            ("goal", "The load of this unit in this stage.", progress.size if progress else 0),
+            ("stage", "The current stage; 0 if there is none.", progress.stage if progress else 0),
+            ("up", "Whether this unit has a part in a current run.", self._running),
             ("generator_cpu_cores", "Cores that the workers use.", sum(tick.cpu for tick in ticks)),
             (
                 "generator_busiest_worker",
@@ -141,7 +141,7 @@ class Measured(Collector):
 
 
 class Exporter:
-    """An HTTP server of the figures."""
+    """An HTTP server for the figures."""
 
     def __init__(self, measured: Measured) -> None:
         self._registry = CollectorRegistry()
@@ -149,7 +149,7 @@ class Exporter:
         self._server: web.AppRunner | None = None
 
     async def open(self, address: str) -> None:
-        """Listen on ADDRESS:PORT. UserError where that is none; OSError where something else listens there."""
+        """Listen on ADDRESS:PORT; raises UserError for a malformed one, and OSError if the port is in use."""
         host, _, port = address.rpartition(":")
         if not host or not (port.isascii() and port.isdigit() and int(port) < 65536):
             raise UserError("--metrics", address, "ADDRESS:PORT, such as 0.0.0.0:9477")
@@ -161,11 +161,11 @@ class Exporter:
 
     @property
     def addresses(self) -> list[Any]:
-        """Where it listens."""
+        """The addresses that it listens on."""
         return [] if self._server is None else self._server.addresses
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._server is not None:
             await self._server.cleanup()
 

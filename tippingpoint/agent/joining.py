@@ -1,4 +1,4 @@
-"""What a part came to that was taken up again: its directories one after the other, on the first one's clock."""
+"""Joins the directories of a part that was resumed into one, on the clock of the first."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tippingpoint.units.digest import make_digest
 
 
 def digest_of(directories: Sequence[Path]) -> str:
-    """The digest of a part that is in these directories, in their order; empty where nothing was measured.
+    """Return the digest of a part from its directories, in order; empty if nothing was measured.
 
-    A part that was refused before its workers began leaves no journal, or not even a directory.
+    A part that was refused before its workers began has no journal, and perhaps no directory.
     """
     there = [directory for directory in directories if worker_names(directory)]
     if len(there) < 2:
@@ -31,9 +31,10 @@ def digest_of(directories: Sequence[Path]) -> str:
 
 
 def join(directories: Sequence[Path], into: Path) -> None:
-    """Write one run's directory of several, of which each went on where the one before was cut.
+    """Write one run's directory from several, each of which resumed the one before.
 
-    A stage that is played again is as it was the last time: of its earlier times nothing is told but that they were.
+    If a stage was repeated, only its last repetition counts. Of earlier ones, only the fact that they happened is
+    kept.
     """
     manifests = [Manifest.load(directory) for directory in directories]
     origin = manifests[0].started
@@ -63,22 +64,22 @@ def join(directories: Sequence[Path], into: Path) -> None:
 
 
 class _Cut(NamedTuple):
-    """From when on what a directory tells is told by a later one."""
+    """The point from which on a directory is superseded by a later one."""
 
     end: float
     again: float
-    """The stage that is played there again; those before it are whole."""
+    """The first stage that is repeated there; those before it are complete."""
 
 
 def _taken_up(cut: Path, stage: int, t: float, before: float, where: _Cut) -> bytes:
-    """The event that a part went on at `t`, which was cut in that directory at `before`."""
+    """Return the event that a part was resumed at `t`, after it was cut in that directory at `before`."""
     there = sum(int(held) for _, held in _last_ticks(cut))
     event = {"event": KIND, "t": round(t, 6), "stage": stage, "after": round(max(0.0, t - before), 3)}
     return orjson.dumps({**event, "there": there, "again": where.end < inf})
 
 
 def _last_ticks(directory: Path) -> list[tuple[float, float]]:
-    """When each worker was heard last, and how much it had up."""
+    """Return when each worker ticked last, and how much it held."""
     last: list[tuple[float, float]] = []
     for path in directory.glob("worker-*.jsonl"):
         ticks = [event for event in read_events(path).events if event["event"] == "tick"]
@@ -88,7 +89,7 @@ def _last_ticks(directory: Path) -> list[tuple[float, float]]:
 
 
 def _begun(directory: Path) -> Iterable[tuple[int, float]]:
-    """The stages of a directory, and when they began there."""
+    """Return the stages of a directory, and when they began there."""
     for path in directory.glob("worker-*.jsonl"):
         for event in read_events(path).events:
             if event["event"] == "stage" and event.get("phase") == "begin":
@@ -96,7 +97,7 @@ def _begun(directory: Path) -> Iterable[tuple[int, float]]:
 
 
 def _intervals(path: Path, shift: float, end: float) -> Iterable[bytes]:
-    """The lines of an interval log, those that begin before `end`, moved by so many seconds."""
+    """Return the lines of an interval log that begin before `end`, moved by `shift` seconds."""
     for line in path.read_bytes().split(b"\n")[:-1]:
         tag, *rest = line.split(b",")
         if not tag.startswith(b"Tag="):
@@ -113,7 +114,7 @@ def _intervals(path: Path, shift: float, end: float) -> Iterable[bytes]:
 def _events(path: Path, shift: float, cut: _Cut) -> Iterable[bytes]:
     for event in read_events(path).events:
         moved: dict[str, Any] = {**event, "t": round(event["t"] + shift, 6)}
-        # A stage ends in the very moment in which the next one begins.
+        # A stage ends at the same moment at which the next one begins.
         ends = event["event"] == "stage" and event["stage"] < cut.again
         if event["t"] < cut.end or ends:
             yield orjson.dumps(moved)

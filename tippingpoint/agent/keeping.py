@@ -1,9 +1,9 @@
-"""The runs that are kept: what each unit came to as it was told, and this unit's own journals. All may read them.
+"""The runs that an agent keeps: the results of all units, and this unit's own journals. All users may read them.
 
 runs/ID.0/                 this unit's part of a run: a run's directory, with its digest
 gathered/ID/               the run of all units: a run's directory, with its report
-gathered/ID/kept.json      the run as it was told last, and which parts here are of it
-gathered/ID/digests/       what each unit came to, by its name with a - for the /
+gathered/ID/kept.json      the latest state of the run, and which parts here belong to it
+gathered/ID/digests/       the result of each unit, by its name with a - for the /
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tippingpoint.units.shared_run import SharedRun, UnitWord
 from tippingpoint.workloads.load import OnProgress, untold
 
 MOST_RUNS = 50
-"""Runs that are kept; the oldest go first, unless something of them is left in the target."""
+"""How many runs are kept; the oldest are removed first, unless something of them is left on the target."""
 _KEPT = "kept.json"
 _REMOVED = "removed"
-"""A part's directory has a file of this name once what it made is known to be gone from the target."""
+"""The file in a part's directory that marks that what the part made is known to be removed from the target."""
 _TIMES = 5
 
 
@@ -35,11 +35,11 @@ class Kept(BaseModel):
 
     run: SharedRun
     parts: list[str] = []
-    """Names of the directories of it that are here: this unit's in order, and those for what lost units left."""
+    """Names of its directories here: this unit's in order, and those for things that lost units left."""
     words: dict[str, UnitWord] = {}
-    """The last word of each unit, as far as they were told here."""
+    """The last word of each unit, as far as it is known here."""
     verdict: str = ""
-    """Outcome of the report that was made last."""
+    """The outcome of the latest report."""
 
 
 class Keeping:
@@ -57,23 +57,23 @@ class Keeping:
     # -- runs --------------------------------------------------------------------------------------
 
     def load(self, run: str) -> Kept | None:
-        """What is kept of a run; None where nothing is."""
+        """Return what is kept of a run; None for nothing."""
         try:
             return Kept.model_validate_json((self.gathered / run / _KEPT).read_bytes())
         except (OSError, ValidationError):
             return None
 
     def save(self, kept: Kept) -> None:
-        """Keep it; UserError when there is no room."""
+        """Save a run; raises UserError without disk space."""
         _write(self.gathered / kept.run.id / _KEPT, kept.model_dump_json())
 
     def all(self) -> list[Kept]:
-        """Every run that is kept, the newest first."""
+        """Return all runs that are kept, the newest first."""
         found = [kept for path in self.gathered.iterdir() if (kept := self.load(path.name)) is not None]
         return sorted(found, key=lambda kept: kept.run.made, reverse=True)
 
     def prune(self, but: Iterable[str]) -> None:
-        """Let go of the oldest, but not of these."""
+        """Remove the oldest runs, but not these."""
         spared = set(but)
         for kept in self.all()[MOST_RUNS:]:
             if kept.run.id in spared or any(map(self.is_left, kept.parts)):
@@ -85,11 +85,11 @@ class Keeping:
     # -- digests -----------------------------------------------------------------------------------
 
     def keep_digest(self, run: str, unit: str, digest: str) -> None:
-        """Keep what a unit came to; UserError when there is no room."""
+        """Save a unit's result; raises UserError without disk space."""
         _write(self.gathered / run / "digests" / unit.replace("/", "-"), digest)
 
     def digests(self, run: str) -> dict[str, str]:
-        """What each unit came to, as far as it is known here."""
+        """Return the result of each unit, as far as it is known here."""
         found: dict[str, str] = {}
         with contextlib.suppress(OSError):
             for path in (self.gathered / run / "digests").iterdir():
@@ -98,34 +98,35 @@ class Keeping:
                     found[f"{application}/{number}"] = path.read_text("ascii", "replace")
         return found
 
-    # -- what is left in targets ---------------------------------------------------------------------
+    # -- what is left on targets ---------------------------------------------------------------------
 
     def is_left(self, part: str) -> bool:
-        """Whether something that a part made may still be in its target."""
+        """Return whether something that a part made may still be on its target."""
         directory = self.parts / part
         try:
             return bool(entries(directory)) and not (directory / _REMOVED).exists()
         except UserError:
-            return True  # a ledger that nobody can read: somebody is to look
+            return True  # a person has to look at a ledger that cannot be read
 
     def left(self) -> list[str]:
-        """The parts of which something may be left."""
+        """Return the parts of which something may be left."""
         with contextlib.suppress(OSError):
             return sorted(path.name for path in self.parts.iterdir() if self.is_left(path.name))
         return []
 
     def set_removed(self, part: str) -> None:
-        """Nothing of a part is left."""
+        """Note that nothing of a part is left."""
         if (self.parts / part).is_dir():
-            with contextlib.suppress(OSError):  # then it is looked for once more
+            with contextlib.suppress(OSError):  # then the target is checked once more
                 (self.parts / part / _REMOVED).touch()
 
     async def remove(self, part: str, progress: OnProgress = untold) -> int:
-        """Remove what a part made from its target; returns how many things that was. Errors as clean_run's."""
+        """Remove from its target what a part made; returns how many things were removed. Raises what clean_run
+        raises."""
         directory = self.parts / part
         removed = 0
         if entries(directory):
-            # A worker that outlived its agent by a moment may have made one more: until nothing is found.
+            # A worker may outlive its agent by a moment and make one more thing, so this is repeated.
             for _ in range(_TIMES):
                 found = await clean_run(directory, progress)
                 removed += found
@@ -136,7 +137,7 @@ class Keeping:
 
 
 def _write(path: Path, text: str) -> None:
-    """Replace a file whole."""
+    """Replace a file atomically."""
     fresh = path.with_name(path.name + ".new")
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -149,7 +150,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def furthest(known: SharedRun, told: SharedRun | None) -> SharedRun:
-    """Of two tellings of a run the one that is further; what was told last where both are as far."""
+    """Return the later one of two states of a run; the second if they are equally far."""
     if told is None or told.id != known.id or _far(told) < _far(known):
         return known
     return told

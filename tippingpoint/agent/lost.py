@@ -1,4 +1,4 @@
-"""What a lost unit made in the target is still there: its names follow from the run's, and another unit removes it."""
+"""Finds what a lost unit made on the target, by names that follow from the run's, so that another unit removes it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tippingpoint.units.shared_run import SharedRun
 
 
 def inherit(run: SharedRun, unit: str, target: Mapping[str, Any], parts: Path) -> str:
-    """Make a directory below `parts` with the ledger of all that a lost unit may have made; returns its name.
+    """Make a directory below `parts` with a ledger of everything that a lost unit may have made; returns its name.
 
-    What it measured is lost with it. UserError when the target cannot be told, or there is no room.
+    Its measurements are lost. Raises UserError when the target is unknown, or without disk space.
     """
     name = part_name(run, unit)
     directory = parts / name

@@ -1,4 +1,4 @@
-"""This unit's part of one run: a runner that goes by what the leader says, from making ready to its last word."""
+"""This unit's part of one run: a runner that follows the leader, from its preparation to the unit's last word."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tippingpoint.units.shared_run import SharedRun
 from tippingpoint.units.shared_run import UnitProgress as Told
 
 CUT_WITHIN = 10.0
-"""Seconds in which the workers of a part that is cut off may give back what they hold singly."""
+"""Seconds in which the workers of a part that is cut may release what they hold."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,19 @@ class Ended:
 
     phase: Phase
     problem: str
-    """One line, empty where it ended as told."""
+    """One line; empty if it ended as it was told to."""
     removed: bool
-    """Whether all that it made is gone from the target."""
+    """Whether everything that it made is removed from the target."""
 
 
 def part_name(run: SharedRun, unit: str) -> str:
-    """The id of a unit's part of a run, which all names of what it makes in the target follow from."""
+    """Return the id of a unit's part of a run, from which all its names on the target follow."""
     return f"{run.id}.{unit.rpartition('/')[2]}"
 
 
 def plan_of(run: SharedRun, unit: str, target: Mapping[str, Any]) -> Plan:
-    """The run's plan, with its target as this unit reaches it; UserError names the field that does not fit."""
+    """Return the run's plan with this unit's access to the target; raises UserError that names the field that does
+    not fit."""
     asked = run.plan.get("target", {})
     if not isinstance(asked, dict):
         raise UserError("run.plan.target", asked, "a mapping")
@@ -61,7 +62,7 @@ def plan_of(run: SharedRun, unit: str, target: Mapping[str, Any]) -> Plan:
 
 
 class PartRunner:
-    """One part: `run` plays it, `tell` and `stop` may come at any time, `cut` leaves it to the next agent."""
+    """Plays one part; `tell` and `stop` may be called at any time, and `cut` leaves it to the next agent."""
 
     def __init__(
         self,
@@ -76,7 +77,10 @@ class PartRunner:
         run_id: str,
         takes_up: TakenUp | None = None,
     ) -> None:
-        """`out` is where the part's directory, named `run_id`, is made; `changed` is told its phases and turns."""
+        """`out` gets the part's directory, which is named `run_id`.
+
+        `changed` is called with each new phase and turn, `moved_on` when the phase of a stage changes.
+        """
         self.run_id = shared.id
         self.directory = out / run_id
         self._plan = plan
@@ -100,38 +104,38 @@ class PartRunner:
 
     @property
     def progress(self) -> Told | None:
-        """Where it is."""
+        """How far the part is."""
         return self._watcher.summary
 
     async def measured(self) -> None:
-        """Wait until nothing is measured any more; what was made may still be there."""
+        """Wait until nothing is measured any more; the things that were made may still exist."""
         await self._runner.measured.wait()
 
     def tell(self, shared: SharedRun, ahead: float) -> None:
-        """The run as the leader has it now; our clock is so many seconds ahead of the reference's."""
+        """Take the leader's latest state of the run; our clock is `ahead` seconds ahead of the reference's."""
         self._follower.see(shared, ahead)
-        if shared.stopped or shared.over:  # over, and we go on: the others took us for missing
+        if shared.stopped or shared.over:  # over while we play: we counted as missing
             self.stop(shared.stopped or "the run is over")
 
     def stop(self, why: str) -> None:
-        """End it in order."""
+        """End the part in an orderly way."""
         if not self._stopping:
             self._stopping = True
             self._runner.interrupt(why)
 
     async def repair(self) -> str:
-        """Make what is missing of the load that is held; what is told of that."""
+        """Make what is missing of the load that is held; returns a line about it."""
         self._runner.repair()
-        return "what is missing is looked for, and made again"
+        return "missing things are being made again"
 
     async def evict(self, member: str) -> str:
-        """Remove a member that is gone from the target's cluster; UserError, or why it was not removed."""
+        """Remove a dead member from the target's cluster; raises UserError, or OperationFailed that says why not."""
         if problem := await self._runner.evict(member):
             raise OperationFailed(problem)
         return f"{member} was removed from the cluster"
 
     async def run(self) -> Ended:
-        """Play it to its end; CancelledError where it was cut."""
+        """Play the part to its end; raises CancelledError if it is cut."""
         self._measured.began(self.run_id, self._plan)
         self._running = asyncio.create_task(self._runner.run())
         try:
@@ -149,20 +153,20 @@ class PartRunner:
         return Ended(phase, problem, removed=not self._watcher.left_behind)
 
     async def cut(self) -> None:
-        """Leave it as it is, to be taken up or closed later; workers have CUT_WITHIN seconds to give back theirs."""
+        """Leave the part to be resumed or closed later; its workers have CUT_WITHIN seconds to release leases."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.wait([self._running], timeout=CUT_WITHIN)
 
     def _searching(self, stage: int) -> None:
-        """A search has no turns but its own stages."""
+        """Report a stage of a search as a turn, as a search has no others."""
         if stage != self._turn:
             self._turn = stage
             self._changed("up", stage)
 
 
 class _Watcher(Headline):
-    """What is told of the runner: where it is, the figures it measures, and whether it left anything behind."""
+    """Collects from the runner how far it is, its figures, and whether it left anything on the target."""
 
     def __init__(
         self, measured: Measured, moved_on: Callable[[], None], searching: Callable[[int], None] | None
@@ -175,9 +179,9 @@ class _Watcher(Headline):
         self.left_behind = False
 
     def progress(self, progress: StageProgress, worker: str, tick: Tick) -> None:
-        """Count a worker's last second."""
+        """Add a worker's last second, and report a new phase."""
         super().progress(progress, worker, tick)
-        with contextlib.suppress(ValueError):  # a line cut short; the journal has it whole
+        with contextlib.suppress(ValueError):  # a partial line; the journal has all of it
             self._measured.tick(progress, worker, tick)
         if self._searching is not None:
             self._searching(progress.stage)
@@ -186,7 +190,7 @@ class _Watcher(Headline):
             self._moved_on()
 
     def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
-        """Keep in mind what is gone, and what is not."""
+        """Note workers that are gone, and things that were left on the target."""
         super().event(t, event, fields)
         if event == "worker-cut":
             self._measured.worker_gone(str(fields["worker"]))

@@ -1,4 +1,4 @@
-"""What a target's users ask it for, timed now, each once: the figures a person would try by hand."""
+"""Times once what users ask the target for: the figures that a person would try by hand."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tippingpoint.targets.registry import target_of
 
 
 async def probe(target: Mapping[str, Any], made: Entry | None = None) -> str:
-    """A line for each thing asked for, such as `list 46 ms`, of the run's own things where one goes on that made some.
+    """Return a line for each request, such as `list 46 ms`; `made` lets it ask for things of a current run.
 
-    UserError or TargetError where nobody can be asked.
+    Raises UserError or TargetError if the target cannot be asked.
     """
     kind = str(target.get("kind", ""))
     if kind not in kinds() or not target_of(kind).can_probe:

@@ -1,4 +1,4 @@
-"""The agent as a process: its state directory is its alone, systemd hears from it, and its signals end it in order."""
+"""The agent as a process: it locks its state directory, notifies systemd, and ends in an orderly way on signals."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from tippingpoint.util.systemd_notify import serve_until
 
 
 def run_agent(state: Path, socket: Path, wake_file: Path, unit: str, metrics: str | None) -> None:
-    """Be the agent until a signal says to end. UserError where the paths cannot be used."""
-    os.umask(0o022)  # runs are for everybody to read; what is not has its own mode
+    """Run the agent until a signal ends it; raises UserError if the paths cannot be used."""
+    os.umask(0o022)  # everybody may read runs; secret files get a mode of their own
     try:
         state.mkdir(mode=0o755, parents=True, exist_ok=True)
         (state / "credentials").mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What parts made is removed from their targets after any end, and again while a target cannot be reached."""
+"""Removes from their targets what parts made, after any end, with retries while a target cannot be reached."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tippingpoint.errors import told
 from tippingpoint.util.backoff import doubled
 
 FIRST_WAIT = 15.0
-"""Seconds until a removal that failed is tried again; each time twice as long, up to LONGEST_WAIT."""
+"""Seconds until a failed removal is retried, twice as long each time, up to LONGEST_WAIT."""
 LONGEST_WAIT = 600.0
 GIVEN_UP_AFTER = 86400.0
-"""Seconds after which only a `clean` that is asked for tries again."""
+"""Seconds after which the removal is only retried by the action `clean`."""
 
 
 class Removal:
@@ -28,8 +28,8 @@ class Removal:
         changed: Callable[[], None],
         unit: Callable[[], str],
     ) -> None:
-        """`going_on` names the parts that may still want what they made; `changed` is called when a problem comes
-        or goes; `unit` is whose agent this is."""
+        """`going_on` names the parts that may still need what they made; `changed` is called when a problem appears
+        or is solved; `unit` returns the agent's unit."""
         self._unit = unit
         self._keeping = keeping
         self._going_on = going_on
@@ -39,23 +39,24 @@ class Removal:
         self._one_at_a_time = asyncio.Lock()
 
     def begin(self) -> None:
-        """See to it that what is left goes."""
+        """Start the removal, unless it is running."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._remove_all())
 
     def problem(self, run: str) -> str:
-        """What is left of the parts of a run and why, in one line; empty where nothing is known to be."""
+        """Return what is left of the parts of a run and why, in one line; empty if nothing is known to be left."""
         return "; ".join(problem for part, problem in self._problems.items() if part.startswith(f"{run}."))
 
     async def remove(self, part: str) -> int:
-        """Remove what is left of a part, now; returns how many things that was. Errors as Keeping.remove's."""
+        """Remove what is left of a part now; returns how many things were removed. Raises what Keeping.remove
+        raises."""
         async with self._one_at_a_time:
             removed = await self._keeping.remove(part)
         self._forget(part)
         return removed
 
     async def close(self) -> None:
-        """Leave it to the next agent."""
+        """Leave the rest to the next agent."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -76,7 +77,7 @@ class Removal:
                 tries += 1
                 await asyncio.sleep(doubled(tries, FIRST_WAIT, LONGEST_WAIT))
             for part in left:
-                if not self._keeping.is_left(part):  # perhaps somebody else saw to it
+                if not self._keeping.is_left(part):  # somebody else may have removed it
                     self._forget(part)
 
     def _forget(self, part: str) -> None:
@@ -84,10 +85,10 @@ class Removal:
             self._changed()
 
     def _note(self, part: str, problem: str, until: str) -> None:
-        """Say what is left, and that it is tried again until then; what removes it where that is past."""
-        line = f"not all removed from the target, tried again until {until}: {problem}"
+        """Note what is left, and until when the removal is retried, or afterwards the command that removes it."""
+        line = f"not all removed from the target, retried until {until}: {problem}"
         if not until:
-            run = re.sub(r"(\.\d+){1,2}$", "", part)  # also of a part that was taken up
+            run = re.sub(r"(\.\d+){1,2}$", "", part)  # a resumed part has two numbers
             line = f"juju run {self._unit()} clean run={run}: not all removed from the target: {problem}"
         if self._problems.get(part) != line:
             self._problems[part] = line

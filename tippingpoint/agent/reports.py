@@ -1,4 +1,4 @@
-"""The report of a run of all its units, from what each of them came to."""
+"""The report of a run of all its units, from the units' results."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ FILES: dict[RunFormat, str] = {
     "json": "report.json",
     "junit": "report.xml",
 }
-"""What a run's directory has once a report of it was made."""
+"""The files in a run's directory once a report was made."""
 
 
 class Written(NamedTuple):
-    """A report, where it is, and the outcome of its verdict."""
+    """A report, its path, and its verdict's outcome."""
 
     text: str
     path: Path
@@ -34,7 +34,7 @@ class Written(NamedTuple):
 
 
 def keep_digests(keeping: Keeping, run: str, given: Mapping[str, str]) -> None:
-    """Keep what units came to, as far as it can be read; UserError when there is no room."""
+    """Save the units' results that can be read; raises UserError without disk space."""
     for unit, digest in given.items():
         try:
             read_digest(digest)
@@ -50,14 +50,14 @@ def write_reports(
     live: tuple[str, list[Path]] | None,
     format: RunFormat,
 ) -> Written:
-    """Gather a run and write its report in every format beside it; returns it in one.
+    """Gather a run and write its report in every format into its directory; returns it in one format.
 
-    `given` are digests by unit beside those that are kept, `live` a unit and the directories of its part that
-    still goes on. UserError when there is nothing to tell of yet, neither a figure nor why there is none.
+    `given` are digests by unit in addition to those that are kept, `live` is a unit whose part is still running with
+    the directories of that part. Raises UserError if there is nothing to report yet, neither figures nor a failure.
     """
     run = kept.run
     keep_digests(keeping, run.id, given)
-    digests = {**given, **keeping.digests(run.id)}  # of those that are none the report says so
+    digests = {**given, **keeping.digests(run.id)}  # the report names the ones that are invalid
     if live is not None:
         unit, directories = live
         digests.setdefault(unit, digest_of(directories))

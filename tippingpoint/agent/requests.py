@@ -1,4 +1,4 @@
-"""What may be asked of the agent, by the request's `do`."""
+"""The requests to the agent, by their `do`."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ Short = Annotated[str, Field(max_length=200)]
 
 
 class _Request(BaseModel):
-    """Any request. What a newer charm adds is not understood, and does no harm."""
+    """A request. Unknown fields, from newer charms, are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
 
 class Orders(_Request):
-    """What the charm knows now: the run there is, or none, and how its target is reached from here."""
+    """The charm's present knowledge: the current run, if any, and how this unit reaches the target."""
 
     do: Literal["orders"]
     run: SharedRun | None
@@ -28,36 +28,36 @@ class Orders(_Request):
     """Fields of the plan's target; secrets by the path of their file."""
     unit: Unit
     reference: Short = ""
-    """Address and port of the clock that all units go by; empty while nobody has one."""
+    """Address and port of the clock that all units use; empty if it is not known yet."""
     lost: list[Unit] = []
-    """Units that a run which is over has lost, and what they left in the target with them: this one removes it."""
+    """Units that were lost in a run that is over: this unit removes what they left on the target."""
     address: Short = ""
-    """This unit's own address as the others reach it; that of the default route where it is left out."""
+    """This unit's own address as the others reach it; by default that of the default route."""
 
 
 class AccessRequest(_Request):
-    """How the configured target is reached between runs; answered by what is known of a log-in, which this may begin.
+    """How the configured target is reached between runs; the answer is the outcome of a log-in, which this may begin.
 
-    `problem` is why it failed, empty where it did not, or goes on: then the charm is woken when that is known;
-    `refused` is whether other credentials would help.
+    `problem` is why the log-in failed. It is empty if it succeeded or has not ended: then the charm is woken when it
+    ends. `refused` is whether other credentials would help.
     """
 
     do: Literal["access"]
     target: dict[str, Any] = {}
-    """Fields of a plan's target; PLACE in a value stands for the directory of `files`. Empty where there is none."""
+    """Fields of a plan's target; PLACE in a value stands for the directory of `files`. Empty without a target."""
     files: dict[Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,60}$")], str] = Field(
         default={}, repr=False
     )
-    """Their content by name. It is kept in memory only."""
+    """The content of files by name, which is kept in memory only."""
     awaits: bool = False
-    """Whether the charm waits for what Juju has no event for: it is woken every so often to look for it."""
+    """Whether the charm waits for something without a Juju event: it is woken regularly to check."""
 
 
 class Leave(_Request):
-    """The unit is being removed: end its part, and say its last word and what it measured.
+    """End the unit's part, as the unit is being removed; the answer is its last word and its result.
 
-    That is answered when nothing is measured any more, or after so many seconds; the removal of what the part made goes
-    on then. It may be asked again.
+    It comes when nothing is measured any more, or after `seconds`. What the part made is removed after that. The
+    request may be repeated.
     """
 
     do: Literal["leave"]
@@ -65,50 +65,50 @@ class Leave(_Request):
 
 
 class Word(_Request):
-    """What this unit says of its part, and what it came to."""
+    """Return this unit's report on its part, and its result."""
 
     do: Literal["word"]
 
 
 class Runs(_Request):
-    """The runs that are kept."""
+    """List the runs that are kept."""
 
     do: Literal["runs"]
 
 
 class _Told(_Request):
-    """What a leader knows of a run of all units: what each of them came to, and its last word."""
+    """A leader's knowledge of a run of all units: the result and the last word of each."""
 
     digests: dict[Unit, str] = {}
     words: dict[Unit, UnitWord | None] = {}
 
 
 class Keep(_Told):
-    """Keep this, so that a report can be made of it at any time."""
+    """Keep this, so that a report of it can be made at any time."""
 
     do: Literal["keep"]
     shared: SharedRun
 
 
 class Report(_Told):
-    """The report of a run of all units, from what they came to: as given here, and as kept."""
+    """Report on a run of all units, from the results given here and those that are kept."""
 
     do: Literal["report"]
     run: RunId = ""
-    """Empty for the latest."""
+    """Empty for the latest run."""
     format: RunFormat = "md"
     shared: SharedRun | None = None
 
 
 class Clean(_Request):
-    """Remove from the target what is left of a run, or of all that have ended."""
+    """Remove from the target what is left of a run, or of all runs that have ended."""
 
     do: Literal["clean"]
     run: RunId = ""
 
 
 class Task(_Request):
-    """What a task came to, or that it goes on."""
+    """Return the outcome of a task, or that it has not ended."""
 
     do: Literal["task"]
     id: Short
@@ -121,7 +121,7 @@ class Repair(_Request):
 
 
 class EvictMember(_Request):
-    """Remove a member that is gone from the cluster that is loaded."""
+    """Remove a dead member from the cluster under load."""
 
     do: Literal["evict-member"]
     member: Annotated[str, Field(min_length=1, max_length=200)]
@@ -135,7 +135,7 @@ class Probe(_Request):
 
 
 class Ping(_Request):
-    """Whether the agent is there."""
+    """Return whether the agent is running."""
 
     do: Literal["ping"]
 

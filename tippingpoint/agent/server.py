@@ -1,4 +1,4 @@
-"""The socket that the charm asks at: one request a line, in JSON, and one answer a line. Nobody waits for a run."""
+"""The socket for the charm's requests, one JSON line each way. No request waits for a run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tippingpoint.errors import UserError, told
 from tippingpoint.util.network_errors import in_words
 
 Answer = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
-"""Told a request, which is any JSON object, answers it; what it raises becomes the answer's problem."""
+"""Answers a request, which is any JSON object; an exception becomes the answer's problem."""
 
 _PATIENCE = 30.0
-"""Seconds that a client may take to send its line, and to read ours."""
+"""Seconds that a client may take to send its line, or to read the answer."""
 
 
 class Server:
-    """A listener on a unix socket of mode 0660, which takes the place of the one that was there."""
+    """Listens on a unix socket of mode 0660, which replaces an older one."""
 
     def __init__(self, path: Path, answer: Answer) -> None:
         self._path = path
@@ -33,7 +33,7 @@ class Server:
         self._clients: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Listen; UserError where that is not possible."""
+        """Listen; raises UserError if that is impossible."""
         fresh = self._path.with_name(self._path.name + ".new")
         with contextlib.ExitStack() as undo:
             there = undo.enter_context(socket.socket(socket.AF_UNIX))
@@ -42,7 +42,7 @@ class Server:
                 there.bind(str(fresh))
                 os.chmod(fresh, 0o660)
                 there.listen(128)
-                fresh.replace(self._path)  # nobody finds it before it answers, and in its mode
+                fresh.replace(self._path)  # it appears only once it answers, with its mode set
             except OSError as problem:
                 accepted = f"a path for a socket ({in_words(problem)})"
                 raise UserError("--socket", str(self._path), accepted) from None
@@ -50,7 +50,7 @@ class Server:
             undo.pop_all()
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._path.unlink(missing_ok=True)
         self._server.close()
         for client in self._clients:
@@ -86,7 +86,7 @@ class Server:
         async with asyncio.timeout(_PATIENCE):
             await writer.drain()
             while not whole and await reader.read(1 << 20):
-                pass  # who still sends would not see our answer otherwise
+                pass  # a client that is still sending would not see our answer otherwise
 
     async def _reply(self, line: bytes) -> bytes:
         try:
@@ -108,7 +108,7 @@ def _refused(problem: str) -> bytes:
 
 
 def _of_request(problem: ValidationError) -> str:
-    """The first thing that is wrong with a request."""
+    """Return the first error in a request."""
     error = problem.errors(include_url=False)[0]
     field = ".".join(str(part) for part in error["loc"]) or "request"
     accepted = str(error["msg"]).removeprefix("Input should be ").removeprefix("Value error, ").lower()

@@ -1,4 +1,4 @@
-"""The agent: what it is told goes to the disk first, then one part at a time is played, closed and cleaned up after."""
+"""The agent: it saves its orders first, then plays, closes and cleans up after one part at a time."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ from tippingpoint.units.shared_run import REMOVED, SharedRun, UnitProgress, Unit
 from tippingpoint.util.network_errors import in_words
 
 TAKE_UP_WITHIN = 90.0
-"""Seconds after a restart in which the charm is to say that a run still goes on, or its cut part is closed. A hook of
-the machine's start comes within some tens."""
+"""Seconds after a restart in which the charm must confirm that a run goes on; else the part that was cut is closed.
+The hook of a machine's start comes within some tens of seconds."""
 BEAT = 30.0
-"""Seconds after which the charm is woken while a run goes on, or it waits for a secret to be granted. It
-says by itself how often others are told of that; the leader looks each time who is still there."""
+"""Seconds after which the charm is woken during a run, or while it waits for a secret to be granted. The charm
+decides how often it tells others; the leader checks each time which units are still running."""
 _LINE = 1000
-"""Characters of a problem, as words of units have it."""
+"""The most characters of a problem, as in words of units."""
 
 _REQUESTS: TypeAdapter[requests.AnyRequest] = TypeAdapter(requests.AnyRequest)
 
 
 class Agent:
-    """One unit's agent, below its state directory. `answer` is all that is asked of it."""
+    """One unit's agent, below its state directory. `answer` handles all requests."""
 
     def __init__(self, state: Path, wake_file: Path, unit: str = "") -> None:
-        """With `unit`, orders for another one are refused: the charm of that one is at the wrong socket."""
+        """With `unit`, orders for another unit are refused: its charm is at the wrong socket."""
         self._directory = state
         self._wake_file = wake_file
         self._unit = unit
@@ -67,13 +67,13 @@ class Agent:
         )
         self._admission = Admission(wake_file.parent, lambda: self._playing is not None, self._wake)
         self._awaits = False
-        """Whether the charm waits for what it is told of by nobody."""
+        """Whether the charm waits for something that it gets no event for."""
         self._part: PartRunner | None = None
         self._playing: asyncio.Task[None] | None = None
         self._measuring: asyncio.Task[None] | None = None
         self._beating: asyncio.Task[None] | None = None
         self._told = asyncio.Event()
-        """Orders have come since we began."""
+        """Set once orders have come since the start."""
         self._answers: dict[type[Any], Callable[[Any], Awaitable[dict[str, Any]]]] = {
             requests.Orders: self._orders,
             requests.AccessRequest: self._access,
@@ -90,10 +90,10 @@ class Agent:
             requests.Ping: self._ping,
         }
 
-    # -- its life ----------------------------------------------------------------------------------
+    # -- start and end -----------------------------------------------------------------------------
 
     async def open(self, metrics: str | None = None) -> None:
-        """Begin: see to what the agent before us left; export figures on ADDRESS:PORT unless it is in use."""
+        """Start: see to what the last agent left, and export figures on ADDRESS:PORT unless that is in use."""
         if metrics is not None:
             try:
                 await self._exporter.open(metrics)
@@ -110,7 +110,7 @@ class Agent:
         self._removal.begin()
 
     async def close(self) -> None:
-        """End: a part that goes on is left as it is, for the next agent, with what can be given back given back."""
+        """End: leave a current part to the next agent, after releasing what can be released."""
         if self._beating is not None:
             self._beating.cancel()
         if self._part is not None:
@@ -126,7 +126,7 @@ class Agent:
         await self._exporter.close()
 
     async def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a request of the socket. ValidationError for one that is none, errors for people otherwise."""
+        """Answer a request; raises ValidationError for an unknown one, and other errors with a line for people."""
         understood = _REQUESTS.validate_python(request)
         return await self._answers[type(understood)](understood)
 
@@ -179,7 +179,7 @@ class Agent:
         return {"word": self._last_word(), "result": self._result() or await self._live_result()}
 
     def _last_word(self) -> dict[str, Any] | None:
-        """What is said of a part whose unit goes: it has ended, whatever it is still busy with."""
+        """Return the last word of a unit that is being removed: its part has ended, even if it is still busy."""
         run, part = self._state.run, self._state.part
         if run is None:
             return None
@@ -191,7 +191,7 @@ class Agent:
         return word.model_copy(update=update).model_dump(mode="json", exclude_none=True)
 
     async def _live_result(self) -> dict[str, str] | None:
-        """What a part that has not ended yet came to so far; None where it has measured nothing."""
+        """Return the result so far of a part that has not ended; None if it has measured nothing."""
         part = self._state.part
         live = None if part is None else self._live(part.run)
         if part is None or live is None:
@@ -204,15 +204,15 @@ class Agent:
         return {"run": part.run, "digest": digest} if digest else None
 
     def _follow(self) -> None:
-        """Do what the latest orders ask for, as far as it is not under way."""
+        """Do what the latest orders ask for, as far as it is not being done."""
         run = self._state.run
         if self._playing is not None:
             if self._part is None:
-                return  # it is seen when that has ended
+                return  # it sees the orders when that has ended
             if run is None:
-                self._part.stop("there is no run any more")
+                self._part.stop("the run was removed")
             elif run.id != self._part.run_id:
-                self._part.stop(f"run {run.id} was begun")
+                self._part.stop(f"run {run.id} was started")
             else:
                 self._measure()
                 self._part.tell(run, self._offset)
@@ -220,7 +220,7 @@ class Agent:
             self._begin(run)
 
     def _is_new(self, run: SharedRun) -> bool:
-        """Whether a run is to be played, and was not yet."""
+        """Return whether a run is to be played, and has not been yet."""
         part = self._state.part
         if run.over or run.stopped or (part is not None and part.run == run.id):
             return False
@@ -228,7 +228,7 @@ class Agent:
         return kept is None or not kept.parts
 
     def _begin(self, run: SharedRun, takes_up: TakenUp | None = None) -> None:
-        """Begin this unit's part of a run; or go on with it under its old names."""
+        """Begin this unit's part of a run, or resume it under its old names."""
         before = self._state.part.directories if takes_up is not None and self._state.part is not None else []
         name = part_name(run, self._state.unit)
         directories = [*before, f"{name}.{len(before) + 1}" if before else name]
@@ -237,7 +237,7 @@ class Agent:
         self._playing = asyncio.create_task(self._play(run, takes_up))
 
     async def _play(self, run: SharedRun, takes_up: TakenUp | None) -> None:
-        """A part from its beginning to its last word; what comes after it is begun then."""
+        """Play a part from its beginning to its last word; then begin what comes next."""
         state = self._state
         assert state.part is not None
         try:
@@ -264,11 +264,11 @@ class Agent:
         await self._close_part(ended, directory)
 
     async def _recover(self, cut: PartState) -> None:
-        """Go on with a part that was cut where that is possible and the run still goes on; close it otherwise."""
+        """Resume a part that was cut if that is possible and the run goes on; else close it."""
         directory = self._keeping.parts / cut.directories[-1]
         try:
             _, taken_up = await asyncio.to_thread(take_up, directory)
-        except Exception:  # what cannot be read is closed as it is
+        except Exception:  # a part that cannot be read is closed as it is
             taken_up = None
         if taken_up is not None and await self._still_on(cut.run):
             assert self._state.run is not None
@@ -278,7 +278,7 @@ class Agent:
         await self._close_part(Ended(phase, problem, removed=False), directory)
 
     async def _still_on(self, run: str) -> bool:
-        """Whether the charm says in time that a run goes on."""
+        """Return whether the charm confirms in time that a run goes on."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(TAKE_UP_WITHIN):
                 await self._told.wait()
@@ -287,7 +287,7 @@ class Agent:
         return False
 
     async def _close_part(self, ended: Ended, directory: Path | None) -> None:
-        """Keep what a part came to, say that it has ended, and begin what is next."""
+        """Save a part's result, report that it has ended, and begin what comes next."""
         part = self._state.part
         assert part is not None
         if ended.removed:
@@ -302,10 +302,10 @@ class Agent:
                     self._keeping.keep_digest(part.run, self._state.unit, digest)
             except Exception as lost:
                 log(f"{part.directories[-1]}: no result: {told(lost)}")
-                problem = problem or "its result cannot be made (see the log of its service)"
+                problem = problem or "its result cannot be made (see the log of the agent's service)"
         await self._measure_again()
         self._part = self._playing = None
-        assert self._state.part is not None  # which has the new offset
+        assert self._state.part is not None  # it has the new offset
         self._enter(self._state.part.model_copy(update={"phase": ended.phase, "problem": problem[:_LINE]}))
         self._keep_run()
         self._keeping.prune(self._named_runs())
@@ -313,7 +313,7 @@ class Agent:
         self._follow()
 
     def _remove_what_is_left_of(self, units: list[str], run: SharedRun, target: Mapping[str, Any]) -> None:
-        """Take over what units that are lost left in the target, once."""
+        """Take over what lost units left on the target, once."""
         for unit in units:
             kept = self._keeping.load(run.id) or Kept(run=run)
             if unit == self._state.unit or part_name(run, unit) in kept.parts:
@@ -322,17 +322,17 @@ class Agent:
                 part = inherit(run, unit, target, self._keeping.parts)
                 self._keeping.save(kept.model_copy(update={"parts": [*kept.parts, part]}))
             except UserError as problem:
-                log(f"what {unit} left in the target is not known: {problem}")
+                log(f"what {unit} left on the target is unknown: {problem}")
                 continue
             self._removal.begin()
 
     def _reached(self, phase: Phase, turn: int) -> None:
-        """The part has come to a phase."""
+        """Note that the part has reached a phase."""
         if self._state.part is not None:
             self._enter(self._state.part.model_copy(update={"phase": phase, "turn": turn}))
 
     def _enter(self, part: PartState) -> None:
-        """Keep where the part is, and wake the charm where that is news."""
+        """Save the state of the part, and wake the charm if it is new."""
         if part != self._state.part:
             self._state = self._state.model_copy(update={"part": part})
             with _told_in_the_log():  # a full disk ends no run
@@ -348,7 +348,7 @@ class Agent:
         return (part.offset or 0.0) if part is not None else 0.0
 
     def _measure(self) -> None:
-        """Measure our clock against the reference's, once both are there."""
+        """Measure our clock's offset from the reference's, once both are known."""
         part = self._state.part
         busy = self._measuring is not None and not self._measuring.done()
         if part is not None and part.offset is None and self._state.reference and not busy:
@@ -365,7 +365,7 @@ class Agent:
             self._part.tell(self._state.run, offset)
 
     async def _measure_again(self) -> None:
-        """Once more, at the end: clocks drift."""
+        """Measure it once more at the end, as clocks drift."""
         if self._measuring is not None:
             await asyncio.wait([self._measuring])
         if self._state.reference:
@@ -382,11 +382,11 @@ class Agent:
         }
 
     def _said(self) -> UnitWord | None:
-        """What this unit says of its part of the run that there is; of another's while that is being ended."""
+        """Return this unit's word on the current run, or on another one while that is being ended."""
         state, part = self._state, self._state.part
         if state.run is not None and (part is None or part.run != state.run.id):
             waits = self._playing is not None and self._is_new(state.run)
-            progress = UnitProgress(stage=0, size=0, held=0, preparing="the run before is ended first")
+            progress = UnitProgress(stage=0, size=0, held=0, preparing="the previous run is ended first")
             return self._as_word(PartState(run=state.run.id, directories=[]), progress) if waits else None
         if part is None or (state.run is None and self._playing is None):
             return None
@@ -409,7 +409,7 @@ class Agent:
         )
 
     def _result(self) -> dict[str, str] | None:
-        """What this unit came to in the run that there is; None before its part has ended."""
+        """Return this unit's result in the current run; None before its part has ended."""
         part = self._state.part
         if part is None or part.phase not in ENDED:
             return None
@@ -461,11 +461,11 @@ class Agent:
         return {"text": written.text, "path": str(written.path), "run": kept.run.id}
 
     def _kept(self, report: requests.Report) -> Kept:
-        """What is known of the run that a report is asked of."""
+        """Return what is known of the run that a report is requested for."""
         if not report.run and report.shared is None:
             latest = self._keeping.all()[:1]
             if not latest:
-                raise UserError("run", "none", "a run that was begun; there was none yet")
+                raise UserError("run", "none", "a run that was started; there is none yet")
             return latest[0]
         name = report.run or (report.shared.id if report.shared is not None else "")
         kept = self._keeping.load(name)
@@ -476,14 +476,14 @@ class Agent:
         return kept
 
     def _live(self, run: str) -> tuple[str, list[Path]] | None:
-        """This unit and its directories, where its part of a run goes on."""
+        """Return this unit and its directories, if its part of a run is still running."""
         part = self._state.part
         if self._part is None or part is None or part.run != run:
             return None
         return self._state.unit, [self._keeping.parts / name for name in part.directories]
 
     def _keep_run(self) -> None:
-        """Keep the run as it was told last, and which directories are this unit's of it."""
+        """Save the latest state of the run, and which directories are this unit's part of it."""
         run, part = self._state.run, self._state.part
         if run is None:
             return
@@ -496,17 +496,17 @@ class Agent:
                 self._keeping.save(fresh)
 
     def _named_runs(self) -> list[str]:
-        """The runs that are talked of now."""
+        """The runs that are in use."""
         return [run.id for run in (self._state.run,) if run] + [
             part.run for part in (self._state.part,) if part
         ]
 
     def _wanted_parts(self) -> list[str]:
-        """The parts that go on, or may yet: what they made is to stay."""
+        """The parts that are running or may be resumed: what they made must stay."""
         part = self._state.part
         return part.directories if part is not None and part.phase not in ENDED else []
 
-    # -- what is done on request ---------------------------------------------------------------------
+    # -- requests ------------------------------------------------------------------------------------
 
     async def _clean(self, clean: requests.Clean) -> dict[str, Any]:
         wanted = self._wanted_parts()
@@ -545,7 +545,7 @@ class Agent:
 
     def _played(self) -> PartRunner:
         if self._part is None:
-            raise UserError("run", "none", "a run that goes on; start one first")
+            raise UserError("run", "none", "a run in progress; start one first")
         return self._part
 
     async def _probe(self, request: requests.Probe) -> dict[str, Any]:
@@ -561,7 +561,7 @@ class Agent:
     # -- waking the charm --------------------------------------------------------------------------
 
     async def _beat(self) -> None:
-        """Wake the charm every so often while there is a run that goes on, or it waits for something."""
+        """Wake the charm regularly while there is a run, or while it waits for something."""
         while True:
             await asyncio.sleep(BEAT)
             run, part = self._state.run, self._state.part
@@ -585,5 +585,5 @@ def _told_in_the_log() -> Generator[None]:
 
 
 def log(line: str) -> None:
-    """A line for the service's log."""
+    """Write a line to the service's log."""
     print(f"tippingpoint agent: {line}", file=sys.stderr, flush=True)

@@ -1,6 +1,6 @@
-"""What the agent does now, kept on the disk: whatever ends it, the next one finds what it was told and how far it was.
+"""The agent's state on disk: however an agent ends, the next one finds its orders and how far it was.
 
-It is written before anything is done by it, and replaced whole.
+The file is written before anything is done, and is replaced atomically.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ ENDED: tuple[Phase, ...] = ("over", "failed")
 
 
 class PartState(BaseModel):
-    """This unit's part of a run, as far as it is."""
+    """This unit's part of a run, and how far it is."""
 
     run: str
     directories: list[str]
-    """Names of the directories with its journals, in order: more than one where it was taken up again."""
+    """Names of the directories with its journals, in order; more than one if it was resumed."""
     phase: Phase = "making"
     turn: int = 0
     problem: str = ""
@@ -35,7 +35,7 @@ class PartState(BaseModel):
 
 
 class State(BaseModel):
-    """What the charm told last, and what the agent made of it."""
+    """The charm's latest orders, and the part that follows from them."""
 
     version: Literal[1] = 1
     unit: str = ""
@@ -44,10 +44,10 @@ class State(BaseModel):
     """How the target is reached: fields of the plan's target, with secrets by the path of their file only."""
     reference: str = ""
     part: PartState | None = None
-    """The last part there was."""
+    """The latest part."""
 
     def save(self, directory: Path) -> None:
-        """Replace the file and see it on the disk; UserError when there is no room for it."""
+        """Replace the file and sync it to disk; raises UserError without disk space."""
         fresh = directory / f"{FILE}.new"
         try:
             fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -61,7 +61,7 @@ class State(BaseModel):
 
     @classmethod
     def load(cls, directory: Path) -> State:
-        """What the last agent here left; nothing where there was none, or it cannot be understood any more."""
+        """Return what the last agent left; an empty state if there is none, or if it cannot be read."""
         try:
             return cls.model_validate_json((directory / FILE).read_bytes())
         except (OSError, ValidationError):
@@ -69,7 +69,7 @@ class State(BaseModel):
 
 
 def lock(directory: Path) -> contextlib.ExitStack:
-    """Keep other agents out of a state directory until this is closed, or we are gone; UserError where one is there."""
+    """Lock a state directory until this is closed or the process ends; raises UserError if another agent uses it."""
     held = contextlib.ExitStack()
     try:
         fd = os.open(directory / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

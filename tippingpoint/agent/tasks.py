@@ -1,4 +1,4 @@
-"""Work that takes longer than a charm's action may wait: begun at once, and asked for later by its id."""
+"""Tasks that take longer than a charm's action may wait: they are started at once, and polled by id."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from dataclasses import dataclass
 from tippingpoint.errors import UserError, told
 
 _KEPT = 100
-"""Ended tasks whose outcome is kept, the newest."""
+"""How many ended tasks are kept with their outcome, the newest ones."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a task came to."""
+    """The outcome of a task."""
 
     text: str
     failed: bool
 
 
 class Tasks:
-    """Tasks in the background. What one comes to is kept for those that ask later; all end with the agent."""
+    """Tasks in the background. Their outcomes are kept for later requests; all tasks end with the agent."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[Outcome]] = {}
 
     def begin(self, work: Coroutine[None, None, str]) -> str:
-        """Begin some work, which returns a text; returns its id."""
+        """Start some work, which returns a text; returns the task's id."""
         for ended in [name for name, task in self._tasks.items() if task.done()][:-_KEPT]:
             del self._tasks[ended]
         name = secrets.token_hex(4)
@@ -36,15 +36,15 @@ class Tasks:
         return name
 
     def ask(self, name: str) -> Outcome | None:
-        """What a task came to, None while it goes on; UserError where nobody knows of it (any more)."""
+        """Return the outcome of a task, or None while it runs; raises UserError for an unknown or forgotten id."""
         task = self._tasks.get(name)
         if task is None:
-            raise UserError("task", name, "the id of a task that this agent has begun and not forgotten")
+            raise UserError("task", name, "the id of a task that this agent started recently")
         return task.result() if task.done() else None
 
     async def close(self) -> None:
-        """Give up what goes on."""
-        await asyncio.sleep(0)  # work that was never begun cannot be given up
+        """Cancel the tasks that are running."""
+        await asyncio.sleep(0)  # work that never started could not be cancelled
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)

@@ -10,7 +10,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def wake(path: Path) -> None:
-    """Create the file, or touch it. Where that fails nobody is woken: the charm's next hook sees all there is."""
+    """Create or touch the file. A failure is ignored: the charm's next hook sees everything anyway."""
     with suppress(OSError):
         fd = os.open(path, _CREATE, 0o644)
         try:

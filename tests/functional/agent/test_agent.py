@@ -369,7 +369,7 @@ def test_garbage_on_the_socket_disturbs_nothing(etcd: EtcdLab, tmp_path: Path) -
         assert agent.done("probe", target={}) == "target.kind: etcd: expected one of juju, lxd, openstack"
         leader.until(lambda: leader.run.over)
         assert leader.run.missing == {}
-        assert agent.refusal("repair") == "run: none: expected a run that goes on; start one first"
+        assert agent.refusal("repair") == "run: none: expected a run in progress; start one first"
 
 
 def test_figures_are_exported_and_a_port_in_use_is_survived(etcd: EtcdLab, tmp_path: Path) -> None:

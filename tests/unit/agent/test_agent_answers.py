@@ -102,8 +102,8 @@ async def test_a_charm_that_asks_before_it_orders_is_told_so(tmp_path: Path) -> 
     )
     assert word == {"ok": True, "word": None, "result": None}
     assert runs == {"ok": True, "runs": []}
-    assert report["problem"] == "run: none: expected a run that was begun; there was none yet"
-    assert repair["problem"] == "run: none: expected a run that goes on; start one first"
+    assert report["problem"] == "run: none: expected a run that was started; there is none yet"
+    assert repair["problem"] == "run: none: expected a run in progress; start one first"
     assert (ping["running"], ping["metrics"]) == ("", "")
 
 

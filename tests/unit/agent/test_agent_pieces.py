@@ -142,7 +142,7 @@ async def test_what_cannot_be_removed_is_told_and_tried_again(
     # then that is told, and it stays known as left
     line = removing.problem(part.rpartition(".")[0])
     tomorrow = time.strftime("%Y-%m-%d", time.gmtime(time.time() + 86400))
-    assert line.startswith(f"not all removed from the target, tried again until {tomorrow} ")
+    assert line.startswith(f"not all removed from the target, retried until {tomorrow} ")
     assert "127.0.0.1:1" in line
     assert "\n" not in line
     assert removing.problem("another") == ""
