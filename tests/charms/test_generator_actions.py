@@ -122,7 +122,7 @@ class TestStart:
         with pytest.raises(UserError) as refused:
             Start.read({"plan-yaml": {"name": "small"}})
         assert str(refused.value) == (
-            "plan-yaml: {'name': 'small'}: expected text: juju run --string-args keeps it that"
+            "plan-yaml: {'name': 'small'}: expected text: pass it with juju run --string-args"
         )
 
     def test_a_plan_that_is_too_long_for_a_databag_is_refused(self, unit: Unit, agent: ScriptedAgent) -> None:
@@ -139,7 +139,7 @@ class TestStart:
     def test_one_run_at_a_time(self, unit: Unit, agent: ScriptedAgent) -> None:
         run = a_run([OURS])
         assert unit.refused("start", state_of(unit, run=run), plan="etcd-leases-small") == (
-            f"run {run.id} goes on: stop it first: juju run load-claimer/leader stop"
+            f"run {run.id} is in progress: stop it first: juju run load-claimer/leader stop"
         )
 
     def test_without_access_it_says_how_to_get_it(self, unit: Unit, agent: ScriptedAgent) -> None:
@@ -211,7 +211,7 @@ class TestOfTheRun:
     ) -> None:
         for run in (None, a_run([OURS], over=True)):
             assert unit.refused(action, state_of(unit, run=run)) == (
-                "no run goes on: juju run load-claimer/leader start plan=NAME"
+                "no run is in progress: juju run load-claimer/leader start plan=NAME"
             )
 
     @pytest.mark.parametrize("action", ["stop", "storm"])
@@ -302,7 +302,7 @@ class TestReport:
     def test_what_cannot_be_cut_is_left_out(self, unit: Unit, agent: ScriptedAgent, form: str) -> None:
         results = self.report(unit, agent, "x" * 20_000, format=form)
         assert "text" not in results
-        assert results["note"].startswith("19 KiB, which is more than a result has unasked:\njuju scp")
+        assert results["note"].startswith("19 KiB, too long for a result:\njuju scp")
 
     @pytest.mark.parametrize("form", ["md", "html", "json", "junit"])
     def test_its_parts_are_all_of_it(self, unit: Unit, agent: ScriptedAgent, form: str) -> None:
@@ -369,7 +369,7 @@ class TestOfTheAgent:
     ) -> None:
         monkeypatch.setattr("tippingpoint_charm.actions.PATIENCE", 0.0)
         agent.answers["task"] = lambda _: {"done": False}
-        assert unit.act("clean", state_of(unit)) == {"result": "it goes on: ask again"}
+        assert unit.act("clean", state_of(unit)) == {"result": "still in progress: ask again"}
 
     @pytest.mark.parametrize("action", ["report", "list-runs", "clean"])
     def test_without_an_agent_it_says_so(self, unit: Unit, action: str) -> None:

@@ -139,7 +139,7 @@ class TestRefresh:
         assert unit.machine.commands == []
         assert runs_version(unit) == "version = 1\n"
         assert len(copies(unit)) == 2
-        assert "the new version waits for its end" in out.unit_status.message
+        assert "the new version starts after the run" in out.unit_status.message
 
         agent.running = ""
         match later:
@@ -203,7 +203,7 @@ class TestConfiguration:
             assert "apt install -y busybox-static" in out.unit_status.message
             spawner.machine.programs.add("busybox")
             out = spawner.run(spawner.on.config_changed(), state_of(spawner, access=access))
-            assert out.unit_status == testing.ActiveStatus("ready: lxd (at what the token names)")
+            assert out.unit_status == testing.ActiveStatus("ready: lxd (at the address in the token)")
 
     def test_no_secret_is_in_what_is_written_but_in_files_of_mode_0600(
         self, unit: Unit, agent: ScriptedAgent
@@ -397,7 +397,7 @@ class TestLogIn:
         run = a_run([unit.name])
         gone = state_of(unit, run=run, config={"credentials": "secret:cr9hvkvmp25c7bmrl7tg"})
         out = unit.run(unit.on.config_changed(), gone)
-        assert out.unit_status.message.endswith(f"no part in {run.id}")
+        assert out.unit_status.message.endswith(f"takes no part in {run.id}")
         assert agent.requests("access")[-1]["awaits"] is True
 
     @pytest.mark.parametrize("awaits", [True, False])
@@ -466,7 +466,7 @@ class TestRemoval:
     ) -> None:
         out = unit.run(unit.on.stop(), installed)
         assert [request["do"] for request in agent.asked] == ["leave", "ping", "clean", "task"]
-        assert out.unit_status == testing.MaintenanceStatus("removing what it made")
+        assert out.unit_status == testing.MaintenanceStatus("cleaning up the target")
 
     def test_the_last_one_takes_everything_with_it(
         self, unit: Unit, agent: ScriptedAgent, installed: testing.State
@@ -562,7 +562,7 @@ class TestLastWord:
         with ScriptedAgent(unit).at_its_socket() as agent:
             out = unit.run(unit.on.relation_broken(units_of(state)), state)
             assert [request["do"] for request in agent.asked] == ["leave"]
-        assert out.unit_status == testing.MaintenanceStatus("removing what it made")
+        assert out.unit_status == testing.MaintenanceStatus("cleaning up the target")
 
     def test_an_agent_of_an_older_version_ends_its_part(self, root: Path) -> None:
         unit, state, _ = self.leaves(root)

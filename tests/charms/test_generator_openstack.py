@@ -59,8 +59,8 @@ class TestStatus:
         )
         out = unit.run(unit.on.config_changed(), related(unit, credentials_password=""))
         assert out.unit_status == testing.BlockedStatus(
-            "identity-credentials: waiting for the user that Keystone makes for us; keystone-k8s makes administrators "
-            "alone and is not asked: give this application a secret instead"
+            "identity-credentials: waiting for a user from Keystone; keystone-k8s creates only administrators "
+            "and is not asked: give this application a secret instead"
         )
         out = unit.run(unit.on.config_changed(), related(unit))
         assert out.unit_status == testing.ActiveStatus("ready: openstack (at https://192.0.2.5:5000/v3)")
@@ -223,6 +223,6 @@ def test_a_run_is_not_begun_for_a_keystone_that_says_half(place: tuple[Unit, Scr
     run = a_run([unit.name], PLAN)
     out = unit.run(unit.on.config_changed(), related(unit, run, credentials_project=""))
     assert out.unit_status == testing.BlockedStatus(
-        f"identity-credentials: waiting for Keystone's credentials_project: no part in {run.id}"
+        f"identity-credentials: waiting for Keystone's credentials_project: takes no part in {run.id}"
     )
     assert files(unit) == []

@@ -67,7 +67,7 @@ class TestOrders:
         assert agent.requests("orders") == []
         assert isinstance(out.unit_status, testing.BlockedStatus)
         assert out.unit_status.message.startswith("credentials: expected a secret with")
-        assert out.unit_status.message.endswith(f": no part in {run.id}")
+        assert out.unit_status.message.endswith(f": takes no part in {run.id}")
 
     def test_a_secret_that_is_taken_back_ends_no_part(self, unit: Unit, agent: ScriptedAgent) -> None:
         run = a_run([OURS])
@@ -85,7 +85,7 @@ class TestOrders:
         run = a_run([OURS])
         agent.refuse("orders", "run.plan: x: expected y")
         out = unit.run(unit.on.config_changed(), state_of(unit, run=run))
-        assert out.unit_status == testing.BlockedStatus(f"run.plan: x: expected y: no part in {run.id}")
+        assert out.unit_status == testing.BlockedStatus(f"run.plan: x: expected y: takes no part in {run.id}")
 
     @pytest.mark.parametrize("answer", ["", "no json\n", "[]\n", '{"no": 1}\n', "{" * 100_000 + "\n"])
     def test_an_agent_that_talks_nonsense_is_away(
@@ -415,12 +415,12 @@ class TestStatus:
     def test_while_it_makes_ready(self, unit: Unit, agent: ScriptedAgent) -> None:
         run = a_run([OURS])
         agent.word = unit.word(run, progress=UnitProgress(stage=0, size=0, held=0, preparing="units 5/30"))
-        assert self.status(unit, run) == "maintenance: making ready: units 5/30"
+        assert self.status(unit, run) == "maintenance: preparing the run: units 5/30"
 
     def test_while_others_make_ready(self, unit: Unit, agent: ScriptedAgent) -> None:
         run = a_run([FIRST, OURS])
         agent.word = unit.word(run, "ready")
-        assert self.status(unit, run, leader=False) == "active: ready, the other units make ready"
+        assert self.status(unit, run, leader=False) == "active: ready, waiting for the other units"
 
     def test_what_runs_of_the_leader_is_of_all(self, unit: Unit, agent: ScriptedAgent) -> None:
         run = self.turning([OURS, FIRST])
@@ -451,7 +451,7 @@ class TestStatus:
     def test_a_part_that_failed(self, unit: Unit, agent: ScriptedAgent) -> None:
         run = self.turning([FIRST, OURS])
         agent.word = unit.word(run, "failed", problem="etcd: refused")
-        assert self.status(unit, run, leader=False) == "active: no part in the run: etcd: refused"
+        assert self.status(unit, run, leader=False) == "active: takes no part in the run: etcd: refused"
 
     @pytest.mark.parametrize(
         ("changes", "said"),

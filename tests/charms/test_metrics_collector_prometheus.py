@@ -427,7 +427,8 @@ class TestRelated:
         out = changed(self.cos())
 
         assert (
-            out.unit_status.message == "prometheus-api: prometheus has not said yet where its Prometheus is"
+            out.unit_status.message
+            == "prometheus-api: prometheus has not published the URL of its Prometheus yet"
         )
 
     @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ class TestEtcdClient:
         assert list(out.secrets) == []
         assert (
             access["etcd"].missing
-            == "etcd-client: waiting for etcd's endpoints; it gives none before it has TLS"
+            == "etcd-client: waiting for etcd's endpoints, which it publishes once TLS is enabled"
         )
 
     @pytest.mark.parametrize("leader", [True, False])
@@ -275,8 +275,11 @@ class TestEtcdClient:
     @pytest.mark.parametrize(
         ("changed", "said"),
         [
-            ({"endpoints": ""}, "etcd-client: waiting for etcd's endpoints; it gives none before it has TLS"),
-            ({"secret-user": ""}, "etcd-client: waiting for the user that etcd makes for us (secret-user)"),
+            (
+                {"endpoints": ""},
+                "etcd-client: waiting for etcd's endpoints, which it publishes once TLS is enabled",
+            ),
+            ({"secret-user": ""}, "etcd-client: waiting for a user from etcd (secret-user)"),
             ({"secret-tls": ""}, "etcd-client: waiting for etcd's authority (tls-ca in secret-tls)"),
             (
                 {"secret-tls": "secret:cvq0000000000000000g"},
@@ -314,7 +317,7 @@ KEYSTONE = {
     "region": "RegionOne",
 }
 WAITING = (
-    "identity-credentials: waiting for the user that Keystone makes for us; keystone-k8s makes administrators alone "
+    "identity-credentials: waiting for a user from Keystone; keystone-k8s creates only administrators "
     "and is not asked: give this application a secret instead"
 )
 

@@ -1,4 +1,4 @@
-"""Runs side by side: where each tips, and per operation and stage what got worse, better, or cannot be told."""
+"""Compares runs: where each tips, and what got worse or better, or is uncertain, per operation and stage size."""
 
 from __future__ import annotations
 
@@ -48,17 +48,17 @@ SAME_SHARE = 0.001
 
 @dataclass(frozen=True)
 class Against:
-    """One run's figure against the baseline's."""
+    """One run's figure compared with the baseline's."""
 
     change: float | None
-    """Percentiles: the ratio to the baseline. Rates: the difference to it. None when there is no figure."""
+    """For percentiles the ratio to the baseline, for rates the difference. None without a figure."""
     low: float | None
     high: float | None
-    """The 95 % interval of `change` by itself; `high` is infinite where a sample is too small for a bound."""
+    """The 95 % interval of `change` alone. `high` is infinite if a sample is too small for a bound."""
     judgement: Judgement | None
-    """Rests on the wider interval that is right for all rows together (LEVEL); None where `beyond` says why."""
+    """The judgement by the wider interval for all rows together (LEVEL); None if `beyond` says why."""
     beyond: str = ""
-    """Why nothing is judged at this load: past the cliff of one of the two, or not held by it."""
+    """Why nothing is judged at this load: it is past the cliff of one of the two runs, or one did not hold it."""
 
 
 @dataclass(frozen=True)
@@ -68,71 +68,74 @@ class Row:
     operation: str
     size: int
     storm: bool
-    """Of stages of kind storm, which are compared with storms only (and removals with removals)."""
+    """Whether the stages are storms, which are compared with storms only."""
     measure: str
     """p50 p90 p95 p99 (microseconds), error_rate or lost_rate (shares in 0..1)."""
     values: list[float | None]
-    """One per run; None where the run did not measure it."""
+    """One value per run; None if the run did not measure it."""
     counts: list[int]
-    """How many operations each value rests on."""
+    """The number of operations in each value."""
     against: list[Against]
-    """One per run after the first."""
+    """One comparison per run after the first."""
     destroy: bool = False
-    """Of stages of kind destroy, in which things were removed."""
+    """Whether the stages are removals, which are compared with removals only."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs against the first of them, and published results against the first of those."""
+    """Runs compared with the first of them, and published results compared with the first of those."""
 
     runs: list[RunData]
     names: list[str]
-    """One per run, as short as tells them apart: the version where that does."""
+    """One name per run, as short as possible: the version if the versions differ."""
     beside: list[Baseline]
     beside_names: list[str]
-    """One per published result; that of its run where it has one."""
+    """One name per published result; if it has a run, that run's name."""
     load_unit: str
-    """Empty when there are no runs."""
+    """The unit of loads; empty without runs."""
     tolerance: float
     main: str
-    """The operation that the workload is about: claim, launch, boot_server, add-unit; empty when none was measured."""
+    """The workload's main operation: claim, launch, boot_server, add-unit; empty if none was measured."""
     rows: list[Row]
     tips: list[Judgement]
-    """For each run after the first whether it tips at a lower load than that (worse), or at a higher one."""
+    """For each run after the first, whether it tips at a lower load than the first (worse) or a higher one (better)."""
     outcome: Outcome
-    """Of the run that came off worst: by where it tips, or by figures where that is the same or not for certain.
+    """The outcome of the worst run: by its tipping point, or by figures if that is the same or uncertain.
 
-    apart: no load that both held. published: there are not two runs.
+    apart: no load was held by both. published: there are fewer than two runs.
     """
     worse: list[str]
     better: list[str]
-    """One line for where a run tips and for each figure that changed for certain, the largest change first."""
+    """One line for a tipping point and for each figure that changed significantly, the largest change first."""
     not_comparable: list[str]
-    """What only some of the runs have: stage sizes, storms, operations."""
+    """Stage sizes, storms and operations that only some runs have."""
     differs: list[str]
-    """The settings in which the runs' plans differ, where all have plans."""
+    """The settings in which the runs' plans differ, if all have plans."""
     analyses: list[Analysis]
-    """One per run."""
+    """One analysis per run."""
     reaches: list[Reach]
-    """One per run."""
+    """One reach per run."""
     resources: list[ResourceComparison]
     costs: list[CostComparison]
     published: list[PublishedRow]
-    """What several of the results in `beside` say of the same things."""
+    """Figures that several results in `beside` give."""
     sentence: str
-    """Who tips where, and at what price."""
+    """The tipping points and costs in words."""
     changes: str
-    """How many figures changed, and which most."""
+    """How many figures changed, and which changed most."""
 
     @property
     def regressed(self) -> bool:
-        """Whether a run tips at a lower load, or where that is not so any figure got worse (exit code 1)."""
+        """Whether a run tips at a lower load or, with the same or uncertain tipping points, has a worse figure.
+
+        The command then ends with exit code 1.
+        """
         return self.outcome == "worse"
 
 
 @dataclass(frozen=True)
 class _Cell:
-    """What one run measured of one operation at one load."""
+    """One run's measurements of one operation at one load."""
 
     latencies: Histogram
     attempts: int
@@ -144,17 +147,18 @@ _Key = tuple[StageKind, int, str]
 
 
 def compare(runs: Sequence[RunData], tolerance: float = 0.10, beside: Sequence[Baseline] = ()) -> Comparison:
-    """Every run against the first one; one alone stands beside published figures.
+    """Compare every run with the first one. A single run is shown with published figures.
 
-    First where each tips: at a lower load is worse, at a higher one better. Then figures at the loads that both held;
-    what is past either one's cliff is neither. A percentile is worse when its ratio to the baseline is certain to be
-    above 1 + `tolerance`, better when it is certain to be below 1 / (1 + `tolerance`), the same when certain to be
-    between; unsure otherwise.
-    A rate is worse when it is certain to have risen by more than `tolerance` of the smaller one.
-    Samples are taken as independent; what makes two runs of the same target differ as a whole is not in the
-    histograms of one run, and that is what `tolerance` is for. Published results (`beside`) are held against each
-    other by their figures. UserError for no run where these have no figure in common, for runs that
-    count different things, a run in which no stage was begun, or a tolerance that is negative or not finite.
+    Tipping points come first: at a lower load is worse, at a higher load better. Figures at loads that both held come
+    next; those past the cliff of either are not judged. A percentile is worse if its ratio to the baseline is certainly
+    above 1 + `tolerance`, better if certainly below 1 / (1 + `tolerance`), the same if certainly between, and otherwise
+    unsure. A rate is worse if it certainly rose by more than `tolerance` of the smaller one.
+
+    Samples are taken as independent. Two runs on the same target also differ as a whole, which the histograms of one
+    run cannot show; `tolerance` is for that. Published results (`beside`) are compared with each other by figures.
+
+    Raises UserError without any run if `beside` has no figure in common, for runs with different units of load, for a
+    run without stages, and for a negative or infinite tolerance.
     """
     published = compare_published(beside)
     if not runs and not published:
@@ -242,7 +246,7 @@ def compare(runs: Sequence[RunData], tolerance: float = 0.10, beside: Sequence[B
 
 
 def _names(runs: Sequence[RunData], beside: Sequence[Baseline]) -> tuple[list[str], list[str]]:
-    """What runs and published results are called; a result and the run of its transcript by the same name."""
+    """Return the names of runs and published results. A result and the run of its transcript have the same name."""
     named = {one.id: one for one in map(Named.of_baseline, beside)}
     of_runs = [Named.of_run(run) for run in runs]
     known = {one.id for one in of_runs}
@@ -257,7 +261,7 @@ def _thresholds(run: RunData) -> object:
 
 
 def _beyond(key: _Key, names: Sequence[str], reaches: Sequence[Reach]) -> list[str]:
-    """For each run after the first, why nothing is judged of it against that at a load; empty where something is."""
+    """Return for each run after the first why it is not judged at a load; empty if it is."""
     kind, size, _ = key
 
     def words(place: int) -> str:
@@ -286,7 +290,7 @@ def _worst(found: Collection[str | None]) -> Outcome:
 
 
 def _main(runs: Sequence[RunData]) -> str:
-    """What the workload is about: a claim, a launch, a boot, or what is made last for a unit of load."""
+    """Return the workload's main operation: a claim, a launch, a boot, or the last step for a unit of load."""
     measured = {operation for run in runs for operation in run.operations}
     wanted = (
         "claim",
@@ -301,7 +305,7 @@ def _main(runs: Sequence[RunData]) -> str:
 def _main_words(
     rows: Sequence[Row], main: str, names: Sequence[str], reaches: Sequence[Reach], unit: str
 ) -> str:
-    """What the main operation costs at the load that tells most, as far as that changed for certain."""
+    """Say how much the main operation changed at the most telling load, if the change is certain."""
     of_main = [row for row in rows if row.operation == main and not row.storm and not row.destroy]
     load = telling_load([row.size for row in of_main], reaches)
     said: list[str] = []
@@ -320,7 +324,7 @@ def _main_words(
 def _contrary_words(
     rows: Sequence[Row], tips: Sequence[Judgement], main: str, names: Sequence[str], unit: str
 ) -> list[str]:
-    """What is to be said beside a run that tips further, or earlier: the figure that changed most the other way."""
+    """Name the figure that changed most in the opposite direction to a run's tipping point."""
     said: list[str] = []
     for number, tip in enumerate(tips, start=1):
         other = {"better": "worse", "worse": "better"}.get(tip)
@@ -355,7 +359,7 @@ def _rates(operation: str) -> list[str]:
 
 
 def _table(run: RunData) -> dict[_Key, _Cell]:
-    """Stages of the same size taken together; storms and removals apart."""
+    """Merge the stages of each size; storms and removals are kept apart."""
     stages: dict[tuple[StageKind, int], list[StageResult]] = {}
     for stage in run.stages:
         stages.setdefault(("ramp" if stage.is_step else stage.kind, stage.size), []).append(stage)
@@ -426,7 +430,7 @@ def _rate_against(
         return _UNKNOWN
     counts = (base.failures[measure], base.attempts, cell.failures[measure], cell.attempts)
     alone, among_all = difference_of_shares(*counts, LEVEL), difference_of_shares(*counts, level)
-    # Of the smaller one, so that what is worse than another is what the other is better than.
+    # A share of the smaller rate, so that swapping the runs swaps worse and better.
     margin = tolerance * min(base.failures[measure] / base.attempts, cell.failures[measure] / cell.attempts)
     judgement = _judged(among_all, -margin, margin)
     within = max(margin, SAME_SHARE)
@@ -470,7 +474,7 @@ def _changes(
 
 
 def _weight(row: Row, number: int) -> float:
-    """Rates before latencies, then by how far they moved."""
+    """Rank a change: rates before latencies, then by its size."""
     change = row.against[number - 1].change or 0.0
     return 1e6 + abs(change) if row.measure in RATES else float(abs(np.log(max(change, 1e-9))))
 
@@ -495,7 +499,7 @@ def _times(ratio: float | None) -> str:
 def _not_comparable(
     keys: Sequence[_Key], tables: Sequence[dict[_Key, _Cell]], names: Sequence[str], unit: str
 ) -> list[str]:
-    """One line for all sizes and operations that the same runs have and others do not."""
+    """Return one line for all sizes and operations that the same runs have and others lack."""
     operations: dict[tuple[StageKind, int, tuple[str, ...]], list[str]] = {}
     for kind, size, operation in keys:
         has = tuple(

@@ -1,4 +1,4 @@
-"""What the load cost the targets of several runs, such as messages for each server booted, side by side."""
+"""Compares the resource cost of the load in several runs, such as messages for each server booted."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from tippingpoint.rundir.resources import titles_of
 
 @dataclass(frozen=True)
 class CostComparison:
-    """What one figure (of one part, such as a virtual host) cost per unit of load or operation in every run."""
+    """The cost of one figure, or one part of it (such as a virtual host), per unit of load or operation, by run."""
 
     title: str
     part: str
     unit: str
-    """Empty for what is only counted."""
+    """The unit; empty for plain counts."""
     per: str
     """1000 leases, operation, boot ..."""
     costs: list[Cost | None]
-    """One per run, of all hosts together; None where it is not known."""
+    """One cost per run, of all hosts together; None if unknown."""
     ratios: list[float | None]
-    """One per run after the first: what a further one adds, to what it adds in the first run."""
+    """For each run after the first, the ratio of what a further unit adds to that of the first run."""
 
 
 def compare_costs(runs: Sequence[Analysis]) -> list[CostComparison]:
-    """What two runs or more (or the only one) have a cost of that is more than noise in one of them; see cost.py.
+    """Return the costs that at least two runs (or the only run) have, if one of them is more than noise; see cost.py.
 
-    One load gives no interval, and a cost all the same where what there was without load is known.
+    A single load gives no interval. It still gives a cost if the idle state is known.
     """
     found: dict[tuple[str, str, str], dict[int, Cost]] = {}
     titles = titles_of(
@@ -51,7 +51,7 @@ def compare_costs(runs: Sequence[Analysis]) -> list[CostComparison]:
 
 
 def is_shown(cost: Cost) -> bool:
-    """Whether a cost stands as it is: it is for certain, or nothing can be said of how certain it is."""
+    """Tell whether a cost is shown: it is certain, or its certainty is unknown."""
     return cost.is_told or (cost.level is None and cost.slope is not None and cost.slope > 0)
 
 

@@ -1,4 +1,4 @@
-"""Runs by the names that people have for them: a run's directory, or seed:NAME."""
+"""Loads and compares runs by name: a run's directory, or seed:NAME for a published result."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tippingpoint.rundir.results import RunData, load_run
 
 
 def load_named(name: str) -> RunData | None:
-    """The run in a directory, or the one a baseline's published transcript makes; None when it has none."""
+    """Load the run in a directory, or that of a baseline's published transcript; None if it has none."""
     return load_baseline(name).run() if name.startswith(PREFIX) else load_run(Path(name))
 
 
 def compare_named(names: Sequence[str], tolerance: float) -> Comparison:
-    """Runs and baselines beside the first of them.
+    """Compare runs and baselines with the first of them.
 
-    UserError when one cannot be read, where there is only one, and what `compare` refuses.
+    Raises UserError if one cannot be read, if there is only one, and in all cases of `compare`.
     """
     if len(names) < 2:
         raise UserError("compare", ", ".join(names), "two runs or more, or a run and a baseline")

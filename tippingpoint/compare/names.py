@@ -1,4 +1,4 @@
-"""What runs are called beside each other: as shortly as tells them apart."""
+"""Finds short names that tell compared runs apart, and the differences between their plans."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tippingpoint.plan.read import as_called_now
 from tippingpoint.rundir.results import RunData
 
 _SAYS_NOTHING = ("name", "description", "title", "lab")
-"""What plans call themselves, and where a lab is asked for faults."""
+"""Fields with the names of plans, and with the address of a lab's control."""
 _WHERE = (
     *("endpoints", "controller", "remote", "url", "socket", "agent", "identity"),
     *("ca", "cert", "key", "certificate", "credentials"),
 )
-"""Settings of a target that say where it is and who asks, and nothing of what is asked of it."""
+"""Settings for a target's address and login, which do not change the load."""
 _MOST_SETTING = 40
-"""Characters of a setting that may be a name."""
+"""The most characters of a setting that may become a name."""
 _MOST_DIFFERENCES = 12
 
 
 @dataclass(frozen=True)
 class Named:
-    """What a run or a published result could be called by; `plan` is empty where there is none."""
+    """The possible names of a run or a published result; `plan` is empty without a plan."""
 
     id: str
     kind: str
@@ -37,7 +37,7 @@ class Named:
 
     @classmethod
     def of_run(cls, run: RunData) -> Named:
-        """A run's own words for itself."""
+        """Take the names from a run's manifest."""
         manifest = run.manifest
         target = manifest.target
         plan = manifest.plan or {}
@@ -45,13 +45,13 @@ class Named:
 
     @classmethod
     def of_baseline(cls, baseline: Baseline) -> Named:
-        """A published result, which the run made of its transcript has the same id as."""
+        """Take the names from a published result. The run of its transcript has the same id."""
         target = baseline.target
         return cls(PREFIX + baseline.name, target.kind, target.version, baseline.title, None, {})
 
 
 def short_names(named: Sequence[Named]) -> list[str]:
-    """Names that tell all of them apart: versions, titles, the one setting that differs, days, ids, or letters."""
+    """Return names that tell all apart: versions, titles, the only setting that differs, dates, ids, or letters."""
     several = len({one.kind for one in named}) > 1
     candidates = [
         [f"{one.kind} {one.version}" if several and one.version else one.version for one in named],
@@ -67,7 +67,7 @@ def short_names(named: Sequence[Named]) -> list[str]:
 
 
 def letter(number: int) -> str:
-    """A, B, ... Z, AA, AB: the shortest names for runs, the first being what the others are held against."""
+    """Return the shortest name for a run by its number from 0: A, B, ... Z, AA, AB."""
     name = ""
     number += 1
     while number:
@@ -77,7 +77,7 @@ def letter(number: int) -> str:
 
 
 def differences(plans: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The settings that plans differ in, each with every plan's value; nothing where a run has no plan."""
+    """Return the settings that differ between plans, with all values; empty if a run has no plan."""
     if not plans or not all(plans):
         return []
     leaves = [_leaves(as_called_now(plan)) for plan in plans]
@@ -92,7 +92,7 @@ def differences(plans: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _titles(titles: Sequence[str]) -> list[str]:
-    """Titles without the words before a comma that all of them begin with."""
+    """Remove the words before a comma if all titles begin with them."""
     parts = [title.split(", ") for title in titles]
     shared = 0
     while all(len(words) > shared + 1 for words in parts) and len({words[shared] for words in parts}) == 1:
@@ -101,7 +101,7 @@ def _titles(titles: Sequence[str]) -> list[str]:
 
 
 def _settings(plans: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Every plan's value of the only setting that differs, with that setting's name; nothing when it is not one."""
+    """Return every plan's value of the only setting that differs, with its name; empty if not exactly one differs."""
     leaves = [_leaves(as_called_now(plan)) for plan in plans]
     differing = [
         path

@@ -1,4 +1,4 @@
-"""Published results against each other: figures that several baselines give, and what one says of another."""
+"""Compares published results: figures that several baselines give, and figures of one relative to another."""
 
 from __future__ import annotations
 
@@ -11,70 +11,70 @@ from tippingpoint.compare.baselines import Baseline, Figure
 Bound = Literal["", "about", "at least", "at most"]
 
 RESOURCES = ("CPU", "memory", "heap", "disk IOPS", "network")
-"""Figures of a target, in the order in which they are told: the etcd seed's own four charts first to last."""
+"""Resources of a target, in the order in which they are shown."""
 _UNITS = {
     **{"kB": ("bytes", 1e3), "MB": ("bytes", 1e6), "GB": ("bytes", 1e9)},
     **{"ms": ("s", 1e-3), "min": ("s", 60.0), "%": ("share", 0.01)},
 }
-"""Published units and what they are of one unit that their kind is compared in."""
+"""Published units, each with the common unit of its kind and the factor into it."""
 _BOUNDS: dict[str, Bound] = {
     **dict.fromkeys(("", "only", "as fast as"), ""),
     **dict.fromkeys(("over", "a little over", "upwards of"), "at least"),
     **dict.fromkeys(("below", "within", "up to", "almost", "nearly", "never above"), "at most"),
 }
-"""What the sources put before their numbers; whatever else stands there makes them about so much."""
+"""Words before published numbers, and the bound they mean. Any other word means "about"."""
 _TURNED: dict[Bound, Bound] = {"": "", "about": "about", "at least": "at most", "at most": "at least"}
 
 _AVERAGE = "avg of "
 _MEASURES = ("min", "avg", "max", "p90", "p95", "success")
-"""Columns of Rally's table: seconds, the last one percent."""
+"""Columns of Rally's table, in seconds; the last one is in percent."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """What one baseline says in a row."""
+    """One baseline's entry in a row."""
 
     value: float | None
-    """In the row's unit, and per its `per`; None where the baseline says only how it stands to another."""
+    """The value in the row's unit, and per its `per`; None if only a relation to another baseline was published."""
     figure: Figure | None
-    """Where it stands; None for the one that another is told against."""
+    """The published figure; None for the baseline that another one refers to."""
     ratio: float | None
-    """To the row's base; None for a row of differences."""
+    """The ratio to the row's base; None for a row of differences."""
     difference: float | None
-    """To the row's base, in the row's unit; only where no values are known."""
+    """The difference to the row's base, in the row's unit; only if values are unknown."""
     bound: Bound
-    """What the words before the published numbers make of the ratio or the difference."""
+    """The bound of the ratio or the difference, from the words before the published numbers."""
 
 
 @dataclass(frozen=True)
 class PublishedRow:
-    """One thing that several baselines give a figure of."""
+    """One quantity with figures from several baselines."""
 
     what: str
     resource: str
-    """One of RESOURCES, or empty."""
+    """The resource, one of RESOURCES; empty for other quantities."""
     role: str
     unit: str
-    """bytes, s, cores ... or empty for a row of ratios."""
+    """The unit: bytes, s, cores ...; empty for a row of ratios."""
     per: str
-    """What the values are per, as `connection`; empty when they are of the whole."""
+    """The unit of load that values are divided by, such as `connection`; empty for totals."""
     told: list[Told | None]
-    """One for each baseline; None where it says nothing of it."""
+    """One entry per baseline; None if it has no figure."""
     base: int
-    """The baseline that the others are held against: the first of them that says anything."""
+    """The index of the base: the first baseline with an entry."""
 
     @property
     def is_average(self) -> bool:
-        """Whether it is the column of a Rally table that says most of an action."""
+        """Whether the row is the column of averages of a Rally table."""
         return self.what.startswith(_AVERAGE)
 
 
 def compare_published(baselines: Sequence[Baseline]) -> list[PublishedRow]:
-    """What the baselines say of the same things: resources first, then figures and Rally's tables of the same load.
+    """Return the figures that several baselines have: resources first, then others and Rally's tables.
 
-    Resources (`Figure.resource`) are held against each other per unit of a load that all of them name, such as
-    connections: the fixed cost is in that, as one published number has no slope. Other figures are compared under
-    equal loads; where no two are equal and each has one, as they are, so their loads must be shown.
+    Resources (`Figure.resource`) are compared per unit of a load that all of them have, such as connections. This
+    includes the fixed cost, because one published number has no slope. Other figures are compared at equal loads. If
+    no two loads are equal and each baseline has one figure, these are compared, so their loads must be shown.
     """
     rows = [*_relative(baselines), *_shared(baselines)]
     return sorted(rows, key=_place)
@@ -105,7 +105,7 @@ def _shared(baselines: Sequence[Baseline]) -> list[PublishedRow]:
 
 
 def _tabled(baseline: Baseline) -> list[Figure]:
-    """The numbers of Rally's tables as figures of each action."""
+    """Convert the numbers of Rally's tables to figures of each action."""
     return [
         Figure(
             what=f"{measure} of {row.operation}",
@@ -121,7 +121,7 @@ def _tabled(baseline: Baseline) -> list[Figure]:
 
 
 def _under_one_load(found: Sequence[Sequence[Figure]]) -> list[list[Figure | None]]:
-    """Figures of one thing, by baseline, as those that can be held against each other."""
+    """Group one quantity's figures, given by baseline, into rows of comparable ones."""
     loads = dict.fromkeys(tuple(sorted(f.at.items())) for figures in found for f in figures)
     equal = [
         [next((f for f in figures if tuple(sorted(f.at.items())) == load), None) for figures in found]
@@ -158,13 +158,13 @@ def _row(figures: Sequence[Figure | None]) -> PublishedRow:
 
 
 def _per(figures: Sequence[Figure]) -> str:
-    """A load that every figure names and that is not the same size of cluster."""
+    """Return a load that every figure has, other than the number of members; else empty."""
     shared = [load for load in figures[0].at if all(load in figure.at for figure in figures)]
     return next((load for load in shared if load != "members"), "")
 
 
 def _relative(baselines: Sequence[Baseline]) -> list[PublishedRow]:
-    """Figures that one baseline gives against another one, either of which may be the base."""
+    """Return rows of figures that one baseline gives relative to another; either may be the base."""
     rows: list[PublishedRow] = []
     places = {baseline.name: place for place, baseline in enumerate(baselines)}
     for here, baseline in enumerate(baselines):
@@ -182,7 +182,10 @@ def _relative(baselines: Sequence[Baseline]) -> list[PublishedRow]:
 
 
 def _both(figure: Figure, forwards: bool) -> tuple[Told, Told]:
-    """What a relative figure says of its own baseline and of the one it names; `forwards` when that is the base."""
+    """Return a relative figure's entries for its own baseline and the one it refers to.
+
+    `forwards` if the latter is the base.
+    """
     bound = _bound(figure)
     if figure.unit == "times less":
         own, other = (1 / figure.value, 1.0) if forwards else (1.0, figure.value)
@@ -200,7 +203,7 @@ def _bound(figure: Figure) -> Bound:
 
 
 def _joint(one: Bound, other: Bound) -> Bound:
-    """How exact a quotient is, of which the one part is bounded so and the other so."""
+    """Return the bound of a quotient from the bounds of its two parts."""
     if not one or not other or one == other:
         return one or other
     return "about"

@@ -1,4 +1,4 @@
-"""How far each of several runs came: where it tips, and at which loads it may be held against another."""
+"""Describes how far a run came: where it tips, and at which loads it may be compared with another."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ Judgement = Literal["worse", "better", "same", "unsure"]
 
 @dataclass(frozen=True)
 class Reach:
-    """How far a run came: the loads around where it tips, or the largest that it held."""
+    """How far a run came: the loads around its tipping point, or the largest that it held."""
 
     held: int | None
-    """The largest load that was held before it tips; None without any."""
+    """The largest load that was held before the run tips; None without one."""
     broken: int | None
-    """The load from which it is beyond; None when it did not tip."""
+    """The first load past the tipping point; None if the run did not tip."""
     doubt: str
-    """Why that says little of the target; empty when it does say something."""
+    """Why the tipping point says little about the target; empty without doubt."""
     by: str = ""
-    """What shows it: knee, cliff or threshold; empty when it did not tip."""
+    """The sign of tipping: knee, cliff or threshold; empty if the run did not tip."""
     evidence: str = ""
-    """What was seen there, in a few words; empty when it did not tip."""
+    """The evidence in a few words; empty if the run did not tip."""
     loads: tuple[int, ...] = ()
-    """The loads that it held below its cliff, ascending: only there a figure of it is judged."""
+    """The loads that it held below its cliff, ascending. Figures are judged at these loads only."""
     unjudged: int | None = None
-    """The smallest load at which a threshold is neither met nor missed, as the generator itself was late; else None."""
+    """The smallest load with a threshold that was not judged, because the generator itself was late; else None."""
     cliff: int | None = None
-    """The load from which it breaks without a fault; None when it does not."""
+    """The load from which it breaks without a fault; None if it does not break."""
 
     def words(self, unit: str) -> str:
-        """Where it tips: beyond 16,000 leases, at 2,000 to 4,000; empty when nothing is known."""
+        """Say where it tips: beyond 16,000 leases, at 2,000 to 4,000; empty if unknown."""
         unit = f" {unit}" if unit else ""
         if self.broken is None:
             return f"beyond {self.held:,}{unit}" if self.held is not None else ""
@@ -47,19 +47,19 @@ class Reach:
 
     @property
     def order(self) -> tuple[float, float]:
-        """Larger for a run that came further."""
+        """A sort key, larger for a run that came further."""
         return (inf if self.broken is None else self.broken), (-1 if self.held is None else self.held)
 
     def beyond(self, kind: StageKind, size: int) -> str:
-        """Why nothing is judged at a load (past the cliff of, not held by) this run; empty where something is."""
+        """Say why this run is not judged at a load: "past the cliff of" or "not held by"; empty if it is."""
         if self.cliff is not None and size >= self.cliff:
             return "past the cliff of"
-        # A storm and a removal are no loads that are held.
+        # Storms and removals are not held.
         return "" if kind in ("storm", "destroy") or size in self.loads else "not held by"
 
 
 def reach_of(analysis: Analysis) -> Reach:
-    """How far a run came."""
+    """Return how far a run came."""
     cliff, point = analysis.tipping.cliff, analysis.tipping.point
     breaks = cliff.first_broken if cliff is not None and not cliff.during_fault else None
     held = analysis.findings.loads_held
@@ -87,10 +87,10 @@ def reach_of(analysis: Analysis) -> Reach:
 
 
 def tips_against(base: Reach, other: Reach, *, same_thresholds: bool = True) -> Judgement:
-    """Whether a run tips at a lower load than the base (worse), or a higher one, as far as the loads tried tell.
+    """Judge whether a run tips at a lower load than the base (worse) or at a higher one (better).
 
-    Each tips somewhere between two loads: what overlaps is unsure, and the same where it is the same two. So is what
-    one run's thresholds say when the other's are not the same, or were not judged.
+    Each tips somewhere between two loads. Equal pairs of loads are the same; overlapping ones are unsure. A missed
+    threshold is also unsure if the other run's thresholds differ, or were not judged.
     """
     if not same_thresholds and "threshold" in (base.by, other.by):
         return "unsure"
@@ -108,14 +108,14 @@ def tips_against(base: Reach, other: Reach, *, same_thresholds: bool = True) -> 
 
 
 def not_judged(base: Reach, other: Reach) -> Reach | None:
-    """Of two runs the one whose thresholds were not judged where the other missed one; None where that is neither."""
+    """Return the run whose thresholds were not judged where the other run missed one; None if neither."""
     if _may_have_missed(base, other):
         return other
     return base if _may_have_missed(other, base) else None
 
 
 def _may_have_missed(one: Reach, other: Reach) -> bool:
-    """Whether the one misses a threshold at a load up to which nobody knows whether the other meets its own."""
+    """Tell whether one run misses a threshold at a load up to which the other's thresholds were not judged."""
     return (
         one.by == "threshold"
         and one.broken is not None

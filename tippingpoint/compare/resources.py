@@ -1,4 +1,4 @@
-"""Resources of several runs' targets at each load, side by side."""
+"""Compares the resource use of several runs' targets at each load."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KINDS = (
     ("network", "peer", "client"),
     ("published", "delivered"),
 )
-"""What figures are called that the seeds tell of, in their order: they come first."""
+"""Words in the names of figures that come first, in their order. Published results have such figures."""
 
 
 @dataclass(frozen=True)
@@ -28,28 +28,27 @@ class Level:
     """A figure while one load was held, in the figure's unit."""
 
     typical: float
-    """What was typical of the hosts' mean over the hold: of a rate the mean, of any other figure the median."""
+    """The typical mean over the hosts during the hold: for rates its mean, for all other figures its median."""
     low: float
     high: float
-    """What the hosts' mean was between for eight tenths of the hold (its 10th and 90th percentiles, or `typical` where
-    bursts put that beyond)."""
+    """The 10th and 90th percentiles of the hosts' mean during the hold, widened to include `typical` if needed."""
     leader: float | None
-    """The same of the host that led; None where none is known to."""
+    """The typical value of the leading host; None if no leader is known."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """A run's figure to the base's at the same load."""
+    """The ratio of a run's figure to the base's at the same load."""
 
     ratio: float
     low: float
     high: float
-    """Of the one's low to the other's high, and the other way round: what was seen, no confidence interval."""
+    """The ratios of one run's low to the other's high, and the reverse. They are no confidence interval."""
 
 
 @dataclass(frozen=True)
 class ResourceComparison:
-    """One figure (of one part, such as a process) of every run, against load."""
+    """One figure (or one part of it, such as a process) of every run, by load."""
 
     name: str
     title: str
@@ -58,19 +57,18 @@ class ResourceComparison:
     meaning: str
     sizes: list[int]
     levels: list[list[Level | None]]
-    """For each run, and in it for each of `sizes`; None where nothing was gathered."""
+    """The levels of each run at each of `sizes`; None if nothing was collected."""
     ratios: list[list[Ratio | None]]
-    """For each run after the first, and in it for each of `sizes`; None where the two do not both have it."""
+    """The ratios of each run after the first at each of `sizes`; None unless both runs have a level."""
 
     @property
     def kind(self) -> int | None:
-        """Whether it is of CPU (0), memory (1), disk (2), network (3) or a broker's messages (4); None for what no seed
-        tells of."""
+        """The kind of figure: CPU (0), memory (1), disk (2), network (3) or a broker's messages (4); else None."""
         return next((n for n, words in enumerate(_KINDS) if any(word in self.name for word in words)), None)
 
     @property
     def shared(self) -> list[int]:
-        """The loads that the first run and another one have it of, ascending."""
+        """The loads at which the first run and another one have the figure, ascending."""
         return [
             size
             for place, size in enumerate(self.sizes)
@@ -79,11 +77,11 @@ class ResourceComparison:
 
 
 def compare_resources(runs: Sequence[RunData]) -> list[ResourceComparison]:
-    """Every figure that two runs have (or the only run): CPU, memory, disk, network and messages before all others.
+    """Compare every charted figure that two runs (or the only run) have: CPU, memory, disk, network, messages first.
 
-    Only steps of the ladder that were held count, and of a figure only what it was then (cost.samples_between), or
-    until then where nothing stays that could be held; and only figures that are charted. Parts that differ in name from
-    run to run, as devices do, are taken together.
+    Only steps that were held count, with the samples during their hold (cost.samples_between). Where nothing stays that
+    could be held, the samples before the hold count. Parts whose names differ from run to run, such as devices, are
+    taken together.
     """
     charted = [
         figure
@@ -106,7 +104,7 @@ def compare_resources(runs: Sequence[RunData]) -> list[ResourceComparison]:
 
 
 def _parts(figures: Sequence[FigureData]) -> list[tuple[str, frozenset[str] | None]]:
-    """What is compared by itself: the parts that several runs have, or else all of them as one (None)."""
+    """Return the parts to compare separately: those that all runs have, otherwise all parts as one (None)."""
     shared = [part for part in figures[0].parts if all(part in other.parts for other in figures[1:])]
     return [(part, frozenset([part])) for part in shared] or [("", None)]
 

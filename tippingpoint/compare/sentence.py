@@ -1,4 +1,4 @@
-"""What a comparison comes to, as the one sentence it begins with: who tips where, and at what price."""
+"""Writes the sentence that a comparison begins with: tipping points and costs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tippingpoint.compare.resources import ResourceComparison
 from tippingpoint.util.text import show_list
 
 _NAMED = 3
-"""Runs that are called by their names when the same is said of them."""
+"""The most runs that are named when they share a statement."""
 
 
 def tipping_words(names: Sequence[str], reaches: Sequence[Reach], unit: str) -> str:
-    """Who tips where, the furthest first: 2.5.1 tips beyond 16,000 leases; 2.5.0 at 2,000 to 4,000."""
+    """Say where each run tips, the furthest first: 2.5.1 tips beyond 16,000 leases; 2.5.0 at 2,000 to 4,000."""
     ordered = sorted(zip(names, reaches, strict=True), key=lambda pair: pair[1].order, reverse=True)
     alike: dict[str, list[tuple[str, Reach]]] = {}
     for name, reach in ordered:
@@ -38,9 +38,9 @@ def _who(names: Sequence[str], of: int) -> str:
 
 
 def published_words(names: Sequence[str], rows: Sequence[PublishedRow], *, alone: bool) -> str:
-    """What the published resources come to: memory per connection 0.33x; empty when there are none.
+    """Compare published resources in words: memory per connection 0.33x; empty without any.
 
-    `alone` when nothing else is known, so that any figure that differs is better than none.
+    `alone` if nothing else is known: then any figure that differs is better than none.
     """
     wanted = [row for row in rows if row.resource] or (_most_different(rows) if alone else [])
     others: dict[str, None] = {}
@@ -71,7 +71,7 @@ def published_words(names: Sequence[str], rows: Sequence[PublishedRow], *, alone
 
 
 def _most_different(rows: Sequence[PublishedRow]) -> list[PublishedRow]:
-    """The averages of Rally's tables where there are any, or else what differs most."""
+    """Return the averages of Rally's tables, or without any the rows that differ most."""
     averages = [row for row in rows if row.is_average]
     if averages:
         return averages[:_NAMED]
@@ -83,7 +83,7 @@ def _most_different(rows: Sequence[PublishedRow]) -> list[PublishedRow]:
 
 
 def told_words(told: Told, unit: str) -> str:
-    """How one published figure stands to another: at most 0.57x, at least 1 core less."""
+    """Say how one published figure compares with another: at most 0.57x, at least 1 core less."""
     if told.difference is not None:
         less = told.difference < 0
         bound = (
@@ -96,9 +96,9 @@ def told_words(told: Told, unit: str) -> str:
 
 
 def telling_load(sizes: Sequence[int], reaches: Sequence[Reach]) -> int | None:
-    """Of loads that are compared the largest that all held, or else the largest that the first and another one held.
+    """Return the largest compared load that all runs held, or else that the first run and another one held.
 
-    None when there is none: beyond a cliff costs say little.
+    None without one: costs past a cliff say little.
     """
     if not reaches:
         return None
@@ -113,7 +113,7 @@ def telling_load(sizes: Sequence[int], reaches: Sequence[Reach]) -> int | None:
 def resource_words(
     names: Sequence[str], compared: Sequence[ResourceComparison], reaches: Sequence[Reach], unit: str
 ) -> str:
-    """The targets' resources at the load that tells most, where that was different most of the time."""
+    """Compare the targets' resource use at the most telling load, if it differed for most of the time."""
     found: dict[int, tuple[float, int, str]] = {}
     for figure in compared:
         size = telling_load(figure.shared, reaches)
@@ -141,12 +141,12 @@ def resource_words(
 
 
 def _within(title: str) -> str:
-    """A title as it stands within a sentence: resident memory, but CPU."""
+    """Write a title for use within a sentence: resident memory, but CPU."""
     return title[:1].lower() + title[1:] if title[1:2].islower() else title
 
 
 def range_words(ratios: Sequence[tuple[float, str]], runs: int) -> str:
-    """Ratios to the first of so many runs, by run: the only one, or the least and the most with whose they are."""
+    """Write ratios to the first run: the only one, or the least and the most with the names of their runs."""
     least, most = min(ratios), max(ratios)
     if runs == 2:
         return times(least[0])
@@ -156,7 +156,7 @@ def range_words(ratios: Sequence[tuple[float, str]], runs: int) -> str:
 
 
 def times(ratio: float | None) -> str:
-    """A ratio in two digits or three: 0.33x, 1.25x, 12x; an unknown one as a dash."""
+    """Write a ratio with two or three digits: 0.33x, 1.25x, 12x; a dash if unknown."""
     if ratio is None:
         return "–"
     if ratio < 0.0995:

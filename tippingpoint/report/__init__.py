@@ -1,4 +1,4 @@
-"""Reports: a run's document (document.py), and its views as HTML, Markdown, JSON and JUnit."""
+"""Writes reports and comparisons as HTML, Markdown, JSON and JUnit, from one document each (document.py)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ ComparisonFormat = Literal["html", "md", "json"]
 
 
 def write_report(analysis: Analysis, format: RunFormat) -> str:
-    """The report of a run: a whole HTML page, Markdown, the document itself as JSON, or JUnit XML."""
+    """Write the report of a run: an HTML page, Markdown, the document itself as JSON, or JUnit XML."""
     return render_report(build_document(analysis), format)
 
 
 def render_report(document: dict[str, Any], format: RunFormat) -> str:
-    """One view of a run's document (document.build_document), where several are wanted."""
+    """Render a run's document (document.build_document) in one format, for callers that want several."""
     match format:
         case "html":
             return render_html(document)
@@ -38,7 +38,7 @@ def render_report(document: dict[str, Any], format: RunFormat) -> str:
 
 
 def write_comparison(comparison: Comparison, format: ComparisonFormat) -> str:
-    """The comparison as a whole HTML page, Markdown or JSON."""
+    """Write a comparison as an HTML page, Markdown or JSON."""
     document = build_comparison(comparison)
     match format:
         case "html":

@@ -1,7 +1,7 @@
-"""A comparison as one plain, versioned dictionary: its JSON format, and what its other formats are views of.
+"""Builds a comparison's document: a plain, versioned dictionary, which is the JSON format. Other formats render it.
 
-Units are those of document.py; in `rows` a percentile's change is a ratio to the first run, a rate's a difference.
-A bound that the samples do not give is None. Lists with one entry for each run are in the order of `runs`.
+Units are those of document.py. In `rows` a percentile's change is its ratio to the first run, and a rate's change is a
+difference. A bound that the samples do not give is None. Lists with one entry per run are in the order of `runs`.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 
 _SHORT = 20
-"""Characters of a name that still heads a column or stands in a legend; longer ones give way to letters."""
+"""The most characters of a name in a heading or legend. Longer names are replaced by letters."""
 _SERIES = 4
-"""So many runs make a series, which is told from run to run, too."""
+"""The least number of runs for a chart of the trend over the runs."""
 _MOST = 0.75
-"""Of the runs, this share has to have the load at which a series is told."""
+"""The least share of runs that must have the load of the trend."""
 
 
 def build_comparison(comparison: Comparison) -> dict[str, Any]:
-    """Everything a report says of a comparison; the curves have all loads of every run, shared or not."""
+    """Build a comparison's document. Its curves have all loads of every run, shared or not."""
     runs = comparison.runs
     curves = _curves(runs)
     charted = [curve["operation"] for curve in curves]
@@ -108,10 +108,9 @@ def build_comparison(comparison: Comparison) -> dict[str, Any]:
 
 
 def _same_rows(table: RallyTable, runs: Sequence[RunData]) -> list[list[dict[str, Any]]]:
-    """For each row of a table of Rally's what the runs measured of the same action: `run` counts from 0.
+    """Return for each row of a Rally table the runs' own figures of that action; `run` counts from 0.
 
-    Seconds and percent, as in that table; of successes only, as Rally has them (MainStatsTable of
-    rally/task/processing/charts.py).
+    They are in seconds and percent, of successes only, as in Rally (MainStatsTable of rally/task/processing/charts.py).
     """
     return [
         [
@@ -138,7 +137,7 @@ def _seconds(microseconds: float) -> float:
 
 
 def _title(comparison: Comparison) -> str:
-    """What is compared, in so many words as fit above a page."""
+    """Return a title that is short enough for a page."""
     kinds = list(
         dict.fromkeys(
             [run.manifest.target.kind for run in comparison.runs]
@@ -179,14 +178,14 @@ def _runs(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def _day(run: RunData) -> str:
-    """When a run was made; nothing for what was published, whose log was only read then."""
+    """Return when a run was made; empty for a published result, because only its log was read then."""
     if run.manifest.source == "baseline":
         return ""
     return time.strftime("%Y-%m-%d %H:%M", time.gmtime(run.manifest.started))
 
 
 def _caveats(analysis: Analysis) -> list[str]:
-    """What a reader must know before believing a run's figures."""
+    """Return the remarks that limit how far a run's figures can be trusted."""
     run, verdict = analysis.run, analysis.verdict
     lines = [verdict.sentence] if verdict.outcome in ("withheld", "failed") else []
     if run.manifest.status not in ("complete", "failed"):
@@ -199,7 +198,7 @@ def _place(operation: str) -> tuple[int, str]:
 
 
 def _curves(runs: Sequence[RunData]) -> list[dict[str, Any]]:
-    """Per operation, each run's p50 and p99 (microseconds) and throughput (per second) at each of `sizes`, of steps."""
+    """Return per operation each run's p50 and p99 (microseconds) and throughput (per second) at each size of step."""
     steps: list[dict[int, list[StageResult]]] = []
     for run in runs:
         of_run: dict[int, list[StageResult]] = {}
@@ -229,7 +228,7 @@ def _curves(runs: Sequence[RunData]) -> list[dict[str, Any]]:
 
 
 def _rated(curve: dict[str, Any], runs: Sequence[RunData]) -> bool:
-    """Whether an operation goes on all the while in a run whose load it is; a claim does so only past the cliff."""
+    """Tell whether an operation has a throughput worth a chart: it goes on throughout a stage, unlike a claim."""
     measured = [[rate for rate in of_run if rate is not None] for of_run in curve["throughput"]]
     return any(
         curve["operation"] in run.own_load and sum(map(bool, rates)) > len(rates) / 2
@@ -251,7 +250,7 @@ def _point(run: RunData, stages: Sequence[StageResult], operation: str) -> dict[
 
 
 def _series(comparison: Comparison, curves: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """From run to run, the main operation at the largest load that most runs have; None for a few runs."""
+    """Return the trend of the main operation at the largest load that most runs have; None for a few runs."""
     curve = next((curve for curve in curves if curve["operation"] == comparison.main), None)
     if len(comparison.runs) < _SERIES or curve is None:
         return None
@@ -287,7 +286,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def _colours(comparison: Comparison) -> list[int]:
-    """The run that each published result is of, or a number beyond the runs' that is its own."""
+    """Return a colour's number for each published result: that of its run, or one beyond those of the runs."""
     own = iter(range(len(comparison.names), len(comparison.names) + len(comparison.beside)))
     return [
         comparison.names.index(name) if name in comparison.names else next(own)
@@ -296,7 +295,7 @@ def _colours(comparison: Comparison) -> list[int]:
 
 
 def _published(row: PublishedRow) -> dict[str, Any]:
-    """A row with the length of each bar: a share of the longest, of values where they are known, else of ratios."""
+    """Return a row with the lengths of its bars, as shares of the longest value, or without values of the ratio."""
     lengths = _lengths(row)
     longest = max((abs(length) for length in lengths if length is not None), default=0.0)
     return {

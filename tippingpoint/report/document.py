@@ -1,8 +1,8 @@
-"""The report as one plain, versioned dictionary: the JSON format is exactly it, every other format a view of it.
+"""Builds a run's document: a plain, versioned dictionary, which is the JSON format. Other formats render it.
 
-Latencies are microseconds, shares are 0..1, rates are per second, times are seconds since the run's start,
-loads are in `run.load_unit`; None is "not measured". What each part holds is said by the function that makes it.
-Within a `format`, keys are added and never change their meaning.
+Latencies are in microseconds, shares in 0..1, rates per second, times in seconds since the run's start, and loads in
+`run.load_unit`. None means "not measured". The function that makes a part describes it. Within one `format`, keys may
+be added, but never change their meaning.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ FORMAT = 1
 _CURVE_POINTS = 80
 _SINGLE_EVENTS = 10
 _ERROR_CODE = re.compile(r"\(([a-z][a-z ,'-]*)\)$")
-"""How a Juju controller's error ends: what went wrong (not found)."""
+"""The end of a Juju controller's error, which is its code: (not found)."""
 _ON_CHARTS = ("fault", "fault-failed", "worker-cut", TAKEN_UP, "interrupted")
 _NOTES = ("note", "left-behind", "left-to-expire", "journal-lost", "fault-failed", "room-unknown")
 _OF_CLUSTERS = ("member", "leader", "placed", "retry", "gave-up", "repaired", "agent", "landed")
 _OF_RALLY = {"boot_server": 0, "create_server": 1, "await_active": 1, "delete_server": 0, "total": 0}
-"""The rows of Rally's table, in its order, and how deep each stands: what is a part of another stands below it."""
+"""The rows of Rally's table, in its order, and their depth: parts of an action follow it."""
 _TOLD_ELSEWHERE = ("lost", "error", "timeout", "probe", "found", "prepared", STALL, *_OF_CLUSTERS, *_NOTES)
 _MOST_STALLS = 100
-"""Times that workers stood still that are listed: the longest."""
+"""The most stalls that are listed, the longest ones."""
 _STALLS_ON_CHARTS = 20
 
 
 def build_document(analysis: Analysis) -> dict[str, Any]:
-    """Everything a report says of a run."""
+    """Build a run's document."""
     run, verdict, cluster = analysis.run, analysis.verdict, analysis.cluster
     operations = run.operations
     timeline = build_timeline(run, operations)
@@ -123,7 +123,7 @@ def build_document(analysis: Analysis) -> dict[str, Any]:
 
 
 def _outcomes(run: RunData, operations: Iterable[str]) -> list[str]:
-    """The outcomes that the workload is about, and the others that occurred."""
+    """Return the workload's usual outcomes, and any others that occurred."""
     always = (
         ("ok", "denied", "lost", "timeout", "error")
         if run.manifest.workload == "claim"
@@ -142,10 +142,10 @@ def _outcomes(run: RunData, operations: Iterable[str]) -> list[str]:
 
 
 def _run(run: RunData) -> dict[str, Any]:
-    """What was run on what, when and from where; `seconds` is how long, `sizes` are the stages' in order.
+    """Describe the run, its target and its generator. `seconds` is the run's duration, `sizes` are the stages' sizes.
 
-    `identity` and `controller` are a Juju target's, `simulated` says that it was no real one; `prepared` is
-    what all workers made before the first stage, and how long it took.
+    `identity` and `controller` are a Juju target's. `simulated` is true for a simulator. `prepared` has the things that
+    all workers created before the first stage, and the time this took.
     """
     manifest = run.manifest
     plan = manifest.plan or {}
@@ -181,13 +181,13 @@ def _run(run: RunData) -> dict[str, Any]:
 
 
 def _identity(target: Mapping[str, Any]) -> str | None:
-    """As whom units log in, where a plan of this kind of target says that."""
+    """Return as whom units log in, if a plan for this kind of target says so."""
     field = facts_of(str(target.get("kind", ""))).model_fields.get("identity")
     return None if field is None else str(target.get("identity", field.default))
 
 
 def _prepared(events: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
-    """Things by their name, and `seconds`; None when nothing was made before the stages."""
+    """Return things by name, and `seconds`; None if nothing was created before the stages."""
     last = {event.get("worker"): event for event in events if event["event"] == "prepared"}
     if not last:
         return None
@@ -207,7 +207,7 @@ def _utc(moment: float | None) -> str | None:
 
 
 def _binding(run: RunData, checks: Sequence[Check]) -> list[Check]:
-    """The checks that count: a search tries loads beyond its answer in order to find where they break."""
+    """Return the checks that count. Those beyond a search's answer do not: they only show where loads break."""
     held = [event.get("held") for event in run.events if event["event"] == "found"]
     if not held or held[-1] is None:
         return list(checks)
@@ -215,7 +215,7 @@ def _binding(run: RunData, checks: Sequence[Check]) -> list[Check]:
 
 
 def _thresholds(checks: Iterable[Check], load_unit: str) -> list[dict[str, Any]]:
-    """One entry per limit of the plan: the worst of its stages, in how many of them it was missed, a sentence."""
+    """Return one entry per limit of the plan: its worst stage, the number of stages that missed it, a sentence."""
     groups: dict[tuple[str, str, float], list[Check]] = defaultdict(list)
     for check in checks:
         groups[check.operation, check.limit, check.allowed].append(check)
@@ -243,8 +243,11 @@ def _thresholds(checks: Iterable[Check], load_unit: str) -> list[dict[str, Any]]
 
 
 def _worst(group: Sequence[Check]) -> Check:
-    """The check that decides: the farthest off among the missed, else among those beyond the limit that the
-    generator may have caused, else the closest to its limit."""
+    """Return the check that decides: the missed one furthest beyond its limit.
+
+    Without a missed one, it is the same among those that the generator may have caused, or else the one closest to its
+    limit.
+    """
     missed = [check for check in group if check.met is False]
     doubted = [check for check in group if check.met is None and check.observed is not None]
     met = [check for check in group if check.met is True]
@@ -269,7 +272,7 @@ def _threshold_sentence(worst: Check, missed: int, stages: int, load_unit: str) 
 
 
 def tipping_entry(tipping: Tipping) -> dict[str, Any]:
-    """What find_tipping found; `forecast.curve` is the fitted law as [load, per second], past what was measured."""
+    """Return the results of find_tipping. `forecast.curve` is the fitted law as [load, per second], extrapolated."""
     found = asdict(tipping)
     if tipping.forecast is not None:
         found["forecast"]["curve"] = _fitted_curve(tipping.forecast)
@@ -298,7 +301,7 @@ def _rounded(value: float) -> float:
 
 
 def _summary(histogram: Histogram) -> dict[str, Any] | None:
-    """The row of a Rally table; None when nothing was recorded."""
+    """Summarise a histogram as in Rally's table; None if it is empty."""
     if not histogram.total:
         return None
     p50, p90, p95, p99, p999 = histogram.percentiles([50, 90, 95, 99, 99.9])
@@ -315,10 +318,10 @@ def _summary(histogram: Histogram) -> dict[str, Any] | None:
 
 
 def _stage(stage: StageResult, operations: Iterable[str]) -> dict[str, Any]:
-    """One stage: its times, and per operation the outcomes and latencies.
+    """Return one stage: its times, and the outcomes and latencies of each operation.
 
-    `cost` is what was waited for, failures too (latency.costs); `response` and `service` (from the send) are of
-    successes alone.
+    `cost` includes failures with the time they took (latency.costs). `response` and `service` (measured from the send)
+    are of successes alone.
     """
     return {
         "number": stage.number,
@@ -351,7 +354,7 @@ def _operation(stage: StageResult, operation: str) -> dict[str, Any]:
 
 
 def _rally(run: RunData, operations: Iterable[str]) -> list[dict[str, Any]]:
-    """The rows of Rally's table, for runs that boot and delete: operations and their depth; empty for others."""
+    """Return the rows of Rally's table for runs that boot and delete: operations and their depth; else empty."""
     if not run.manifest.load_unit.startswith("iterations"):
         return []
     there = list(operations)
@@ -360,9 +363,9 @@ def _rally(run: RunData, operations: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _by_load(run: RunData, operations: Sequence[str]) -> list[dict[str, Any]]:
-    """Latency and throughput against load, for charts: stages of one size joined, storms apart, sizes ascending.
+    """Return latency and throughput by load for charts: stages of one size are joined, storms apart, sizes ascending.
 
-    Latencies count failures at what they cost (latency.costs), as thresholds and knees do. Removals are left out.
+    Failures count with the time they took (latency.costs), as they do for thresholds and knees. Removals are left out.
     """
     groups: dict[tuple[int, bool], list[StageResult]] = defaultdict(list)
     for stage in run.stages:
@@ -390,7 +393,7 @@ def _by_load(run: RunData, operations: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _total_throughput(stages: Sequence[StageResult], operations: Sequence[str]) -> float | None:
-    """Successes per second of these operations together: the mean over the stages that were held."""
+    """Return the successes per second of these operations together, as the mean over stages that were held."""
     totals = [
         sum(rates)
         for stage in stages
@@ -400,7 +403,7 @@ def _total_throughput(stages: Sequence[StageResult], operations: Sequence[str]) 
 
 
 def _growth(run: RunData) -> list[dict[str, Any]]:
-    """How fast things were made (or removed): parts of stages, from one number of things there to the next."""
+    """Return how fast things were created or removed: parts of stages, with the number of things before and after."""
     if run.manifest.workload == "claim":
         return []
     return [
@@ -428,7 +431,7 @@ def _why_no_timeline(run: RunData) -> str:
 
 
 def _generator(run: RunData) -> dict[str, Any] | None:
-    """The health of what made the load: per stage and worst over all; None when the source says nothing of it."""
+    """Return the generator's health per stage and at its worst; None if the source has no data on it."""
     stages = [_generator_stage(stage) for stage in run.stages]
     if not run.gauges.t.size and all(s["schedule_lag_p99"] is None for s in stages):
         return None
@@ -478,7 +481,7 @@ def _generator(run: RunData) -> dict[str, Any] | None:
 
 
 def _longest_stalls(run: RunData, most: int) -> list[Stall]:
-    """The longest times that workers stood still, in the order of time."""
+    """Return the longest stalls in the order of time."""
     longest = sorted(run.stalls, key=lambda stall: -stall.seconds)[:most]
     return sorted(longest, key=lambda stall: stall.begin)
 
@@ -500,27 +503,27 @@ def _generator_stage(stage: StageResult) -> dict[str, Any]:
 
 
 def _units(run: RunData) -> list[dict[str, Any]]:
-    """The units that made the run together: `share` of `of`, `clock_offset` in seconds that its clock was ahead.
+    """Return the units that made the load: `share` of `of`, and `clock_offset`, the seconds its clock was ahead.
 
-    None when it was made on one machine.
+    The list is empty for a run on one machine.
     """
     return [unit.model_dump() for unit in run.units]
 
 
 def _search(run: RunData) -> dict[str, Any] | None:
-    """What `find` tried, in order, and its answer; None for plans with listed stages."""
+    """Return the loads that `find` tried, in order, and its answer; None for plans with listed stages."""
     probes = [_without(event, "event", "worker") for event in run.events if event["event"] == "probe"]
     found = [_without(event, "event", "worker") for event in run.events if event["event"] == "found"]
     return {"probes": probes, "found": found[-1] if found else None} if probes or found else None
 
 
 def _events(run: RunData, cluster: Cluster) -> dict[str, Any]:
-    """Single events. `lost` lists the first few, `errors` are grouped by message.
+    """Return the events of a run. `lost` lists the first few losses; `errors` are grouped by message.
 
-    `marks` stand on the charts: faults, lost workers, and what became of the cluster's members and leaders; by their
-    `label` where the `text` is longer than a chart is high.
-    `limited` are the answers of a rate limit, after which the operation was tried again; `classes` counts both by
-    the target's own error code where it gives one, else by outcome. `connections` are those lost.
+    `marks` are drawn on the charts: faults, lost workers, and changes of the cluster's members and leaders. Charts show
+    their `label` if the `text` is too long.
+    `limited` are refusals by a rate limit, after which the operation was retried. `classes` counts both by the target's
+    own error code, or without one by outcome. `connections` are lost connections.
     """
     lost = [event for event in run.events if event["event"] == "lost"]
     problems = _errors(event for event in run.events if not is_lost_connection(event))
@@ -567,7 +570,7 @@ def _classes(problems: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _connections(run: RunData) -> dict[str, Any] | None:
-    """Connections that were lost, by reason, and how many were made again while a stage was held; None without any."""
+    """Return lost connections by reason, and how many were made again while a stage was held; None without any."""
     lost = _errors(event for event in run.events if is_lost_connection(event))
     if not lost:
         return None
@@ -590,7 +593,7 @@ def _without(event: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _errors(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Errors and timeouts that left a message, the most frequent first."""
+    """Return errors and timeouts with a message, the most frequent first."""
     groups: dict[tuple[str, str, str], dict[str, Any]] = {}
     for event in events:
         if event["event"] not in ("error", "timeout"):
@@ -607,7 +610,7 @@ def _errors(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _notes(run: RunData) -> list[str]:
-    """What the reader should know of the data itself."""
+    """Return remarks on the data."""
     notes = list(run.notes)
     expiring = 0
     notes += [taken.words for taken in takeovers(run.events)]
@@ -653,7 +656,7 @@ def _planned_target(run: RunData) -> dict[str, Any]:
 
 
 def _repeat(run: RunData, plan: Plan | None) -> dict[str, Any] | None:
-    """The plan as YAML and the command that runs it (on units the action); None without a plan."""
+    """Return the plan as YAML, and the command (for units the action) that runs it; None without a plan."""
     if plan is None:
         return None
     try:
@@ -663,7 +666,7 @@ def _repeat(run: RunData, plan: Plan | None) -> dict[str, Any] | None:
     command = f"tippingpoint run {plan.name}" if shipped else f"tippingpoint run {plan.name}.yaml"
     if run.units:
         application = run.units[0].name.partition("/")[0]
-        # Else Juju reads the text of a plan as the mapping that it is, and refuses that.
+        # Without this option Juju parses the plan's text as YAML, and refuses it.
         raw, given = (
             ("", f"plan={plan.name}")
             if shipped

@@ -1,4 +1,4 @@
-"""Figures as people read them: the one place where a report turns numbers into text."""
+"""Formats numbers as text, for all formats of a report."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _PREFIXES = ("", "k", "M", "G", "T", "P")
 
 
 def number(value: float | None) -> str:
-    """A count or a load with thousands separated: 16,000."""
+    """Format a count or a load with separated thousands: 16,000."""
     if value is None:
         return "–"
     return f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:,.3g}"
 
 
 def latency(microseconds: float | None) -> str:
-    """Microseconds with three significant digits and a unit: 412 µs, 3.07 ms, 91.4 s."""
+    """Format microseconds with three significant digits and a unit: 412 µs, 3.07 ms, 91.4 s."""
     if microseconds is None:
         return "–"
     if microseconds < 999.5:
@@ -28,7 +28,7 @@ def latency(microseconds: float | None) -> str:
 
 
 def milliseconds(microseconds: float | None) -> str:
-    """Microseconds as milliseconds without a unit, for the columns of a table: 0.41, 12.3, 91,040."""
+    """Format microseconds as milliseconds without a unit, for the columns of a table: 0.41, 12.3, 91,040."""
     if microseconds is None:
         return "–"
     value = microseconds / 1000
@@ -36,12 +36,12 @@ def milliseconds(microseconds: float | None) -> str:
 
 
 def seconds_of(microseconds: float | None) -> str:
-    """Microseconds as seconds with three digits after the point, as Rally's table has them: 3.803."""
+    """Format microseconds as seconds with three decimals, as in Rally's table: 3.803."""
     return "–" if microseconds is None else f"{microseconds / 1e6:,.3f}"
 
 
 def share(value: float | None) -> str:
-    """A share in 0..1 in percent; never 100 % or 0 % unless it is exactly that."""
+    """Format a share in 0..1 as percent; 100 % or 0 % only if it is exactly that."""
     if value is None:
         return "–"
     percent = value * 100
@@ -55,19 +55,19 @@ def share(value: float | None) -> str:
 
 
 def confidence(value: float) -> str:
-    """A confidence in 0..1; beyond 99.9 % the digits say nothing any more."""
+    """Format a confidence in 0..1; digits beyond 99.9 % mean nothing."""
     return "> 99.9 %" if value > 0.999 else f"{value * 100:.3g} %"
 
 
 def rate(value: float | None) -> str:
-    """So many per second."""
+    """Format a rate per second: 0.645/s."""
     if value is None:
         return "–"
     return f"{value:,.0f}/s" if value >= 100 or float(value).is_integer() else f"{value:.3g}/s"
 
 
 def seconds(value: float | None) -> str:
-    """A stretch of time: 0.4 s, 42 s, 3 min 20 s, 1 h 02 min."""
+    """Format a duration in seconds: 0.4 s, 42 s, 3 min 20 s, 1 h 02 min."""
     if value is None:
         return "–"
     if value < 60:
@@ -79,12 +79,12 @@ def seconds(value: float | None) -> str:
 
 
 def of(share: int, all_shares: int, status: str) -> str:
-    """A unit's share of the load: 3 of 4."""
+    """Format a unit's share of the load: 3 of 4."""
     return "–" if status == "idle" else f"{share} of {all_shares}"
 
 
 def offset(value: float | None, error: float | None) -> str:
-    """How far a clock was ahead, and to what exactly that is known: +3.2 ms ± 0.4 ms, -1.8 s ± 2 ms."""
+    """Format the seconds a clock was ahead, with their error: +3.2 ms ± 0.4 ms, -1.8 s ± 2 ms."""
     if value is None:
         return "not measured"
     shown = f"{'-' if value < 0 else '+'}{latency(abs(value) * 1e6)}"
@@ -92,26 +92,26 @@ def offset(value: float | None, error: float | None) -> str:
 
 
 def clock(value: float) -> str:
-    """A moment of the run, as the charts' axis has it: 1:05, 1:02:30."""
+    """Format a moment of the run, as on the charts' axis: 1:05, 1:02:30."""
     minutes, rest = divmod(int(value), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def three_digits(value: float) -> str:
-    """A derived figure: 0.123, 1,230."""
+    """Format a derived figure with three digits: 0.123, 1,230."""
     return number(float(f"{value:.3g}"))
 
 
 def two_digits(value: float) -> str:
-    """An estimate, without digits it does not have: 4,200."""
+    """Format an estimate with two digits: 4,200."""
     return number(float(f"{value:.2g}"))
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """A resource figure in its unit (those of packs: bytes, bits/s, cores ...), three significant digits: 412 MB.
+    """Format a resource figure with its unit (bytes, bits/s, cores ...) and three significant digits: 412 MB.
 
-    Prefixes are decimal, as network and the seeds' figures are: 1 MB is 10^6 bytes.
+    Prefixes are decimal, as usual for networks and in the published results: 1 MB is 10^6 bytes.
     """
     if value is None:
         return "–"
@@ -140,25 +140,25 @@ def _prefixed(value: float, unit: str) -> str:
 
 
 def measured(value: float | None, limit: str) -> str:
-    """A value of a threshold's limit (or a comparison's measure) in its own unit."""
+    """Format a value of a threshold's limit, or of a comparison's measure, with its unit."""
     if limit in RATES:
         return share(value)
     return rate(value) if limit == "throughput" else latency(value)
 
 
 def limit_name(limit: str) -> str:
-    """A threshold's limit in words: p99.9, error rate."""
+    """Format a threshold's limit: p99.9, error rate."""
     return LIMIT_NAMES.get(limit, limit)
 
 
 def listed(values: Iterable[str]) -> str:
-    """Several words as one list: a, b and c."""
+    """Join several words to a list: a, b and c."""
     words = list(values)
     return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else "".join(words)
 
 
 def times(ratio: float | None) -> str:
-    """A ratio, with two decimals where it is near 1: 0.004x, 1.25x, 12x."""
+    """Format a ratio, with two decimals near 1: 0.004x, 1.25x, 12x."""
     if ratio is None:
         return "–"
     if ratio < 0.0995:
@@ -167,14 +167,14 @@ def times(ratio: float | None) -> str:
 
 
 def change(value: float | None, measure: str) -> str:
-    """A comparison's change: a ratio for percentiles, a difference in percentage points for rates."""
+    """Format a comparison's change: a ratio for percentiles, a difference in percentage points for rates."""
     if value is None:
         return "–"
     return f"{value * 100:+.3g} points" if measure in RATES else times(value)
 
 
 def interval(low: float | None, high: float | None, measure: str) -> str:
-    """The interval of a change; an open end where a sample is too small for a bound."""
+    """Format the interval of a change; an end is open if a sample is too small for a bound."""
     if low is None and high is None:
         return "–"
     ends = (change(bound, measure) if bound is not None else "no bound" for bound in (low, high))
@@ -182,11 +182,11 @@ def interval(low: float | None, high: float | None, measure: str) -> str:
 
 
 def published(figure: dict[str, Any]) -> str:
-    """A published number as its source has it: about 30 to 40 ms."""
+    """Format a published number as in its source: about 30 to 40 ms."""
     value = f"{figure['value']:,.6g}" + (f" to {figure['to']:,.6g}" if figure["to"] is not None else "")
     return " ".join(word for word in (figure["qualifier"], value, figure["unit"]) if word)
 
 
 def load(at: dict[str, int]) -> str:
-    """The load something was seen under: 50 members, 5,000 containers."""
+    """Format the load of a measurement: 50 members, 5,000 containers."""
     return ", ".join(f"{value:,} {what.replace('_', ' ')}" for what, value in at.items()) or "–"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The container-spawner charm: makes containers, servers or a Juju model's units until a control plane tips over."""
+"""The container-spawner charm: creates containers, servers or units of a Juju model until a control plane tips."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tippingpoint_charm.settings import Settings, read_settings, targets_of
 
 
 class SpawnSettings(Settings):
-    """Where things can be made."""
+    """The options, with the targets that can create things."""
 
     targets = targets_of("spawn", "grow", default="lxd")
 
 
 class ContainerSpawnerCharm(GeneratorCharm):
-    """A generator whose plans make things."""
+    """A generator whose plans create things."""
 
     settings = SpawnSettings
     workloads = ("spawn", "grow")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The load-claimer charm: claims leases on a control plane, more and more, until it tips over."""
+"""The load-claimer charm: claims a growing number of leases on a control plane until it tips."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tippingpoint.units.shared_run import ask_storm
 
 
 class ClaimSettings(Settings):
-    """Where leases can be claimed."""
+    """The options, with the targets that have leases."""
 
     targets = targets_of("claim", default="juju")
 

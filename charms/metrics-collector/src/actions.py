@@ -1,4 +1,4 @@
-"""The collector's actions: what is kept is listed, reported, compared and exported."""
+"""The collector's actions, which list, report, compare and export the runs it keeps."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tippingpoint.collect.runs import Runs, StoredRun, forget_oldest
 from tippingpoint.errors import UserError
 
 LISTED = 50
-"""Runs that `list-runs` names."""
+"""The most runs that `list-runs` lists."""
 _SUFFIX = {"md": "md", "html": "html", "json": "json", "junit": "xml"}
 _SEED = "seed:"
 
 
 def _answers(do: Callable[[Actions, ops.ActionEvent], Results]) -> Callable[[Actions, ops.ActionEvent], None]:
-    """An action whose refusals are one line of its own."""
+    """Make a handler an action that fails with one line for each refusal."""
 
     @functools.wraps(do)
     def action(actions: Actions, event: ops.ActionEvent) -> None:
@@ -41,36 +41,36 @@ def _answers(do: Callable[[Actions, ops.ActionEvent], Results]) -> Callable[[Act
 
 
 class ActingCharm(ops.CharmBase, ABC):
-    """What the actions need of the charm."""
+    """The part of the charm that its actions use."""
 
     runs: Runs
     state: Path
-    """The directory of what it keeps."""
+    """The directory of the runs that it keeps."""
 
     @property
     @abstractmethod
     def generators(self) -> list[str]:
-        """The applications that are related to it."""
+        """The related generator applications."""
 
     @property
     @abstractmethod
     def problems(self) -> list[str]:
-        """What is wrong, a line each."""
+        """All present problems, one line each."""
 
     @property
     @abstractmethod
     def page_url(self) -> str:
-        """Where the page is; empty while it is off."""
+        """The page's URL; empty while it is off."""
 
     @property
     @abstractmethod
     def page_told(self) -> Results:
-        """What `status` says of the page."""
+        """Return the results of `status` about the page."""
 
     @property
     @abstractmethod
     def prometheus_told(self) -> str:
-        """What `status` says of Prometheus."""
+        """Return the line of `status` about Prometheus."""
 
 
 class Actions(ops.Object):
@@ -165,9 +165,9 @@ class Actions(ops.Object):
         return results
 
     def _told(self, path: Path, form: str, part: int, ask: str, page: Results) -> Results:
-        """What an action says of a report: its text, as much of it as a result may have, and how to get all of it.
+        """Return a report as action results: as much of its text as fits, and how to get all of it.
 
-        `ask` is the action that asks for it, `page` what `_on_page` says of it.
+        `ask` is the action that asked for it, `page` the answer of `_on_page`.
         """
         forget_oldest(self._reports)
         in_parts = f"juju run {self._charm.unit.name} {ask} part=1"
@@ -179,12 +179,12 @@ class Actions(ops.Object):
         return how_to_fetch(self._charm.model.name, self._charm.unit.name, path, *otherwise)
 
     def _on_page(self, path: str) -> Results:
-        """Where something is on the page; nothing while the page is off."""
+        """Return the URL of something on the page as a result; empty while the page is off."""
         return {"page": f"{self._charm.page_url}{path}"} if self._charm.page_url else {}
 
 
 def came_to(run: StoredRun) -> str:
-    """What a run came to, or where it is, in a few words."""
+    """Say a run's result or its progress in a few words."""
     if run.verdict is not None:
         return run.verdict.outcome
     if run.complete:
@@ -198,7 +198,7 @@ def _line(run: StoredRun) -> str:
 
 
 def _last(run: StoredRun) -> Results:
-    """What `status` says of the latest run."""
+    """Return the results of `status` about the latest run."""
     words = run.words
     lines: list[str] = []
     for unit in run.shared.units:

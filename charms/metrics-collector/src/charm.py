@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The metrics-collector charm: keeps what generators tell of their runs, and reports, compares and exports them.
+"""The metrics-collector charm: keeps the runs that generators report, and reports, compares and exports them.
 
-Beside it there are two services: the page (page.py), and a Prometheus (monitoring.py) that scrapes the target.
+It has two services: the page (page.py), and a Prometheus (monitoring.py) that scrapes the target.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from tippingpoint.util.secret_keys import Keys
 logger = logging.getLogger(__name__)
 
 _JUDGED_WITHIN = 400.0
-"""Seconds that a run may be gathered (collect.gathering) and judged for; then it is asked for again."""
+"""Seconds that a run's figures may take to be collected (collect.gathering) and judged; then this is started again."""
 _CREDENTIALS = "prometheus-credentials"
 _TARGETS_CREDENTIALS = "static-targets-credentials"
 _RELATION = "scale-run"
 
 
 class MetricsCollectorCharm(ActingCharm):
-    """Stores in hooks what arrives, and sees to its services; everything else is asked of the engine."""
+    """Stores in hooks what arrives, and manages its services. Everything else is done by the engine."""
 
     machine: ClassVar[Machine] = Machine()
 
@@ -57,9 +57,9 @@ class MetricsCollectorCharm(ActingCharm):
 
     def __init__(self, framework: ops.Framework) -> None:
         super().__init__(framework)
-        os.umask(0o022)  # `juju scp` reads as another user what is kept here
-        # problems: by who sent it, what is wrong with what came. services: what is wrong with ours, a line each.
-        # copy: of the pack, that the page runs from. exporters: those that Prometheus knows of.
+        os.umask(0o022)  # `juju scp` reads the files here as another user
+        # problems: what is wrong with received data, by sender. services: what is wrong with services, a line each.
+        # copy: the copy of the pack that the page runs from. exporters: those that Prometheus scrapes.
         self._stored.set_default(problems={}, services=[], copy="", exporters={})
         name = f"tippingpoint-{self.unit.name.replace('/', '-')}"
         self.state = self.machine.path(f"/var/lib/{name}")
@@ -96,7 +96,7 @@ class MetricsCollectorCharm(ActingCharm):
         watching.publish(self)
 
     def _on_changed(self, event: ops.RelationChangedEvent) -> None:
-        """Keep what changed: one unit's word among a hundred is no reason to read them all."""
+        """Keep only the bag that changed: reading those of a hundred units takes long."""
         self._keep(scale_run.read_changed(event.relation, None), event.app.name)
         if event.unit is not None:
             self._keep(scale_run.read_changed(event.relation, event.unit), event.unit.name)
@@ -114,7 +114,7 @@ class MetricsCollectorCharm(ActingCharm):
 
     def _on_update_status(self, _: ops.UpdateStatusEvent) -> None:
         if self._stored.problems:
-            self._keep_all()  # what could not be kept, for want of room, is still there to be read
+            self._keep_all()  # reports that did not fit on the disk before are still in the databags
         for run in self.runs.newest_first()[:LISTED]:
             if run.shared.over and time.time() - run.heard > RESULTS_WITHIN:
                 self._judge(run)
@@ -145,7 +145,7 @@ class MetricsCollectorCharm(ActingCharm):
             self._keep(reported, reported.application)
 
     def _keep(self, reported: Reported, sender: str) -> None:
-        """Keep what was reported, and what was wrong with it."""
+        """Keep a report, and any problems with it."""
         problems = list(reported.problems)
         try:
             if reported.run is not None:
@@ -158,7 +158,7 @@ class MetricsCollectorCharm(ActingCharm):
             problems.append(f"{_RELATION}: {sender}: {refused}")
         except OSError as problem:
             problems.append(
-                f"{self.state}: {problem.strerror}: make room, it is tried again every few minutes"
+                f"{self.state}: {problem.strerror}: free some space; it is retried every few minutes"
             )
         self._note(sender, problems)
         told = {reported.run.id} if reported.run is not None else set[str]()
@@ -168,7 +168,7 @@ class MetricsCollectorCharm(ActingCharm):
             self._judge_when_complete(run)
 
     def _note(self, sender: str, problems: list[str]) -> None:
-        """Remember what is wrong with what somebody sent, for the status; nothing any more when it is in order."""
+        """Remember the problems with a sender's data for the status; without any, forget earlier ones."""
         if problems:
             logger.warning(problems[0])
             self._stored.problems[sender] = problems[0]
@@ -184,7 +184,7 @@ class MetricsCollectorCharm(ActingCharm):
             self._judge(stored)
 
     def _judge(self, run: StoredRun) -> None:
-        """Have a run judged, unless it is, or just is being; before, its target's resources are gathered."""
+        """Start to judge a run, after its target's figures are collected, unless that is done or in progress."""
         if not run.reportable or run.verdict is not None or run.judged_since(time.time() - _JUDGED_WITHIN):
             return
         measured = run.reported and not run.resources_file.exists()
@@ -195,7 +195,7 @@ class MetricsCollectorCharm(ActingCharm):
             sandbox.conclude(run, asked)
 
     def _prometheus(self) -> dict[str, str] | None:
-        """The Prometheus that knows the target, and who we are there; None where there is none."""
+        """Return the Prometheus that scrapes the target, and the login for it; None without one."""
         try:
             settings = read_settings(self, CollectorSettings)
             url = self._elsewhere(settings)
@@ -206,13 +206,13 @@ class MetricsCollectorCharm(ActingCharm):
         return {"url": self._monitoring.url, "selector": settings.only} if self._monitoring.is_on else None
 
     def _selector(self, settings: CollectorSettings) -> str:
-        """What is the target's of a Prometheus that others scrape with, too: what is said, else what is related."""
+        """Return the selector of the target's series in a shared Prometheus: configured, or from relations."""
         if settings.only:
             return settings.only
         return applications(application_of(scraped.application) for scraped in prometheus.read(self))
 
     def _elsewhere(self, settings: CollectorSettings) -> str:
-        """Where a Prometheus is that is not ours; empty where there is none. NotThere while it is not known."""
+        """Return the URL of an external Prometheus; empty without one. Raises NotThere while it is unknown."""
         return settings.prometheus_url or prometheus_api.read(self)
 
     # -- services ----------------------------------------------------------------------------------
@@ -221,12 +221,12 @@ class MetricsCollectorCharm(ActingCharm):
         self._keep_services()
 
     def _follow_exporters(self) -> None:
-        """Have Prometheus scrape the generators that are there; in most of their hooks nothing changes in that."""
+        """Make Prometheus scrape the present generators. Most of their hooks change nothing."""
         if self._monitoring.is_on and scale_run.read_exporters(self) != dict(self._stored.exporters):
             self._keep_services()
 
     def _keep_services(self) -> None:
-        """Have the services be as they are to be; what is wrong with them becomes the status."""
+        """Update the services. Problems with them become the status."""
         found: list[str] = []
         self._try(found, lambda: self._keep_page(found))
         self._try(found, lambda: self._keep_monitoring(found))
@@ -266,7 +266,7 @@ class MetricsCollectorCharm(ActingCharm):
             elsewhere = settings.prometheus_url or prometheus_api.NAME
             found.append(str(missing))
         wanted = Wanted(
-            # What another Prometheus scrapes is related to say which of its series are the target's.
+            # With an external Prometheus, the relations only say which of its series are the target's.
             scraped=() if elsewhere else prometheus.read(self),
             targets=settings.static_targets,
             access=self._access(settings, found),
@@ -291,7 +291,7 @@ class MetricsCollectorCharm(ActingCharm):
         remote_write.publish(self, PROMETHEUS_PORT if self._receives else None)
 
     def _access(self, settings: CollectorSettings, found: list[str]) -> ScrapeAccess:
-        """Who we are at static-targets; what is wrong with the secret is told, and they are scraped without it."""
+        """Return the login for static-targets. A problem with the secret is noted, and they are scraped without it."""
         secret: dict[str, str] = {}
         pair = ("certificate", "private-key")
         ways = [
@@ -312,11 +312,11 @@ class MetricsCollectorCharm(ActingCharm):
 
     @property
     def _receives(self) -> bool:
-        """Whether others can send us samples."""
+        """Tell whether others can send samples."""
         return self._monitoring.is_on and remote_write.is_related(self)
 
     def _credentials(self) -> dict[str, str]:
-        """Who we are at the Prometheus of prometheus-url; NotThere where its secret cannot be read."""
+        """Return the login for prometheus-url. Raises NotThere if its secret cannot be read."""
         return (
             read_secret(
                 self,
@@ -330,11 +330,11 @@ class MetricsCollectorCharm(ActingCharm):
 
     @property
     def pack(self) -> Path:
-        """Where the charm's Python packages are."""
+        """The directory of the charm's Python packages."""
         return own_pack()
 
     def _try(self, found: list[str], do: Callable[[], object]) -> None:
-        """Do something to the machine; what it refuses is told, and tried again in later hooks."""
+        """Change something on the machine. A failure is added to `found`, and later hooks try again."""
         try:
             do()
         except MachineProblem as problem:
@@ -342,28 +342,28 @@ class MetricsCollectorCharm(ActingCharm):
         except OSError as problem:
             found.append(f"{problem.filename or 'disk'}: {problem.strerror}")
 
-    # -- what there is to say ----------------------------------------------------------------------
+    # -- status and results ------------------------------------------------------------------------
 
     @property
     def generators(self) -> list[str]:
-        """The applications that are related."""
+        """The related generator applications."""
         return [relation.app.name for relation in spoken(self, _RELATION) if relation.active]
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong, a line each."""
+        """All present problems, one line each."""
         return [*map(str, self._stored.problems.values()), *map(str, self._stored.services)]
 
     @property
     def page_url(self) -> str:
-        """Where the page is; empty while it is off."""
+        """The page's URL; empty while it is off."""
         address = own_address(self, _RELATION) if self._page.is_on else ""
         host = f"[{address}]" if ":" in address else address
         return f"https://{host}:{PAGE_PORT}" if address else ""
 
     @property
     def page_told(self) -> dict[str, str]:
-        """Where the page is and how it is known, or how to have one."""
+        """Return the page's URL and fingerprint, or how to enable it."""
         if not self._page.is_on:
             how = how_to_add(self, PAGE_TOKEN, "token#file=token", "tippingpoint-page")
             return {"page": f"off; (umask 077; openssl rand -hex 24 > token), {how}"}
@@ -371,7 +371,7 @@ class MetricsCollectorCharm(ActingCharm):
 
     @property
     def prometheus_told(self) -> str:
-        """Which Prometheus is asked for figures of the target."""
+        """Say which Prometheus gives the target's figures."""
         try:
             settings = read_settings(self, CollectorSettings)
             url = self._elsewhere(settings)

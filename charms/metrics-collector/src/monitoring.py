@@ -1,7 +1,7 @@
-"""The Prometheus of the collector: the distribution's, on a configuration made of relations and settings.
+"""The collector's own Prometheus: the distribution's program with a configuration made of relations and settings.
 
-It runs while there is something for it to scrape or to receive, as a user of its own, with its data among the unit's
-state. What is broken of its configuration is left out and told.
+It runs while it has something to scrape or receive, as a separate user, with its data in the unit's state. Broken parts
+of its configuration are left out and reported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tippingpoint.monitoring.scrape.relation import jobs_of_relation
 from tippingpoint.monitoring.scrape.server import Serving, command, find_program, problems
 
 PORT = 9481
-"""The distribution's own service has 9090."""
+"""The port of this Prometheus; the distribution's own service has 9090."""
 USER = "tippingpoint-prometheus"
 _SERVICE = """\
 [Unit]
@@ -53,32 +53,32 @@ WantedBy=multi-user.target
 
 @dataclass(frozen=True)
 class Wanted:
-    """What Prometheus is to do."""
+    """The wanted work of Prometheus."""
 
     scraped: Sequence[Scraped] = ()
-    """Those that are related to be scraped."""
+    """The jobs of related applications."""
     targets: str = ""
-    """Those that the configuration lists."""
+    """The targets that the configuration lists."""
     access: ScrapeAccess | None = None
-    """Who we are at these, and what they are verified by."""
+    """The login and the authorities for these targets."""
     generators: Mapping[str, str] = field(default_factory=dict[str, str])
     """HOST:PORT of generators' exporters, by unit."""
     receives: bool = False
-    """Whether others send it samples."""
+    """Whether others send samples."""
     retention: str = "15d"
     interval: int = 15
 
     @property
     def anything(self) -> bool:
-        """Whether there is anything for it to do. The generators' own figures alone are no reason to need one."""
+        """Whether there is anything to do. The generators' own figures alone are no reason to run Prometheus."""
         return bool(self.scraped or self.targets.strip() or self.receives)
 
 
 class Monitoring:
-    """The Prometheus of one unit. MachineProblem or OSError where the machine does not do what is needed."""
+    """The Prometheus of one unit. Its methods raise MachineProblem or OSError if the machine fails."""
 
     def __init__(self, machine: Machine, unit: str, state: str) -> None:
-        """`state` is the directory in /var/lib with what is collected."""
+        """`state` is the unit's directory in /var/lib."""
         self._machine = machine
         self._unit = unit
         self._state = state
@@ -91,11 +91,11 @@ class Monitoring:
 
     @property
     def url(self) -> str:
-        """Where it is asked on this machine."""
+        """The URL of Prometheus on this machine."""
         return f"http://127.0.0.1:{PORT}"
 
     def keep(self, wanted: Wanted) -> list[str]:
-        """Have it run and scrape what is wanted; what is wrong, a line each, what keeps it from running first."""
+        """Make it run and scrape what is wanted. Return problems, a line each; one that stops it comes first."""
         why = ""
         try:
             if None in _programs():
@@ -120,7 +120,7 @@ class Monitoring:
         return made.problems
 
     def troubles(self) -> list[str]:
-        """What is wrong with it as it runs, a line each; it is started if it does not."""
+        """Return the problems of the running service, a line each. Start it if it is not running."""
         if not self.is_on:
             return []
         self._machine.run("systemctl", "start", f"{self.name}.service")
@@ -128,19 +128,19 @@ class Monitoring:
         return problems(Serving(configuration, data, address=f"127.0.0.1:{PORT}"))
 
     def stop(self) -> None:
-        """Have it run no more, with all that is secret gone; what it stored stays with the state."""
+        """Stop it and remove its secrets. Its samples stay with the unit's state."""
         UnitFiles(self._machine, {f"{self.name}.service": ""}).remove(f"{self.name}.service")
         shutil.rmtree(self._configuration, ignore_errors=True)
 
     def remove(self) -> None:
-        """Stop it, and take its user away."""
+        """Stop it, and remove its user."""
         self.stop()
         if self._machine.user(USER) is not None:
             with suppress(MachineProblem):  # a user that cannot log in does no harm
                 self._machine.run("userdel", USER)
 
     def _install(self) -> str:
-        """Install the distribution's; why it could not be."""
+        """Install the distribution's program. Return why that failed; empty if it did not."""
         try:
             install_prometheus(self._machine)
         except MachineProblem as problem:

@@ -1,23 +1,23 @@
-"""The distribution's Prometheus, installed on the machine where it is missing."""
+"""Installs the distribution's Prometheus if it is missing."""
 
 from __future__ import annotations
 
 from tippingpoint_charm.machine import Machine, MachineProblem
 
 _SERVICE = "prometheus.service"
-"""The package's own, which would scrape itself beside ours."""
+"""The package's own service, which would only scrape itself."""
 _APT = ("apt-get", "-q", "-y", "-o", "Acquire::Retries=0", "-o", "Acquire::http::Timeout=20")
 _WITHIN_S = 600.0
-"""Seconds for apt: to end it while it installs would leave packages half installed."""
+"""Seconds for apt. The limit is high, because killing apt would leave packages half installed."""
 
 
 def install_prometheus(machine: Machine) -> None:
-    """Install it, with its service neither started nor enabled; MachineProblem where it cannot be."""
+    """Install it, with its service neither started nor enabled. Raises MachineProblem if that fails."""
     machine.run("systemctl", "mask", _SERVICE)
     try:
         try:
             _install(machine)
-        except MachineProblem:  # a new machine has no lists of packages, another one old ones
+        except MachineProblem:  # package lists are missing on a new machine, or outdated
             machine.run(*_APT, "update", within=_WITHIN_S)
             _install(machine)
     finally:

@@ -1,4 +1,4 @@
-"""The page as a service: a user of its own that systemd makes up, its secrets handed over by systemd, and its address.
+"""The page as a systemd service, with a dynamic user, and secrets passed as systemd credentials.
 
 The service may read what is collected, as everybody may, and write nothing but its cache.
 """
@@ -54,10 +54,10 @@ WantedBy=multi-user.target
 
 
 class Page:
-    """The page of one unit. MachineProblem or OSError where the machine does not do what is needed."""
+    """The page of one unit. Its methods raise MachineProblem or OSError if the machine fails."""
 
     def __init__(self, machine: Machine, unit: str, state: str) -> None:
-        """`state` is the directory in /var/lib with what is collected."""
+        """`state` is the unit's directory in /var/lib."""
         self._machine = machine
         self._unit = unit
         self._state = state
@@ -70,14 +70,14 @@ class Page:
         return self._machine.path(f"{UNITS}/{self.name}.service").exists()
 
     def fingerprint(self) -> str:
-        """What its certificate is known by. UserError where that cannot be read."""
+        """The fingerprint of its certificate. Raises UserError if that cannot be read."""
         own, made = self._given.certificate, self._made.certificate
         return fingerprint("certificate", own if own.exists() else made)
 
     def keep(self, secret: Mapping[str, str], names: Sequence[str], copy: str) -> None:
-        """Have it run from a copy of the pack with the token, and perhaps certificate and private-key, of a secret.
+        """Run it from a copy of the pack, with a secret's token and optional certificate and private-key.
 
-        `names` are what it is reached by. UserError, which shows nothing of it, for a secret that cannot be used.
+        `names` are its host names and addresses. Raises UserError for an unusable secret, without its content.
         """
         token = checked_token(f"{OPTION}: token", secret["token"])
         secrets = self._machine.path(self._secrets)
@@ -90,12 +90,12 @@ class Page:
         files.run(f"{self.name}.service", anew="restart" if changed else "")
 
     def start(self) -> None:
-        """Start it if it does not run."""
+        """Start it if it is not running."""
         if self.is_on:
             self._machine.run("systemctl", "start", f"{self.name}.service")
 
     def remove(self) -> None:
-        """Take it away with its token; its certificate stays among the state, so that it is known again."""
+        """Remove it and its token. Its certificate stays with the unit's state, so that a later page has the same."""
         UnitFiles(self._machine, {f"{self.name}.service": ""}).remove(f"{self.name}.service")
         self._machine.path(f"{self._secrets}/token").unlink(missing_ok=True)
         for place in (f"/var/cache/{self.name}", f"/var/cache/private/{self.name}"):
@@ -113,7 +113,7 @@ class Page:
         return Pair(secrets / "page.crt", secrets / "page.key")
 
     def _pair(self, secret: Mapping[str, str], names: Sequence[str]) -> tuple[Pair, bool]:
-        """The certificate and the key that it shows, and whether they are others than before."""
+        """Return its certificate and key, and whether they have changed."""
         given = self._given
         if "certificate" not in secret:
             shown = given.certificate.exists()
@@ -148,7 +148,7 @@ class Page:
 
 
 def _replaced(path: Path, content: bytes) -> bool:
-    """Have this in a file of mode 0600; whether it was another before."""
+    """Write content into a file of mode 0600. Return whether it changed."""
     if path.exists() and path.read_bytes() == content:
         return False
     write_private(path, content)

@@ -9,20 +9,20 @@ from tippingpoint_charm.parameters import Parameters, RunId
 
 
 class Export(Parameters):
-    """Of `export`."""
+    """The parameters of `export`."""
 
     run: RunId = ""
 
 
 class Compare(Parameters):
-    """Of `compare`."""
+    """The parameters of `compare`."""
 
     runs: Annotated[str, Field(max_length=4000)] = ""
     baseline: Annotated[str, Field(max_length=200)] = ""
     format: Literal["md", "html", "json"] = "md"
     tolerance: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 0.10
     part: Annotated[int, Field(ge=0, le=10_000)] = 0
-    """Which part of a long one, from 1; 0 for none."""
+    """The number of the part of a long report, from 1; 0 for none."""
 
     @field_validator("tolerance", mode="before")
     @classmethod
@@ -35,7 +35,7 @@ class Compare(Parameters):
 
     @property
     def names(self) -> list[str]:
-        """Ids of runs, or seed:NAME for a published result; what the others are held against comes first."""
+        """The ids of runs, or seed:NAME for published results. The first is the baseline."""
         names = [name.strip() for name in self.runs.split(",") if name.strip()]
         base = self.baseline.strip()
         return [base, *(name for name in names if name != base)] if base else names

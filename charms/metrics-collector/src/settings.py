@@ -1,4 +1,4 @@
-"""The collector's configuration, but for its secrets."""
+"""The collector's configuration, without its secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RETENTION = re.compile(r"[1-9][0-9]{0,4}[hdwy]")
 
 
 class CollectorSettings(BaseModel):
-    """What is scraped, how often, and for how long it is kept."""
+    """The options: what is scraped, how often, and how long samples are kept."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -25,7 +25,7 @@ class CollectorSettings(BaseModel):
     prometheus_only: str = ""
     retention: str = "15d"
     scrape_interval: Annotated[int, Field(ge=5, le=120)] = 15
-    """Seconds."""
+    """Seconds between two scrapes."""
 
     @field_validator("prometheus_url")
     @classmethod
@@ -54,7 +54,7 @@ class CollectorSettings(BaseModel):
 
     @property
     def only(self) -> str:
-        """prometheus-only as label matchers."""
+        """The option prometheus-only as label matchers."""
         return read_matchers("prometheus-only", self.prometheus_only)
 
     @field_validator("retention")

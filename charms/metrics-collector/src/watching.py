@@ -1,6 +1,6 @@
-"""What those who watch the target by COS get of us: a Grafana dashboard and alert rules of each query pack.
+"""Sends COS a Grafana dashboard and alert rules of each query pack, for monitoring the target.
 
-They are about whatever a Prometheus scrapes, not about us: no labels of this application narrow them.
+They cover everything that a Prometheus scrapes: no labels of this application restrict them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tippingpoint.monitoring.rules import alert_rules
 
 
 def publish(charm: ops.CharmBase) -> None:
-    """Send every related Grafana the dashboards, and every related Prometheus the rules; only the leader can."""
+    """On the leader, send every related Grafana the dashboards, and every related Prometheus the rules."""
     if not charm.unit.is_leader():
         return
     if spoken(charm, grafana.NAME):

@@ -1,8 +1,8 @@
 """The published results that the suite ships, each figure with the sentence it is from.
 
-A baseline is a YAML file in the folder `published` of its target, or here where that is no target of the suite.
-Where its source printed the log of the test's own tool, the log stands beside it line by line, and
-`Baseline.run` imports it like any other: what it shows is found, not written down.
+A baseline is a YAML file in the folder `published` of its target, or here if the suite has no such target. If its
+source printed the log of its own tool, the log is beside it, line by line. `Baseline.run` imports it like any other
+log, so its results are computed, not written down.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Section(BaseModel):
 
 
 class Source(_Section):
-    """Where a baseline was published; `author` as far as the source names one."""
+    """The publication of a baseline; `author` if the source names one."""
 
     title: str
     author: str = ""
@@ -40,14 +40,14 @@ class Source(_Section):
 
 
 class BaselineTarget(_Section):
-    """What was tested, in the words of a plan."""
+    """The target of a baseline, as in a plan."""
 
     kind: str
     version: str = ""
 
 
 class RallyRow(_Section):
-    """One row of a table of OpenStack Rally: seconds, percent of successes, and how often it was done."""
+    """One row of a table of OpenStack Rally: seconds, percentage of successes, and count."""
 
     operation: str
     min: float
@@ -60,7 +60,7 @@ class RallyRow(_Section):
 
 
 class RallyTable(_Section):
-    """A published table, under the load in `at`; `quote` is the sentence it stands after."""
+    """A published table, measured at the load `at`; `quote` is the sentence before it."""
 
     title: str
     at: dict[str, int] = {}
@@ -76,51 +76,51 @@ class Figure(_Section):
     to: float | None = None
     unit: str
     qualifier: str = ""
-    """What the source puts before the number: about, almost, up to."""
+    """The source's words before the number: about, almost, up to."""
     at: dict[str, int] = {}
-    """The load it was seen under, such as `{"members": 50, "containers": 5000}`."""
+    """The load at which it was measured, such as `{"members": 50, "containers": 5000}`."""
     role: str = ""
-    """Whose it is, where that matters: the database leader, each controller."""
+    """The part of the target that it is about, if any: the database leader, each controller."""
     derived: str = ""
-    """The arithmetic, when the number is not in the source but follows from numbers in `quote`."""
+    """The arithmetic, if the number is not in the source but follows from numbers in `quote`."""
     resource: Literal["", "CPU", "memory", "heap", "disk IOPS", "network"] = ""
-    """What of the target it is, where two baselines are held against each other by it (compare/published.py)."""
+    """The target's resource, if baselines are compared by it (compare/published.py)."""
     against: str = ""
-    """The baseline that it is relative to: `value` is then how many `times less`, or how much less."""
+    """The baseline that it is relative to. `value` is then how many `times less`, or how much less."""
     quote: str
-    """The sentence it is from, word for word."""
+    """The sentence that it is from, verbatim."""
 
 
 class Baseline(_Section):
-    """A published result. Names are used as `seed:NAME` where a run is asked for."""
+    """A published result, which commands accept as `seed:NAME` in place of a run."""
 
     name: str
     title: str
     source: Source
     target: BaselineTarget
     workload: Literal["claim", "spawn", "grow", "other"]
-    """`other` is load that the suite has no workload for, such as a cluster's own tests."""
+    """The kind of load. `other` is one that the suite has no workload for, such as a cluster's own tests."""
     summary: str
-    """What was done, on what."""
+    """What was tested, and on which system."""
     tables: list[RallyTable] = []
     figures: list[Figure] = []
     excerpt: str = ""
-    """Lines of a log that figures are derived from, as published."""
+    """Published lines of a log that figures are derived from."""
     transcript: str | None = None
-    """File name of the log of the test's own tool, as published."""
+    """The name of the file with the published log of the test's own tool."""
 
     def run(self) -> RunData | None:
-        """The run that the published log makes; None for a baseline without one. Read once per process."""
+        """Import the published log as a run; None without a log. It is read once per process."""
         return _run(self.name) if self.transcript else None
 
 
 def list_baselines() -> list[Baseline]:
-    """All baselines, by name."""
+    """Return all baselines, sorted by name."""
     return list(_all().values())
 
 
 def load_baseline(name: str) -> Baseline:
-    """The baseline called NAME or `seed:NAME`; UserError names the nearest and all there are."""
+    """Load the baseline NAME or `seed:NAME`. Raises UserError with the nearest name and all names."""
     found = _all().get(name.removeprefix(PREFIX))
     if found is not None:
         return found
@@ -140,14 +140,14 @@ def _all() -> dict[str, Baseline]:
 
 @cache
 def _run(name: str) -> RunData:
-    # What imports a log brings numpy, which figures alone do without.
+    # Importing a log needs numpy, which published figures do not.
     from tippingpoint.importers.juju_log import CLOSED_LOOP, import_log
     from tippingpoint.rundir.manifest import Manifest
     from tippingpoint.rundir.results import load_run
 
     baseline = _all()[name]
     kept = tempfile.TemporaryDirectory(prefix="tippingpoint-baseline-")
-    atexit.register(kept.cleanup)  # what reads the run may still read its directory
+    atexit.register(kept.cleanup)  # readers of the run may still need its directory
     log = str(baseline.transcript)
     with (
         resources.as_file(published_files()[log]) as path,

@@ -1,4 +1,4 @@
-"""A comparison as Markdown: the verdict and the tables, always short."""
+"""Renders a comparison as short Markdown: the verdict and the tables."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _OUTCOMES = {
 _MARKS = {"worse": "❌", "better": "✅", "same": "=", "unsure": "?"}
 _MOST_CAVEATS = 3
 _MOST_CELLS = 360
-"""Cells of a long table: what changed for certain is listed by itself, so it keeps only its beginning."""
+"""The most cells of the long table. Significant changes are listed separately, so only its beginning is kept."""
 
 
 def render_comparison(document: dict[str, Any]) -> str:
-    """The Markdown of a comparison's document."""
+    """Render a comparison's document as Markdown."""
     runs = document["runs"]
     blocks = [
         f"# {plain(document['title'])}: {_OUTCOMES[document['outcome']] if runs else 'as published'}",
@@ -62,7 +62,7 @@ def _run(run: dict[str, Any]) -> str:
 
 
 def _figures(document: dict[str, Any]) -> str:
-    """A run's figure with its ratio to the first run's, the interval of that and the judgement in one cell."""
+    """Render the table of figures. A cell has the figure, its ratio, the interval and the judgement."""
     runs = document["runs"]
     rows: list[list[str]] = []
     for row in document["rows"]:
@@ -95,7 +95,7 @@ def _mark(against: dict[str, Any]) -> str:
 
 
 def _resources(document: dict[str, Any]) -> str:
-    """Each figure at the largest load that runs share and held, or else the largest there is."""
+    """Render each resource figure at the largest load that runs share and held, or else the largest load."""
     rows: list[list[str]] = []
     for figure in document["resources"]:
         shared = [
@@ -193,7 +193,7 @@ def _beside(baseline: dict[str, Any], runs: Sequence[dict[str, Any]]) -> str:
 
 
 def _tables(baseline: dict[str, Any], document: dict[str, Any]) -> list[str]:
-    """Rally's tables as they were published, in seconds, with what the runs measured of each action below it."""
+    """Render published Rally tables, in seconds, with the runs' own figures below each action."""
     columns = ("min", "avg", "max", "p90", "p95")
     rendered: list[str] = []
     for published, same in zip(baseline["tables"], baseline["same"], strict=True):

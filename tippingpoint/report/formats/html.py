@@ -1,4 +1,4 @@
-"""The report as one HTML file that loads nothing: text and tables in the page, charts drawn from its own data."""
+"""Renders a report as one HTML file that loads nothing: text, tables, and charts drawn from its own data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KNOWN_OPERATIONS = {
     **{"server-list": 3, "flavor-list": 4, "image-list": 5, "service-list": 1, "agent-list": 2},
     **{"remove-machine": 4, "remove-application": 5, "remove-unit": 1, "remove-relation": 2},
 }
-"""Colours; what removes something has that of what makes it."""
+"""The colours of operations. Removing something has the colour of creating it."""
 _MOST_SIZES = 12
 _FILTERS = (
     *("number", "two_digits", "latency", "milliseconds", "share", "confidence", "rate", "seconds", "clock"),
@@ -37,7 +37,7 @@ _FILTERS = (
 
 
 def render_html(document: dict[str, Any]) -> str:
-    """The page of a run's or a comparison's document."""
+    """Render the page of a run's or a comparison's document."""
     comparison = document["kind"] == "comparison"
     of_kind = "comparison" if comparison else "run"
     style = _assets("uPlot.min.css", "report.css", f"{of_kind}.css")
@@ -57,7 +57,7 @@ def render_html(document: dict[str, Any]) -> str:
             data=embedded(document),
             style=Markup(style),
             script=Markup(script),
-            # Only these very texts may run or style: markup that slipped into the page could do nothing.
+            # Only these exact texts may run or style, so injected markup could do nothing.
             style_hash=_hash(style),
             script_hash=_hash(script),
             op_class=op_class,
@@ -84,7 +84,7 @@ def _environment() -> Environment:
 
 
 def _unbroken(shown: Callable[..., str]) -> Callable[..., str]:
-    """A figure and its unit stay on one line."""
+    """Keep a figure and its unit on one line."""
 
     def filtered(*values: Any) -> str:
         return shown(*values).replace(" ", "\u00a0")
@@ -94,7 +94,7 @@ def _unbroken(shown: Callable[..., str]) -> Callable[..., str]:
 
 @cache
 def _assets(*names: str) -> str:
-    """These files of the page, one after the other."""
+    """Read these asset files and join them."""
     directory = resources.files("tippingpoint.report") / "assets"
     return "\n".join((directory / name).read_text(encoding="utf-8") for name in names)
 
@@ -104,14 +104,16 @@ def _hash(text: str) -> str:
 
 
 def page_script(*ours: str) -> str:
-    """The script of a page with charts: what draws them, then the page's own texts as one strict function, so that what
-    they name is theirs alone."""
+    """Build the script of a page with charts: the chart library, and the page's own scripts in one strict function.
+
+    Inside the function, their names cannot clash with others.
+    """
     joined = "\n".join(ours)
     return f'{_assets("uPlot.iife.min.js")}\n(function () {{\n"use strict";\n{joined}}})();\n'
 
 
 def embedded(document: dict[str, Any]) -> Markup:
-    """JSON that cannot end the script element it stands in, whatever its strings hold."""
+    """Return a document as JSON that cannot end its script element, with any strings in it."""
     text = orjson.dumps(document).decode()
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -119,13 +121,13 @@ def embedded(document: dict[str, Any]) -> Markup:
 
 
 def _operation_class(name: str, operations: list[str]) -> str:
-    """The colour of an operation: the same in every report, and as charts.js chooses it."""
+    """Return the colour of an operation, which is the same in every report and in charts.js."""
     others = [operation for operation in operations if operation not in _KNOWN_OPERATIONS]
     return f"op-{_KNOWN_OPERATIONS.get(name) or 3 + (others.index(name) if name in others else 0) % 4}"
 
 
 def _sizes(stages: list[dict[str, Any]]) -> str:
-    """The stages' sizes in order; the middle of a long list is left out."""
+    """List the stages' sizes in order, without the middle of a long list."""
     words = [
         figures.number(stage["size"]) + (" (removed)" if stage["kind"] == "destroy" else "")
         for stage in stages

@@ -1,4 +1,4 @@
-"""The verdict as JUnit XML: one test per threshold, judged by its worst stage, and one for the run itself."""
+"""Renders the verdict as JUnit XML: one test per threshold, judged by its worst stage, and one for the run."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def render_junit(document: dict[str, Any]) -> str:
-    """One `testsuite`. A missed threshold is a failure, one that nothing can be said of is skipped.
+    """Render one `testsuite`. A missed threshold is a failure; one that was not judged is skipped.
 
-    The test `run` is an error when the verdict is withheld or failed, or the run ended early, and a failure when a
-    load was not held whose thresholds were all met, so that no system shows such a run as green.
+    The test `run` is an error if the verdict is withheld or failed, or the run ended early. It is a failure if a load
+    was not held although all thresholds were met. So no system shows such a run as green.
     """
     run, verdict = document["run"], document["verdict"]
     suite = ElementTree.Element("testsuite", name=_text(run["id"]))
@@ -30,7 +30,7 @@ def render_junit(document: dict[str, Any]) -> str:
         error.text = _text("\n".join([verdict["sentence"], *verdict["reasons"], *document["notes"]]))
         counts["errors"] += 1
     elif verdict["outcome"] == "missed" and not any(e["met"] is False for e in document["thresholds"]):
-        # No threshold says so: a load was not held.
+        # No threshold was missed, but a load was not held.
         failure = ElementTree.SubElement(whole, "failure", type="held", message=_text(verdict["sentence"]))
         failure.text = _text("\n".join([verdict["sentence"], *verdict["reasons"]]))
         counts["failures"] += 1
@@ -61,5 +61,5 @@ def render_junit(document: dict[str, Any]) -> str:
 
 
 def _text(value: str) -> str:
-    """Characters that XML 1.0 cannot hold, not even escaped, become U+FFFD."""
+    """Replace characters that XML 1.0 cannot hold, not even escaped, by U+FFFD."""
     return _NOT_XML.sub("\ufffd", value)

@@ -1,4 +1,4 @@
-"""The report as Markdown for an action's output or a pull request: the verdict and the tables, always short."""
+"""Renders a report as short Markdown, for an action's output or a pull request: the verdict and the tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MARKS = {True: "✅ met", False: "❌ missed", None: "– not judged"}
 
 
 def render_run(document: dict[str, Any]) -> str:
-    """The Markdown of a run's document."""
+    """Render a run's document as Markdown."""
     run, verdict, unit = document["run"], document["verdict"], document["run"]["load_unit"]
     target = " ".join(word for word in (run["target"]["kind"], run["target"]["version"]) if word)
     members = f", {show_count(len(run['target']['members']), 'member')}" if run["target"]["members"] else ""
@@ -85,7 +85,7 @@ def _thresholds(entries: Sequence[dict[str, Any]], unit: str) -> str:
 
 
 def _rally(document: dict[str, Any], unit: str) -> list[str]:
-    """Rally's table, of each stage."""
+    """Render Rally's table for each stage."""
     header = [
         *("action", "min (sec)", "median", "90 %ile", "95 %ile", "99 %ile", "max", "avg", "success", "count"),
         *(("service median", "service 99 %ile", "service max") if document["has_service_times"] else ()),
@@ -146,7 +146,7 @@ def _waited(
     *,
     service: bool,
 ) -> list[list[str]]:
-    """A row with failures at what they cost; below it, where that differs, the successes alone.
+    """Render a row that includes failures with the time they took, and a row of successes alone if they differ.
 
     Only successes have service times.
     """
@@ -166,7 +166,7 @@ def _waited(
 
 
 def _happened(entries: Sequence[dict[str, Any]]) -> str:
-    """Of more than there is room for, what happened most often."""
+    """Render the table of events. If there are too many, it keeps the most frequent ones."""
     kept = sorted(entries, key=lambda entry: -entry["count"])[:MOST_LINES]
     rows = [
         [
@@ -238,7 +238,7 @@ def _member(run: dict[str, Any]) -> str:
 
 
 def _members(document: dict[str, Any]) -> tuple[str, str]:
-    """The heading, and how things are spread over members; each of them, where they are few."""
+    """Return the heading, and the spread of things over members, with each member if they are few."""
     run, spread = document["run"], document["spread"]
     member = _member(run)
     heading = "Placement" if spread else f"{member.capitalize()}s"
@@ -372,7 +372,7 @@ def _resources(resources: dict[str, Any] | None, unit: str) -> list[str]:
     missing: dict[str, list[str]] = {}
     for entry in resources["missing"]:
         missing.setdefault(entry["why"], []).append(entry["what"])
-    # The reason first: a line that becomes too long is cut.
+    # The reason comes first, because a long line is cut.
     lines = [f"{why}: {', '.join(what)}" for why, what in missing.items()]
     return [
         section("Resource use of the target", rendered),
@@ -403,7 +403,7 @@ def _costs(resources: dict[str, Any]) -> str:
 
 
 def _units(units: Sequence[dict[str, Any]]) -> str:
-    """The units, those first that lack something."""
+    """Render the units; incomplete ones come first."""
     ordered = sorted(units, key=lambda unit: unit["status"] == "complete")
     rows = [
         [
@@ -421,7 +421,7 @@ def _units(units: Sequence[dict[str, Any]]) -> str:
 
 
 def _spread(stages: list[_T]) -> list[_T]:
-    """All stages, or the first, the last and an even choice of those between."""
+    """Return all stages, or the first, the last and an even selection of those between."""
     if len(stages) <= _MOST_STAGES:
         return stages
     last = len(stages) - 1

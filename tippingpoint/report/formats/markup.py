@@ -1,23 +1,23 @@
-"""Markdown that takes any text: what reports in that format are made of, and how long they may be."""
+"""Builds Markdown from any text, within limits of length."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 LIMIT = 30_000
-"""Bytes (UTF-8) that no report exceeds: what an action's output takes."""
+"""The most bytes (UTF-8) of a report, which an action's output can hold."""
 MOST_LINES = 20
-"""Lines of a list; the JSON format has them all."""
+"""The most lines of a list; the JSON format has all of them."""
 _MOST_CHARACTERS = 300
 
 
 def section(heading: str, body: str) -> str:
-    """A heading with what stands below it; nothing when that is nothing."""
+    """Render a heading with its body; empty if the body is."""
     return f"## {heading}\n\n{body}" if body else ""
 
 
 def bullets(lines: Sequence[str]) -> str:
-    """A list, of which the first MOST_LINES are shown."""
+    """Render the first MOST_LINES lines of a list."""
     shown = [f"- {plain(line)}" for line in lines[:MOST_LINES]]
     if len(lines) > len(shown):
         shown.append(f"- and {len(lines) - len(shown)} more; see the JSON report")
@@ -27,7 +27,7 @@ def bullets(lines: Sequence[str]) -> str:
 def table(
     header: Sequence[str], rows: Sequence[Sequence[str]], text: Sequence[int] = (), left_out: int = 0
 ) -> str:
-    """A table, empty without rows; columns in `text` stand to the left, `left_out` rows are only told of."""
+    """Render a table; empty without rows. Columns in `text` are left-aligned; `left_out` rows are only counted."""
     if not rows:
         return ""
     rule = ["---" if column in text else "---:" for column in range(len(header))]
@@ -39,7 +39,7 @@ def table(
 
 
 def plain(text: str) -> str:
-    """Text as text: on one line, not too long, and nothing in it is markup."""
+    """Escape a text: on one line, not too long, and without markup."""
     line = " ".join(str(text).split())
     if len(line) > _MOST_CHARACTERS:
         line = line[: _MOST_CHARACTERS - 1] + "…"
@@ -49,7 +49,7 @@ def plain(text: str) -> str:
 
 
 def joined(blocks: Sequence[str]) -> str:
-    """The blocks that have anything in them; the last ones give way when the whole would be too long."""
+    """Join the blocks that are not empty. The last ones are dropped if the whole would be too long."""
     kept: list[str] = []
     size = 0
     for block in blocks:

@@ -1,4 +1,4 @@
-"""What stands next to the verdict, whatever it is: where the run's own data are not whole."""
+"""Writes the cautions beside a verdict: where the run's own data are missing or inexact."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.util.text import choose, show_count
 
 CLOCK_SECONDS = 1.0
-"""A clock that is off by less moves nothing that a chart shows: scrapes are seconds apart."""
+"""The least error of a clock, in seconds, that a chart could show: scrapes are seconds apart."""
 STALL_SECONDS = 1.0
-"""A worker that stood still for that long put no load on for as long."""
+"""The least stall of a worker, in seconds, that is reported as a pause of the load."""
 _NAMED = 3
 
 
 def build_cautions(analysis: Analysis) -> list[str]:
-    """Lines on damaged journals, a strained generator, missing units, clocks that are off, missing scrapes and figures.
+    """Return lines on damaged journals, a strained generator, missing units, wrong clocks, missing scrapes and figures.
 
-    The verdict's own reasons tell of generator and units when it depends on them: that is not said again.
+    Generator and units are left out if they are among the verdict's own reasons.
     """
     run, reasons = analysis.run, analysis.verdict.reasons
     return [
@@ -83,7 +83,7 @@ def _off(ahead: float) -> str:
 
 
 def gap_lines(resources: Resources) -> list[str]:
-    """When hosts were not scraped during a run: the longest gaps by name, and how many there are besides."""
+    """Return when hosts were not scraped during a run: the longest gaps by name, and the number of others."""
     gaps = joined_gaps(resources)
     lines = [
         f"{_names(gap['hosts'], 'hosts')} "

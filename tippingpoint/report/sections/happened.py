@@ -1,4 +1,4 @@
-"""When it happened: failures, faults, and what became of members and leaders, as a short list instead of a chart."""
+"""Lists events: failures, faults, and changes of members and leaders, as a short table instead of a chart."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tippingpoint.rundir.tags import FAILURES, tag
 
 
 def build_happened(run: RunData, marks: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One entry for each thing that happened, by when it did first: `what`, `count`, `first`, `last`, `stages`.
+    """Return one entry for each kind of event, sorted by its first time: `what`, `count`, `first`, `last`, `stages`.
 
-    Moments are as exact as charts over time (`bin_seconds`), those of `marks` (see document.py) are their own; None
-    where the run has no clock. `stages` are the numbers of those in which it happened.
+    Times are as exact as charts over time (`bin_seconds`), those of `marks` (see document.py) are exact. They are None
+    if the run has no clock. `stages` are the numbers of the stages with the event.
     """
     clock = run.manifest.timeline != "order"
     entries: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""What a report says of a run that made containers or servers: fill, timings, members, retries."""
+"""Builds the sections for runs that create containers or servers: fill, timings, members, retries."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 
 _LINES = 7
-"""Members that a chart has a line for each; of more, the fullest, the median and the emptiest."""
+"""The most members with a line each on a chart. With more, it shows the fullest, the median and the emptiest."""
 _TOGETHER = 5.0
-"""Seconds within which changes of one kind are one mark on the charts, at least; else a hundredth of the run."""
+"""Seconds within which changes of one kind share a mark on the charts; in long runs, a hundredth of the run."""
 _NAMED = 3
 _INSTANT = 0.001
-"""Seconds before a stage's end that are of the stage: what is told at its end may be of the next one."""
+"""Seconds before a stage's end at which its state is read: at the end it may belong to the next stage."""
 
 
 def counted(run: RunData) -> str:
-    """What is counted up while a stage is brought up: things, or what is done where nothing stays."""
+    """Return what a stage counts while it is brought up: things, or iterations where nothing stays."""
     return "iterations" if run.manifest.load_unit.startswith("iterations") else run.things
 
 
 def build_fill(run: RunData, fills: Sequence[Fill]) -> list[dict[str, Any]]:
-    """How fast containers were made, for each number of members; `sentence` says whether that fell meanwhile."""
+    """Return how fast containers were created, for each number of members. `sentence` says whether this slowed down."""
     return [
         {
             "members": fill.members,
@@ -55,10 +55,10 @@ def build_fill(run: RunData, fills: Sequence[Fill]) -> list[dict[str, Any]]:
 
 
 def build_timings(run: RunData, cluster: Cluster) -> dict[str, Any] | None:
-    """How long what users ask for took in each stage, while it was filled and at idle; None when nothing was asked.
+    """Return the response times of user commands in each stage, while filling and at idle; None without any.
 
-    Microseconds; what failed counts at what it cost. `members` is how many were there when a stage's hold began,
-    `members_end` at its end, `containers` how many of ours there were in the hold.
+    They are in microseconds; failures count with the time they took. `members` is the number of members when a stage's
+    hold began, `members_end` at its end. `containers` is the number of the run's containers in the hold.
     """
     commands = facts_of(run.manifest.target.kind).commands
     asked = [name for name in run.operations if name in commands]
@@ -97,7 +97,7 @@ def _idle(stage: StageResult) -> StageResult:
 
 
 def _filling(stage: StageResult) -> StageResult:
-    """The stage without its hold."""
+    """Return the stage without its hold."""
     before = {
         name: Histogram(whole.counts - stage.held[name].counts) if name in stage.held else whole
         for name, whole in stage.histograms.items()
@@ -112,9 +112,9 @@ def _times(stage: StageResult, operation: str) -> dict[str, Any]:
 
 
 def build_members(run: RunData, cluster: Cluster) -> list[dict[str, Any]]:
-    """Each member: how many things were on it at the end of each stage, what was lost with it, what became of it.
+    """Return each member's number of things at the end of each stage, its losses, and its status changes.
 
-    Nothing where only the leaders are known.
+    The list is empty if only the leaders are known.
     """
     if not cluster.placed and not any(member.changes or member.lost for member in cluster.members):
         return []
@@ -136,7 +136,7 @@ def build_members(run: RunData, cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def build_retries(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What was tried again, by operation and kind of failure; what was given up, and why; what was repaired."""
+    """Return retries by operation and kind of failure, things given up with the reasons, and repairs."""
     retries: dict[tuple[str, ...], dict[str, Any]] = {}
     given_up: dict[tuple[str, ...], dict[str, Any]] = {}
     repaired = 0
@@ -170,7 +170,10 @@ def _most(entries: dict[tuple[str, ...], dict[str, Any]]) -> list[dict[str, Any]
 
 
 def cluster_marks(cluster: Cluster, seconds: float) -> list[dict[str, Any]]:
-    """What stands on the charts over time of a run that long: members that left or came, and changes of the leader."""
+    """Return the marks on charts over time for members that left or came, and for changes of the leader.
+
+    `seconds` is the run's duration.
+    """
     changes = sorted(
         (
             (change.t, change.status, host_name(member.name))
@@ -218,7 +221,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def members_over_time(cluster: Cluster, bins: int, width: float) -> dict[str, list[int | None]]:
-    """How many of our things were on each member, or on the fullest, the median and the emptiest of those there."""
+    """Return how many of the run's things were on each member, or on the fullest, median and emptiest member."""
     if not cluster.placed:
         return {}
     names = [member.name for member in cluster.members]
@@ -236,8 +239,7 @@ def members_over_time(cluster: Cluster, bins: int, width: float) -> dict[str, li
 
 
 def command_of(figure: Figure, commands: Mapping[str, str]) -> str | None:
-    """The operation that a published figure timed, which names one of these commands as it was typed; None for any
-    other."""
+    """Return the operation of a published figure that names one of these commands; None for any other."""
     words = figure.what.split()
     while "--project" in words:
         place = words.index("--project")
@@ -253,11 +255,11 @@ def command_of(figure: Figure, commands: Mapping[str, str]) -> str | None:
 
 
 def beside_runs(baseline: Baseline, runs: Sequence[Analysis]) -> dict[str, Any] | None:
-    """A baseline's timings next to the runs' own of the same commands; None when they share none.
+    """Return a baseline's timings beside the runs' own of the same commands; None if they share none.
 
-    `columns` are the stages of the runs (`run` counts from 0); in `rows` the published figure, and for each column
-    what the command took while the stage was filled and at idle. `made` has the published rate of creation and
-    what each run came to (None where it made nothing).
+    `columns` are the stages of the runs (`run` counts from 0). `rows` have the published figure and, for each column,
+    the command's times while filling and at idle. `made` has the published rate of creation and that of each run (None
+    if it created nothing).
     """
     timings = [build_timings(analysis.run, analysis.cluster) for analysis in runs]
     columns = [

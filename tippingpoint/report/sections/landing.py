@@ -1,4 +1,4 @@
-"""Where things land: how many are on each host at the end of each stage, how even that is, and agents that flap."""
+"""Builds the section on placement: the things on each host after each stage, their spread, and agents that flap."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 
 _HASH = re.compile(r"[0-9a-f]{56}")
-"""What an OpenStack tells those who are no administrator of it for a host: SHA-224 of project and host."""
+"""OpenStack's name of a host for users who are not administrators: SHA-224 of project and host."""
 _SHOWN_OF_HASH = 12
 _INSTANT = 0.001
-"""Seconds before a stage's end that are of the stage: what is told at its end may be of the next one."""
+"""Seconds before a stage's end at which its state is read: at the end it may belong to the next stage."""
 _NAMED = 3
-"""Hosts that are named, of those that stand out."""
+"""The most hosts that are named."""
 _UNEVEN = 0.1
-"""A spread below which hosts are even enough, whatever chance would come to."""
+"""A spread below which hosts count as even, even if random placement would be more even."""
 _MOST_STAGES = 12
 _TOGETHER = 5.0
-"""Seconds within which agents that go are one mark on the charts, at least; else a hundredth of the run."""
+"""Seconds within which agents that go down share a mark on the charts; in long runs, a hundredth of the run."""
 
 
 def host_name(name: str) -> str:
-    """A host's name as it is shown: of a hash its beginning."""
+    """Return a host's name for people; a hash is shortened."""
     return f"{name[:_SHOWN_OF_HASH]}…" if _HASH.fullmatch(name) else name
 
 
 def build_spread(run: RunData, cluster: Cluster) -> dict[str, Any] | None:
-    """How things are spread over the hosts that were there, stage by stage; None when nobody told, or for one host.
+    """Return the spread of things over the hosts, stage by stage; None if hosts are unknown, or for one host.
 
-    `counts` are the hosts', ascending: at the stage's end, or of all that landed there in the stage where things are
-    removed as soon as they are made (`landed`). `cv` is the coefficient of variation, `chance` the one that hosts
-    picked at random for each thing would come to (Poisson). `hidden` when the target tells hosts by a hash, and so none
-    that has nothing. Of more stages than fit, the last ones.
+    `counts` are the things per host, ascending, at the stage's end. If things are removed as soon as they are created
+    (`landed`), all of the stage count. `cv` is the coefficient of variation, `chance` that of random placement
+    (Poisson). `hidden` is true if the target shows hosts by a hash, and so none without things. If there are too many
+    stages, the last ones are kept.
     """
     landed = run.manifest.load_unit.startswith("iterations")
     stages: list[dict[str, Any]] = []
@@ -82,7 +82,7 @@ def _spread(number: int, things: Mapping[str, int], online: Sequence[str]) -> di
 
 
 def _landed(events: Iterable[Mapping[str, Any]], stage: StageResult) -> Counter[str]:
-    """How many things landed on each host in a stage: the last word of each worker, summed."""
+    """Return how many things landed on each host in a stage: the sum of each worker's last report."""
     last: dict[str, Mapping[str, Any]] = {}
     for event in events:
         counts: Any = event.get("counts")
@@ -96,7 +96,7 @@ def _landed(events: Iterable[Mapping[str, Any]], stage: StageResult) -> Counter[
 
 
 def _sentence(last: Mapping[str, Any], things: str, *, landed: bool, hidden: bool) -> str:
-    """Where things are at the end of the last stage, in words."""
+    """Say in words where things are at the end of the last stage."""
     there = f"{figures.number(last['things'])} {things}"
     on = f"on {figures.number(last['hosts'])} hosts"
     said = (
@@ -120,10 +120,10 @@ def _sentence(last: Mapping[str, Any], things: str, *, landed: bool, hidden: boo
 
 
 def build_agents(run: RunData, cluster: Cluster) -> list[dict[str, Any]]:
-    """Neutron's agents that went down, those most often first.
+    """Return Neutron's agents that went down, the most frequent ones first.
 
-    With how often, for how many seconds in all (until the run's end, where it stayed so), the first and last time,
-    and how many things were on its host, and in all, when it first went.
+    Each has the count, the total seconds (to the run's end if it stayed down), and the first and last time. It also has
+    the number of things on its host, and in all, when it first went down.
     """
     end = max((stage.end for stage in run.stages if stage.end is not None), default=0.0)
     found: dict[tuple[str, str], dict[str, Any]] = {}
@@ -161,7 +161,7 @@ def build_agents(run: RunData, cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def agent_marks(events: Iterable[Mapping[str, Any]], seconds: float) -> list[dict[str, Any]]:
-    """What stands on the charts of a run that long: agents that went, those of about the same time together."""
+    """Return the marks on charts over time for agents that went down, joined if they are close in time."""
     near = max(_TOGETHER, seconds / 100)
     groups: list[tuple[float, list[str]]] = []
     for event in events:

@@ -1,4 +1,4 @@
-"""How long each step of making a thing takes, against how many things there are: what the seeds chart of a fill."""
+"""Builds the chart of the duration of each step of creating a thing, by the number of things."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tippingpoint.rundir.operations import MAKING
 from tippingpoint.rundir.results import RunData
 
 _GROUPS = 60
-"""Points of a line."""
+"""The most points of a line."""
 _LEAST = 3
-"""Points below which there is no line."""
+"""The least number of points for a line."""
 
 
 def build_life(run: RunData, operations: Sequence[str]) -> dict[str, Any] | None:
-    """`things` that there were, in groups of equal width, and per operation what it took then; None without a fill.
+    """Return numbers of `things` in groups of equal width, and the durations of each operation; None without a fill.
 
-    Microseconds: `p50` is the median of the medians of `bin_seconds` each, weighted by how many they are of, `max` the
-    longest. Of the time in which stages are brought up; failures at what they cost.
+    Durations are in microseconds. `p50` is the median of the medians of `bin_seconds` each, weighted by their counts;
+    `max` is the longest. Only the times in which stages are brought up count. Failures count with the time they took.
     """
     if not run.counts_things or not run.gauges.t.size:
         return None
@@ -57,7 +57,7 @@ def build_life(run: RunData, operations: Sequence[str]) -> dict[str, Any] | None
 
 
 def _growing(run: RunData, t: FloatArray) -> Any:
-    """Of each moment, whether a stage was brought up then."""
+    """Tell for each moment whether a stage was being brought up."""
     inside = np.zeros(t.shape, dtype=bool)
     for stage in run.stages:
         until = stage.hold_begin if stage.hold_begin is not None else stage.end

@@ -1,8 +1,8 @@
-"""What a report says of a run's target beside the load: its hosts' figures over time, who stands out, what is missing.
+"""Builds the section on the target's resource use: its hosts' figures over time, which stand out, and missing data.
 
-A *row* is one part (a process, a vhost) of one figure, or the whole figure where it tells no parts apart. Values are in
-the figure's unit; what is typical is the mean of a rate, or the median of a level, from the first stage's begin to the
-last one's end.
+A *row* is one part (a process, a vhost) of one figure, or the whole figure if it has no parts. Values are in the
+figure's unit. A typical value is the mean of a rate, or the median of anything else, from the first stage's begin to
+the last one's end.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 
 LINES = 8
-"""Series that a chart has a line for each; of more, a line for the leader, and the others' range and median."""
+"""The most series with a line each on a chart. With more, it has the leader's line and the others' range and median."""
 _PARTS = 6
-"""Parts that a chart of roles shows; the largest."""
+"""The most parts on a chart of roles, the largest ones."""
 _COLUMNS = 24
-"""Figures in the table of hosts."""
+"""The most figures in the table of hosts."""
 _APART = 1.5
-"""How many times the others' median a host must be at to stand out ..."""
+"""The least ratio to the others' median for a host to stand out ..."""
 _LASTING = 2 / 3
-"""... and for which part of the time it must be above the highest of them: one of three is so for a third by chance."""
+"""... and the least share of the time above the highest of them. By chance, one of three hosts reaches a third."""
 _FEW = 5
-"""Points below which nobody is said to stand out."""
+"""The least number of points for a host to stand out."""
 _NAMED = 3
 _OF_SCRAPES = "scrape"
-"""The pack of figures about the scraping itself, which say nothing of the target."""
+"""The pack of figures about the scraping itself, which say nothing about the target."""
 
 
 @dataclass(frozen=True)
 class _Apart:
-    """A host, or whoever led (an empty name), against the others; `ratio` is None where these have nothing."""
+    """A host, or the leader (an empty name), compared with the others; `ratio` is None if these have nothing."""
 
     figure: FigureData
     part: str
@@ -52,13 +52,13 @@ class _Apart:
 
 
 def build_resources(run: RunData, costs: Sequence[Cost]) -> dict[str, Any] | None:
-    """The document's part on the target's resources; None when nothing was gathered.
+    """Build the document's part on the target's resources; None if no figures were collected.
 
-    `sentence` says what stands out. Of each figure, `lines` are its series where there are few, else `roles` has the
-    leader's line and the others' `low`, `middle` and `high` by part, all on the grid `t` (seconds since the start);
-    `led` is the leader's line over `lines`. `rows` sum the figure up, `by_host` puts hosts side by side, `costs` are
-    those that are more than noise, `no_costs` why others are not told, `gaps` are when hosts were not
-    scraped, `clock` how many seconds clocks were ahead.
+    `sentence` says what stands out. Each figure has `lines` for its series if they are few. Otherwise `roles` has the
+    leader's line, and the others' `low`, `middle` and `high` by part. All are on the grid `t` (seconds since the
+    start). `led` is the leader's line over `lines`. `rows` sum the figure up; `by_host` compares hosts. `costs` are
+    those that are more than noise; `no_costs` says why others are not shown. `gaps` are the times in which hosts were
+    not scraped; `clock` has the seconds that clocks were ahead.
     """
     found = run.resources
     if found is None:
@@ -98,13 +98,13 @@ def _costs(every: Sequence[Cost]) -> dict[str, Any]:
 
 
 def _hosts(found: Resources, views: Sequence[_Figure]) -> list[str]:
-    """The target's hosts: not those of which only the scraping was measured, such as Prometheus itself."""
+    """Return the target's hosts, without those that have only figures about scraping, such as Prometheus itself."""
     there = {series.host for view in views if view.of_target for series in view.figure.series}
     return [host for host in found.hosts if host in there]
 
 
 def _measured(run: RunData, found: Resources) -> NDArray[np.bool_]:
-    """Which moments are within the stages; all since the start when there was no stage, or none of them was met."""
+    """Tell which moments are within stages; all since the start if there is no stage, or no moment within one."""
     t = np.asarray(found.t, dtype=np.float64)
     if run.stages:
         end = run.stages[-1].end
@@ -115,7 +115,7 @@ def _measured(run: RunData, found: Resources) -> NDArray[np.bool_]:
 
 
 class _Figure:
-    """One figure, with the roles that its hosts played in each of its parts."""
+    """One figure, with the roles of its hosts in each of its parts."""
 
     def __init__(self, found: Resources, figure: FigureData, measured: NDArray[np.bool_]) -> None:
         self.figure, self.found, self.measured = figure, found, measured
@@ -127,7 +127,7 @@ class _Figure:
         self._rows = [self._row(part) for part in self.parts]
 
     def entry(self, thin: slice) -> dict[str, Any]:
-        """The figure in the document; of its values, those that `thin` leaves."""
+        """Return the figure for the document, with the values that `thin` selects."""
         figure = self.figure
         few = len(figure.series) <= LINES
         largest = self.largest(len(self.parts) if few else _PARTS)
@@ -155,7 +155,7 @@ class _Figure:
         }
 
     def largest(self, most: int) -> list[str]:
-        """So many parts, those with the highest peaks, in the figure's order."""
+        """Return the `most` parts with the highest peaks, in the figure's order."""
         if len(self.parts) <= most:
             return self.parts
         peaks = {part: _peak(self.roles[part]) for part in self.parts}
@@ -187,7 +187,7 @@ class _Figure:
     def _compared(
         self, part: str, host: str, one: FloatArray, middle: FloatArray, high: FloatArray
     ) -> _Apart | None:
-        """One host against the others, where both are known; it joins `apart` when it stands out."""
+        """Compare one host with the others, if both are known, and add it to `apart` if it stands out."""
         both = ~(np.isnan(one) | np.isnan(high))
         if not both.any():
             return None
@@ -200,21 +200,21 @@ class _Figure:
         return entry
 
     def _by_host(self, part: str) -> dict[str, tuple[float, FloatArray]]:
-        """By host what is typical of it, and the values."""
+        """Return for each host its typical value and its values."""
         values = {
             series.host: self._within(series.values) for series in self.figure.series if series.part == part
         }
         return {host: (_rounded(self._typical(v)), v) for host, v in values.items() if not np.isnan(v).all()}
 
     def by_host(self, part: str) -> dict[str, float]:
-        """What is typical of each host."""
+        """Return the typical value of each host."""
         return {host: typical for host, (typical, _) in self._by_host(part).items()}
 
     def _typical(self, values: FloatArray) -> float:
         return self.figure.typical(values[~np.isnan(values)].tolist())
 
     def _told(self, values: FloatArray, highest: FloatArray | None = None) -> dict[str, float] | None:
-        """What is typical, and the most there ever was (of `highest`, where those are others' values)."""
+        """Return the typical value, and the maximum (of `highest`, if given)."""
         if np.isnan(values).all():
             return None
         return {
@@ -242,7 +242,7 @@ def _peak(roles: Roles) -> float:
 
 
 def _middle_and_high(rows: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Median and maximum of each column, NaN where a column has nothing."""
+    """Return median and maximum of each column; NaN for an empty column."""
     known = ~np.isnan(rows).all(axis=0)
     middle, high = np.full(rows.shape[1], np.nan), np.full(rows.shape[1], np.nan)
     middle[known] = np.nanmedian(rows[:, known], axis=0)
@@ -255,11 +255,11 @@ def _rounded(value: float) -> float:
 
 
 def _short(values: Iterable[float | None]) -> list[float | None]:
-    """Four significant digits are more than a chart shows, and keep the page small."""
+    """Round to four significant digits, which is more than a chart shows and keeps the page small."""
     return [None if value is None else _rounded(value) for value in values]
 
 
-# ---- what stands out ------------------------------------------------------------------------------
+# ---- outstanding hosts -----------------------------------------------------------------------------
 
 
 def _sentence(run: RunData, found: Resources, views: Sequence[_Figure], apart: Sequence[_Apart]) -> str:
@@ -273,7 +273,7 @@ def _sentence(run: RunData, found: Resources, views: Sequence[_Figure], apart: S
             f"No host stands out: in none of {figures.number(told)} figures is the leader or any other host "
             f"at {_APART:g} times the others' median or more for most of the time."
         )
-    # What the load is told to cost, and the most apart, is what a reader wants to know first.
+    # Figures with a cost, and those that differ most, come first.
     ordered = sorted(apart, key=lambda e: (not e.figure.cost, e.ratio is None, -(e.ratio or 0.0)))
     shared = _shared_titles(views)
     led = [entry for entry in ordered if not entry.host]
@@ -287,7 +287,7 @@ def _sentence(run: RunData, found: Resources, views: Sequence[_Figure], apart: S
 
 
 def _shared_titles(views: Sequence[_Figure]) -> set[str]:
-    """Titles that figures of several packs have, as host and daemon both have a CPU."""
+    """Return titles that several packs share, such as the CPU of host and daemon."""
     titles = Counter(view.figure.title for view in views)
     return {title for title, count in titles.items() if count > 1}
 
@@ -309,12 +309,12 @@ def _apart_words(entries: Sequence[_Apart], shared: set[str], others: str) -> st
 
 
 def _times(ratio: float) -> str:
-    """So many times: 1.5x, 5.2x, 23x."""
+    """Format a ratio: 1.5x, 5.2x, 23x."""
     return f"{ratio:.1f}x" if ratio < 9.95 else f"{ratio:,.0f}x"
 
 
 def _name(figure: FigureData, part: str, shared: set[str]) -> str:
-    """A figure in the middle of a sentence: resident memory of jujud, CPU (host)."""
+    """Write a figure's name within a sentence: resident memory of jujud, CPU (host)."""
     title = figure.title
     words = title[:1].lower() + title[1:] if title[1:2].islower() else title  # CPU stays as it is
     if part:
@@ -331,7 +331,7 @@ def _who_led(found: Resources) -> str:
 
 
 def _growth_sentence(run: RunData, found: Resources, views: Sequence[_Figure]) -> str:
-    """Of a target with one host: what grew with the load."""
+    """Say what grew with the load on a target with one host."""
     held = [stage for stage in run.stages if stage.is_step and stage.hold_begin is not None]
     if not held:
         return "Nothing to compare: there is one host, and no stage was held."
@@ -361,7 +361,7 @@ def _growth_sentence(run: RunData, found: Resources, views: Sequence[_Figure]) -
 def _in_hold(
     found: Resources, figure: FigureData, values: Sequence[float | None], stage: StageResult
 ) -> float | None:
-    """What was typical while a stage was held; None when nothing is known of that."""
+    """Return the typical value while a stage was held; None if unknown."""
     begin = stage.hold_begin if stage.hold_begin is not None else stage.begin
     end = stage.end if stage.end is not None else float("inf")
     inside = [v for t, v in zip(found.t, values, strict=True) if v is not None and begin <= t <= end]
@@ -374,7 +374,7 @@ def _in_hold(
 def _by_host(
     found: Resources, views: Sequence[_Figure], measured: NDArray[np.bool_]
 ) -> dict[str, Any] | None:
-    """What is typical of each host, a column for each row of figures that several hosts have; None with one host.
+    """Return each host's typical values, with a column for each row of a figure of several hosts; None with one host.
 
     `led` is the share of the time for which a host led.
     """
@@ -407,7 +407,7 @@ def _by_host(
 
 
 def joined_gaps(found: Resources) -> list[dict[str, Any]]:
-    """When hosts were not scraped, overlaps joined; what ended before the run's start is left out."""
+    """Return when hosts were not scraped: overlaps are joined, and gaps before the run's start left out."""
     joined: list[dict[str, Any]] = []
     for since, until, host in sorted(found.gaps):
         if until <= 0:
@@ -423,7 +423,7 @@ def joined_gaps(found: Resources) -> list[dict[str, Any]]:
 
 
 def leader_marks(run: RunData) -> list[dict[str, Any]]:
-    """What stands on the charts of changes of the leader, as far as the target's own figures tell of them."""
+    """Return the marks on charts for changes of the leader that the target's own figures show."""
     if run.resources is None:
         return []
     return [

@@ -1,4 +1,4 @@
-"""A run over time, on one grid for all charts: latencies, leases held, outcomes, the generator's health."""
+"""Builds a run's data over time on one grid: latencies, leases held, outcomes, the generator's health."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ _Columns = dict[str, list[int | None]]
 
 
 def build_timeline(run: RunData, operations: Sequence[str]) -> dict[str, Any] | None:
-    """Columns over time, each with one entry per bin of `bin_seconds`; None when the run has no clock or no data.
+    """Return columns over time, with one entry per bin of `bin_seconds`; None if the run has no clock or no data.
 
-    `latency` holds p50, p99 and max of the successes per operation (microseconds, None in bins without any), `cost`
-    the same with failures at what they cost, of operations where that differs (see RunData.costs). `per_second` is
-    how many operations ended with each outcome other than ok, over all operations, and `ok` the successes per
-    operation; `connections_lost` those that broke, when any did; `gauges` what workers noted of themselves (see
-    gauges.Gauges).
+    `latency` has p50, p99 and max of the successes of each operation, in microseconds, or None in empty bins. `cost` is
+    the same with failures included, for operations where this differs (see RunData.costs). `per_second` has the rate of
+    each outcome other than ok over all operations. `ok` has the rate of successes of each operation.
+    `connections_lost` has lost connections, if any. `gauges` are the workers' own gauges (see gauges.Gauges).
     """
     if run.manifest.timeline == "order":
         return None
@@ -75,7 +74,7 @@ def build_timeline(run: RunData, operations: Sequence[str]) -> dict[str, Any] | 
 
 
 def is_lost_connection(event: Mapping[str, Any]) -> bool:
-    """Whether an event tells of logged-in connections that were lost: no operation ended with them."""
+    """Tell whether an event is about lost logged-in connections, with which no operation ended."""
     return event["event"] == "error" and event.get("operation") == "connection"
 
 
@@ -98,5 +97,5 @@ def _placed(places: Any, values: Any, bins: int, empty: float) -> FloatArray:
 
 
 def _short(column: FloatArray) -> list[float | None]:
-    """Four significant digits are more than a chart shows, and keep the page small."""
+    """Round to four significant digits, which is more than a chart shows and keeps the page small."""
     return [None if np.isnan(value) else float(f"{value:.4g}") for value in column]

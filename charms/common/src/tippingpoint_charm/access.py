@@ -1,9 +1,9 @@
-"""What access to a target there is: from a relation, from the secret of config `credentials`, or from Juju itself.
+"""Finds the access to a target: from a relation, from the secret of config `credentials`, or from Juju itself.
 
-The result is what a plan's `target` needs and the files it names. What a secret means is the target's own matter
-(tippingpoint.targets.secret); what a relation says is brought into the same form. What is found is tried with the
-engine's own readers first, in memory, so that a status can say what is wrong before a run begins. What is in a secret
-is shown nowhere: not in a message, a log or relation data.
+The result has the fields of a plan's `target`, and the files that they name. The target itself interprets secrets
+(tippingpoint.targets.secret); relation data are converted to the same form. The engine's own readers then check the
+result in memory, so that a status can show a problem before a run begins. The content of a secret appears in no
+message, log or relation data.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from tippingpoint_charm.relations.databag import NotThere, shown
 from tippingpoint_charm.secrets import NotGranted, how_to_add, read_any_secret, read_secret
 
 _SECRET = "credentials"
-"""The option that names a secret, which is also the source that its access is from."""
+"""The option that names a secret, and the source of the access in it."""
 _A_SECRET = {"a YAML file with": "a secret with"}
-"""What the engine calls the file that a secret is."""
+"""Replaces the engine's name for a secret's file in messages."""
 _ETCD_NAMES = {"etcd-ca.pem": "client_ca", "etcd-cert.pem": "client_cert", "etcd-key.pem": "client_key"}
-"""What the relation `etcd` calls what is in these files."""
+"""The names of these files' contents in the relation `etcd`."""
 _EXPECTED = "credentials: {}: expected the controller's in the secret, as {}"
 
 
 @dataclass(frozen=True)
 class TargetAccess:
-    """How a target is reached, or what is missing for it."""
+    """The access to a target, or what is missing for it."""
 
     kind: str
     target: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -47,29 +47,29 @@ class TargetAccess:
     files: dict[str, str] = field(default_factory=dict[str, str], repr=False)
     """Name and content of the files that `target` names, to be kept with mode 0600."""
     address: str = ""
-    """Where it is, for people; empty where nobody can tell yet."""
+    """The target's address, for people; empty if unknown."""
     missing: str = ""
-    """What is missing and what to do about it, in one line; empty when nothing is."""
+    """What is missing and what to do about it, in one line; empty if nothing is."""
     awaits: bool = False
-    """Whether what is missing may come without an event of Juju's: a grant of the secret."""
+    """Whether the missing part may arrive without an event of Juju: a grant of the secret."""
     source: str = ""
-    """The relation or configuration that it is from."""
+    """The relation or option that it is from."""
 
 
 @dataclass(frozen=True)
 class _Given:
-    """What somebody says of how a target is reached."""
+    """The access data of one source."""
 
     content: Mapping[str, str] = field(repr=False)
-    """As a secret of that target has it."""
+    """The data, in the form of a secret for that target."""
     source: str = _SECRET
     """The relation or option that it is from."""
     projects: list[str] = field(default_factory=list[str])
-    """The projects that we may use there; none where we make our own, or there are no such."""
+    """The projects that runs may use; empty if runs create their own, or the target has none."""
     names: Mapping[str, str] | None = None
-    """What the engine calls something, and who gave this does; None where that is as with a secret."""
+    """The source's names for what the engine calls otherwise; None if they are those of a secret."""
     places: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Where a key of the content stands, of those that are not under their own name in the source."""
+    """Where the source has a key of the content, for keys with another name there."""
 
 
 def _nothing(_: ops.CharmBase) -> _Given | None:
@@ -82,20 +82,20 @@ def _as_it_is(_: ops.CharmBase, given: _Given) -> _Given:
 
 @dataclass(frozen=True)
 class _Related:
-    """What relations, configuration and Juju say of a kind of target, beside a secret."""
+    """How relations, configuration and Juju give access to a kind of target, beside a secret."""
 
     read: Callable[[ops.CharmBase], _Given | None] = _nothing
-    """What a relation says, which goes before a secret; None where none is there."""
+    """Reads a relation, which takes precedence over a secret; None without a relation."""
     how: str = ""
-    """The command that makes that relation, without the application."""
+    """The endpoints of that relation for `juju integrate`."""
     complete: Callable[[ops.CharmBase, _Given], _Given] = _as_it_is
-    """What a secret says, with what it need not say."""
+    """Adds the data that a secret may leave out."""
 
 
 def find_access(charm: ops.CharmBase, kind: str) -> TargetAccess:
-    """The access to a target of this kind as it is now; it changes nothing.
+    """Return the present access to a target of this kind, without changing anything.
 
-    Nothing that others wrote into relations, secrets or configuration raises: `missing` says it.
+    Wrong data in relations, secrets or configuration raise nothing: `missing` says what is wrong.
     """
     secret = secret_of(kind)
     if secret is None:
@@ -114,7 +114,7 @@ def find_access(charm: ops.CharmBase, kind: str) -> TargetAccess:
 
 
 def _of_secret(charm: ops.CharmBase, secret: Secret[Any], how: str) -> _Given:
-    """What the secret says that the configuration names; NotThere says how to give one."""
+    """Read the secret that the configuration names. Raises NotThere, which says how to add one."""
     content = read_secret(charm, _SECRET, *secret.ways)
     if content is None:
         add = how_to_add(charm, _SECRET, secret.example)
@@ -123,7 +123,7 @@ def _of_secret(charm: ops.CharmBase, secret: Secret[Any], how: str) -> _Given:
 
 
 def _access(kind: str, secret: Secret[Any], given: _Given, units: int) -> TargetAccess:
-    """What this means for the target; NotThere where it means nothing."""
+    """Convert access data to fields and files of the target. Raises NotThere if they are wrong."""
     try:
         reached = secret.reached(given.content, units)
     except UserError as wrong:
@@ -136,11 +136,11 @@ def _access(kind: str, secret: Secret[Any], given: _Given, units: int) -> Target
     return TargetAccess(kind, target, reached.files, reached.address, source=given.source)
 
 
-# What relations and Juju say
+# Relations and Juju
 
 
 def _complete_juju(charm: ops.CharmBase, given: _Given) -> _Given:
-    """The related controller, or the one this unit is on; who we are there is always in the secret."""
+    """Add the related controller, or the one this unit is on. The login is always in the secret."""
     own_addresses, own_ca = _own_controller(charm)
     addresses = listed(given.content.get("addresses", "")) or controller.read(charm) or own_addresses
     if not addresses:
@@ -154,10 +154,10 @@ def _complete_juju(charm: ops.CharmBase, given: _Given) -> _Given:
 
 
 def _own_controller(charm: ops.CharmBase) -> tuple[list[str], str]:
-    """Addresses and CA of the controller that this unit is on; empty where the agent does not tell.
+    """Return addresses and CA of the controller that this unit is on; empty if Juju's agent does not have them.
 
-    Of the agent's own file, beside the charm's directory, two entries are used and the rest is dropped: its password
-    is the agent's, whose leases would be measured together with ours.
+    Only two entries of the file of Juju's agent, beside the charm's directory, are used. Its password is not: the
+    leases of that agent would be measured together with the run's.
     """
     content: dict[str, Any] = {}
     with suppress(UserError):
@@ -170,7 +170,7 @@ def _own_controller(charm: ops.CharmBase) -> tuple[list[str], str]:
 
 
 def _related_lxd(charm: ops.CharmBase) -> _Given | None:
-    """The related LXD, in the projects it trusts us for."""
+    """Return the related LXD, with the projects that it trusts this application for."""
     found = lxd.read(charm, _lxd_projects(charm))
     if found is None:
         return None
@@ -184,7 +184,7 @@ def _related_lxd(charm: ops.CharmBase) -> _Given | None:
 
 
 def _complete_lxd(charm: ops.CharmBase, given: _Given) -> _Given:
-    """In the projects that are configured, else in those of our own."""
+    """Add the configured projects; without any, runs create their own."""
     projects = _lxd_projects(charm)
     return replace(given, projects=lxd.project_names(projects) if projects.strip() else [])
 
@@ -195,13 +195,13 @@ def _lxd_projects(charm: ops.CharmBase) -> str:
 
 
 def _related_etcd(charm: ops.CharmBase) -> _Given | None:
-    """The related etcd, by either relation."""
+    """Return the related etcd, by either relation."""
     found, source, names = etcd.read_db(charm), etcd.DB, _ETCD_NAMES
     if found is None:
         found, source, names = etcd.read_client(charm), etcd.CLIENT, None
     if found is None:
         return None
-    # A URL with a space in it is no two URLs.
+    # A URL that contains a space must not become two URLs.
     content = {
         "endpoints": ",".join(url.replace(" ", "%20") for url in found.endpoints),
         "cacert": found.ca,
@@ -212,8 +212,7 @@ def _related_etcd(charm: ops.CharmBase) -> _Given | None:
 
 
 def _related_openstack(charm: ops.CharmBase) -> _Given | None:
-    """The related Keystone's user. A secret that has nothing but `cacert` says what its TLS is verified by, which
-    Keystone cannot say."""
+    """Return the user of the related Keystone. A secret with only `cacert` adds the CA, which Keystone cannot give."""
     found = keystone.read(charm)
     if found is None:
         return None
@@ -230,14 +229,14 @@ _RELATED: dict[str, _Related] = {
     "etcd": _Related(_related_etcd, "etcd-client charmed-etcd"),
     "openstack": _Related(_related_openstack, "identity-credentials keystone"),
 }
-"""The kinds of target that relations or Juju say something of; any other is reached by a secret alone."""
+"""The kinds of target with relations or data from Juju. All others are reached by a secret alone."""
 
 
-# Trying it
+# Checks
 
 
 def _check(secret: Secret[Any], target: Mapping[str, Any], reached: Reached, given: _Given) -> None:
-    """See that the engine's reader takes these files; NotThere with what it says, without their content."""
+    """Check these files with the engine's reader. Raises NotThere with its message, without their content."""
     with _in_memory(reached.files) as paths:
         fields = {
             name: paths.get(str(value).removeprefix(f"{PLACE}/"), value) for name, value in target.items()
@@ -251,7 +250,7 @@ def _check(secret: Secret[Any], target: Mapping[str, Any], reached: Reached, giv
             )
             shown_value = f"{shown(value)}: " if value else ""
             raise NotThere(f"{given.source}: {shown_value}expected {accepted}") from None
-        except ValidationError as problem:  # of the target's fields, whose values are not shown
+        except ValidationError as problem:  # in the target's fields, whose values are not shown
             first = problem.errors(include_input=False, include_url=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             said = first["msg"].removeprefix("Value error, ")
@@ -259,10 +258,10 @@ def _check(secret: Secret[Any], target: Mapping[str, Any], reached: Reached, giv
 
 
 def _as_given(said: str, paths: Mapping[str, Path], names: Mapping[str, str]) -> str:
-    """What the engine says of its files, as whoever wrote the secret, or the other side, knows them."""
+    """Translate the engine's message about its files into the names of the secret or relation."""
     for name, path in paths.items():
         said = said.removesuffix(f", in {path}")
-        # What the file is called is our own matter, unless there are several.
+        # The file's name is internal; it is shown only if there are several files.
         said = said.replace(str(path), name if len(paths) > 1 else "").strip()
     for ours, theirs in names.items():
         said = said.replace(ours, theirs)
@@ -272,7 +271,7 @@ def _as_given(said: str, paths: Mapping[str, Path], names: Mapping[str, str]) ->
 
 @contextmanager
 def _in_memory(files: Mapping[str, str]) -> Generator[dict[str, Path]]:
-    """Paths of files with these contents and mode 0600 that are on no disk."""
+    """Yield paths of files with these contents and mode 0600, kept in memory only."""
     descriptors: dict[str, int] = {}
     try:
         for name, content in files.items():

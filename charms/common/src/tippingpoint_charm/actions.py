@@ -1,4 +1,4 @@
-"""The actions of both generators. What takes long is the agent's to do: an action begins it, or says how far it is."""
+"""The actions of both generators. The agent does whatever takes long; actions start it, or report its progress."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from tippingpoint_charm.results import how_to_fetch, report_results, verbatim
 O = TypeVar("O", bound=ops.Object)  # noqa: E741
 
 LARGEST_ARGUMENT = 100_000
-"""Bytes of any result: one is an argument of a program, which may have 128 KiB (execve(2))."""
+"""The most bytes of a result. It is an argument of a program, which may have 128 KiB (execve(2))."""
 PATIENCE = 20.0
-"""Seconds that an action waits for what its agent does: `juju run` waits 60, and other hooks wait for us."""
+"""Seconds that an action waits for its agent: `juju run` waits 60, and other hooks wait for the action."""
 
 _OWN_PLAN = 'juju run --string-args ... plan-yaml="$(cat FILE)"'
-"""Without that option Juju reads the text as the mapping that it is, and refuses it or gives us something else."""
+"""Without that option Juju parses the text as YAML, and refuses it or passes something else."""
 
 
 def answers(do: Callable[[O, ops.ActionEvent], Results]) -> Callable[[O, ops.ActionEvent], None]:
-    """An action whose refusals are one line of its own."""
+    """Make a handler an action that fails with one line for each refusal."""
 
     @functools.wraps(do)
     def action(self: O, event: ops.ActionEvent) -> None:
@@ -54,25 +54,25 @@ def answers(do: Callable[[O, ops.ActionEvent], Results]) -> Callable[[O, ops.Act
 
 
 class ActingCharm(ops.CharmBase, ABC):
-    """What the actions need of a generator's charm."""
+    """The part of a generator's charm that its actions use."""
 
     workloads: ClassVar[Sequence[str]]
-    """The workloads of the plans that it runs."""
+    """The workloads that it runs."""
     agent: Agent
     peers: Peers
     exchange: Exchange
 
     @abstractmethod
     def catch_up(self) -> None:
-        """All that a hook does; an action does it first that wants to know how things are now."""
+        """Do all that a hook does. Actions that need the present state do it first."""
 
     @abstractmethod
     def lacking(self, plan: Plan | None = None) -> str:
-        """What a plan, or a usual one, would miss on this machine, in one line; empty when nothing."""
+        """Return what this machine lacks for a plan, or for a usual one, in one line; empty if nothing."""
 
 
 class Actions(ops.Object):
-    """What both generators can be asked for."""
+    """The actions that both generators have."""
 
     def __init__(self, charm: ActingCharm) -> None:
         super().__init__(charm, "actions")
@@ -94,7 +94,9 @@ class Actions(ops.Object):
         charm.catch_up()
         before = charm.peers.run
         if before is not None and not before.over:
-            raise Refused(f"run {before.id} goes on: stop it first: juju run {charm.app.name}/leader stop")
+            raise Refused(
+                f"run {before.id} is in progress: stop it first: juju run {charm.app.name}/leader stop"
+            )
         access = find_access(charm, plan.target.kind)
         missing = access.missing or charm.lacking(plan)
         if missing:
@@ -183,12 +185,12 @@ def _count(units: list[str]) -> str:
 
 
 def goes_on(text: str | None) -> str:
-    """What a task came to, or that it goes on."""
-    return "it goes on: ask again" if text is None else _cut(text) or "done"
+    """Return the result of a task, or that it is still in progress."""
+    return "still in progress: ask again" if text is None else _cut(text) or "done"
 
 
 def read_plan(asked: Start, workloads: Sequence[str]) -> Plan:
-    """The plan that was asked for; UserError when there is none, or it is wrong, or not of these workloads."""
+    """Return the plan that was asked for. Raises UserError if it is missing, wrong, or not of these workloads."""
     if bool(asked.plan) == bool(asked.plan_yaml):
         raise UserError("plan", asked.plan or "missing", f"either plan=NAME, or {_OWN_PLAN}")
     text, source = asked.plan_yaml, "plan-yaml"
@@ -203,9 +205,9 @@ def read_plan(asked: Start, workloads: Sequence[str]) -> Plan:
     try:
         plan = parse_plan(text, asked.changes, source)
     except UserError as problem:
-        if problem.field == "--set":  # what the command line calls it
+        if problem.field == "--set":  # the command line's name for it
             raise UserError("overrides", problem.value, problem.accepted) from None
-        if problem.field == source == "plan-yaml":  # no plan at all, such as what Juju made of one
+        if problem.field == source == "plan-yaml":  # no plan at all, such as one that Juju parsed
             raise UserError(source, problem.value, f"{problem.accepted}; {_OWN_PLAN}") from None
         raise
     if plan.workload.kind not in workloads:
@@ -216,7 +218,7 @@ def read_plan(asked: Start, workloads: Sequence[str]) -> Plan:
 
 
 def _check_projects(plan: Plan, projects: list[str] | None) -> None:
-    """UserError where a fill needs more projects than we may use: else each unit would find that out by itself."""
+    """Raise UserError if a fill needs more projects than are allowed. Otherwise each unit would fail by itself."""
     if projects:
         fields = plan.model_dump(mode="json", exclude_none=True)
         fields["target"]["projects"] = projects
@@ -229,7 +231,7 @@ def _all_units(run: SharedRun, words: dict[str, UnitWord | None]) -> list[str]:
 
 
 def _said(run: SharedRun, unit: str, word: UnitWord | None) -> dict[str, Any]:
-    """What a unit says of this run, in short."""
+    """Return a unit's word on this run, in short."""
     if word is None or word.run != run.id:
         said: dict[str, Any] = {"phase": "nothing heard"}
     else:

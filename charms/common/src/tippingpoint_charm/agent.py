@@ -1,4 +1,4 @@
-"""What the charm asks of its unit's agent."""
+"""Sends the charm's requests to its unit's agent."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tippingpoint.agent.client import AgentAway as AgentAway
 from tippingpoint.agent.client import call
 
 HOOK_WAITS = 3.0
-"""Seconds that a hook waits for one answer; the agent answers what hooks ask at once, or is not well."""
+"""Seconds that a hook waits for one answer. A healthy agent answers hooks at once."""
 _LOOK_AGAIN = 0.2
 
 
 class Refused(Exception):
-    """What was asked for is not done, and why, in one line."""
+    """A request was refused; the message says why in one line."""
 
 
 class Agent:
@@ -25,14 +25,17 @@ class Agent:
         self._socket = socket
 
     def ask(self, do: str, *, within: float = HOOK_WAITS, **fields: Any) -> dict[str, Any]:
-        """Its answer; Refused with what it says when it will not, AgentAway when there is none within these seconds."""
+        """Return the agent's answer. Raises Refused if it refuses, AgentAway without an answer in `within` seconds."""
         answer = call(self._socket, {"do": do, **fields}, timeout=within)
         if answer["ok"] is not True:
             raise Refused(_line(answer.get("problem")) or f"the agent refuses {do}")
         return answer
 
     def have_done(self, do: str, *, within: float, **fields: Any) -> str | None:
-        """Begin a task and wait for it so many seconds; its text, None while it goes on. Refused where it fails."""
+        """Start a task and wait for it at most `within` seconds. Return its text, or None if it is still running.
+
+        Raises Refused if the task fails.
+        """
         task = self.ask(do, **fields).get("task")
         deadline = time.monotonic() + within
         while True:

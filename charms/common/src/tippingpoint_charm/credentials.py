@@ -1,7 +1,7 @@
-"""The files with secrets that the agent reads: mode 0600, its user's own.
+"""Writes the files with secrets for the agent: mode 0600, owned by its user.
 
-The directory belongs to a user that must not become root through us. So nothing is opened by a path that this user
-could lead somewhere else: every step is from a directory that is held open, and follows no link.
+The agent's user owns the directory and must not become root by it. So no path is followed that this user could
+redirect: every step starts from an open directory and follows no link.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write_credentials(state: Path, files: Mapping[str, str], owner: tuple[int, int]) -> None:
-    """Have these files, by name and content, in the credentials directory of a state directory; OSError if not.
+    """Write these files into the credentials directory of a state directory. Raises OSError if that fails.
 
-    Each is replaced whole, and left alone where it is right already.
+    Each file is replaced as a whole, unless its content is the same already.
     """
     with ExitStack() as held:
         parent = os.open(state, _FOLDER)
@@ -36,14 +36,14 @@ def write_credentials(state: Path, files: Mapping[str, str], owner: tuple[int, i
 
 
 def names_of_credentials(state: Path) -> set[str]:
-    """The files that are in that directory; none where there is no such directory. OSError where it cannot be read."""
+    """Return the names of the files in that directory; empty if there is none. Raises OSError if it is unreadable."""
     with ExitStack() as held:
         folder = _open_there(state, held)
         return set() if folder is None else set(os.listdir(folder))
 
 
 def remove_credentials(state: Path, names: Iterable[str]) -> None:
-    """Have none of these files in that directory any more; OSError if not."""
+    """Remove these files from that directory. Raises OSError if that fails."""
     with ExitStack() as held:
         folder = _open_there(state, held)
         for name in names if folder is not None else ():

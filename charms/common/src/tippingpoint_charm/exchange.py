@@ -1,4 +1,4 @@
-"""A run, in a hook: handed to the agent, what that says of it published, and conducted where this unit leads."""
+"""Handles a run in a hook: hands it to the agent, publishes the agent's answer, and conducts it on the leader."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from tippingpoint_charm.service import USER, Service
 logger = logging.getLogger(__name__)
 
 LAST_WORD_WITHIN = 10.0
-"""Seconds that a unit which is being removed may take to end its part and sum it up, before a hook tells the others."""
+"""Seconds that a unit has to end and sum up its part when it is removed, before a hook tells the others."""
 
 
 class Exchange(ops.Object):
-    """What the charm, its agent, its peers and collectors tell each other of the run."""
+    """The exchange about a run between the charm, its agent, its peers and collectors."""
 
     _stored = ops.StoredState()
 
@@ -47,24 +47,24 @@ class Exchange(ops.Object):
         self._service = service
         self._agent = agent
         self._peers = peers
-        # run, target: the run that the agent was told how to reach its target of, and how, in JSON. kept: the run whose
-        # results the agent has, and of how many units. looked: the run since whose end credentials were looked at.
+        # run, target: the run whose target access the agent has, and this access in JSON. kept: the run whose results
+        # the agent keeps, and the number of units. looked: the ended run after which credentials were checked.
         self._stored.set_default(run="", target="{}", kept="", looked="")
         self.took_place = False
-        """Whether in this hook the agent was asked."""
+        """Whether the agent was asked in this hook."""
         self.word: UnitWord | None = None
-        """What the agent says of its part."""
+        """The agent's word on its part."""
         self.result: dict[str, str] | None = None
-        """What its part came to: `run` and `digest`."""
+        """The result of the agent's part: `run` and `digest`."""
         self.away = ""
-        """Why the agent does not answer, and where to look; empty when it does."""
+        """Why the agent does not answer, and where to look; empty if it answers."""
         self.unreached = ""
-        """Why this unit has no part in the run; empty where it has, or may have."""
+        """Why this unit takes no part in the run; empty if it does, or may."""
 
     def update(self, *, access_too: bool = True) -> None:
-        """Hand the run to the agent, publish what it says, and as the leader conduct.
+        """Hand the run to the agent, publish its answer, and on the leader conduct the run.
 
-        With `access_too` the files with credentials are looked at again, else only at a run's first sight.
+        With `access_too` the files with credentials are checked again, otherwise only for a new run.
         """
         self.took_place = True
         run = self._peers.run
@@ -81,13 +81,13 @@ class Exchange(ops.Object):
         scale_run.publish(self._charm, run, self._peers.said(), self.result)
 
     def say_last_word(self) -> None:
-        """End our part of the run, as this unit is being removed, and tell the others what it came to while we may."""
+        """End this unit's part because the unit is being removed, and publish its result while that is possible."""
         self.word = self.result = None
         try:
             answer = self._agent.ask("leave", within=LAST_WORD_WITHIN + HOOK_WAITS, seconds=LAST_WORD_WITHIN)
         except AgentAway:
             return
-        except Refused:  # an agent of before
+        except Refused:  # an older agent
             with suppress(AgentAway, Refused):
                 self._agent.ask("orders", run=None, unit=self._charm.unit.name, target={}, reference="")
             return
@@ -99,12 +99,12 @@ class Exchange(ops.Object):
             if run is not None and self._charm.unit.is_leader():
                 run = lose(run, self._charm.unit.name)
                 self._peers.write_run(run)
-        except ops.ModelError as gone:  # we may be out of the relation already
-            logger.warning("our last word was not told: %s", gone)
+        except ops.ModelError as gone:  # this unit may have left the relation already
+            logger.warning("the last word of this unit was not published: %s", gone)
         scale_run.publish(self._charm, run, self.word, self.result)
 
     def keep_last_word(self, unit: ops.Unit | None) -> None:
-        """Have the agent keep what a unit that is being removed came to: its bag goes with it."""
+        """Have the agent keep the result of a unit that is being removed, because its databag is removed with it."""
         run = self._peers.run
         if unit is None or run is None or unit == self._charm.unit:
             return
@@ -146,7 +146,7 @@ class Exchange(ops.Object):
             self.result = _as_result(answer.get("result"))
 
     def _has_target(self, run: SharedRun | None, access_too: bool) -> bool:
-        """Whether the agent can be told of the run: with its credentials written where it needs any."""
+        """Tell whether the agent can get the run; write its credentials if it needs any."""
         if run is None or run.over:
             return True
         known = self._stored.run == run.id
@@ -165,14 +165,17 @@ class Exchange(ops.Object):
         elif not known:
             self.unreached = access.missing
             self.try_access(access)
-        # A part that goes on is not ended by a secret that is taken back: it ends by itself, or its target says so.
+        # A revoked secret does not end a running part: the part ends by itself, or the target refuses it.
         return known
 
     def _target_of(self, run: SharedRun | None) -> dict[str, Any]:
         return {} if run is None or self._stored.run != run.id else json.loads(str(self._stored.target))
 
     def write_access(self, access: TargetAccess) -> dict[str, Any]:
-        """Write the files of an access for the agent; the target's fields with their paths."""
+        """Write the files of an access for the agent, and return the target's fields with their paths.
+
+        Raises MachineProblem or OSError if that fails.
+        """
         if access.files:
             owner = self._machine.user(USER)
             if owner is None:
@@ -186,16 +189,17 @@ class Exchange(ops.Object):
         }
 
     def try_access(self, access: TargetAccess) -> tuple[str, bool]:
-        """Have the agent log in where the access is news; why that failed when it was tried last, empty where it did
-        not, and whether it was a refusal. With an access that awaits something, it wakes us until that is there."""
+        """Have the agent log in if the access is new. Return why the last login failed, and whether it was refused.
+        If the access awaits something, the agent wakes the charm until that has arrived.
+        """
         try:
             known = self._agent.ask("access", target=access.target, files=access.files, awaits=access.awaits)
-        except (AgentAway, Refused):  # one of before, or gone a moment ago
+        except (AgentAway, Refused):  # an older agent, or it just stopped
             return "", False
         return " ".join(str(known.get("problem") or "").split()), known.get("refused") is True
 
     def lend_credentials(self) -> None:
-        """Have the files there again that lead to the last run's target, for what is left of it to be removed."""
+        """Write the credentials of the last run's target again, so that its remains can be removed."""
         run = self._peers.run
         if run is not None:
             access = find_access(self._charm, run.validated().target.kind)
@@ -203,8 +207,7 @@ class Exchange(ops.Object):
                 self.write_access(access)
 
     def _look_after_credentials(self) -> None:
-        """Between runs, have the files with secrets go with the relation or the secret that they are from, and be as
-        that is now."""
+        """Between runs, update files with secrets from their relation or secret, and remove those without one."""
         state = self._service.state
         try:
             there = names_of_credentials(state)
@@ -221,7 +224,7 @@ class Exchange(ops.Object):
             logger.warning("credentials: %s", problem)
 
     def _lost(self, run: SharedRun | None) -> list[str]:
-        """The units that a run which is over has lost with all that they made; the leader sees to that."""
+        """Return the lost units of a run that is over, whose remains the leader must remove."""
         if run is None or not run.over or not run.missing or not self._charm.unit.is_leader():
             return []
         heard = self._peers.remembered()
@@ -234,8 +237,10 @@ class Exchange(ops.Object):
         ]
 
     def _reference(self, run: SharedRun) -> str:
-        """Where the clock is that we go by: that of the first unit which is there and has one; empty where we are it,
-        or it has not said yet."""
+        """Return the address of the reference's clock: the first unit that is present and has one.
+
+        Empty if this unit is the reference, or the reference has not published it yet.
+        """
         there = {unit.name for unit in self._peers.others}
         heard = self._peers.remembered() if self._charm.unit.is_leader() else {}
         for unit in run.units:
@@ -251,7 +256,7 @@ class Exchange(ops.Object):
         return ""
 
     def _address(self) -> str:
-        """Our own address as the other units reach it; empty where Juju does not say."""
+        """Return this unit's address for the other units; empty if Juju knows none."""
         try:
             address = self._charm.model.get_binding(PEERS).network.ingress_address
         except ops.ModelError:
@@ -270,35 +275,36 @@ class Exchange(ops.Object):
         return fresh
 
     def need_leader(self, what: str) -> None:
-        """Refused on other units than the leader; `what` was asked for."""
+        """Raise Refused unless this unit is the leader; `what` is the action asked for."""
         unit = self._charm.unit
         if not unit.is_leader():
             raise Refused(f"{unit.name} is not the leader: juju run {self._charm.app.name}/leader {what}")
 
     def change_run(self, what: str, change: Callable[[SharedRun, float], SharedRun]) -> SharedRun:
-        """As the leader, change the run that goes on; Refused where there is none, or another unit leads."""
+        """Change the current run on the leader. Raises Refused without such a run, or if another unit leads."""
         self.need_leader(what)
         self._peers.listen()
         self.update(access_too=False)
         run = self._peers.run
         if run is None or run.over:
-            raise Refused(f"no run goes on: juju run {self._charm.app.name}/leader start plan=NAME")
+            raise Refused(f"no run is in progress: juju run {self._charm.app.name}/leader start plan=NAME")
         fresh = change(run, now_by_reference(self.word))
         self.write_run(fresh, what)
         self.update(access_too=False)
         return fresh
 
     def write_run(self, run: SharedRun, what: str) -> None:
-        """Have a run be everybody's; Refused where another unit leads by now. `what` was asked for."""
+        """Publish a run to all units. Raises Refused if another unit leads by now; `what` is the action asked for."""
         if not self._peers.write_run(run):
             charm = self._charm
-            raise Refused(f"{charm.unit.name} leads no more: juju run {charm.app.name}/leader {what}")
+            raise Refused(
+                f"{charm.unit.name} is no longer the leader: juju run {charm.app.name}/leader {what}"
+            )
 
     # -- results ---------------------------------------------------------------------------------------
 
     def told_of_run(self, run_id: str) -> dict[str, Any]:
-        """What the units say of a run and what their parts came to, as requests to the agent have it; empty for any run
-        but the last."""
+        """Return the units' words on a run and their results as fields of a request; empty if not of the last run."""
         run = self._peers.run
         if run is None or run_id not in ("", run.id):
             return {}
@@ -313,7 +319,7 @@ class Exchange(ops.Object):
         return {"shared": run.model_dump(mode="json", exclude_none=True), "words": said, "digests": digests}
 
     def keep_results(self) -> None:
-        """Have the agent keep the results of the last run, which the next one's will take the place of."""
+        """Have the agent keep the results of the last run, before the next run replaces them."""
         run = self._peers.run
         if run is None or not run.over or not self._charm.unit.is_leader():
             return
@@ -328,7 +334,7 @@ class Exchange(ops.Object):
                 self._stored.kept = done
 
     def keep_complete_results(self) -> None:
-        """The same, once the last result is in: reading them all takes a while."""
+        """Keep the results once the last one is in, because reading them all takes a while."""
         run = self._peers.run
         if run is None or not run.over or not self._charm.unit.is_leader():
             return

@@ -1,7 +1,7 @@
-"""The charm of a generator: its life on the machine, and what the leader, the agent and the relations tell each other.
+"""The charm of a generator: its service on the machine, and the exchange between leader, agent and relations.
 
-Every hook does the same: it has the service be as it is to be, answers the relations, hands the run to the agent, and
-publishes what the agent says of it. The leader conducts besides. Nothing here waits for a run.
+Every hook does the same: it updates the service, answers the relations, hands the run to the agent, and publishes the
+agent's word. On the leader it also conducts the run. Nothing here waits for a run.
 """
 
 from __future__ import annotations
@@ -36,33 +36,33 @@ logger = logging.getLogger(__name__)
 
 
 class AgentChangedEvent(ops.EventBase):
-    """The agent has news: the machine dispatches this as a hook of its own."""
+    """The agent has news; the machine dispatches this as a separate hook."""
 
 
 class GeneratorEvents(ops.CharmEvents):
-    """What a generator's charm is told."""
+    """The events of a generator's charm."""
 
     agent_changed = ops.EventSource(AgentChangedEvent)
 
 
 class GeneratorCharm(ActingCharm):
-    """What load-claimer and container-spawner have in common, which is all but their names and a few actions."""
+    """The common part of load-claimer and container-spawner: everything but their names and a few actions."""
 
     on = GeneratorEvents()  # pyright: ignore[reportAssignmentType]  (as ops documents it)
 
     settings: ClassVar[type[Settings]]
     port: ClassVar[int]
-    """Of the exporter."""
+    """The port of the exporter."""
     machine: ClassVar[Machine] = Machine()
     leaves_within: ClassVar[float] = 120.0
-    """Seconds that a unit which is removed may take to remove what it made in the target."""
+    """Seconds that a unit being removed has to clean up the target."""
 
     _stored = ops.StoredState()
 
     def __init__(self, framework: ops.Framework) -> None:
         super().__init__(framework)
-        # pack: the copy to run from; runs: the one that the service was set up with. problem: what the machine refused.
-        # leaves: the unit is being removed; gone: what it made was; left: something of it may be left in a target.
+        # pack: the copy to run from; runs: the copy that the service uses. problem: what the machine refused.
+        # leaves: the unit is being removed; gone: its things were removed; left: the target may have some of them left.
         self._stored.set_default(pack="", runs="", problem="", leaves=False, gone=False, left=False)
         self.service = Service(self.machine, self.unit.name, self.port)
         self.agent = Agent(self.service.socket)
@@ -136,8 +136,7 @@ class GeneratorCharm(ActingCharm):
         self.exchange.keep_complete_results()
 
     def _concerns_us(self, unit: ops.Unit | None) -> bool:
-        """Whether there is something to do for us when a unit has changed: all of them are the leader's matter, the
-        first one, whose clock it is, everybody's."""
+        """Tell whether a change of a unit matters here: on the leader always, elsewhere only for the reference."""
         if unit is None or self.unit.is_leader():
             return True
         run = self.peers.run
@@ -145,7 +144,8 @@ class GeneratorCharm(ActingCharm):
 
     def _on_departed(self, event: ops.RelationDepartedEvent) -> None:
         if event.departing_unit == self.unit:
-            # The others seem to go one by one; in truth it is us. What we made goes while we may still reach it.
+            # The other units seem to depart one by one, but this unit is the one that goes. Clean up while the target
+            # can still be reached.
             self._leave()
             return
         if event.relation.name == PEERS:
@@ -168,14 +168,14 @@ class GeneratorCharm(ActingCharm):
 
     def _on_collect_unit_status(self, event: ops.CollectStatusEvent) -> None:
         if self._stored.leaves:
-            event.add_status(ops.MaintenanceStatus("removing what it made"))
+            event.add_status(ops.MaintenanceStatus("cleaning up the target"))
         elif self.exchange.took_place:
             event.add_status(status_of(self._situation()))
 
     # -- the service -----------------------------------------------------------------------------------
 
     def catch_up(self) -> None:
-        """All that a hook does; an action does it first that wants to know how things are now."""
+        """Do all that a hook does. Actions that need the present state do it first."""
         if self._stored.leaves:
             return
         self.peers.listen()
@@ -185,11 +185,11 @@ class GeneratorCharm(ActingCharm):
 
     @property
     def pack(self) -> Path:
-        """Where the charm's Python packages are, the engine among them."""
+        """The directory of the charm's Python packages, which include the engine."""
         return own_pack()
 
     def _keep_service(self) -> None:
-        """Have the service run from the pack of this charm; a new pack waits for the end of a run."""
+        """Make the service run from this charm's pack; a new pack waits for the end of a run."""
 
         def keep() -> None:
             new = not self._stored.pack
@@ -211,14 +211,14 @@ class GeneratorCharm(ActingCharm):
         return bool(pack) and not (self._stored.runs == pack and self.service.is_installed(pack))
 
     def _is_running(self) -> bool:
-        """Whether the agent plays a part of a run now."""
+        """Tell whether the agent is running a part of a run."""
         try:
             return bool(self.agent.ask("ping").get("running"))
         except (AgentAway, Refused):
             return False
 
     def _try(self, do: Callable[[], None]) -> None:
-        """Do something to the machine; what it refuses becomes the status, and is tried again in later hooks."""
+        """Change something on the machine. A failure becomes the status, and later hooks try again."""
         try:
             do()
         except MachineProblem as problem:
@@ -233,10 +233,10 @@ class GeneratorCharm(ActingCharm):
     # -- the end ---------------------------------------------------------------------------------------
 
     def _leave(self, *, last: bool = False) -> None:
-        """End our part, and remove what we made in the target.
+        """End this unit's part, and clean up the target.
 
-        The first hook that says we go tells the others what our part came to: that is sent when a hook ends, so nothing
-        else is waited for. The removal, which goes on meanwhile, is waited for in the next, or in the `last`.
+        The first hook of a removal publishes the part's result. Juju sends it when the hook ends, so that hook waits
+        for nothing else. The next hook, or the `last`, waits for the cleaning up, which goes on meanwhile.
         """
         if not self._stored.leaves:
             self._stored.leaves = True
@@ -248,7 +248,7 @@ class GeneratorCharm(ActingCharm):
             self._remove_what_we_made()
 
     def _remove_what_we_made(self) -> None:
-        """Wait for it, within `leaves_within`."""
+        """Wait until the agent has cleaned up the target, for at most `leaves_within` seconds."""
         deadline = time.monotonic() + self.leaves_within
         try:
             while self.agent.ask("ping").get("running") and time.monotonic() < deadline:
@@ -263,7 +263,7 @@ class GeneratorCharm(ActingCharm):
         if problem:
             self._stored.left = True
             logger.warning(
-                "something may be left in the target (%s): what is known of it is in %s; to remove it: "
+                "something may be left in the target (%s); the records are in %s; to remove it: "
                 "sudo -u %s PYTHONPATH=%s python3 -m tippingpoint clean %s/runs/RUN",
                 problem, self.service.state_path, USER, self.service.copy_path, self.service.state_path,
             )  # fmt: skip
@@ -271,7 +271,7 @@ class GeneratorCharm(ActingCharm):
     # -- the status ------------------------------------------------------------------------------------
 
     def lacking(self, plan: Plan | None = None) -> str:
-        """What a plan, or a usual one, would miss on this machine, in one line; empty when nothing."""
+        """Return what this machine lacks for a plan, or for a usual one, in one line; empty if nothing."""
         try:
             target = plan.target if plan is not None else usual(read_settings(self, self.settings).target)
         except UserError:

@@ -1,4 +1,4 @@
-"""The machine that a unit is on: its files and the programs run there. Tests give another root and another runner."""
+"""The machine that a unit is on: its files and programs. Tests use another root and another runner."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _GOAL_STATE_WITHIN = 10.0
 
 
 class MachineProblem(Exception):
-    """The machine did not do what was asked of it: what and why, in one line."""
+    """A command or change on the machine failed; the message says what and why in one line."""
 
 
 class Machine:
     """This machine, as root sees it."""
 
     def __init__(self, root: Path = Path("/")) -> None:
-        """`root` is where its file tree begins."""
+        """`root` is the root of its file tree."""
         self._root = root
 
     def path(self, absolute: str) -> Path:
-        """Where a file of this machine is."""
+        """Return the path of a file of this machine below `root`."""
         return self._root / absolute.lstrip("/")
 
     def run(self, *command: str, within: float = 120.0) -> None:
-        """Run a program to its end; MachineProblem when there is none, it fails or takes more than `within` seconds."""
+        """Run a program to its end. Raises MachineProblem if it is missing, fails, or takes over `within` seconds."""
         try:
             subprocess.run(
                 command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=within
@@ -43,9 +43,9 @@ class Machine:
             raise MachineProblem(f"{command[0]}: {problem.strerror}") from None
 
     def units_to_stay(self) -> set[str] | None:
-        """The units of our application that Juju means to keep, by `goal-state`; None where it does not say.
+        """Return the units of the application that Juju means to keep, by `goal-state`; None if unknown.
 
-        `relation-list` of Juju 4.0.15 goes on naming units that were removed, and nobody is told that they went.
+        `relation-list` of Juju 4.0.15 still names units that were removed, and sends no event of their removal.
         """
         try:
             said = subprocess.run(
@@ -69,7 +69,7 @@ class Machine:
             return None
 
     def user(self, name: str) -> tuple[int, int] | None:
-        """The ids of a user and its group; None where there is no such user."""
+        """Return the ids of a user and its group; None if there is no such user."""
         try:
             entry = pwd.getpwnam(name)
         except KeyError:
@@ -77,5 +77,5 @@ class Machine:
         return entry.pw_uid, entry.pw_gid
 
     def has(self, program: str) -> bool:
-        """Whether a program of this name can be run."""
+        """Tell whether a program of this name is on PATH."""
         return shutil.which(program) is not None

@@ -1,4 +1,4 @@
-"""The generators' action parameters. Juju checks them too; what is wrong gives one line and no traceback either way."""
+"""The parameters of the generators' actions. Juju checks them, too; a wrong one fails the action with one line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tippingpoint_charm.relations.databag import shown
 P = TypeVar("P", bound="Parameters")
 
 RunId = Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9._-]{0,120})?$")]
-"""A run's id; nothing for the latest run, or to `clean` for all that have ended."""
+"""A run's id. Empty means the latest run, and for `clean` all runs that have ended."""
 
 
 def _as_juju_writes_it(name: str) -> str:
@@ -20,13 +20,13 @@ def _as_juju_writes_it(name: str) -> str:
 
 
 class Parameters(BaseModel):
-    """No parameters, and those of other actions on top."""
+    """The base of all actions' parameters, which has none itself."""
 
     model_config = ConfigDict(extra="forbid", strict=True, alias_generator=_as_juju_writes_it)
 
     @classmethod
     def read(cls: type[P], params: dict[str, Any]) -> P:
-        """The parameters of an action that was asked for; UserError for the first that is wrong."""
+        """Read the parameters of an action. Raises UserError for the first wrong one."""
         try:
             return cls.model_validate(params)
         except ValidationError as problem:
@@ -39,17 +39,17 @@ class Parameters(BaseModel):
                 raise UserError(name, "missing", f"{name}=...") from None
             if error["type"] == "string_type":  # `juju run` reads what looks like YAML as YAML
                 raise UserError(
-                    name, shown(str(error["input"])), "text: juju run --string-args keeps it that"
+                    name, shown(str(error["input"])), "text: pass it with juju run --string-args"
                 ) from None
             accepted = str(error["msg"]).removeprefix("Input should be ").replace("'", "").lower()
             raise UserError(name, error["input"], accepted) from None
 
 
 class Start(Parameters):
-    """Of `start`: one of the first two, and what is to differ from it, as key=value.
+    """The parameters of `start`: one of the first two, and overrides as key=value.
 
-    The last is a text, though it is a list, as Juju 4.0 cannot carry lists (domain/operation/state/start.go keeps every
-    value as text, and then finds it to be no list).
+    The overrides are a text, because Juju 4.0 cannot carry lists: domain/operation/state/start.go keeps every value as
+    text, and then refuses it as a list.
     """
 
     plan: Annotated[str, Field(max_length=100)] = ""
@@ -58,34 +58,34 @@ class Start(Parameters):
 
     @property
     def changes(self) -> list[str]:
-        """Each override: one a line, or where there is but one line between semicolons and spaces."""
+        """The overrides: one per line, or on a single line separated by semicolons or spaces."""
         text = self.overrides.strip()
         parts = text.splitlines() if "\n" in text else text.split("; ")
         return [part.strip() for part in parts if part.strip()]
 
 
 class Status(Parameters):
-    """Of `status`."""
+    """The parameters of `status`."""
 
     json_: bool = Field(default=False, alias="json")
 
 
 class Report(Parameters):
-    """Of `report`."""
+    """The parameters of `report`."""
 
     run: RunId = ""
     format: Literal["md", "html", "json", "junit"] = "md"
     part: Annotated[int, Field(ge=0, le=10_000)] = 0
-    """Which part of a long one, from 1; 0 for none."""
+    """The number of the part of a long report, from 1; 0 for none."""
 
 
 class Clean(Parameters):
-    """Of `clean`."""
+    """The parameters of `clean`."""
 
     run: RunId = ""
 
 
 class EvictMember(Parameters):
-    """Of `evict-member`."""
+    """The parameters of `evict-member`."""
 
     member: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")]

@@ -1,7 +1,7 @@
-"""What the units of a generator say to each other, in the databags of their peer relation.
+"""Reads and writes the databags of the peer relation between the units of a generator.
 
-The leader writes the run into the application's bag; every unit its word, and what its part came to, into its own.
-What cannot be understood is taken for not said.
+The leader writes the run into the application's bag. Each unit writes its word and its result into its own bag.
+Content that cannot be understood is ignored.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from tippingpoint_charm.relations.databag import of_unit, own, write
 
 NAME = "units"
 LARGEST_RUN = 60_000
-"""Characters of a run in the application's bag; what we promise of a bag is 64 KiB."""
+"""The most characters of a run in the application's bag. A whole bag has at most 64 KiB."""
 
 
 class Peers(ops.Object):
     """The peer relation, and what the leader remembers of it.
 
-    With 100 units it takes seconds to read all bags, each being a program that is run and a call to the controller. So
-    the leader reads them once when it becomes that, and from then on the one that a hook is about.
+    Reading the bags of 100 units takes seconds, because each runs a program that calls the controller. So a new leader
+    reads all of them once, and from then on only the bag that a hook is about.
     """
 
     _stored = ops.StoredState()
@@ -56,12 +56,12 @@ class Peers(ops.Object):
         return found[0] if found else None
 
     def departs(self, unit: ops.Unit | None) -> None:
-        """In this hook a unit goes, which ops still counts."""
+        """Note that a unit departs in this hook, although ops still counts it."""
         self._departing = None if unit is None else unit.name
 
     @property
     def others(self) -> list[ops.Unit]:
-        """The other units that are there, by number; the leader's are those alone that are to stay."""
+        """The other units in the relation, by number. On the leader, only those that Juju means to keep."""
         relation = self.relation
         there: set[ops.Unit] = set() if relation is None else relation.units
         there = {unit for unit in there if unit.name != self._departing and unit != self._charm.unit}
@@ -74,7 +74,7 @@ class Peers(ops.Object):
 
     @functools.cached_property
     def _to_stay(self) -> set[str]:
-        """Asked of Juju once in a hook; empty where it does not say, or means us to go as well."""
+        """The units that Juju means to keep, asked once in a hook; empty if unknown, or if this unit is to go, too."""
         found = self._machine.units_to_stay() or set()
         return found if self._charm.unit.name in found else set()
 
@@ -82,32 +82,32 @@ class Peers(ops.Object):
 
     @property
     def run(self) -> SharedRun | None:
-        """The run as the leader has it, the last one when none goes on; None where there is none."""
+        """The current run, or the last one; None without any."""
         relation = self.relation
         return None if relation is None else _read_run(own(relation, self._charm.app).get("run"))
 
     def write_run(self, run: SharedRun) -> bool:
-        """Tell everybody; False when that cannot be, as another unit is the leader by now."""
+        """Publish a run to all units; False if another unit is the leader by now."""
         relation = self.relation
         if relation is None:
             return False
         try:
             write(relation, self._charm.app, {"run": run.model_dump_json(exclude_none=True)})
-        except ops.ModelError:  # which RelationDataAccessError is too
+        except ops.ModelError:  # includes RelationDataAccessError
             return False
         return True
 
     # -- words ---------------------------------------------------------------------------------------
 
     def said(self) -> UnitWord | None:
-        """The word of ours that the others see."""
+        """Return this unit's published word."""
         relation = self.relation
         return None if relation is None else read_word(own(relation, self._charm.unit).get("word"))
 
     def say(self, word: UnitWord | None, result: Mapping[str, str] | None, units: int) -> None:
-        """Publish our word when there is news in it, or the others have waited long enough; the result at once.
+        """Publish this unit's word if it has news or the last one is old enough, and its result at once.
 
-        `units` is how many there are: each word is a hook of every other one.
+        `units` is the number of units: each word runs a hook on every other unit.
         """
         relation = self.relation
         if relation is None:
@@ -121,19 +121,19 @@ class Peers(ops.Object):
         write(relation, self._charm.unit, content)
 
     def bag_of(self, unit: ops.Unit) -> tuple[UnitWord | None, tuple[str, str] | None]:
-        """The word of another unit, gone or not, and its result as run and digest, from its bag."""
+        """Return the word of another unit, which may have left, and its result (run and digest), from its bag."""
         relation = self.relation
         bag = {} if relation is None else of_unit(relation, unit)
         return read_word(bag.get("word")), read_result(bag.get("result"))
 
     def word_of(self, unit: str) -> UnitWord | None:
-        """What one other unit says, from its bag."""
+        """Return the word of one other unit from its bag."""
         found = next((other for other in self.others if other.name == unit), None)
         relation = self.relation
         return None if found is None or relation is None else read_word(of_unit(relation, found).get("word"))
 
     def read_all(self) -> tuple[dict[str, UnitWord | None], dict[str, tuple[str, str]]]:
-        """The words of all other units, and the results as run and digest, from their bags."""
+        """Return the words of all other units, and their results (run and digest), from their bags."""
         relation = self.relation
         words: dict[str, UnitWord | None] = {}
         results: dict[str, tuple[str, str]] = {}
@@ -150,7 +150,7 @@ class Peers(ops.Object):
     # -- what the leader remembers ---------------------------------------------------------------------
 
     def listen(self, changed: ops.Unit | None = None, *, anew: bool = False) -> None:
-        """As the leader, remember what others say: of the unit that changed, or `anew` of all. Others forget it."""
+        """On the leader, remember the word of the unit that changed, or with `anew` all words. Others forget them."""
         if not self._charm.unit.is_leader():
             if self._stored.listens:
                 self._stored.listens = False
@@ -170,7 +170,7 @@ class Peers(ops.Object):
             self._texts("results")[changed.name] = "" if result is None else result[0]
 
     def remembered(self) -> dict[str, UnitWord | None]:
-        """The word of every other unit that is there, and the last one of those that said it; the leader's to know."""
+        """Return the word of every other unit, and the last word of units that left. Only the leader remembers any."""
         words = {name: read_word(text) for name, text in self._texts("words").items()}
         there = {unit.name for unit in self.others}
         return {
@@ -179,7 +179,7 @@ class Peers(ops.Object):
         }
 
     def have_reported(self, run: str) -> set[str]:
-        """The other units whose result of this run the leader has seen."""
+        """Return the other units whose result of this run the leader has seen."""
         results = self._texts("results")
         return {unit.name for unit in self.others if results.get(unit.name) == run}
 
@@ -189,7 +189,7 @@ class Peers(ops.Object):
 
 @functools.lru_cache(maxsize=1)
 def _read_run(text: str | None) -> SharedRun | None:
-    """The run in a text, when its plan is one and its turns are of that plan; a hook asks for it several times."""
+    """Return the run in a text if its plan is valid and its turns belong to it. A hook asks several times."""
     run = read_shared(text)
     if run is None:
         return None
@@ -202,7 +202,7 @@ def _read_run(text: str | None) -> SharedRun | None:
 
 
 def read_result(text: str | None) -> tuple[str, str] | None:
-    """The run and the digest in a unit's databag; None where there is none."""
+    """Return the run and the digest in a unit's databag; None without them."""
     try:
         content: object = json.loads(text) if text else None
     except (ValueError, RecursionError):
@@ -219,7 +219,7 @@ def _text(word: UnitWord | None) -> str:
 
 
 def _is_last(word: UnitWord | None) -> bool:
-    """Whether a unit that is gone by now needs to say no more."""
+    """Tell whether a word is the last one that a unit has to say."""
     return word is not None and word.phase in ("over", "failed")
 
 
@@ -231,11 +231,11 @@ def _news(word: UnitWord, units: int) -> dict[str, Any]:
 
 
 def _is_due(word: UnitWord, before: UnitWord, units: int) -> bool:
-    # The agent wakes us by a clock of its own: a tenth of the time is for what lies between.
+    # The agent wakes the charm by its own clock, so a tenth of the time is left for delays.
     return not 0 <= word.t - before.t < 0.9 * word_every(units)
 
 
 def now_by_reference(word: UnitWord | None) -> float:
-    """The moment now on the clock that all units of a run go by; our own clock before it is known better."""
+    """Return the present moment on the reference's clock; on this unit's own clock while the offset is unknown."""
     ahead = 0.0 if word is None or word.offset is None else word.offset
     return time.time() - ahead

@@ -1,7 +1,6 @@
-"""What an action's result carries, so that whoever reads it can paste it.
+"""Formats action results so that they can be pasted.
 
-`juju run` prints results as YAML and folds a long line. A text that ends with the end of a line is printed as a block,
-as it is.
+`juju run` prints results as YAML and folds long lines. A text that ends with a newline is printed verbatim as a block.
 """
 
 from __future__ import annotations
@@ -13,31 +12,32 @@ from tippingpoint.errors import UserError
 Results = dict[str, str]
 
 LARGEST_TEXT = 16 * 1024
-"""Bytes of a report that a result carries unasked; Juju keeps results in its database, and prints them."""
+"""The most bytes of a report in a result without `part`. Juju keeps results in its database, and prints them."""
 LARGEST_PART = 64 * 1024
-"""Bytes of a part of a report, which is asked for by its number."""
+"""The most bytes of one part of a report."""
 
 
 def verbatim(*lines: str) -> str:
-    """Lines as `juju run` prints them verbatim: none ends with a space, and there are no tabs."""
+    """Format lines so that `juju run` prints them verbatim: without tabs and without spaces at their ends."""
     whole = "\n".join(lines).expandtabs().splitlines()
     return "".join(f"{line.rstrip()}\n" for line in whole)
 
 
 def how_to_fetch(model: str, unit: str, path: PurePath | str, *otherwise: str) -> str:
-    """The command that gets a file of a unit, what that needs, and what does without it."""
+    """Return the command that copies a file from a unit, its condition, and other ways."""
     return verbatim(
         f"juju scp -m {model} {unit}:{path} .",
-        f'# that wants a key of yours in the model: juju add-ssh-key -m {model} "$(cat ~/.ssh/id_ed25519.pub)"',
+        f'# this needs your SSH key in the model: juju add-ssh-key -m {model} "$(cat ~/.ssh/id_ed25519.pub)"',
         *(f"# without a key: {way}" for way in otherwise),
     )
 
 
 def report_results(text: str, form: str, part: int, fetch: str) -> Results:
-    """A report as results have it: `text`, and where that is not all of it `parts`, which says how many there are.
+    """Return a report as action results: `text` and, if that is not all of it, `parts`, the number of parts.
 
-    With `part` it is that part, from 1; else the whole, or where it is too long the begin of Markdown (`form`), or a
-    `note` of its size. `fetch` is how_to_fetch's. UserError when there is no such part.
+    With `part` (from 1) the text is that part. Otherwise it is the whole report. If that is too long, Markdown is cut,
+    and any other `form` gives a `note` of its size. `fetch` is the answer of how_to_fetch. Raises UserError if there is
+    no such part.
     """
     parts = parts_of(text)
     count = str(len(parts))
@@ -52,11 +52,11 @@ def report_results(text: str, form: str, part: int, fetch: str) -> Results:
     if form == "md":
         cut = whole[:LARGEST_TEXT].rpartition(b"\n")[0].decode(errors="ignore")
         return {"text": verbatim(cut, f"(cut: {size} in all)", fetch), "parts": count}
-    return {"note": verbatim(f"{size}, which is more than a result has unasked:", fetch), "parts": count}
+    return {"note": verbatim(f"{size}, too long for a result:", fetch), "parts": count}
 
 
 def parts_of(text: str) -> list[str]:
-    """A text in parts of at most LARGEST_PART bytes, which joined are the text; they end with a line where they can."""
+    """Split a text into parts of at most LARGEST_PART bytes. Parts end with a line if possible; joined they are it."""
     parts: list[str] = []
     left = text.encode()
     while len(left) > LARGEST_PART:

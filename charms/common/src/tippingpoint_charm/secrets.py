@@ -1,4 +1,4 @@
-"""Secrets that an operator made and configuration names: what is in them is shown nowhere."""
+"""Reads secrets that an operator added and that options name. Their content is never shown."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from tippingpoint_charm.relations.databag import NotThere
 
 _NAME = re.compile(r"[\w@.+-]{1,16}")
 LONGEST_COMMAND = 80
-"""Characters of a command at the beginning of a status that has something to say beside it."""
+"""The most characters of a command at the beginning of a status, so that the rest stays visible."""
 
 
 class NotGranted(NotThere):
-    """The secret is not granted to us, as far as we can see: Juju sends no event when it is."""
+    """The secret does not seem to be granted. Juju sends no event when it is."""
 
 
 def read_secret(charm: ops.CharmBase, option: str, *ways: Keys) -> dict[str, str] | None:
-    """The newest content of the secret that a configuration option names; None when it names none.
+    """Return the newest content of the secret that an option names; None if it names none.
 
-    NotGranted where it cannot be read, NotThere where it does not have the keys of one of these ways.
+    Raises NotGranted if it cannot be read, NotThere if its keys fit none of these ways.
     """
     given = read_any_secret(charm, option)
     if given is not None and not any(way.fit(given) for way in ways):
@@ -30,7 +30,10 @@ def read_secret(charm: ops.CharmBase, option: str, *ways: Keys) -> dict[str, str
 
 
 def read_any_secret(charm: ops.CharmBase, option: str) -> dict[str, str] | None:
-    """The same, whatever keys it has."""
+    """Return the newest content of the secret that an option names, with any keys; None if it names none.
+
+    Raises NotGranted if it cannot be read.
+    """
     uri = charm.config.get(option)
     if not isinstance(uri, str) or not uri:
         return None
@@ -46,12 +49,12 @@ def read_any_secret(charm: ops.CharmBase, option: str) -> dict[str, str] | None:
 
 
 def _line(text: str) -> str:
-    """A text without the newline that ends it, as editors and `juju add-secret NAME KEY#file=FILE` leave it there."""
+    """Remove the newline at the end, which editors and `juju add-secret NAME KEY#file=FILE` leave there."""
     return text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
 
 
 def how_to_add(charm: ops.CharmBase, option: str, content: str, name: str = "tippingpoint") -> str:
-    """The commands that give us a secret with this content, by this name: Juju cuts statuses, so they come first."""
+    """Return the commands that add, grant and configure a secret. They come first, because Juju cuts statuses."""
     app = charm.app.name
     return (
         f"juju add-secret {name} {content}, juju grant-secret {name} {app}, "
@@ -60,7 +63,7 @@ def how_to_add(charm: ops.CharmBase, option: str, content: str, name: str = "tip
 
 
 def how_to_update(charm: ops.CharmBase, option: str) -> str:
-    """The command that replaces the content of the secret that an option names: all its keys, as Juju keeps none."""
+    """Return the command that updates the secret of an option. It lists all keys, because Juju drops others."""
     given = read_any_secret(charm, option) or {}
     keys = " ".join(
         f"{key}={text}" if key in ("user", "username") and _NAME.fullmatch(text) else f"{key}#file=FILE"

@@ -1,8 +1,8 @@
 """The agent as a systemd service: its user, the copy of the pack that it runs from, and its unit files.
 
-After a refresh of the charm, its unit file names another copy (systemd.py) as soon as no run goes on. Beside the
-service there are a .path unit, which sees the file that the agent wakes its charm by, and the oneshot service that
-then dispatches the charm's `agent_changed` event; that one is root's.
+After a refresh of the charm, the unit file names the new copy (systemd.py) as soon as no run is in progress. Beside the
+service, a .path unit watches the file by which the agent wakes its charm. It starts a oneshot service, which runs as
+root and dispatches the charm's `agent_changed` event.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tippingpoint_charm.systemd import (
 
 USER = "tippingpoint"
 
-# UMask lets `juju scp`, which comes as another user, read reports; what is secret is in a directory of mode 0700.
-# A worker that the kernel kills for want of memory is a line in the report, and not the end of the agent (OOMPolicy).
+# UMask lets `juju scp`, which runs as another user, read reports. Secrets are in a directory of mode 0700.
+# If the kernel kills a worker for lack of memory, the report says so, and the agent continues (OOMPolicy).
 # Python cannot write beside a copy, so it keeps its bytecode in the cache directory.
 _SERVICE = """\
 [Unit]
@@ -64,9 +64,9 @@ OOMPolicy=continue
 WantedBy=multi-user.target
 """
 
-# PathExists and the removal before the hook, rather than PathChanged: what is said while a hook runs wakes again.
-# A juju-exec that comes as Juju begins a refresh may never be answered (seen with 4.0.15). It is given up and tried
-# again before the unit would be taken for silent (shared_run.silent_after).
+# PathExists, with the file removed before the hook, instead of PathChanged: news during a hook wakes the charm again.
+# A juju-exec at the start of a refresh may never be answered (seen with 4.0.15). It is given up and retried before the
+# unit counts as silent (shared_run.silent_after).
 _WAKE_PATH = """\
 [Unit]
 Description=Tipping Point agent of {unit} has news
@@ -95,10 +95,10 @@ _UNITS = {".service": _SERVICE, "-wake.path": _WAKE_PATH, "-wake.service": _WAKE
 
 
 class Service:
-    """The service of one unit. MachineProblem or OSError where the machine does not do what is needed."""
+    """The service of one unit. Its methods raise MachineProblem or OSError if the machine fails."""
 
     def __init__(self, machine: Machine, unit: str, port: int) -> None:
-        """`unit` is the Juju unit, `port` that of the exporter."""
+        """`unit` is the Juju unit's name, `port` the exporter's port."""
         self._machine = machine
         self._unit = unit
         self._port = port
@@ -109,25 +109,25 @@ class Service:
 
     @property
     def state_path(self) -> str:
-        """Where the agent's state is, as the machine itself calls it."""
+        """The absolute path of the agent's state on the machine."""
         return f"/var/lib/{self.name}"
 
     @property
     def copy_path(self) -> str:
-        """Where the copy is that the service runs from; empty where there is no service."""
+        """The path of the copy that the service runs from; empty without a service."""
         found = copies_in(text_of(self._path(".service")))
         return f"{COPIES}/{found[0]}" if found else ""
 
     def copy(self, pack: Path) -> str:
-        """Keep a copy of the pack, whole or not at all; its digest, which is its name, is returned."""
+        """Copy the pack, completely or not at all, and return the copy's name, which is its digest."""
         return self._copies.keep(pack)
 
     def is_installed(self, copy: str) -> bool:
-        """Whether the unit files are there, and say what they are to say of this copy."""
+        """Tell whether the unit files for this copy are in place."""
         return self._files(copy).are_right
 
     def install(self, copy: str) -> None:
-        """Have the service run from a copy, from now on; a service that runs is restarted."""
+        """Make the service run from a copy. A running service is restarted."""
         make_user(self._machine, USER)
         self._files(copy).write()
         self._machine.run("systemctl", "enable", f"{self.name}.service", f"{self.name}-wake.path")
@@ -135,16 +135,16 @@ class Service:
         self._copies.prune(copy)
 
     def start(self) -> None:
-        """Start what is not running."""
+        """Start the service and its .path unit if they are not running."""
         self._machine.run("systemctl", "start", f"{self.name}.service", f"{self.name}-wake.path")
 
     def remove(self, *, keep_state: bool) -> None:
-        """Stop it and take everything of it away, with the last such service the user too.
+        """Stop and remove the service. The last such service on a machine removes the user, too.
 
-        With `keep_state` its state, its copy and the user stay, for whoever removes by hand what is left in a target.
+        With `keep_state` the state, the copy and the user stay, so that the target can be cleaned up by hand.
         """
         copies = copies_in(text_of(self._path(".service")))
-        with suppress(MachineProblem):  # not there, or systemd is not
+        with suppress(MachineProblem):  # the service or systemd is missing
             self._machine.run(
                 "systemctl", "disable", "--now",
                 f"{self.name}-wake.path", f"{self.name}-wake.service", f"{self.name}.service",

@@ -1,4 +1,4 @@
-"""A generator's configuration. `credentials` is not among it: who reads that secret is access.find_access."""
+"""A generator's configuration, except `credentials`: access.find_access reads that secret."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ S = TypeVar("S", bound=BaseModel)
 
 
 def targets_of(*workloads: str, default: str) -> tuple[str, ...]:
-    """The kinds of target that answer to one of these workloads and that a charm can reach; the default first."""
+    """Return the kinds of target with one of these workloads that a charm can reach; the default comes first."""
     answering = {kind for workload in workloads for kind in kinds_of(workload)}
     known = [kind for kind in kinds() if kind in answering and secret_of(kind) is not None]
     return (default, *(kind for kind in known if kind != default))
 
 
 class Settings(BaseModel):
-    """What both generators have; each says which targets its workload has."""
+    """The options of both generators. Each charm adds the targets of its workload."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -53,14 +53,14 @@ class Settings(BaseModel):
 
 
 def read_settings(charm: ops.CharmBase, kind: type[S]) -> S:
-    """The configuration as it is now; UserError for the first value that is wrong."""
+    """Read the present configuration. Raises UserError for the first wrong value."""
     try:
         return charm.load_config(kind)
     except ValidationError as problem:
         error = problem.errors(include_url=False)[0]
         option = str(error["loc"][0]).replace("_", "-")
         said = str(error["msg"])
-        # A validator's own line begins with the option and the value, and names what is accepted after "expected".
+        # A validator's own line starts with the option and the value, and says what is accepted after "expected".
         accepted = said.partition("expected ")[2] or said.removeprefix("Input should be ").replace("'", "")
         value = "missing" if error["type"] == "missing" else error["input"]
         if "@" in str(value):  # a login, most likely

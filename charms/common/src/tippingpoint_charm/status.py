@@ -1,6 +1,6 @@
-"""A unit's status: one at a time, the first that applies, and what to do about it where there is something.
+"""Chooses a unit's status: the first that applies, with what to do about it.
 
-`juju status` cuts a line at 120 characters: a command that helps ends within LEGIBLE.
+`juju status` cuts a line at 120 characters, so a command in it must end within LEGIBLE.
 """
 
 from __future__ import annotations
@@ -13,45 +13,45 @@ from tippingpoint.units.shared_run import SharedRun, UnitWord, summary
 from tippingpoint_charm.access import TargetAccess
 
 LEGIBLE = 100
-"""Characters of a status that everybody sees."""
+"""The number of characters of a status that are always visible."""
 
 
 @dataclass
 class Situation:
-    """What there is to say, as far as it is known."""
+    """The facts that a unit's status depends on."""
 
     unit: str
     problem: str = ""
-    """What keeps the unit from working at all, configuration or machine, in one line."""
+    """The problem of configuration or machine that keeps the unit from working, in one line."""
     away: str = ""
     """Why the agent does not answer, and where to look."""
     run: SharedRun | None = None
     words: dict[str, UnitWord | None] = field(default_factory=dict[str, UnitWord | None])
-    """Of the unit itself, and of all others where it leads."""
+    """The words of the unit itself and, on the leader, of all other units."""
     leads: bool = False
     unreached: str = ""
-    """Why this unit cannot reach the target of the run that goes on."""
+    """Why this unit cannot reach the target of the current run."""
     access: TargetAccess | None = None
     """The access to the configured target."""
     shut_out: str = ""
-    """Why a log-in to it failed when it was tried last; empty where it did not, or was not tried yet."""
+    """Why the last login to the target failed; empty if it did not fail, or was not tried yet."""
     mend: str = ""
-    """What gives us other credentials, where that was a refusal: a command, or the relation that they are from."""
+    """If the login was refused, the command or relation that gives other credentials."""
     left: str = ""
-    """What of the last run may be left in the target, in one line."""
+    """What the last run may have left in the target, in one line."""
     lacking: str = ""
-    """What else a run would miss, in one line."""
+    """What else is missing for a run, in one line."""
     refresh_waits: bool = False
-    """Whether a new version waits for the run's end."""
+    """Whether a new version of the charm waits for the end of the run."""
 
 
 def status_of(now: Situation) -> ops.StatusBase:
-    """The status of a unit in this situation."""
+    """Return the status of a unit in this situation."""
     if now.problem:
         return ops.BlockedStatus(now.problem)
     if now.run is not None and not now.run.over:
         if now.unreached:
-            return ops.BlockedStatus(f"{now.unreached}: no part in {now.run.id}")
+            return ops.BlockedStatus(f"{now.unreached}: takes no part in {now.run.id}")
         if now.away:
             return ops.WaitingStatus(now.away)
         return _running(now, now.run)
@@ -71,31 +71,31 @@ def status_of(now: Situation) -> ops.StatusBase:
 
 
 def _running(now: Situation, run: SharedRun) -> ops.StatusBase:
-    waits = "; the new version waits for its end" if now.refresh_waits else ""
+    waits = "; the new version starts after the run" if now.refresh_waits else ""
     own = now.words.get(now.unit)
     own = own if own is not None and own.run == run.id else None
     if now.unit in run.missing:
-        return ops.ActiveStatus(f"no part in the run: {run.missing[now.unit]}{waits}")
+        return ops.ActiveStatus(f"takes no part in the run: {run.missing[now.unit]}{waits}")
     if own is not None and own.phase == "failed":
-        return ops.ActiveStatus(f"no part in the run: {own.problem}{waits}")
+        return ops.ActiveStatus(f"takes no part in the run: {own.problem}{waits}")
     alone = not now.leads and run.units != [now.unit]
     if not run.turns and not run.stopped and (own is None or own.phase == "making"):
         preparing = "" if own is None or own.progress is None else own.progress.preparing
-        return ops.MaintenanceStatus(f"making ready{': ' * bool(preparing)}{preparing}{waits}")
+        return ops.MaintenanceStatus(f"preparing the run{': ' * bool(preparing)}{preparing}{waits}")
     if alone and not run.turns and not run.stopped:
-        return ops.ActiveStatus(f"ready, the other units make ready{waits}")
-    # Who is missing is the leader's to say: of others, this unit knows nothing.
+        return ops.ActiveStatus(f"ready, waiting for the other units{waits}")
+    # Only the leader knows which units are missing.
     seen = run.model_copy(update={"missing": {}, "units": [now.unit]}) if alone else run
     return ops.ActiveStatus(summary(seen, now.words) + waits)
 
 
 def where(access: TargetAccess) -> str:
-    """Where a target is, for people."""
-    return f"at {access.address}" if access.address else "at what the token names"
+    """Say where a target is, for people."""
+    return f"at {access.address}" if access.address else "at the address in the token"
 
 
 def _last(run: SharedRun | None) -> str:
-    """The last run, and what became of units that had no part in it to its end."""
+    """Describe the last run, and any units that did not take part to its end."""
     if run is None:
         return ""
     lacking = [unit for unit in run.units if unit in run.missing]

@@ -1,7 +1,7 @@
-"""Services of ours on a machine: the copies of packs that they run from, their unit files, and what they may not do.
+"""Manages the charms' systemd services: the copies of packs that they run from, unit files, and restrictions.
 
-A copy of a charm's Python packages is /opt/tippingpoint/<digest>, which root owns. A refresh of the charm puts another
-one beside it; those that no unit file names any more are removed.
+A copy of a charm's Python packages is /opt/tippingpoint/<digest>, owned by root. A refresh of the charm adds another
+copy. Copies that no unit file names any more are removed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tippingpoint_charm.machine import Machine, MachineProblem
 COPIES = "/opt/tippingpoint"
 UNITS = "/etc/systemd/system"
 PREFIX = "tippingpoint-"
-"""Of all that is ours among units, states and caches."""
+"""The prefix of the charms' systemd units, state directories and caches."""
 PYTHON = os.path.realpath(sys.executable)
-"""The pack's wheels are for the Python that runs the charm; the charm's own link to it goes with a refresh."""
+"""The Python that runs the charm, for which the pack's wheels are. A refresh removes the charm's own link to it."""
 _NOT_COPIED = "__pycache__"
 _COPY = re.compile(rf"{COPIES}/([0-9a-f]{{16}})")
 
@@ -54,11 +54,11 @@ SystemCallFilter=~@privileged
 SystemCallErrorNumber=EPERM
 RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
 """
-"""Lines of a [Service] that can do nothing but use the network and write where it is told to."""
+"""Lines of a [Service] section that restrict it to the network and its own directories."""
 
 
 def own_pack() -> Path:
-    """Where this charm's Python packages are, the engine among them."""
+    """Return the directory of this charm's Python packages, which include the engine."""
     found = importlib.util.find_spec("tippingpoint")
     assert found is not None
     assert found.origin is not None
@@ -72,7 +72,7 @@ class Copies:
         self._machine = machine
 
     def keep(self, pack: Path) -> str:
-        """Keep a copy of a pack, whole or not at all; its digest, which is its name, is returned."""
+        """Copy a pack, completely or not at all, and return the copy's name, which is its digest."""
         digest = digest_of(pack)
         copies = self._machine.path(COPIES)
         kept = copies / digest
@@ -89,7 +89,7 @@ class Copies:
         return digest
 
     def prune(self, *keep: str) -> None:
-        """Remove the copies that no service on this machine uses, but for these."""
+        """Remove the copies that no service on this machine uses, except these."""
         used = {*keep}
         for path in self._machine.path(UNITS).glob(f"{PREFIX}*.service"):
             used.update(copies_in(text_of(path)))
@@ -100,7 +100,7 @@ class Copies:
                     shutil.rmtree(cache / COPIES.lstrip("/") / copy.name, ignore_errors=True)
 
     def remove_with_the_last(self) -> bool:
-        """Remove all of them if no service and no state of ours is left on the machine; whether that is so."""
+        """Remove all copies if no service and no state is left on the machine. Return whether that was so."""
         self.prune()
         units = self._machine.path(UNITS).glob(f"{PREFIX}*.service")
         states = self._machine.path("/var/lib").glob(f"{PREFIX}*")
@@ -111,7 +111,7 @@ class Copies:
 
 
 class UnitFiles:
-    """Unit files of systemd, by their names, as they are to be."""
+    """The wanted unit files of systemd, by name."""
 
     def __init__(self, machine: Machine, texts: Mapping[str, str]) -> None:
         self._machine = machine
@@ -119,11 +119,11 @@ class UnitFiles:
 
     @property
     def are_right(self) -> bool:
-        """Whether they are there, and say what they are to say."""
+        """Whether the files exist with the wanted content."""
         return all(text_of(path) == text for path, text in self._texts.items())
 
     def write(self) -> None:
-        """Have them there, and systemd read them. MachineProblem or OSError."""
+        """Write the files, and make systemd read them. Raises MachineProblem or OSError."""
         for path, text in self._texts.items():
             path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
             fresh = path.with_name(f".{path.name}.new")
@@ -150,7 +150,7 @@ class UnitFiles:
             raise
 
     def remove(self, service: str) -> None:
-        """Stop a service of theirs and take them away."""
+        """Stop one of their services and remove the files."""
         if not any(path.exists() for path in self._texts):
             return
         with suppress(MachineProblem):  # not there, or systemd is not
@@ -162,12 +162,12 @@ class UnitFiles:
 
 
 def copies_in(text: str) -> list[str]:
-    """The names of the copies that a unit file's text names."""
+    """Return the names of the copies in a unit file's text."""
     return _COPY.findall(text)
 
 
 def text_of(path: Path) -> str:
-    """A file's text; empty where there is none."""
+    """Return a file's text; empty if there is no file."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -175,7 +175,7 @@ def text_of(path: Path) -> str:
 
 
 def make_user(machine: Machine, name: str) -> None:
-    """Have a user who owns nothing and cannot log in. MachineProblem where that cannot be made."""
+    """Create a user who owns nothing and cannot log in. Raises MachineProblem if that fails."""
     if machine.user(name) is None:
         machine.run(
             "useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent",
@@ -184,7 +184,7 @@ def make_user(machine: Machine, name: str) -> None:
 
 
 def digest_of(pack: Path) -> str:
-    """What tells packs apart: the first 16 hexadecimal digits of a SHA-256 over the names and contents of all files."""
+    """Return a pack's digest: the first 16 hexadecimal digits of a SHA-256 over the names and contents of its files."""
     found = hashlib.sha256()
     for path in sorted(_files_of(pack)):
         with path.open("rb") as file:
@@ -201,7 +201,7 @@ def _files_of(pack: Path) -> Iterator[Path]:
 
 
 def _copy_readable(source: str, target: str) -> None:
-    """Copy a file so that the agent's user can read it, whatever the pack's modes."""
+    """Copy a file so that the agent's user can read it, with any mode in the pack."""
     shutil.copyfile(source, target)
     os.chmod(target, 0o755 if os.stat(source).st_mode & 0o100 else 0o644)
 

@@ -1,6 +1,6 @@
-"""The relations of the generator charms, one module each: `publish` is what we send, `read` what we understand.
+"""The relations of the charms, one module each: `publish` sends data, and `read` reads the other side's.
 
-Nothing in here raises on what others wrote, sets a status or logs; no secret is in what is sent.
+Wrong data of others raise nothing but NotThere. No module sets a status or sends a secret's content.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 def publish_all(charm: ops.CharmBase, *, port: int, projects: str = "") -> None:
-    """Send on every relation that is there what it needs of us, but for runs (scale_run.publish); again is harmless.
+    """Send what every existing relation needs, except runs (scale_run.publish). Repeating it is harmless.
 
     `port` is the exporter's, `projects` the configuration's lxd-projects.
     """
@@ -34,5 +34,5 @@ def publish_all(charm: ops.CharmBase, *, port: int, projects: str = "") -> None:
     for publish in publishers:
         try:
             publish()
-        except ops.ModelError as refused:  # such as a secret that a relation which is gone cannot be granted
+        except ops.ModelError as refused:  # such as a secret granted to a relation that was removed
             logger.warning("relations: %s", refused)

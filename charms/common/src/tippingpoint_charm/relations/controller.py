@@ -1,6 +1,6 @@
-"""The Juju controller that is related: `controller` (juju-dashboard) or `controller-http` (http), in that order.
+"""The related Juju controller: `controller` (juju-dashboard) or `controller-http` (http), in that order.
 
-Both are endpoints of the juju-controller charm and say no more than where the API is; nothing is sent. On `dashboard`
+Both are endpoints of the juju-controller charm. They only give the address of the API; nothing is sent. On `dashboard`
 its leader writes controller-url into the application's bag (wss://HOST:PORT/api, Juju's api.ControllerAPIURL); on
 `website` it writes hostname, private-address and port into its own unit's bag.
 """
@@ -16,13 +16,13 @@ from tippingpoint_charm.relations.databag import NotThere, host_and_port, of_app
 DASHBOARD, HTTP = "controller", "controller-http"
 
 API_PORT = 17070
-"""Where a controller listens when nobody says otherwise (controller/config.go, DefaultAPIPort)."""
+"""The default port of a controller's API (controller/config.go, DefaultAPIPort)."""
 
 
 def read(charm: ops.CharmBase) -> list[str]:
-    """Where the related controller's API is, as host:port; empty when no controller is related.
+    """Return the addresses of the related controller's API, as host:port; empty if no controller is related.
 
-    NotThere where one is related and says nothing yet, or nothing that can be used.
+    Raises NotThere if a related controller has published nothing yet, or nothing usable.
     """
     for relation in spoken(charm, DASHBOARD):
         url = of_app(relation).get("controller-url", "").strip()

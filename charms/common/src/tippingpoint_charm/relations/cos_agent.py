@@ -1,6 +1,6 @@
-"""The relation `cos-agent` (cos_agent): the collector beside us on the machine is told of exporter, rules, dashboard.
+"""The relation `cos-agent` (cos_agent): gives the collector on the same machine our exporter, rules and dashboard.
 
-It is a subordinate, so all is in the unit's bag, as JSON under `config`.
+That collector is a subordinate, so all data are in the unit's bag, as JSON under `config`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NAME = "cos-agent"
 
 
 def publish(charm: ops.CharmBase, port: int) -> None:
-    """Tell every related collector where on this machine the exporter is, and what belongs to its series."""
+    """Send every related collector the exporter's place on this machine, with its rules and dashboard."""
     for relation in spoken(charm, NAME):
         job = {
             "job_name": f"{charm.app.name}_exporter",

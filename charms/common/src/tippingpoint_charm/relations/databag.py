@@ -1,4 +1,4 @@
-"""Reading what others wrote into a relation: whatever it is, it never raises anything but NotThere."""
+"""Reads and writes relation data. Reading raises nothing but NotThere, whatever others wrote."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ logger = logging.getLogger(__name__)
 
 
 class NotThere(Exception):
-    """What is missing, or cannot be used, and what to do about it: one line, without secrets."""
+    """Relation data are missing or unusable. The message says what to do in one line, without secrets."""
 
 
 def shown(text: str) -> str:
-    """Text of others as a message may have it: one line, at most 80 characters, of those that can be printed.
+    """Make a text of others fit for a message: one line of at most 80 printable characters.
 
-    A private key that somebody put where none belongs is not shown.
+    A misplaced private key is not shown.
     """
     if "PRIVATE KEY" in text:
         return "(not shown)"
@@ -29,19 +29,18 @@ def shown(text: str) -> str:
 
 
 def related(charm: ops.CharmBase, name: str) -> list[ops.Relation]:
-    """The relations of this name, the oldest first; none where the charm has no such endpoint."""
+    """Return the relations of this name, the oldest first; empty if the charm has no such endpoint."""
     if name not in charm.meta.relations:
         return []
     return sorted(charm.model.relations[name], key=lambda relation: relation.id)
 
 
 def spoken(charm: ops.CharmBase, name: str) -> list[ops.Relation]:
-    """The relations of this name whose bags of ours may be read and written: one for each other application, which is
-    the hook's own relation, else the newest.
+    """Return the relations of this name whose own bags may be used: one for each other application.
 
-    Juju 4.0 goes on naming a relation whose other application was removed by force. It finds our bags by the names of
-    endpoints, so those of the dead relation are the ones of the relation that came after it. What a hook read or wrote
-    is stored when it ends: with one bag under two ids Juju refuses all of it, and the hook has failed.
+    It is the hook's own relation, otherwise the newest. Juju 4.0 still names a relation whose other application was
+    removed by force. It finds our bags by endpoint names, so a dead relation has the same bags as its successor. Juju
+    stores all writes when a hook ends. If one bag has two ids, it refuses them, and the hook fails.
     """
     own_id = os.environ.get("JUJU_RELATION_ID", "").rpartition(":")[2]
     newest = {
@@ -52,34 +51,36 @@ def spoken(charm: ops.CharmBase, name: str) -> list[ops.Relation]:
 
 
 def of_app(relation: ops.Relation) -> dict[str, str]:
-    """What the other application's leader wrote; empty where that is nothing, or cannot be read."""
+    """Return what the other application's leader wrote; empty if it wrote nothing, or it cannot be read."""
     return _read(relation, relation.app)
 
 
 def of_units(relation: ops.Relation) -> list[tuple[ops.Unit, dict[str, str]]]:
-    """What each of the other units wrote, in the order of their numbers."""
+    """Return what each of the other units wrote, in the order of their numbers."""
     units = sorted(relation.units, key=_by_number)
     return [(unit, _read(relation, unit)) for unit in units]
 
 
 def of_unit(relation: ops.Relation, unit: ops.Unit) -> dict[str, str]:
-    """What one of the other units wrote; empty likewise."""
+    """Return what one of the other units wrote; empty if it wrote nothing, or it cannot be read."""
     return _read(relation, unit)
 
 
 def first_with(bags: list[dict[str, str]], *keys: str) -> dict[str, str] | None:
-    """The first of the bags that has all of these keys, each with some text."""
+    """Return the first of the bags with a text for each of these keys; None without one."""
     return next((bag for bag in bags if all(bag.get(key, "").strip() for key in keys)), None)
 
 
 def own(relation: ops.Relation, entity: ops.Unit | ops.Application) -> dict[str, str]:
-    """What we wrote ourselves; empty where that cannot be read, as other units' leaders only may."""
+    """Return what this side wrote; empty if it cannot be read: only the leader may read its application's bag."""
     return _read(relation, entity)
 
 
 def write(relation: ops.Relation, entity: ops.Unit | ops.Application, content: Mapping[str, str]) -> None:
-    """Write what differs from what is there: an equal write would be a hook of every unit at the other end for
-    nothing. An empty text removes a key."""
+    """Write only what changed, because each write runs a hook on every unit at the other end.
+
+    An empty text removes a key.
+    """
     bag = relation.data[entity]
     for key, value in content.items():
         if bag.get(key, "") != value:
@@ -87,7 +88,7 @@ def write(relation: ops.Relation, entity: ops.Unit | ops.Application, content: M
 
 
 def send(relation: ops.Relation, entity: ops.Unit | ops.Application, content: Mapping[str, str]) -> None:
-    """Write the same; a relation that refuses it keeps neither the hook nor the other relations from theirs."""
+    """Write what changed. If the relation refuses it, only log that, so that the hook goes on."""
     try:
         write(relation, entity, content)
     except ops.ModelError as refused:  # such as a relation that is gone, or leadership lost while we write
@@ -95,8 +96,10 @@ def send(relation: ops.Relation, entity: ops.Unit | ops.Application, content: Ma
 
 
 def host_and_port(name: str, host: str, port: str) -> str:
-    """Both as one text, an IPv6 address in brackets; NotThere, which begins with the relation's name, where they are
-    not what they should be."""
+    """Join host and port, with an IPv6 address in brackets.
+
+    Raises NotThere, which begins with the relation's `name`, if they are not a host and a port.
+    """
     plain = host.strip().removeprefix("[").removesuffix("]")
     if not _is_host(plain) or not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 65536):
         raise NotThere(f"{name}: {shown(f'{host} {port}')}: expected a host and a port")
@@ -115,7 +118,7 @@ def _is_host(text: str) -> bool:
 
 
 def own_address(charm: ops.CharmBase, relation: ops.Relation | str) -> str:
-    """Our address in the network that a relation, or an endpoint, is bound to; empty where Juju knows none (yet)."""
+    """Return this unit's address in the network of a relation or endpoint; empty if Juju knows none (yet)."""
     try:
         network = charm.model.get_binding(relation).network
     except ops.ModelError:
@@ -126,7 +129,7 @@ def own_address(charm: ops.CharmBase, relation: ops.Relation | str) -> str:
 def _read(relation: ops.Relation, entity: ops.Unit | ops.Application | None) -> dict[str, str]:
     try:
         return dict(relation.data[entity]) if entity is not None else {}
-    except (KeyError, ops.ModelError):  # gone while we look, or not ours to see
+    except (KeyError, ops.ModelError):  # just removed, or not visible to this unit
         return {}
 
 

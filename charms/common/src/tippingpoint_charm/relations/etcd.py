@@ -1,12 +1,12 @@
 """The two relations with etcd: `etcd` (etcd) and `etcd-client` (etcd_client).
 
-`etcd` is the etcd charm's `db`: every unit of it writes connection_string, and with TLS client_cert, client_key and
-client_ca, one client certificate for all. Nothing is sent.
+`etcd` is the etcd charm's `db`. Each of its units writes connection_string and, with TLS, client_cert, client_key and
+client_ca: one client certificate for all. Nothing is sent.
 
-`etcd-client` is Charmed etcd's interface of the same name, version 0 of the data platform's contract: our leader
-writes the prefix of the keys we may use and a secret with our certificate (secret-mtls), whose common name becomes
-our user; etcd answers with endpoints, version, secret-user and secret-tls (its authority). The key stays with us, in a
-secret of the application that nobody else is granted.
+`etcd-client` is Charmed etcd's interface of the same name, version 0 of the data platform's contract. Our leader writes
+the prefix of our keys, and a secret with our certificate (secret-mtls), whose common name becomes our user. etcd
+answers with endpoints, version, secret-user and secret-tls (its authority). The key stays in a secret of the
+application that nobody else is granted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tippingpoint_charm.relations.databag import (
 
 DB, CLIENT = "etcd", "etcd-client"
 PREFIX = "/tippingpoint/"
-"""All keys of all runs are below it (tippingpoint.targets.etcd.ledger.key_prefix)."""
+"""The prefix of all keys of all runs (tippingpoint.targets.etcd.ledger.key_prefix)."""
 
 _LABEL, _LABEL_SENT = "etcd-client", "etcd-client-mtls"
 _SECRETS = ("username", "password", "tls", "tls-ca", "uris")
@@ -38,7 +38,7 @@ _SECRETS = ("username", "password", "tls", "tls-ca", "uris")
 
 @dataclass(frozen=True)
 class Etcd:
-    """An etcd: client URLs, and the PEM texts that TLS takes; those are empty where it speaks none."""
+    """An etcd: client URLs, and the PEM texts for TLS, which are empty without TLS."""
 
     endpoints: list[str]
     ca: str = ""
@@ -47,7 +47,7 @@ class Etcd:
 
 
 def read_db(charm: ops.CharmBase) -> Etcd | None:
-    """The etcd at the relation `etcd`; None when none is related, NotThere where it has not said enough."""
+    """Return the etcd at the relation `etcd`; None without one. Raises NotThere if its data are incomplete."""
     for relation in spoken(charm, DB):
         bags = [bag for _, bag in of_units(relation)]
         keys = ("client_ca", "client_cert", "client_key")
@@ -65,7 +65,7 @@ def read_db(charm: ops.CharmBase) -> Etcd | None:
 
 
 def publish_client(charm: ops.CharmBase) -> None:
-    """Ask every related Charmed etcd for a user of ours; only the leader does."""
+    """On the leader, ask every related Charmed etcd for a user."""
     if not charm.unit.is_leader():
         return
     for relation in spoken(charm, CLIENT):
@@ -80,17 +80,17 @@ def publish_client(charm: ops.CharmBase) -> None:
 
 
 def read_client(charm: ops.CharmBase) -> Etcd | None:
-    """The etcd at the relation `etcd-client`; None when none is related, NotThere where it has not said enough."""
+    """Return the etcd at the relation `etcd-client`; None without one. Raises NotThere if its data are incomplete."""
     for relation in spoken(charm, CLIENT):
         bag = of_app(relation)
         if bag.get("encryption-secret"):
             raise NotThere(f"{CLIENT}: {shown(relation.app.name)}: expected a Charmed etcd of this model")
         pair = keypair.find(charm, _LABEL)
         if pair is None or not bag.get("endpoints"):
-            raise NotThere(f"{CLIENT}: waiting for etcd's endpoints; it gives none before it has TLS")
+            raise NotThere(f"{CLIENT}: waiting for etcd's endpoints, which it publishes once TLS is enabled")
         ca = _shared(charm, bag, "secret-tls", "tls-ca")
         if not _shared(charm, bag, "secret-user", "username"):
-            raise NotThere(f"{CLIENT}: waiting for the user that etcd makes for us (secret-user)")
+            raise NotThere(f"{CLIENT}: waiting for a user from etcd (secret-user)")
         if not ca:
             raise NotThere(f"{CLIENT}: waiting for etcd's authority (tls-ca in secret-tls)")
         return Etcd(_urls(bag["endpoints"], "https"), ca, pair.certificate, pair.key)
@@ -98,8 +98,8 @@ def read_client(charm: ops.CharmBase) -> Etcd | None:
 
 
 def _grant(charm: ops.CharmBase, relation: ops.Relation) -> str:
-    """The id of the secret with our certificate, which the other application may read."""
-    # etcd has users for all who are related to it: the name must not be another model's.
+    """Grant the other application the secret with our certificate, and return the secret's id."""
+    # etcd has users for all related applications, so the name must differ from those of other models.
     user = f"{charm.app.name[:50]}-{charm.model.uuid[:8]}"
     pair = keypair.find_or_make(charm, charm.app, _LABEL, user)
     try:
@@ -111,7 +111,7 @@ def _grant(charm: ops.CharmBase, relation: ops.Relation) -> str:
 
 
 def _shared(charm: ops.CharmBase, bag: dict[str, str], name: str, key: str) -> str:
-    """What a secret that the other application shares says under a key, or the bag itself; empty where nothing."""
+    """Return a key's value from a secret that the other application shares, or from the bag itself; else empty."""
     uri = bag.get(name, "")
     if not uri:
         return bag.get(key, "")
@@ -122,6 +122,6 @@ def _shared(charm: ops.CharmBase, bag: dict[str, str], name: str, key: str) -> s
 
 
 def _urls(text: str, scheme: str) -> list[str]:
-    """Client URLs of a text with commas; those without a scheme get this one."""
+    """Split a text with commas into client URLs, and add `scheme` to those without one."""
     given = [part.strip().rstrip("/") for part in text.split(",") if part.strip()]
     return [url if "://" in url else f"{scheme}://{url}" for url in given]

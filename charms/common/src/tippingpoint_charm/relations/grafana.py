@@ -15,20 +15,20 @@ NAME = "grafana-dashboard"
 
 
 def publish(charm: ops.CharmBase) -> None:
-    """Send every related Grafana our dashboard, which adds drop-down lists for Juju's model and application."""
+    """Send every related Grafana our dashboard, with drop-down lists for Juju's model and application."""
     if spoken(charm, NAME) and charm.unit.is_leader():
         publish_packed(charm, {"tippingpoint": dashboard(charm)}, by_application=True)
 
 
 def publish_packed(charm: ops.CharmBase, dashboards: Mapping[str, str], *, by_application: bool) -> None:
-    """Send every related Grafana these dashboards (shipped.packed), by their names; only the leader may.
+    """On the leader, send every related Grafana these dashboards (shipped.packed), by name.
 
-    `by_application` has Grafana's charm add drop-down lists for Juju's model and application, and narrow all queries
-    to what is chosen there.
+    With `by_application`, Grafana's charm adds drop-down lists for Juju's model and application, and restricts all
+    queries to the choice.
     """
     where = topology(charm)
     where.pop("charm_name")
-    where["unit"] = ""  # every unit may become the leader: the bag is to stay as it is
+    where["unit"] = ""  # the bag must not change when another unit becomes the leader
     templates = {
         f"file:{name}": {
             "charm": charm.meta.name,

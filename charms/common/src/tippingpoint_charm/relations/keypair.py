@@ -1,7 +1,7 @@
-"""A key pair of our own, kept in a Juju secret of this unit or application, and nowhere else.
+"""Keeps a key pair in a Juju secret of this unit or application, and nowhere else.
 
-Juju writes a hook's secrets and relation data together or not at all, so a certificate that was sent is always one
-whose key we still have.
+Juju writes a hook's secrets and relation data together or not at all. So the key of a certificate that was sent always
+exists.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class KeyPair:
 
 
 def find(charm: ops.CharmBase, label: str) -> KeyPair | None:
-    """The pair in our secret with this label; None where there is none (yet)."""
+    """Return the pair in the secret with this label; None without one (yet)."""
     try:
         content = charm.model.get_secret(label=label).get_content()
     except ops.ModelError:  # no such secret
@@ -32,7 +32,8 @@ def find(charm: ops.CharmBase, label: str) -> KeyPair | None:
 
 
 def find_or_make(charm: ops.CharmBase, owner: ops.Unit | ops.Application, label: str, name: str) -> KeyPair:
-    """The pair in our secret with this label, made when there is none; only the leader may do so for an application.
+    """Return the pair in the secret with this label, and make one if there is none. Only the leader may do so for an
+    application.
 
     `name` becomes the certificate's common name.
     """
@@ -44,7 +45,7 @@ def find_or_make(charm: ops.CharmBase, owner: ops.Unit | ops.Application, label:
 
 
 def _make(name: str) -> KeyPair:
-    from tippingpoint.util.key_pair import make_pair  # cryptography, for once in a unit's life
+    from tippingpoint.util.key_pair import make_pair  # imports cryptography, which a unit needs only once
 
     certificate, key = make_pair(name)
     return KeyPair(certificate.decode(), key.decode())

@@ -1,12 +1,12 @@
 """The relation `identity-credentials` (keystone-credentials): a user of a project, with the roles that we ask for.
 
-Each of our units writes username, project, domain, requested_roles and requested_grants into its own bag, as Keystone's
-charm reads them per unit. Grants are always there: without them it makes us an administrator of the cloud. It answers
-in its units' bags with credentials_*, region and api_version. It does not say which authority has signed the cloud's
-certificates: a private one is in a secret of ours, or in ca_cert, as other charms of OpenStack say it.
+Each of our units writes username, project, domain, requested_roles and requested_grants into its own bag, because
+Keystone's charm reads them per unit. Grants are always sent: without them the user would be an administrator of the
+cloud. Keystone answers in its units' bags with credentials_*, region and api_version. It does not give the authority of
+the cloud's certificates. A private one is in a secret of ours, or in ca_cert, as in other charms of OpenStack.
 
-Nothing is written into the application's bag, where keystone-k8s has its requests: it takes no grants and makes whoever
-asks an administrator of the project of services.
+Nothing is written into the application's bag, where keystone-k8s reads requests: it ignores grants, and makes every
+user an administrator of the services' project.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from tippingpoint_charm.relations.databag import (
 NAME = "identity-credentials"
 PROJECT = "tippingpoint"
 DOMAIN = "service_domain"
-"""The domain that Keystone's charm makes itself, and would take if none were sent; it makes no other on request."""
+"""The domain that Keystone's charm creates itself, and its default. It creates no other domain on request."""
 ROLE = "member"
-"""What Keystone calls the role of who may use a project and administer nothing."""
+"""Keystone's role for users of a project without administrator rights."""
 
 _NEEDED = (
     "credentials_host",
@@ -46,16 +46,16 @@ _NEEDED = (
 
 @dataclass(frozen=True)
 class Keystone:
-    """Where Keystone is and who we are there."""
+    """The address of Keystone and our login."""
 
     content: Mapping[str, str] = field(repr=False)
-    """As a secret with a user of a project has it, with the password, and ids in the place of names."""
+    """The data in the form of a secret with a user of a project: with the password, and ids instead of names."""
     ca: str
-    """Certificates (PEM) of the authority that signed the cloud's; empty where it says none."""
+    """Certificates (PEM) of the authority that signed the cloud's; empty if Keystone gives none."""
 
 
 def publish(charm: ops.CharmBase) -> None:
-    """Ask every related Keystone for a user that is named like this application and has ROLE in PROJECT."""
+    """Ask every related Keystone for a user with this application's name and ROLE in PROJECT."""
     content = {
         "username": charm.app.name,
         "project": PROJECT,
@@ -68,7 +68,7 @@ def publish(charm: ops.CharmBase) -> None:
 
 
 def read(charm: ops.CharmBase) -> Keystone | None:
-    """The user that Keystone made; None when none is related, NotThere where it has not said enough."""
+    """Return the user that Keystone made; None without a relation. Raises NotThere if the data are incomplete."""
     for relation in spoken(charm, NAME):
         bags = [bag for _, bag in of_units(relation)]
         bag = first_with(bags, *_NEEDED)
@@ -103,13 +103,13 @@ def _what_is_awaited(bags: list[dict[str, str]]) -> str:
         lacking = next(key for key in _NEEDED if not begun.get(key, "").strip())
         return f"{NAME}: waiting for Keystone's {lacking}"
     return (
-        f"{NAME}: waiting for the user that Keystone makes for us; keystone-k8s makes administrators alone and is not "
+        f"{NAME}: waiting for a user from Keystone; keystone-k8s creates only administrators and is not "
         "asked: give this application a secret instead"
     )
 
 
 def _identified(bag: Mapping[str, str], what: str, name: str) -> dict[str, str]:
-    """What something is known by: its id where Keystone told that, as names may be given anew."""
+    """Return something's id if Keystone gave one, otherwise its name: names may be reused."""
     told = f"credentials_{what.replace('-', '_')}"
     identity = bag.get(f"{told}_id", "").strip()
     named = bag.get(f"{told}_name", "").strip()
@@ -117,7 +117,7 @@ def _identified(bag: Mapping[str, str], what: str, name: str) -> dict[str, str]:
 
 
 def _certificates(text: str) -> str:
-    """PEM, which charms of OpenStack put into base64."""
+    """Return certificates as PEM. Charms of OpenStack encode them in base64."""
     text = text.strip()
     if not text or text.startswith("-----BEGIN"):
         return text

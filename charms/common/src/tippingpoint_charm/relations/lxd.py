@@ -1,12 +1,12 @@
-"""The relation `lxd` (lxd-https): LXD is to trust a certificate of ours, for some projects and nothing else.
+"""The relation `lxd` (lxd-https): asks LXD to trust a certificate of ours, restricted to some projects.
 
-The other end is the lxd charm's `https`. Each of our units writes into its own bag version, certificate and projects,
-as the charm takes the trust back by unit, when that departs. `projects` is always there: without it the certificate
-would be an administrator's. LXD answers with version, certificate, certificate_fingerprint and addresses, in the
-application's bag when it is a cluster, else in its unit's.
+The other end is the lxd charm's `https`. Each of our units writes version, certificate and projects into its own bag,
+because the charm revokes trust per unit, when that departs. `projects` is always sent: without it the certificate would
+be an administrator's. LXD answers with version, certificate, certificate_fingerprint and addresses. A cluster answers
+in the application's bag, a single server in its unit's.
 
-The charm knows what it trusts by name: once it has answered, another certificate or other projects are ignored until
-the relation is removed. So ours are kept as they were sent, and `read` says so when the configuration differs.
+The charm identifies a trusted certificate by name. Once it has answered, it ignores another certificate or other
+projects until the relation is removed. So ours are kept as they were sent, and `read` reports a changed configuration.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tippingpoint_charm.relations.keypair import KeyPair
 NAME = "lxd"
 VERSION = "1.0"
 DEFAULT_PROJECT = "tippingpoint"
-"""The project that we ask for when none is configured. Not LXD's `default`, where other people's things are."""
+"""The project to ask for if none is configured. It is not LXD's `default`, which has other people's containers."""
 
 _LABEL = "lxd-client"
 _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -40,7 +40,7 @@ _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 @dataclass(frozen=True)
 class Lxd:
-    """An LXD that trusts us for some projects; `addresses` is a text with commas, as LXD gave it."""
+    """An LXD that trusts our certificate for some projects; `addresses` is a text with commas, as LXD gave it."""
 
     addresses: str
     certificate: str
@@ -49,7 +49,7 @@ class Lxd:
 
 
 def project_names(text: str) -> list[str]:
-    """The projects in a text with commas, DEFAULT_PROJECT for an empty one; NotThere where one cannot be a name."""
+    """Split a text with commas into projects; DEFAULT_PROJECT if empty. Raises NotThere for a malformed name."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:
         if not _PROJECT.fullmatch(name):
@@ -75,9 +75,9 @@ def publish(charm: ops.CharmBase, projects: str) -> None:
 
 
 def read(charm: ops.CharmBase, projects: str) -> Lxd | None:
-    """The related LXD, once it trusts us; None when none is related.
+    """Return the related LXD once it trusts us; None without a relation.
 
-    NotThere where it has not answered, or the answer cannot be used. Of several servers that are no cluster, the one
+    Raises NotThere if it has not answered, or the answer is unusable. Of several servers without a cluster, the one
     with the lowest number is the target.
     """
     relations = spoken(charm, NAME)
@@ -110,7 +110,7 @@ def read(charm: ops.CharmBase, projects: str) -> Lxd | None:
 
 
 def _answer(relation: ops.Relation) -> dict[str, str] | None:
-    """What LXD wrote, whatever its version: of the cluster, else of the first unit that wrote something."""
+    """Return LXD's answer of any version: the cluster's, otherwise that of the first unit with one."""
     bags = [of_app(relation), *(bag for _, bag in of_units(relation))]
     whole = first_with(bags, "version", "certificate", "addresses")
     return whole if whole is not None else first_with(bags, "version")

@@ -1,4 +1,4 @@
-"""The relation `metrics-endpoint` (prometheus_scrape): Prometheus is told where each agent's exporter is."""
+"""The relation `metrics-endpoint` (prometheus_scrape): gives Prometheus the address of each agent's exporter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATH = "/metrics"
 
 
 def publish(charm: ops.CharmBase, port: int) -> None:
-    """Each unit tells its address, the leader the job (the exporters' port) and the alert rules."""
+    """Send this unit's address; on the leader also the job (the exporters' port) and the alert rules."""
     for relation in spoken(charm, NAME):
         address = own_address(charm, relation)
         if address:

@@ -1,6 +1,6 @@
-"""The relation `metrics` (prometheus_scrape), the scraping side: what others want to be scraped of them.
+"""The scraping side of the relation `metrics` (prometheus_scrape): reads which jobs others want scraped.
 
-Many may be related: LXD, whose jobs have a certificate for each member, Juju controllers with a login, anything else.
+Many may be related: LXD, whose jobs have a certificate for each member, Juju controllers with a login, and others.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ NAME = "metrics"
 
 @dataclass(frozen=True)
 class Scraped:
-    """What one relation's other side wrote; there may be logins in it."""
+    """The data of one relation's other side, which may contain logins."""
 
     owner: str
-    """The relation, as messages name it."""
+    """The relation's name in messages."""
     application: Mapping[str, str] = field(repr=False)
     units: Mapping[str, Mapping[str, str]] = field(repr=False)
 
 
 def read(charm: ops.CharmBase) -> list[Scraped]:
-    """All that are related now, the oldest first."""
+    """Return the data of all relations, the oldest first."""
     return [
         Scraped(
             f"{NAME}:{relation.id} {relation.app.name}",

@@ -1,7 +1,7 @@
-"""The relation `prometheus-api` (prometheus_api): a Prometheus that knows the target already, such as that of COS.
+"""The relation `prometheus-api` (prometheus_api): a Prometheus that already scrapes the target, such as that of COS.
 
-The other application writes where it is asked: ingress_url, from outside of its cluster, where it has an ingress, and
-direct_url. The interface has no login and no certificate.
+The other application writes its URLs: direct_url and, with an ingress, ingress_url for access from outside its cluster.
+The interface has no login and no certificate.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ NAME = "prometheus-api"
 
 
 def read(charm: ops.CharmBase) -> str:
-    """Where it is asked; empty where none is related. NotThere where one is that says nothing of use."""
+    """Return the URL of the related Prometheus; empty without a relation. Raises NotThere if it has no usable URL."""
     for relation in spoken(charm, NAME):
         if not relation.active:
             continue
         bag = of_app(relation)
         url = (bag.get("ingress_url") or bag.get("direct_url") or "").strip()
         if not url:
-            raise NotThere(f"{NAME}: {relation.app.name} has not said yet where its Prometheus is")
+            raise NotThere(f"{NAME}: {relation.app.name} has not published the URL of its Prometheus yet")
         if not is_server(url):
             given = "(not shown)" if "@" in url else shown(url)  # a login, most likely
             raise NotThere(f"{NAME}: {relation.app.name}: {given}: expected http(s)://HOST[:PORT][/PATH]")
@@ -32,7 +32,7 @@ def read(charm: ops.CharmBase) -> str:
 
 
 def is_server(url: str) -> bool:
-    """Whether it is http(s)://HOST[:PORT][/PATH]: a login in it would be shown to whoever reads a status."""
+    """Tell whether a URL is http(s)://HOST[:PORT][/PATH]. A login is refused, because a status would show it."""
     try:
         parts = urlsplit(url)
         known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -1,6 +1,6 @@
-"""The relation `receive-remote-write` (prometheus_remote_write): those that cos-agent feeds send us their samples.
+"""The relation `receive-remote-write` (prometheus_remote_write): receives samples, for example from COS agents.
 
-Each unit of ours writes where into its own bag, as JSON: {"url": ...}. The interface has no login.
+Each of our units writes its URL into its own bag, as JSON: {"url": ...}. The interface has no login.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ NAME = "receive-remote-write"
 
 
 def is_related(charm: ops.CharmBase) -> bool:
-    """Whether anybody is to send us samples."""
+    """Tell whether any application is related that sends samples."""
     return any(relation.active for relation in spoken(charm, NAME))
 
 
 def publish(charm: ops.CharmBase, port: int | None) -> None:
-    """Say where samples go, or with None that there is nowhere."""
+    """Publish the URL for samples, or with None withdraw it."""
     for relation in spoken(charm, NAME):
         if not relation.active:
             continue

@@ -1,9 +1,9 @@
-"""The relation `scale-run` (scale_run): generators tell a collector of their runs.
+"""The relation `scale-run` (scale_run): generators report their runs to a collector.
 
 docs/reference/scale-run.md is the contract.
-A generator provides it: its leader writes the run into the application's bag, every unit its word and what its part
-came to into its own. The collector requires it and writes its version only. What this version does not understand is
-treated as if it were not there, and a line says so.
+A generator provides it. Its leader writes the run into the application's bag; each unit writes its word and its result
+into its own bag. The collector requires it, and writes only its version. Content that this version does not understand
+is ignored, and reported in a line.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ NAME = "scale-run"
 VERSION = "1"
 
 LARGEST_DIGEST = 65_536
-"""Characters; a unit's digest is at most 40,000 (tippingpoint.units.digest)."""
+"""The most characters that are read; a unit's digest has at most 40,000 (tippingpoint.units.digest)."""
 
 _UNIT = re.compile(r"[a-z][a-z0-9-]{0,100}/[0-9]{1,9}")
 
 
 class PartResult(BaseModel):
-    """What a unit's part of a run came to: `digest` as tippingpoint.units.digest makes and reads it."""
+    """The result of a unit's part of a run: `digest` as made and read by tippingpoint.units.digest."""
 
     run: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,120}$")]
     digest: Annotated[str, Field(min_length=1, max_length=LARGEST_DIGEST, pattern=r"^[A-Za-z0-9+/=_-]*$")]
@@ -46,10 +46,10 @@ class PartResult(BaseModel):
 
 @dataclass(frozen=True)
 class Reported:
-    """What one related generator application reports.
+    """The report of one related generator application.
 
-    `words` and `results` are by the units' own names, which are those in `run.units`: across models Juju calls them
-    something else here. `problems` are lines about what was not understood.
+    `words` and `results` are by the units' own names, as in `run.units`: across models Juju has other names for them
+    here. `problems` are lines about content that was not understood.
     """
 
     application: str
@@ -65,9 +65,9 @@ def publish(
     word: UnitWord | None,
     result: Mapping[str, str] | None,
 ) -> None:
-    """The generator's side: what this unit has to say, and what the run is when it is the leader.
+    """On the generator, publish this unit's word and result, and on the leader the run.
 
-    `result` is {"run": id, "digest": text}. None takes away what was said before.
+    `result` is {"run": id, "digest": text}. None withdraws what was published before.
     """
     said = {
         "version": VERSION,
@@ -83,7 +83,7 @@ def publish(
 
 
 def publish_exporter(charm: ops.CharmBase, port: int) -> None:
-    """The generator's side: where this unit's figures are, for the collector's Prometheus."""
+    """On the generator, publish the address of this unit's exporter for the collector's Prometheus."""
     for relation in spoken(charm, NAME):
         address = own_address(charm, relation)
         host = f"[{address}]" if ":" in address else address
@@ -91,7 +91,7 @@ def publish_exporter(charm: ops.CharmBase, port: int) -> None:
 
 
 def read_exporters(charm: ops.CharmBase) -> dict[str, str]:
-    """The collector's side: where units' figures are (HOST:PORT), by the units' own names, as far as they say so."""
+    """On the collector, return the addresses (HOST:PORT) of units' exporters, by the units' own names."""
     found: dict[str, str] = {}
     for relation in spoken(charm, NAME):
         for unit, said in of_units(relation) if relation.active else []:
@@ -102,7 +102,7 @@ def read_exporters(charm: ops.CharmBase) -> dict[str, str]:
 
 
 def problem(charm: ops.CharmBase) -> str:
-    """The generator's side: a line about a collector that speaks another version; empty where none does."""
+    """On the generator, return a line about a collector of another version; empty without one."""
     for relation in spoken(charm, NAME):
         version = of_app(relation).get("version", "")
         if version not in ("", VERSION):
@@ -111,21 +111,21 @@ def problem(charm: ops.CharmBase) -> str:
 
 
 def publish_collector(charm: ops.CharmBase) -> None:
-    """The collector's side: the version it speaks; only the leader can say so."""
+    """On the collector's leader, publish the version of the contract."""
     if charm.unit.is_leader():
         for relation in spoken(charm, NAME):
             send(relation, charm.app, {"version": VERSION})
 
 
 def read(charm: ops.CharmBase) -> list[Reported]:
-    """The collector's side: what every related application reports now, the oldest relation first."""
+    """On the collector, return the reports of all related applications, the oldest relation first."""
     return [_read(relation) for relation in spoken(charm, NAME)]
 
 
 def read_changed(relation: ops.Relation, unit: ops.Unit | None) -> Reported:
-    """The collector's side: what one bag says, that of the application where `unit` is None.
+    """On the collector, return the report in one unit's bag, or in the application's if `unit` is None.
 
-    With many units it is enough to look at the one that a hook is about.
+    With many units, a hook reads only the unit that it is about.
     """
     if unit is None:
         return _reported(relation, of_app(relation))
@@ -175,7 +175,7 @@ _READERS: dict[str, Callable[[str], object]] = {"run": read_shared, "word": read
 
 
 def _problems(who: str, bag: Mapping[str, str], keys: tuple[str, ...]) -> list[str]:
-    """What in a bag is there and cannot be understood; Juju's own keys and those of later versions are no problem."""
+    """Return the keys of a bag that cannot be understood, except those of Juju and of later versions."""
     version = bag.get("version", "")
     if version not in ("", VERSION):
         return [f"{NAME}: {who} speaks version {shown(version)}: expected {VERSION}"]

@@ -1,4 +1,4 @@
-"""What we ship for those who watch: alert rules and a Grafana dashboard, and whose they are in Juju's words."""
+"""The alert rules and the Grafana dashboard that the charms ship, with labels of Juju's topology."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TOPOLOGY = "%%juju_topology%%"
 
 
 def topology(charm: ops.CharmBase) -> dict[str, str]:
-    """Where this unit is, in the words that Canonical's observability charms label series with."""
+    """Return the labels that Canonical's observability charms give to the series of this unit."""
     return {
         "model": charm.model.name,
         "model_uuid": charm.model.uuid,
@@ -30,14 +30,14 @@ def topology(charm: ops.CharmBase) -> dict[str, str]:
 
 
 def alert_rules(charm: ops.CharmBase) -> dict[str, Any]:
-    """The groups of rules, for the series of this application only."""
+    """Return the groups of alert rules, for the series of this application only."""
     where = topology(charm)
     labels = {
         "juju_model": where["model"],
         "juju_model_uuid": where["model_uuid"],
         "juju_application": where["application"],
     }
-    # JSON's quotes and escapes are among those of PromQL's strings.
+    # JSON strings are valid PromQL strings.
     matchers = ",".join(f"{name}={json.dumps(value)}" for name, value in labels.items())
     groups = yaml.safe_load((_HERE / _RULES).read_text())["groups"]
     for group in groups:
@@ -49,16 +49,16 @@ def alert_rules(charm: ops.CharmBase) -> dict[str, Any]:
 
 
 def dashboard(charm: ops.CharmBase) -> str:
-    """The dashboard, as `packed` has them."""
+    """Return the dashboard in the form of `packed`."""
     return packed(charm, DASHBOARD, json.loads((_HERE / DASHBOARD).read_text()))
 
 
 def packed(charm: ops.CharmBase, name: str, content: Mapping[str, Any]) -> str:
-    """A dashboard, packed as the observability charms send them: JSON, LZMA, base64.
+    """Pack a dashboard as the observability charms do: JSON, LZMA, base64.
 
-    The uid is 40 hexadecimal digits of the charm's name and the dashboard's, which Grafana's charm keeps as it is.
+    The uid is 40 hexadecimal digits, made of the names of charm and dashboard. Grafana's charm keeps it.
     """
-    import lzma  # a Python that was built without it still runs all the rest
+    import lzma  # a Python built without it still runs everything else
 
     made = {
         **content,
