@@ -279,7 +279,7 @@ def test_a_project_of_that_name_that_is_not_ours_is_left_alone(lxd: LxdLab, tmp_
     name = project_name(entry.prefix, 0)
     lxd.lxc("project", "create", name)
     try:
-        with pytest.raises(TargetError, match="not made by this run"):
+        with pytest.raises(TargetError, match="was not created by this run"):
             run(take(entry))
         assert run(remove(entry)) == 1  # the image
         assert name in everything(lxd)["projects"]

@@ -134,8 +134,8 @@ def test_what_does_not_fit_the_quota_is_refused_in_one_line(openstack: Openstack
         plan = plan_of(tmp_path)
         line = one_line(run_at(openstack, plan, tmp_path / "runs", cloud="tippingpoint"))
         assert line.endswith(
-            "stages.0.instances: 6 more servers: expected at most 3 more, by quota of instances; --force tries it all "
-            "the same"
+            "stages.0.instances: 6 more servers: expected at most 3 more, by quota of instances; "
+            "--force skips this check"
         )
         # One after the other: of those that it takes on together, nova throws out more than are too many.
         forced = plan_of(tmp_path, workload={"timeout": "60s", "concurrency": 1})
@@ -178,7 +178,7 @@ def test_a_server_that_fits_on_no_host_says_so(openstack: OpenstackLab, tmp_path
         ({"network": "x"}, "admin", "target.network: x: expected one of net"),
         ({"region": "Nowhere"}, "admin", "target.region: Nowhere: expected one of RegionOne"),
         ({"tenants": True}, "tippingpoint", "target.tenants: true: expected false, as the credential is not"),
-        ({"flavor": "made"}, "tippingpoint", "target.flavor: made: expected a flavor that is there"),
+        ({"flavor": "made"}, "tippingpoint", "target.flavor: made: expected an existing flavor"),
     ],
 )  # fmt: skip
 def test_what_is_not_there_is_one_line(
