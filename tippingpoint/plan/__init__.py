@@ -1,1 +1,1 @@
-"""What a person asks for: the plan, how it is read, and what is said of a wrong one."""
+"""Plans: their models, how they are read, and the errors of a wrong one."""
