@@ -125,7 +125,9 @@ class BasePlan(Section, frozen=True):
     )
     faults: list[Fault] = Field(default=[], description="What goes wrong on purpose during the run.")
     workers: Annotated[int, Field(ge=1, le=256, json_schema_extra=in_units("processes"))] | None = Field(
-        default=None, description="How many processes generate the load; one for each core when left out."
+        default=None,
+        description="How many processes generate the load. Left out, it is as many as the load needs, at most one for "
+        "each core.",
     )
     lab: Path | None = Field(
         default=None, description="The control socket of the lab on whose members faults act."

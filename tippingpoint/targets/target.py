@@ -30,6 +30,8 @@ S = TypeVar("S", bound=TargetSection)
 E = TypeVar("E", bound=Entry)
 W = TypeVar("W", bound=BaseModel)
 
+Connections = Mapping[str, tuple[int, int]]
+"""A size by field of the plan, and the number of connections for each of it."""
 Tell = Callable[[str], None]
 """Called with a sentence that the report is to show as a note on the data."""
 
@@ -51,7 +53,7 @@ class Target(ABC, Generic[S, E, W]):
     """Additional seconds that a worker may take to end, while it waits for unanswered calls. Otherwise such a call
     could create a thing after everything was removed."""
 
-    def connections(self, plan: Plan) -> Mapping[str, tuple[int, int]]:
+    def connections(self, plan: Plan) -> Connections:
         """Return the needs of open files in the workers: by field of the plan, its size and the connections for each.
 
         Empty if a few connections carry all of the load.
