@@ -8,7 +8,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from tippingpoint.rundir.histogram import Histogram, highest_values, lowest_values, rank_of
+from tippingpoint.rundir.histogram import Histogram, highest_values, lowest_values
+from tippingpoint.rundir.recorder import rank_of
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from tippingpoint.analysis.latency import costs, freed_costs
 from tippingpoint.plan.claim import ClaimPlan, ClaimWorkload
 from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.curves import Curve
-from tippingpoint.rundir.histogram import rank_of
+from tippingpoint.rundir.recorder import rank_of
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.standstills import LEAST, Cause, Stall

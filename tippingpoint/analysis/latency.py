@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from tippingpoint.rundir.histogram import FloatArray, Histogram, highest_values, rank_of
-from tippingpoint.rundir.stages import StageResult, waited_outcomes
-from tippingpoint.rundir.tags import DELAYED, FREED, tag
+from tippingpoint.rundir.histogram import FloatArray, Histogram, highest_values
+from tippingpoint.rundir.recorder import rank_of
+from tippingpoint.rundir.stages import StageResult
+from tippingpoint.rundir.tags import DELAYED, FREED
+from tippingpoint.rundir.waited import cost_of
 
 
 def costs(stage: StageResult, operation: str) -> Histogram:
-    """Return the response times of everything that was waited for in a stage, in microseconds (see cost_of).
+    """Return the response times of everything that was waited for in a stage, in microseconds (see waited.cost_of).
 
     RunData.costs is the same over time.
     """
-    return cost_of(stage.histograms, operation)
-
-
-def cost_of(histograms: Mapping[str, Histogram], operation: str) -> Histogram:
-    """Merge the response times of everything that was waited for of an operation, in microseconds.
-
-    `histograms` are by tag. Successes, timeouts and lost leases count with the time they took. So do errors that were
-    waited for (see stages.waited_outcomes). An operation that was given up therefore never improves a percentile.
-    """
-    return Histogram.merged(
-        histograms[name]
-        for outcome in waited_outcomes(histograms, operation)
-        if (name := tag(operation, outcome)) in histograms
-    )
+    return cost_of(stage.histograms, operation, Histogram.merged)
 
 
 def freed_costs(stage: StageResult, operation: str) -> Histogram:

@@ -6,14 +6,14 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from tippingpoint.analysis.latency import cost_of
 from tippingpoint.plan.kinds import workload_of
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.watcher import RunnerEvents, StageProgress
-from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.operations import OPERATIONS, OWN_LOAD
+from tippingpoint.rundir.recorder import Recorded
 from tippingpoint.rundir.tags import FAILURES, tag
+from tippingpoint.rundir.waited import cost_of
 from tippingpoint.units import shared_run
 
 _CONTAINERS_OVER = 10
@@ -37,9 +37,9 @@ class Headline(RunnerEvents):
         self._preparing = ""
         self._progress: StageProgress | None = None
         self._last: dict[str, Tick] = {}
-        self._recent: dict[str, deque[tuple[float, dict[str, Histogram]]]] = {}
+        self._recent: dict[str, deque[tuple[float, dict[str, Recorded]]]] = {}
         self._growth: dict[str, deque[tuple[float, float]]] = {}
-        self._lives: dict[str, Histogram] = {}
+        self._lives: dict[str, Recorded] = {}
 
     def began(self, manifest: Manifest, directory: Path) -> None:
         """Note what kind of run it is."""
@@ -67,19 +67,19 @@ class Headline(RunnerEvents):
         growth = self._growth.setdefault(worker, deque(maxlen=most))
         growth.append((abs(tick.held - before.held), seconds))
         self._last[worker] = tick
-        found = _histograms(tick.lines)
+        found = _recorded(tick.lines)
         self._recent.setdefault(worker, deque(maxlen=self._seconds)).append((seconds, found))
         self.totals["retries"] += tick.retries
         self.totals["lost"] += tick.lost
-        for name, histogram in found.items():
+        for name, recorded in found.items():
             if name.rpartition(".")[0] in _LIVES:
-                self._lives.setdefault(name, Histogram()).add(histogram)
-        for name, histogram in found.items():
+                self._lives.setdefault(name, Recorded()).add(recorded)
+        for name, recorded in found.items():
             operation, outcome, *_ = name.split(".")
             if operation in OPERATIONS and outcome in FAILURES:
-                self.totals["lost" if outcome == "lost" else "errors"] += histogram.total
+                self.totals["lost" if outcome == "lost" else "errors"] += recorded.total
             elif outcome == "limited":
-                self.totals["limited"] += histogram.total
+                self.totals["limited"] += recorded.total
 
     def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
         """Forget a worker that is gone, as it holds no load any more."""
@@ -110,20 +110,24 @@ class Headline(RunnerEvents):
             return held, held + waiting, f"{things} left" if removing else things
         return held, held + waiting, "things left" if removing else "things made"
 
-    def latencies(self) -> dict[str, Histogram]:
+    def latencies(self) -> dict[str, Recorded]:
         """Return latencies by operation: of the last seconds, or of the stage so far for containers, which take
         longer.
 
-        A failure counts with the latency it cost (latency.cost_of).
+        A failure counts with the latency it cost (waited.cost_of).
         """
         if self.containers:
-            lives = {operation: cost_of(self._lives, operation) for operation in _LIVES}
+            lives = {operation: cost_of(self._lives, operation, Recorded.merged) for operation in _LIVES}
             shown = next((operation for operation in _LIVES if lives[operation].total), None)
             return {shown: lives[shown]} if shown is not None else {}
         names = {name for ticks in self._recent.values() for _, found in ticks for name in found}
         latest = {name: self._merged(name) for name in names}
         tried = {name.rpartition(".")[0] for name in names}
-        costs = {operation: cost_of(latest, operation) for operation in OPERATIONS if operation in tried}
+        costs = {
+            operation: cost_of(latest, operation, Recorded.merged)
+            for operation in OPERATIONS
+            if operation in tried
+        }
         return {operation: found for operation, found in costs.items() if found.total}
 
     @property
@@ -154,15 +158,15 @@ class Headline(RunnerEvents):
             preparing=self._preparing,
         )
 
-    def _merged(self, name: str) -> Histogram:
-        return Histogram.merged(
+    def _merged(self, name: str) -> Recorded:
+        return Recorded.merged(
             found[name] for ticks in self._recent.values() for _, found in ticks if name in found
         )
 
 
-def _histograms(lines: str) -> dict[str, Histogram]:
-    found: dict[str, Histogram] = {}
+def _recorded(lines: str) -> dict[str, Recorded]:
+    found: dict[str, Recorded] = {}
     for line in lines.splitlines():
         name, _, _, _, encoded = line.split(",")
-        found[name.removeprefix("Tag=")] = Histogram.decode(encoded)
+        found[name.removeprefix("Tag=")] = Recorded.decode(encoded)
     return found

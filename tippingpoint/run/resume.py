@@ -10,7 +10,6 @@ from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.ownership import LastingEntry, own_entries
-from tippingpoint.rundir.results import load_run
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,8 @@ def take_up(directory: Path) -> tuple[Plan, TakenUp]:
     made = [entry for entry in own_entries(directory, manifest) if isinstance(entry, LastingEntry)]
     if not made:
         raise UserError("run", str(directory), "a run that has begun to make things: this one has no ledger")
+    from tippingpoint.rundir.results import load_run  # brings numpy, which a run needs for its report alone
+
     stage = manifest.first_stage
     for begun in load_run(directory).stages:
         if begun.number > len(plan.stages):

@@ -24,11 +24,11 @@ from tippingpoint.run.own_part import OwnPart
 from tippingpoint.run.record import Record
 from tippingpoint.run.resume import TakenUp
 from tippingpoint.run.room import Room
-from tippingpoint.run.search import Search
 from tippingpoint.run.stages import Stages
 from tippingpoint.run.turns import Turns
 from tippingpoint.run.watcher import RunnerEvents
 from tippingpoint.run.worker import Job
+from tippingpoint.run.worker_count import worker_count
 from tippingpoint.rundir.manifest import Host, Manifest, TargetEntry, process_started
 from tippingpoint.targets.registry import target_of
 from tippingpoint.units.conductor import Conductor
@@ -195,9 +195,8 @@ class Runner:
 
     async def _open_target(self) -> None:
         """Log in to the target, make the workspace, and start the workers, which log in too."""
-        count = self._plan.workers or len(os.sched_getaffinity(0))
-        if isinstance(self._own.plan, SpawnPlan):  # a group belongs to one worker
-            count = max(1, min(count, max(stage.groups for stage in self._own.plan.stages)))
+        connections = self._target.connections(self._plan)
+        count = worker_count(self._own, connections, len(os.sched_getaffinity(0)))
         self._check_connections(count)
         entry = await self._made.reach()
         await self._room.make(self._first)
@@ -238,6 +237,9 @@ class Runner:
         """Run the search, the conductor's turns, or the listed stages."""
         plan = self._plan
         if isinstance(plan, ClaimPlan) and plan.find is not None:
+            # A search judges its stages while it runs, and so needs what only a report needs otherwise.
+            from tippingpoint.run.search import Search
+
             self._faults.start(stage=None)
             await Search(plan, plan.find, self._stages, self._crew, self._record).play()
             return

@@ -9,25 +9,13 @@ decodes one value at a time; this module decodes arrays.
 
 from __future__ import annotations
 
-import binascii
-import struct
-import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from tippingpoint.rundir.recorder import (
-    COMPRESSED_HEADER,
-    HALF_BITS,
-    HIGHEST_US,
-    LOWEST_US,
-    PAYLOAD_HEADER,
-    SIGNIFICANT_DIGITS,
-    V2_PAYLOAD_COOKIE,
-    encode,
-)
+from tippingpoint.rundir.recorder import HALF_BITS, HIGHEST_US, counts_in, encode, rank_of
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -36,8 +24,6 @@ _HALF = 1 << HALF_BITS
 _BUCKETS = 22  # smallest n with 2048 << (n - 1) > HIGHEST_US
 SLOTS = (_BUCKETS + 1) * _HALF
 
-_OUR_COOKIE = struct.pack(">i", V2_PAYLOAD_COOKIE)
-_OUR_RANGE = struct.pack(">iqqd", SIGNIFICANT_DIGITS, LOWEST_US, HIGHEST_US, 1.0)
 _DECODE_AT_ONCE = 1024
 
 
@@ -66,11 +52,6 @@ def highest_values(slots: IntArray) -> IntArray:
 def middle_values(slots: IntArray) -> IntArray:
     """Return the middle value, in microseconds, of each slot, from which means are computed."""
     return lowest_values(slots) + ((np.int64(1) << _shifts(slots)) >> 1)
-
-
-def rank_of(percentile: float, total: int) -> int:
-    """Return the rank (1..total) of the value at a percentile in 0..100."""
-    return max(1, min(total, int(np.ceil(total * (percentile / 100.0) - 1e-9))))
 
 
 class Histogram:
@@ -181,25 +162,9 @@ def decode_batch(encoded: Sequence[str | bytes]) -> Batch:
     )
 
 
-def _payload(text: str | bytes, number: int) -> bytes:
-    """Return the counts in one encoding, still packed."""
-    try:
-        payload = zlib.decompress(memoryview(binascii.a2b_base64(text))[COMPRESSED_HEADER.size :])
-        header = payload[: PAYLOAD_HEADER.size]
-        if header[:4] == _OUR_COOKIE and header[12:] == _OUR_RANGE:
-            return payload[PAYLOAD_HEADER.size :]
-        _, _, _, digits, lowest, highest, _ = PAYLOAD_HEADER.unpack(header)
-    except (ValueError, zlib.error, struct.error) as problem:
-        raise ValueError(f"histogram {number}: {problem}") from None
-    raise ValueError(
-        f"histogram {number}: {digits} digits, {lowest}..{highest}: expected V2, "
-        f"{SIGNIFICANT_DIGITS} digits, {LOWEST_US}..{HIGHEST_US}"
-    )
-
-
 def _decode_part(encoded: Sequence[str | bytes], number: int) -> Batch:
     """Decode some encodings, the first of which is number `number` of all."""
-    payloads = [_payload(text, number + index) for index, text in enumerate(encoded)]
+    payloads = [counts_in(text, number + index) for index, text in enumerate(encoded)]
     data = np.frombuffer(b"".join(payloads), dtype=np.uint8)
     empty = np.zeros(0, dtype=np.int64)
     if not data.size:

@@ -4,16 +4,17 @@ Values are whole microseconds from 1 us to one hour with three significant digit
 the recorded value. The bucket layout and the encoding are those of HdrHistogram
 (https://github.com/HdrHistogram/HdrHistogram, V2 with ZigZag LEB128 counts). A second's samples fill a few hundred of
 the 23,552 slots, so only filled slots are kept. A worker therefore needs no array library, which saves a fifth of its
-memory. histogram.py reads the encoding and computes with it.
+memory. The runner watches its workers with what is here. histogram.py has arrays, for what is read back as a whole.
 """
 
 from __future__ import annotations
 
 import base64
+import binascii
+import math
 import struct
 import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from tippingpoint.rundir.standstills import Pulse
 from tippingpoint.rundir.tags import DELAYED, FREED
@@ -29,13 +30,8 @@ V2_PAYLOAD_COOKIE = 0x1C849313
 V2_COMPRESSED_COOKIE = 0x1C849314
 PAYLOAD_HEADER = struct.Struct(">iiiiqqd")
 COMPRESSED_HEADER = struct.Struct(">ii")
-
-
-def slot_of(value_us: int) -> int:
-    """Return the slot of a value in microseconds; values outside 1 us..1 h are moved to the nearest end."""
-    value = min(max(value_us, 0), HIGHEST_US)
-    shift = max(value.bit_length() - HALF_BITS - 1, 0)
-    return (shift << HALF_BITS) + (value >> shift)
+_OUR_COOKIE = struct.pack(">i", V2_PAYLOAD_COOKIE)
+_OUR_RANGE = struct.pack(">iqqd", SIGNIFICANT_DIGITS, LOWEST_US, HIGHEST_US, 1.0)
 
 
 def lowest_value(slot: int) -> int:
@@ -78,16 +74,89 @@ def encoded_payload(payload: bytes | bytearray) -> str:
     ).decode()
 
 
+def counts_in(text: str | bytes, number: int = 0) -> bytes:
+    """Return the counts of one encoding, still packed; ValueError names its number when it is not one of ours."""
+    try:
+        payload = zlib.decompress(memoryview(binascii.a2b_base64(text))[COMPRESSED_HEADER.size :])
+        header = payload[: PAYLOAD_HEADER.size]
+        if header[:4] == _OUR_COOKIE and header[12:] == _OUR_RANGE:
+            return payload[PAYLOAD_HEADER.size :]
+        _, _, _, digits, lowest, highest, _ = PAYLOAD_HEADER.unpack(header)
+    except (ValueError, zlib.error, struct.error) as problem:
+        raise ValueError(f"histogram {number}: {problem}") from None
+    raise ValueError(
+        f"histogram {number}: {digits} digits, {lowest}..{highest}: expected V2, "
+        f"{SIGNIFICANT_DIGITS} digits, {LOWEST_US}..{HIGHEST_US}"
+    )
+
+
+def rank_of(percentile: float, total: int) -> int:
+    """Return the rank (1..total) of the value at a percentile in 0..100."""
+    return max(1, min(total, math.ceil(total * (percentile / 100.0) - 1e-9)))
+
+
 class Recorded:
-    """The values recorded under one tag in one interval: at least one."""
+    """The values recorded under one tag, such as in one interval: counts by slot, of slots that are filled."""
 
     __slots__ = ("_counts",)
 
-    def __init__(self, samples_us: Iterable[int]) -> None:
+    def __init__(self, samples_us: Iterable[int] = ()) -> None:
         self._counts: dict[int, int] = {}
-        for value, count in Counter(samples_us).items():
-            slot = slot_of(value)
+        for value in samples_us:
+            if not 0 <= value <= HIGHEST_US:  # values outside 1 us..1 h are moved to the nearest end
+                value = min(max(value, 0), HIGHEST_US)
+            shift = value.bit_length() - HALF_BITS - 1
+            slot = (shift << HALF_BITS) + (value >> shift) if shift > 0 else value
+            self._counts[slot] = self._counts.get(slot, 0) + 1
+
+    @classmethod
+    def merged(cls, parts: Iterable[Recorded]) -> Recorded:
+        """Return the sum of any number of these."""
+        result = cls()
+        for part in parts:
+            result.add(part)
+        return result
+
+    @classmethod
+    def decode(cls, encoded: str | bytes) -> Recorded:
+        """Return what one V2 compressed encoding holds; ValueError when it is not one of ours."""
+        result = cls()
+        slot = word = place = 0
+        for byte in counts_in(encoded):
+            word |= (byte & 0x7F) << place
+            place += 7
+            if byte & 0x80:
+                continue
+            if word & 1:  # empty slots
+                slot += (word + 1) >> 1
+            else:
+                if word:
+                    result._counts[slot] = word >> 1
+                slot += 1
+            word = place = 0
+        if place:
+            raise ValueError("histogram: counts end in the middle of a number")
+        return result
+
+    def add(self, other: Recorded) -> None:
+        """Add the counts of another one to this one."""
+        for slot, count in other._counts.items():
             self._counts[slot] = self._counts.get(slot, 0) + count
+
+    def percentile(self, percentile: float) -> int:
+        """Return the value in microseconds at a percentile in 0..100; 0 when empty."""
+        return self.percentiles([percentile])[0]
+
+    def percentiles(self, percentiles: Sequence[float]) -> list[int]:
+        """Return the values in microseconds at several percentiles in 0..100; zeros when empty."""
+        return [self._at(rank_of(percentile, self.total)) for percentile in percentiles]
+
+    def _at(self, rank: int) -> int:
+        for slot, count in sorted(self._counts.items()):
+            rank -= count
+            if rank <= 0:
+                return highest_value(slot)
+        return 0
 
     @property
     def total(self) -> int:

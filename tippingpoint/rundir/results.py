@@ -22,9 +22,10 @@ from tippingpoint.rundir.journal import is_seconds, read_events
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.operations import OPERATIONS, OWN_LOAD
 from tippingpoint.rundir.resources import Resources, read_resources
-from tippingpoint.rundir.stages import WAITED, StageResult, stages_of
+from tippingpoint.rundir.stages import StageResult, stages_of
 from tippingpoint.rundir.standstills import CAUSES, STALL, Stall
 from tippingpoint.rundir.tags import LOOP_LAG, SCHEDULE_LAG, tag
+from tippingpoint.rundir.waited import WAITED
 from tippingpoint.rundir.worker_journal import (
     WorkerData,
     bin_seconds_of,

@@ -15,26 +15,10 @@ from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import is_number
 from tippingpoint.rundir.operations import BRINGING_UP
 from tippingpoint.rundir.tags import FAILURES, tag
+from tippingpoint.rundir.waited import waited_outcomes
 from tippingpoint.rundir.worker_journal import WorkerData
 
-WAITED = ("ok", "timeout", "lost")
-"""The outcomes for which an operation was always waited (see waited_outcomes)."""
 _GROWTH_SECONDS = 5.0
-
-
-def waited_outcomes(histograms: Mapping[str, Histogram], operation: str) -> tuple[str, ...]:
-    """Return the outcomes whose response times are the cost of an operation, including failures that took long.
-
-    Errors count if they were waited for. Errors that came faster than a typical answer are refusals: they say nothing
-    about latency, and count in the error rate only. `histograms` are by tag.
-    """
-    errors = histograms.get(tag(operation, "error"))
-    if errors is None or not errors.total:
-        return WAITED
-    answered = Histogram.merged(
-        histograms[name] for outcome in WAITED if (name := tag(operation, outcome)) in histograms
-    )
-    return (*WAITED, "error") if errors.percentile(50) >= answered.percentile(50) else WAITED
 
 
 @dataclass
@@ -91,7 +75,7 @@ class StageResult:
 
     def waited(self, operation: str) -> tuple[str, ...]:
         """Return the outcomes of an operation whose times are its cost in this stage; see waited_outcomes."""
-        return waited_outcomes(self.histograms, operation)
+        return waited_outcomes(self.histograms, operation, Histogram.merged)
 
     def throughput(self, operation: str) -> float | None:
         """Return the successes per second during the hold; None if there was no hold, or the clock is unknown.

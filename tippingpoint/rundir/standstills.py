@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections import deque
+from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -51,10 +51,15 @@ class Stall:
 class Pulse:
     """Detects from late beats when the event loop did not run. Moments are on the monotonic clock."""
 
-    __slots__ = ("_due", "_ended", "_stalls")
+    __slots__ = ("_begins", "_due", "_ended", "_ends", "_sums")
 
     def __init__(self) -> None:
-        self._stalls: deque[tuple[float, float]] = deque(maxlen=_KEPT)
+        # One after the other, so that a moment is found by bisection: a busy machine has hundreds of them, and every
+        # operation asks for the time of its own.
+        self._begins: list[float] = []
+        self._ends: list[float] = []
+        self._sums: list[float] = [0.0]
+        """The seconds of all standstills before each, and of all."""
         self._ended = float("-inf")
         self._due = float("inf")
 
@@ -70,7 +75,12 @@ class Pulse:
             return 0.0
         # The standstill began at most one pulse before it was noticed, and is no longer than is proven.
         begin = max(due - min(PULSE, late), self._ended)
-        self._stalls.append((begin, now))
+        self._begins.append(begin)
+        self._ends.append(now)
+        self._sums.append(self._sums[-1] + now - begin)
+        if len(self._begins) > 2 * _KEPT:
+            for kept in (self._begins, self._ends, self._sums):
+                del kept[:_KEPT]
         self._ended = now
         return late
 
@@ -82,11 +92,13 @@ class Pulse:
             begin = max(self._due - min(PULSE, late), self._ended, since)
             found += max(0.0, until - begin)
         if since < self._ended:
-            for begin, end in reversed(self._stalls):
-                if end <= since:
-                    break
-                found += max(0.0, min(end, until) - max(begin, since))
+            found += max(0.0, self._before(until) - self._before(since))
         return found
+
+    def _before(self, moment: float) -> float:
+        """Return for how many seconds the loop had stood still by then."""
+        index = bisect_left(self._begins, moment)
+        return self._sums[index] - max(0.0, self._ends[index - 1] - moment) if index else self._sums[0]
 
 
 @dataclass(frozen=True)

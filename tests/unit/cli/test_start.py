@@ -66,3 +66,10 @@ def test_a_command_that_neither_runs_nor_judges_starts_without_what_these_need(a
 )
 def test_what_reads_a_model_needs_pydantic_alone(arguments: list[str]) -> None:
     assert loaded(*arguments, among=(*HEAVY, "pydantic")) == ["pydantic"]
+
+
+def test_a_run_brings_what_its_report_needs_only_when_its_workers_are_gone() -> None:
+    script = "import sys; import tippingpoint.cli.run, tippingpoint.cli.running, tippingpoint.cli.resume\n"
+    script += "print(*sorted({'numpy', 'jinja2', 'aiohttp'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

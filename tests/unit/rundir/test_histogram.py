@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tippingpoint.rundir.histogram import Histogram, decode_batch
-from tippingpoint.rundir.recorder import HIGHEST_US, Recorder
+from tippingpoint.rundir.recorder import HIGHEST_US, Recorded, Recorder
 
 values = st.lists(st.integers(1, HIGHEST_US), min_size=1, max_size=200)
 PERCENTILES = [0, 10, 50, 90, 95, 99, 99.9, 100]
@@ -52,6 +52,16 @@ def test_the_kept_port_reads_ours_and_we_read_its(samples: list[int]) -> None:
     assert opened.get_total_count() == len(samples)
     assert opened.get_value_at_percentile(99) == theirs.get_value_at_percentile(99)
     assert np.array_equal(Histogram.decode(theirs.encode()).counts, ours.counts)
+
+
+@given(st.lists(st.lists(st.integers(1, HIGHEST_US), max_size=50), min_size=1, max_size=8))
+def test_what_is_kept_by_slot_says_what_arrays_say(parts: list[list[int]]) -> None:
+    arrays = Histogram.merged(Histogram.of(part) for part in parts if part)
+    by_slot = Recorded.merged(Recorded.decode(Recorded(part).encode()) for part in parts)
+    assert by_slot.total == arrays.total
+    assert by_slot.percentiles(PERCENTILES) == arrays.percentiles(PERCENTILES)
+    if by_slot.total:
+        assert by_slot.encode() == arrays.encode()
 
 
 @given(st.lists(st.lists(st.integers(1, HIGHEST_US), max_size=50), min_size=1, max_size=8))
