@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import IO
 
 import ops
 import pytest
 from ops import testing
 
 from tests.charms.generators import Directory
+from tippingpoint.collect import reports
 from tippingpoint.units.shared_run import SharedRun, UnitWord
 
 ROOT = Path(__file__).parents[2] / "charms" / "metrics-collector"
@@ -60,6 +66,34 @@ def on_machine(monkeypatch: pytest.MonkeyPatch, root: Path) -> Directory:
     monkeypatch.setattr(charm.MetricsCollectorCharm, "pack", pack)
     monkeypatch.setattr(charm.sandbox, "UNPRIVILEGED", "")
     return machine
+
+
+def engine_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the engine answer in this process, which has imported it already: a process of its own takes a second."""
+
+    def run(
+        _: object, *, input: bytes, stdout: IO[bytes], **__: object
+    ) -> subprocess.CompletedProcess[bytes]:
+        said = io.StringIO()
+        with (
+            os.fdopen(os.dup(stdout.fileno()), "w") as answer,
+            monkeypatch.context() as patched,
+            contextlib.redirect_stdout(answer),
+            contextlib.redirect_stderr(said),
+        ):
+            patched.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(input)))
+            with pytest.raises(SystemExit) as ended:
+                reports.main()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return subprocess.CompletedProcess([], code, stderr=said.getvalue().encode())
+
+    def begin(_: object, *, stdin: IO[bytes], stdout: IO[bytes], **__: object) -> None:
+        run(_, input=stdin.read(), stdout=stdout)
+
+    monkeypatch.setattr(reports, "give_way", lambda: None)
+    processes = SimpleNamespace(**vars(subprocess) | {"run": run, "Popen": begin})
+    monkeypatch.setattr(charm.sandbox, "subprocess", processes)
 
 
 def state_of(machine: Directory, unit: int = 0) -> Path:

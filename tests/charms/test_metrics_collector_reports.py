@@ -16,7 +16,15 @@ import pytest
 from ops import testing
 from tippingpoint_charm.results import LARGEST_TEXT
 
-from tests.charms.collector import bag_of_unit, charm, context, on_machine, related, state_of
+from tests.charms.collector import (
+    bag_of_unit,
+    charm,
+    context,
+    engine_in_this_process,
+    on_machine,
+    related,
+    state_of,
+)
 from tests.charms.related import SERVER
 from tests.unit.synthetic import JUJU, STARTED, MadeStage, write_run
 from tippingpoint.collect.runs import Runs
@@ -37,6 +45,12 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     before = os.umask(0o077)
     yield state_of(machine)
     os.umask(before)
+
+
+@pytest.fixture
+def engine_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it is the charm that matters, and not that the engine has a process of its own."""
+    engine_in_this_process(monkeypatch)
 
 
 FIRST, SECOND = (f"2026112{day}-000000-juju-leases-small-1f3a" for day in (1, 2))
@@ -131,6 +145,7 @@ def test_the_report_of_the_latest_run_is_told_and_kept(
     assert path.stat().st_mode & 0o777 == 0o644
 
 
+@pytest.mark.usefixtures("engine_here")
 def test_the_report_is_of_all_units_together(digests: dict[str, dict[str, str]]) -> None:
     """Given two units' results, when JSON is asked for, then its counts are those of both."""
     run = a_run(FIRST)
@@ -143,6 +158,7 @@ def test_the_report_is_of_all_units_together(digests: dict[str, dict[str, str]])
     assert document["run"]["id"] == run.id
 
 
+@pytest.mark.usefixtures("engine_here")
 def test_a_run_that_failed_at_login_has_a_report_with_the_reason(state: Path) -> None:
     """Given units that could not begin, and so have no result, then the report says why, and so does the status."""
     why = "admin is refused: invalid entity name or password"
@@ -165,6 +181,7 @@ def test_a_run_that_failed_at_login_has_a_report_with_the_reason(state: Path) ->
     assert why in answered("status")["sentence"]
 
 
+@pytest.mark.usefixtures("engine_here")
 def test_every_format_fits_into_a_result(state: Path, digests: dict[str, dict[str, str]]) -> None:
     run = a_run(FIRST)
     arrived(run, digests[FIRST])
@@ -178,6 +195,7 @@ def test_every_format_fits_into_a_result(state: Path, digests: dict[str, dict[st
             assert "juju scp" in results.get("text", results.get("note"))
 
 
+@pytest.mark.usefixtures("engine_here")
 @pytest.mark.parametrize(
     ("action", "asked"),
     [
@@ -205,6 +223,7 @@ def test_whoever_has_no_key_gets_it_in_parts(
         answered(action, {**asked, "part": beyond})
 
 
+@pytest.mark.usefixtures("engine_here")
 def test_the_way_to_a_comparison_s_parts_asks_for_the_same(digests: dict[str, dict[str, str]]) -> None:
     for run in (FIRST, SECOND):
         arrived(a_run(run), digests[run])
@@ -216,6 +235,7 @@ def test_the_way_to_a_comparison_s_parts_asks_for_the_same(digests: dict[str, di
     )
 
 
+@pytest.mark.usefixtures("engine_here")
 def test_runs_are_compared_with_the_first_or_the_baseline(digests: dict[str, dict[str, str]]) -> None:
     for run in (FIRST, SECOND):
         arrived(a_run(run), digests[run])
@@ -230,6 +250,7 @@ def test_runs_are_compared_with_the_first_or_the_baseline(digests: dict[str, dic
     assert worse["text"].count("juju-leases-small") >= 2
 
 
+@pytest.mark.usefixtures("engine_here")
 def test_a_run_is_compared_with_what_was_published(digests: dict[str, dict[str, str]]) -> None:
     run = a_run(FIRST)
     arrived(run, digests[FIRST])
@@ -239,6 +260,7 @@ def test_a_run_is_compared_with_what_was_published(digests: dict[str, dict[str, 
     assert "2.5.1" in results["text"]
 
 
+@pytest.mark.usefixtures("engine_here")
 def test_a_comparison_with_what_is_not_there_is_refused(digests: dict[str, dict[str, str]]) -> None:
     run = a_run(FIRST)
     arrived(run, digests[FIRST])
@@ -249,6 +271,7 @@ def test_a_comparison_with_what_is_not_there_is_refused(digests: dict[str, dict[
         assert "\n" not in failed.value.message
 
 
+@pytest.mark.usefixtures("engine_here")
 def test_an_export_is_a_run_for_the_command_line(
     state: Path, tmp_path: Path, digests: dict[str, dict[str, str]]
 ) -> None:
@@ -269,6 +292,7 @@ def test_an_export_is_a_run_for_the_command_line(
     assert ended.returncode == 0, ended.stderr
 
 
+@pytest.mark.usefixtures("engine_here")
 def test_a_unit_without_a_result_is_told_as_missing(digests: dict[str, dict[str, str]]) -> None:
     run = a_run(FIRST, missing={UNITS[1]: "the unit was removed"})
     arrived(run, {UNITS[0]: digests[FIRST][UNITS[0]]})
@@ -295,6 +319,7 @@ def test_a_run_that_is_over_is_judged_meanwhile(state: Path, digests: dict[str, 
     assert answered("status")["verdict"] == "met"
 
 
+@pytest.mark.usefixtures("engine_here")
 def test_a_damaged_result_is_a_missing_unit(digests: dict[str, dict[str, str]]) -> None:
     run = a_run(FIRST)
     arrived(run, {UNITS[0]: digests[FIRST][UNITS[0]], UNITS[1]: "QUJD"})
@@ -318,6 +343,7 @@ def test_an_engine_that_takes_too_long_is_not_waited_for(
     assert list((state / "reports").iterdir()) == []
 
 
+@pytest.mark.usefixtures("engine_here")
 def test_with_a_page_results_name_its_addresses(digests: dict[str, dict[str, str]]) -> None:
     for run in (FIRST, SECOND):
         arrived(a_run(run), digests[run])
