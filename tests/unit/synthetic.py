@@ -43,6 +43,8 @@ class MadeStage:
     connections_lost: int = 0
     stood_still_ms: float = 0.0
     """Each worker stood still for so long when the hold began, and twenty extensions waited for it."""
+    every: int = 1
+    """Seconds from one interval of the journal to the next; real workers write each second."""
 
 
 @dataclass
@@ -130,7 +132,7 @@ def _write_worker(
         fresh = stage.size if stage.kind == "storm" else max(0, stage.size - held)
         held = stage.size
         journal.events.write(t, "stage", **mark, phase="begin")
-        for second in range(stage.over + stage.hold):
+        for second in range(0, stage.over + stage.hold, stage.every):
             if second == stage.over:
                 journal.events.write(t, "stage", **mark, phase="hold")
             claims = fresh // max(1, stage.over) // workers if second < stage.over else 0
@@ -139,7 +141,7 @@ def _write_worker(
             _write_second(journal, t, stage, random, claims, rate / workers, busy)
             share = min(1.0, (second + 1) / max(1, stage.over))
             journal.tick(
-                t + 1,
+                t + stage.every,
                 held=int((held - fresh + fresh * share) / workers),
                 waiting=int(2 * held / workers),
                 in_flight=int(rate * stage.extend_ms / 1000 / workers),
@@ -147,7 +149,7 @@ def _write_worker(
                 loop_lag=round(random.gamma(2, 0.6), 3),
                 rss=60 + held / 500,
             )
-            t += 1.0
+            t += stage.every
         if stage.finished:
             journal.events.write(t, "stage", **mark, phase="end")
     return t
@@ -251,4 +253,4 @@ def _write_second(
         journal.events.write(t, "stall", seconds=seconds, cause="stopped")
     values[SCHEDULE_LAG] = random.gamma(2, 150, 100)
     values[LOOP_LAG] = random.gamma(2, 300, 20)
-    journal.interval(t, t + 1.0, {name: Histogram.of(np.rint(v)) for name, v in values.items()})
+    journal.interval(t, t + stage.every, {name: Histogram.of(np.rint(v)) for name, v in values.items()})

@@ -267,7 +267,8 @@ def _capped(log_load: FloatArray, curves: FloatArray, ceiling: int, straight_mis
     best = misfits.min(axis=1)
     near = misfits <= best[:, np.newaxis] + 0.01 * rough
     # Every bend between two neighbouring loads may fit equally well. The estimate is the middle of the best ones.
-    chosen = np.asarray([row[row.size // 2] for row in map(np.flatnonzero, near)])
+    so_far = np.cumsum(near, axis=1)
+    chosen = np.argmax(so_far > so_far[:, -1:] // 2, axis=1)
     slope = slopes[np.arange(curves.shape[0]), chosen]
     return _Hinge(
         bend=bends[chosen],

@@ -163,9 +163,10 @@ def written(made: MadeRun, directory: Path) -> tuple[RunData, int]:
 def test_no_sentence_of_a_report_contradicts_another(made: MadeRun) -> None:
     with tempfile.TemporaryDirectory() as place:
         run, lines_gone = written(made, Path(place) / "run")
-        document = json.loads(write_report(analyse(run), "json"))
-        markdown = write_report(analyse(run), "md")
-        suite = ElementTree.fromstring(write_report(analyse(run), "junit"))
+        analysis = analyse(run)
+        document = json.loads(write_report(analysis, "json"))
+        markdown = write_report(analysis, "md")
+        suite = ElementTree.fromstring(write_report(analysis, "junit"))
     verdict, tipping, thresholds = document["verdict"], document["tipping"], document["thresholds"]
     outcome, said = verdict["outcome"], verdict["sentence"]
     checks, held = verdict["checks"], examine(run).loads_held

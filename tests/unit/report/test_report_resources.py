@@ -430,7 +430,7 @@ def test_hostile_names_of_hosts_and_figures_stay_text() -> None:
 
 
 def test_four_hours_of_100_hosts_are_a_small_page(tmp_path: Path) -> None:
-    stages = [MadeStage(500 * 2**n, over=100, hold=1700, extends_per_second=20) for n in range(8)]
+    stages = [MadeStage(500 * 2**n, over=100, hold=1700, every=20) for n in range(8)]
     run = load_run(write_run(tmp_path / "run", stages, plan=None))
     names = [*MEANINGS, *(f"made-{n}" for n in range(7))]
     hosts = [f"node-{n}" for n in range(100)]
@@ -467,8 +467,9 @@ def anything_gathered(draw: st.DrawFn) -> Resources:
 @settings(deadline=None, max_examples=40)
 @given(anything_gathered())
 def test_whatever_was_gathered_the_report_comes_in_every_format(resources: Resources) -> None:
+    analysis = analyse(run_with(resources))
     for format in FORMATS:
-        assert write_report(analyse(run_with(resources)), format)
+        assert write_report(analysis, format)
 
 
 # ---- figures -------------------------------------------------------------------------------------

@@ -30,6 +30,12 @@ STAGES = [MadeStage(500), MadeStage(1000), MadeStage(2000)]
 LONG = [MadeStage(size, over=5, hold=60, extends_per_second=400) for size in (500, 1000, 2000, 4000, 8000)]
 
 
+@pytest.fixture(scope="module")
+def long_part(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A part that measured more than fits into a digest."""
+    return write_part(tmp_path_factory.mktemp("long"), 0, LONG)
+
+
 def histogram(digest: Digest, phase: int, tag: str) -> Histogram:
     found = Histogram()
     for measured in digest.measured:
@@ -75,12 +81,10 @@ def test_ticks_are_the_sum_of_what_workers_held_and_the_worst_of_their_health(tm
         assert ours[int(t * 1000)][4] == pytest.approx(cpu, abs=0.001)
 
 
-def test_what_does_not_fit_exactly_is_told_to_a_known_share_and_the_digest_says_so(tmp_path: Path) -> None:
-    # given a part that measured more than fits
-    part = write_part(tmp_path, 0, LONG)
-    run = load_run(part)
+def test_what_does_not_fit_exactly_is_told_to_a_known_share_and_the_digest_says_so(long_part: Path) -> None:
+    run = load_run(long_part)
     # when its digest is made
-    text = make_digest(part)
+    text = make_digest(long_part)
     digest = read_digest(text)
     # then it fits and says how well it knows what it says
     assert len(text) <= 40_000
@@ -118,19 +122,18 @@ def test_where_servers_landed_is_told_to_the_last_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [LEAST, 6_000, 10_000, 20_000, 80_000])
-def test_a_digest_always_fits(tmp_path: Path, limit: int) -> None:
-    part = write_part(tmp_path, 0, LONG)
-    text = make_digest(part, limit)
+def test_a_digest_always_fits(long_part: Path, limit: int) -> None:
+    text = make_digest(long_part, limit)
     assert len(text) <= limit
     digest = read_digest(text)
     assert digest.head.run == f"{RUN}.0"
     assert bool(digest.head.less) == (limit < 80_000)
 
 
-def test_less_room_never_tells_more_exactly(tmp_path: Path) -> None:
-    part = write_part(tmp_path, 0, LONG)
+def test_less_room_never_tells_more_exactly(long_part: Path) -> None:
     bits = [
-        read_digest(make_digest(part, limit)).head.bits for limit in (8_000, 16_000, 32_000, 64_000, 128_000)
+        read_digest(make_digest(long_part, limit)).head.bits
+        for limit in (8_000, 16_000, 32_000, 64_000, 128_000)
     ]
     assert bits == sorted(bits)
     assert bits[-1] == 10

@@ -640,8 +640,9 @@ def test_whatever_a_unit_hands_over_there_is_a_report(
     words = {"load-claimer/0": word(offset=offset)}
     run = gathered(path, {"load-claimer/0": packed(head, numbers)}, 1, words=words)
     assert len(run.units) == 1
+    analysis = analyse(run)
     for format in ("html", "md", "json", "junit"):
-        assert write_report(analyse(run), format)
+        assert write_report(analysis, format)
 
 
 def test_a_plan_that_is_none_is_refused_in_one_line(tmp_path: Path) -> None:
