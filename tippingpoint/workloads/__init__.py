@@ -1,1 +1,1 @@
-"""What is done to a target: claim and spawn, their load and the contract each has with a target."""
+"""The load on a target: the workloads claim and spawn, and what each needs of a target."""

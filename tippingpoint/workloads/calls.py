@@ -1,4 +1,4 @@
-"""The table of what is under way: each timed from its intended moment and from its send, counted by how it ended."""
+"""The operations in flight: each is timed from its intended moment and from its send, and counted by its outcome."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ Subject = TypeVar("Subject")
 
 @dataclass(slots=True)
 class Call(Generic[Subject]):
-    """One operation under way."""
+    """One operation in flight."""
 
     subject: Subject
-    """What it is about, for whoever added it."""
+    """The subject of the operation, for the caller that added it."""
     operation: str
     intended: float
     sent: float
     future: Future[Any]
     ended: Callable[[Call[Subject], float], None]
-    """What is done about its answer, and at what moment it came: it counts the call."""
+    """Called with the call and the moment of its answer; it counts the call."""
     timed: bool
-    """Whether it is recorded; of one that is not, only failures are told."""
+    """Whether it is recorded; of other calls, only failures are reported."""
     queued: bool
-    """Whether its turn has not come: `sent` is then when we asked for it, and it owes no answer yet."""
+    """Whether it waits for its turn: `sent` is then when we requested it, and no answer is due yet."""
     delay: float
-    """Seconds before `sent` for which it waited because the generator was late."""
+    """Seconds by which it was sent late because the generator was late."""
 
 
 class Calls(Generic[Subject]):
-    """The operations of one worker. What has no answer after `timeout` seconds is cancelled.
+    """The operations of one worker. An operation without an answer after `timeout` seconds is cancelled.
 
-    `called` has those that are recorded under another name than they have here. `unanswered` is told of each that
-    is given up when the load ends, and at what moment; without it, each counts as timed out.
+    `called` has the operations that are recorded under another name. `unanswered` is called with each operation that
+    is given up when the load ends, and the moment; without it, each of these counts as timed out.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class Calls(Generic[Subject]):
         self._calls: dict[int, Call[Subject]] = {}
         self._number = 0
         self.errors = Errors()
-        """(operation, outcome, message) of failures; the messages of a flood are counted together."""
+        """Failures by (operation, outcome, message); a flood of different messages is counted together."""
 
     def name(self, operation: str) -> str:
-        """What an operation is recorded under."""
+        """Return the name under which an operation is recorded."""
         return self._called[operation]
 
     @property
@@ -83,7 +83,7 @@ class Calls(Generic[Subject]):
 
     @property
     def next_number(self) -> int:
-        """The number of the call that begins next, for `its_turn_came`."""
+        """The number that the next call will have, for `its_turn_came`."""
         return self._number + 1
 
     def add(
@@ -97,8 +97,11 @@ class Calls(Generic[Subject]):
         timed: bool = True,
         queued: bool = False,
     ) -> None:
-        """Time an operation that is sent now. It was meant for `intended`, and could not be sent before `ready`:
-        lateness up to there is the target's and only in the response time, after it also the generator's."""
+        """Time an operation that is sent now, was due at `intended`, and could not be sent before `ready`.
+
+        A delay up to `ready` is the target's, and is only in the response time; a later delay is also the
+        generator's.
+        """
         sent = time.monotonic()
         ready = max(intended, ready)
         delay = sent - ready
@@ -110,7 +113,7 @@ class Calls(Generic[Subject]):
         future.add_done_callback(partial(self._answered, number))
 
     def its_turn_came(self, number: int) -> None:
-        """Only from now on is the time that a queued call takes the target's, though its response time is all."""
+        """Start the service time of a queued call; its response time has been running since it was due."""
         call = self._calls.pop(number, None)
         if call is not None:
             now = time.monotonic()
@@ -120,7 +123,7 @@ class Calls(Generic[Subject]):
             self._calls[number] = call
 
     def end(self, call: Call[Subject], outcome: str, moment: float, message: str = "") -> None:
-        """Count a call by how it ended."""
+        """Count a call with its outcome."""
         if call.timed:
             own = call.delay + self._pulse.stopped(call.sent, moment)
             self.count(call.operation, outcome, call.intended, call.sent, moment, message, own)
@@ -137,8 +140,10 @@ class Calls(Generic[Subject]):
         message: str = "",
         own: float | None = None,
     ) -> None:
-        """Count what was no call but took its time: from `intended`, or `sent`, until `moment`. The generator's part
-        of it, `own`, is for how long it stood still where nothing else is known."""
+        """Count something that is no call but took time: from `intended`, or `sent`, until `moment`.
+
+        `own` is the generator's part of that time; by default, the time for which the worker stood still.
+        """
         record, name = self._record[operation, outcome]
         record(max(1, int((moment - intended) * 1e6)))
         own = self._pulse.stopped(intended, moment) if own is None else own
@@ -153,25 +158,26 @@ class Calls(Generic[Subject]):
             self.errors.note(self._called[operation], outcome, message)
 
     def expire(self) -> None:
-        """Give up what is older than the timeout; to be called a few times a second."""
+        """Cancel calls that are older than the timeout; to be called a few times a second."""
         now = time.monotonic()
         limit = now - self.timeout
-        for call in self._calls.values():  # in the order they were sent, but for those that were not
+        for call in self._calls.values():  # in the order in which they were sent, except queued ones
             if call.queued:
-                continue  # it owes no answer to what nobody has asked it
+                continue  # no answer is due for a request that was not sent
             if call.sent > limit:
                 break
             if call.sent + self._pulse.stopped(call.sent, now) > limit:
-                continue  # while we stood still nobody would have heard its answer
+                continue  # while we stood still, we could not have received its answer
             call.future.cancel()
 
     async def drain(self, within: float) -> None:
-        """Wait for what is under way; what has no answer after `within` seconds counts as timed out at its age."""
+        """Wait for calls in flight; those without an answer after `within` seconds count as timed out at their
+        age."""
         futures = [call.future for call in self._calls.values()]
         try:
             if futures:
                 await asyncio.wait(futures, timeout=within)
-                await asyncio.sleep(0)  # so that the last answers are counted before the rest is given up
+                await asyncio.sleep(0)  # count the last answers before the rest is given up
         except asyncio.CancelledError:
             self.cut()
             raise
@@ -182,10 +188,10 @@ class Calls(Generic[Subject]):
         self.give_up(older_than=OWED)
 
     def give_up(self, older_than: float) -> None:
-        """Cancel what is under way; what was due longer ago than that counts as timed out at its age."""
+        """Cancel all calls in flight; those that were due longer ago than that count as timed out at their age."""
         now = time.monotonic()
         for number, call in list(self._calls.items()):
-            if call.future.done():  # of which it is told a moment later
+            if call.future.done():  # its callback would come a moment later
                 self._answered(number, call.future)
                 continue
             del self._calls[number]
@@ -194,7 +200,7 @@ class Calls(Generic[Subject]):
             call.future.cancel()
 
     def abandon(self) -> None:
-        """Cancel what is under way, and count none of it."""
+        """Cancel all calls in flight, and count none of them."""
         calls = list(self._calls.values())
         self._calls.clear()
         for call in calls:
@@ -205,7 +211,7 @@ class Calls(Generic[Subject]):
 
     def _answered(self, number: int, future: Future[Any]) -> None:
         if not future.cancelled():
-            future.exception()  # looked at whoever wants it, or asyncio complains of it on standard error
+            future.exception()  # mark it as retrieved, or asyncio would complain on standard error
         call = self._calls.pop(number, None)
         if call is not None:  # else it was counted already, or abandoned
             call.ended(call, time.monotonic())

@@ -1,4 +1,4 @@
-"""How an operation failed, and what failures said: the same for every workload."""
+"""Outcomes and messages of failed operations, the same for every workload."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DISTINCT_MESSAGES = 20
 
 
 def failure(future: Future[Any], timeout: float) -> tuple[str, str] | None:
-    """Outcome and message of a failed operation; None when it has an answer. One that was cancelled timed out."""
+    """Return outcome and message of a failed operation; None if it succeeded. A cancelled one has timed out."""
     if future.cancelled():
         return "timeout", f"no answer within {timeout:g} s"
     problem = future.exception()
@@ -29,7 +29,7 @@ class Errors(Counter[tuple[str, str, str]]):
     """Failures by (operation, outcome, message) since they were last cleared."""
 
     def note(self, operation: str, outcome: str, message: str) -> None:
-        """Count a failure; beyond twenty different messages, what a flood says is counted together."""
+        """Count a failure; beyond twenty different messages, all others are counted together."""
         key = (operation, outcome, message)
         if key not in self and len(self) >= _DISTINCT_MESSAGES:
             key = (operation, outcome, "other errors")

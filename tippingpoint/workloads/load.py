@@ -1,4 +1,4 @@
-"""What a worker asks of a workload: the one contract between the process that keeps time and what loads a target."""
+"""The contract between a worker process, which keeps time, and the load that it drives."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tippingpoint.plan.fields import StageKind
 from tippingpoint.plan.read import Plan
 
 OnProgress = Callable[[str, int, int], None]
-"""Told what is being made, how many of it there are, and how many there will be."""
+"""Called with what is being made, how much of it exists, and how much there will be."""
 
 
 def untold(what: str, done: int, goal: int) -> None:
-    """Progress that nobody watches."""
+    """Ignore progress."""
 
 
 Event = tuple[float, str, dict[str, Any]]
-"""A moment on the monotonic clock, what happened, and its fields as they stand in the journal."""
+"""A moment on the monotonic clock, what happened, and its fields as in the journal."""
 
 
 class StageOrder(BaseModel):
-    """A stage as a worker is told of it."""
+    """Begins a stage, as a worker is told of it."""
 
     do: Literal["stage"] = "stage"
     number: int
@@ -36,13 +36,13 @@ class StageOrder(BaseModel):
     over: float
     """Seconds that new load is spread over."""
     share: tuple[int, int]
-    """This worker's index and the number of workers: it has every number-th thing from its index on."""
+    """This worker's index and the number of workers: it has every `number`-th thing, beginning with its index."""
     listed: int | None
     """Which of the plan's listed stages this is, from 1; None in a search."""
 
 
 class ShareOrder(BaseModel):
-    """Which part of the plan the stages that follow are of: the part of one machine's workers, of many machines."""
+    """Sets the part of the plan for later stages: this machine's index, of how many machines."""
 
     do: Literal["share"] = "share"
     index: int
@@ -50,29 +50,29 @@ class ShareOrder(BaseModel):
 
 
 class PrepareOrder(BaseModel):
-    """What a worker is to have ready before the stages that follow: `size` is the largest of them."""
+    """Prepares a worker for later stages, the largest of which has this `size`."""
 
     do: Literal["prepare"] = "prepare"
     size: int
     share: tuple[int, int]
     fresh: bool
-    """The stages begin from nothing: what those before left is given back first."""
+    """Whether the stages begin from nothing: what earlier stages left is released first."""
 
 
 OWED = 5.0
-"""Seconds that what is under way when a load ends is waited for: what was due longer ago when a load is cut has had
-them."""
+"""Seconds that operations in flight are waited for when a load ends. When a load is cut, operations that were due
+longer ago have had that time."""
 
 
 @dataclass(frozen=True)
 class TargetFacts:
-    """What is being tested: the software's version and its members' names, for the report."""
+    """The target as it describes itself, for the report: the software's version and its members' names."""
 
     kind: str
     version: str
     members: list[str]
     controller: str = ""
-    """What people call it, where a target has a name."""
+    """The name that people use, if the target has one."""
 
 
 @dataclass(frozen=True)
@@ -80,25 +80,25 @@ class Gauge:
     """What a load is doing at a moment."""
 
     held: int
-    """Leases held, or things that are there."""
+    """Leases held, or things that exist."""
     waiting: int
-    """Units waiting for a release, or things that are still to be made or removed."""
+    """Units waiting for a release, or things still to be made or removed."""
     in_flight: int
-    """Operations sent and not answered."""
+    """Operations sent but not answered."""
     up: bool
-    """Whether the stage's load is there in full."""
+    """Whether the stage's load is up in full."""
 
 
 class Load(Protocol):
     """One worker's share of a load, used from one event loop.
 
-    It records every operation in the worker's Recorder by tags (tags.tag) and puts what matters
-    singly into `errors` and `lost`, which the worker takes once a second.
+    It records every operation in the worker's Recorder by tags (tags.tag). Single events go into `errors`, `lost` and
+    `events`, which the worker takes once a second.
     """
 
     @property
     def errors(self) -> Counter[tuple[str, str, str]]:
-        """(operation, outcome, message) of failures since the worker last took them."""
+        """Failures by (operation, outcome, message) since the worker last took them."""
         ...
 
     @property
@@ -108,26 +108,27 @@ class Load(Protocol):
 
     @property
     def events(self) -> list[Event]:
-        """What else matters singly, since the worker last took it."""
+        """Other single events since the worker last took them."""
         ...
 
     @property
     def gauge(self) -> Gauge: ...
 
     async def open(self) -> TargetFacts:
-        """Connect; TargetError when no server can be reached or the target refuses us."""
+        """Connect; raises TargetError when no server can be reached or the target refuses us."""
         ...
 
     async def prepare(self, order: PrepareOrder, progress: OnProgress) -> None:
-        """Make what stages up to that size need and is no part of what they measure; OperationFailed when it fails."""
+        """Make what stages up to that size need before they are measured; raises OperationFailed when that fails."""
         ...
 
     def revise(self, plan: Plan) -> None:
-        """Go by this plan from the next stage on: another part of the same one, as the number of machines changed."""
+        """Follow this plan from the next stage on: another part of the same plan, as the number of machines
+        changed."""
         ...
 
     async def begin_stage(self, stage: StageOrder) -> None:
-        """Put the stage's load on the target; returns as soon as it is begun."""
+        """Put the stage's load on the target; returns as soon as that has begun."""
         ...
 
     def expire_calls(self) -> None:
@@ -135,20 +136,23 @@ class Load(Protocol):
         ...
 
     def stop(self) -> None:
-        """Begin nothing further; what is under way may still end."""
+        """Begin nothing more; operations in flight may still end."""
         ...
 
     async def drain(self, within: float) -> None:
-        """Wait for what is under way; what has no answer after `within` seconds counts as timed out. Cancelled, it does
-        as `cut`."""
+        """Wait for operations in flight; those without an answer after `within` seconds count as timed out.
+
+        If it is cancelled, it does what `cut` does.
+        """
         ...
 
     def cut(self) -> None:
-        """Wait for nothing: what is under way counts for nothing, as we end it, unless it was due OWED seconds ago."""
+        """Wait for nothing: operations in flight are not counted, as we end them, unless they were due OWED seconds
+        ago."""
         ...
 
     async def give_back(self, within: float) -> int:
-        """Give back what is held singly; returns how many could not be in time and will end by themselves."""
+        """Release what is held; returns how many leases could not be released in time and will expire."""
         ...
 
     async def close(self) -> None:
@@ -158,12 +162,12 @@ class Load(Protocol):
 
 @runtime_checkable
 class Upkeep(Protocol):
-    """What a load does beside where it keeps up what it has made."""
+    """An addition for a load that keeps up the things it has made."""
 
     def repair(self) -> None:
-        """Look at once what is there, and try again what was given up, or is to be tried again later."""
+        """Check at once which things exist, and try again what was given up or would be retried later."""
         ...
 
     async def evict(self, member: str) -> None:
-        """Remove a member that is gone from the target by force; OperationFailed when it is not gone, or stays."""
+        """Remove a dead member from the target by force; raises OperationFailed when it is alive, or stays."""
         ...

@@ -1,4 +1,4 @@
-"""Open-loop pacing: things happen at the moment they were meant to, whatever the target does meanwhile."""
+"""Open-loop pacing: calls are made when they are due, whatever the target does meanwhile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Timer:
     """A kernel timer on an event loop, exact to microseconds.
 
-    The loops' own timers wake on whole milliseconds, which is as long as a fast target takes to answer.
+    The loops' own timers have a resolution of a millisecond, which is as long as a fast target takes to answer.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> None:
@@ -32,7 +32,7 @@ class Timer:
         loop.add_reader(self._fd, self._expired)
 
     def set(self, when: float) -> None:
-        """Wake at a moment on the monotonic clock, in seconds; at once when it has passed."""
+        """Wake at a moment on the monotonic clock, in seconds; at once if it has passed."""
         nanoseconds = max(1, round((when - time.monotonic()) * 1e9))
         value = _ITIMERSPEC.pack(0, 0, nanoseconds // 1_000_000_000, nanoseconds % 1_000_000_000)
         if _libc.timerfd_settime(self._fd, 0, value, None) < 0:
@@ -42,7 +42,7 @@ class Timer:
         try:
             os.read(self._fd, 8)
         except BlockingIOError:
-            return  # set again meanwhile: the new moment has not come
+            return  # it was set again meanwhile, and the new moment has not come
         self._wake()
 
     def close(self) -> None:
@@ -52,7 +52,7 @@ class Timer:
 
 
 class Schedule:
-    """Calls due at moments on the monotonic clock, made in order, each with the moment it was meant for.
+    """Calls due at moments on the monotonic clock; they are made in order, each with its intended moment.
 
     One kernel timer serves any number of calls, so an idle unit costs one entry in a heap and no task.
     """
@@ -64,7 +64,7 @@ class Schedule:
         self._armed = float("inf")
 
     def at(self, when: float, call: Callable[[float], None]) -> None:
-        """Call `call(when)` at `when` seconds on the monotonic clock, or as soon after as can be."""
+        """Call `call(when)` at `when` seconds on the monotonic clock, or as soon as possible after it."""
         self._number += 1
         heapq.heappush(self._heap, (when, self._number, call))
         if when < self._armed:
@@ -82,20 +82,21 @@ class Schedule:
 
     def _run_due(self) -> None:
         self._armed = float("inf")
-        # At most what was there when we woke, so that calls which schedule further ones cannot starve the loop.
+        # At most as many as there were when we woke, so that calls that schedule further ones cannot starve the loop.
         try:
             for _ in range(len(self._heap)):
                 if not self._heap or self._heap[0][0] > time.monotonic():
                     break
                 when, _, call = heapq.heappop(self._heap)
                 call(when)
-        finally:  # a call that raises must not keep the others from being made
+        finally:  # a call that raises must not prevent the others
             if self._heap and self._heap[0][0] < self._armed:
                 self._armed = self._heap[0][0]
                 self._timer.set(self._armed)
 
 
 def spread(count: int, begin: float, over: float) -> Iterator[float]:
-    """The moments of `count` things spread evenly over a time: the first at its begin; all at once over 0 s."""
+    """Return the moments of `count` things spread evenly over a time, the first at its begin; all at once over 0
+    s."""
     step = over / count if count else 0.0
     return (begin + number * step for number in range(count))

@@ -1,1 +1,1 @@
-"""Leases that are claimed, renewed and fought over."""
+"""The claim workload: leases are claimed, renewed and contended for."""

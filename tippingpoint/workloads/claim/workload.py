@@ -1,12 +1,12 @@
-"""The claim workload: leases that many units want, one holds and renews, and the others wait for.
+"""The claim workload: many units contend for each lease, one holds and renews it, and the others wait for it.
 
-A unit's life is the published lease test's: claim; when granted, extend on schedule; when denied, wait for
-the release and claim again; when a lease could not be extended in time it is lost, and claimed again. Where
-units have connections of their own, each connects first, and again when it lost its connection.
+A unit behaves as in the published lease test. It claims; when granted, it extends on schedule; when denied, it waits
+for the release and claims again. A lease that could not be extended in time is lost, and claimed again. If units have
+connections of their own, each connects first, and reconnects when it has lost its connection.
 
-Load is open: an extension is due at fixed moments after its claim, and response time counts from them, also
-when the unit's previous operation is late. After a failure it is tried again sooner, and the schedule begins anew
-from there. Nothing here knows a target.
+The load is an open loop: extensions are due at fixed moments after a claim. Response time counts from these, even if
+the unit's previous operation is late. A failed extension is retried sooner, and the schedule begins anew from there.
+This module knows no target.
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ from tippingpoint.workloads.load import OWED, Event, Gauge, OnProgress, PrepareO
 from tippingpoint.workloads.schedule import Schedule, spread
 
 RECONNECT_WITHIN = 5.0
-"""A unit that lost its connection tries again after up to so many seconds, at random: they do not all come at once."""
+"""The most seconds, chosen at random, until a unit that lost its connection reconnects: units do not all come at
+once."""
 RELEASE_WITHIN = 20.0
-"""Seconds that leases are given back in before a stage that begins from nothing."""
+"""Seconds in which leases are released before a stage that begins from nothing."""
 LEADER_EVERY = 2.0
-"""Seconds between questions who leads the target, of one worker; etcd elects a leader within one to two by default."""
+"""Seconds between a worker's polls for the leader; by default, etcd elects one within one to two seconds."""
 _RELEASES_AT_ONCE = 256
 _STILL_WAITING = 1.0
-"""Seconds between two words about a wait."""
+"""Seconds between two progress messages about a wait."""
 
 
 class Unit:
@@ -63,31 +64,31 @@ class Unit:
     def __init__(self, lease: int, holder: int, generation: int) -> None:
         self.lease = lease
         self.number = generation * MAX_LEASES + lease
-        """The lease's number at the target: those of an abandoned generation are never used again."""
+        """The lease's number at the target: numbers of an abandoned generation are never used again."""
         self.holder = holder
         self.generation = generation
         self.holding: Holding | None = None
         self.claimed = 0.0
-        """When the lease was claimed: what `held for` counts from."""
+        """When the lease was claimed; `held_for` of a loss counts from it."""
         self.held = 0.0
-        """When the last claim or extension that succeeded was sent: the lease lasts at least claim_time from it."""
+        """When the last successful claim or extension was sent: the lease lasts at least claim_time from then."""
         self.ready = 0.0
-        """When the previous operation ended: lateness before it is the target's, after it the generator's."""
+        """When the previous operation ended: a delay before it is the target's, after it the generator's."""
         self.overdue: float | None = None
-        """When an extension was due that waits for the unit's connection to be back."""
+        """When an extension was due that waits for the unit to reconnect."""
         self.failures = 0
         self.claiming = False
-        """Whether a claim is under way or due: there is never a second one."""
+        """Whether a claim is in flight or due: there is never a second one."""
         self.waiting = False
         self.connected = False
-        """Of those with connections of their own: whether it may be asked for something."""
+        """Whether a unit with a connection of its own is connected."""
 
 
 _Call = Call[Unit]
 
 
 class ClaimLoad:
-    """One worker's share of the leases. Lease numbers are global; a worker has those it is given."""
+    """One worker's share of the leases. Lease numbers are the same for all workers, and each worker has its own."""
 
     def __init__(
         self, workload: ClaimWorkload, target: ClaimTarget, recorder: Recorder, schedule: Schedule
@@ -107,29 +108,29 @@ class ClaimLoad:
         self._connected = 0
         self._stopped = False
         self._asked = float("-inf")
-        """When a claim or an extension was sent last, on the monotonic clock: whatever became of it, a lease that
-        it got is over a claim time later."""
+        """When a claim or an extension was sent last, on the monotonic clock: any lease that it got is over a claim
+        time later."""
         self.errors = self._calls.errors
-        """(operation, outcome, message) of failures since the worker last took them."""
+        """Failures by (operation, outcome, message) since the worker last took them."""
         self.lost: list[tuple[float, int, int, float]] = []
         """(moment, lease, unit, seconds held) of leases lost since the worker last took them."""
         self.events: list[Event] = []
-        """Who leads the target, at each change; since the worker last took it."""
+        """Changes of the target's leader since the worker last took them."""
         self._following: asyncio.Task[None] | None = None
 
     @property
     def gauge(self) -> Gauge:
-        """Leases held, units waiting for a release, operations under way."""
+        """Leases held, units waiting for a release, and operations in flight."""
         units = len(self._leases) * self._workload.units
         up = self._held >= len(self._leases) and (self._connections is None or self._connected >= units)
         return Gauge(self._held, self._waiting, self._calls.under_way, up)
 
     async def open(self) -> TargetFacts:
-        """Connect; TargetError when no server can be reached or the target refuses us."""
+        """Connect; raises TargetError when no server can be reached or the target refuses us."""
         return await self._target.open()
 
     async def prepare(self, order: PrepareOrder, progress: OnProgress) -> None:
-        """Make the units that the stages up to that size need, where they have to be made."""
+        """Make the units for stages up to that size, if the target needs that."""
         if order.fresh:
             await self._clear(progress)
         if self._connections is not None:
@@ -137,10 +138,10 @@ class ClaimLoad:
             await self._connections.prepare(leases, self._workload.units, progress)
 
     def revise(self, plan: Plan) -> None:
-        """Nothing: each stage says how many leases there are."""
+        """Do nothing: each stage says how many leases it has."""
 
     async def begin_stage(self, stage: StageOrder) -> None:
-        """Have the stage's leases; in a storm, abandon those there are and claim the stage's all at once."""
+        """Bring up the stage's leases; a storm abandons the present ones first, and claims all at once."""
         if stage.kind == "storm":
             await self._abandon()
         self.set_leases(set(_share(stage.size, stage.share)), stage.over)
@@ -148,7 +149,7 @@ class ClaimLoad:
             self._following = self._loop.create_task(self._follow(self._target))
 
     async def _follow(self, target: Led) -> None:
-        """What one worker does for all: tell who leads, as long as the target says so."""
+        """Note changes of the leader, while the target tells; one worker does this for all."""
         told = ""
         while (leader := await target.leader()) is not None:
             if leader and leader != told:
@@ -164,7 +165,7 @@ class ClaimLoad:
         await self._target.close()
 
     def set_leases(self, wanted: set[int], over: float) -> None:
-        """Have exactly these leases: claim new ones spread over `over` seconds, release those not wanted."""
+        """Have exactly these leases: claim new ones spread over `over` seconds, and release those not wanted."""
         self._stopped = False
         for lease in [lease for lease in self._leases if lease not in wanted]:
             self._give_up(self._leases.pop(lease))
@@ -176,7 +177,7 @@ class ClaimLoad:
             units += contenders
         # Shuffled, as the seed does it, so that no unit is always the first to ask.
         random.Random(len(units)).shuffle(units)
-        # The units live as long as the stage: out of the collector's sight, so that it never stops the loop.
+        # The units live as long as the stage: freeze them, so that garbage collection never stops the loop.
         gc.collect()
         gc.freeze()
         now = time.monotonic()
@@ -202,7 +203,7 @@ class ClaimLoad:
             self._set_connected(unit, False)
 
     def _release(self, holding: Holding) -> None:
-        """Give a lease back that is not measured any more; a failure is an event of the run."""
+        """Release a lease without measuring it; a failure is an event of the run."""
 
         def ended(future: Future[None]) -> None:
             if not future.cancelled() and (problem := future.exception()) is not None:
@@ -211,7 +212,7 @@ class ClaimLoad:
         self._target.release(holding).add_done_callback(ended)
 
     async def _clear(self, progress: OnProgress) -> None:
-        """Have nothing: where leases cannot be given back, this takes until the last of them has run out."""
+        """Release all leases; a target that cannot release makes this wait until the last of them has expired."""
         leases = len(self._leases)
         await self.give_back(RELEASE_WITHIN)
         if self._connections is None:
@@ -219,7 +220,7 @@ class ClaimLoad:
         await self._drop_connections()
         over = self._asked + self._workload.claim_time
         while (left := over - time.monotonic()) > 0:
-            # Said again and again, as a claim time may be longer than a silent worker is believed to be alive.
+            # This is reported again and again, as a claim time may be longer than a silent worker is waited for.
             progress("leases run out", 0, leases)
             await asyncio.sleep(min(left, _STILL_WAITING))
         if leases:
@@ -230,7 +231,7 @@ class ClaimLoad:
         self._connected = 0
 
     async def give_back(self, within: float) -> int:
-        """Give every lease back; returns how many could not be given back in time and will expire by themselves."""
+        """Release every lease; returns how many could not be released in time and will expire."""
         deadline = time.monotonic() + within
         self._generation += 1
         self._calls.abandon()
@@ -258,11 +259,11 @@ class ClaimLoad:
         return left
 
     async def _abandon(self) -> None:
-        """The restart storm's beginning: abandon every claim and connection.
+        """Begin a restart storm: abandon every claim and connection.
 
-        Operations that a second has not answered count as timeouts: the target owes them, storm or not.
+        Operations without an answer for more than a second count as timed out: the target owes them, storm or not.
         """
-        self._stopped = True  # nothing follows from answers that come at this very moment
+        self._stopped = True  # answers that arrive at this very moment have no consequences
         self._calls.give_up(older_than=1.0)
         self._count_overdue(older_than=1.0)
         self._schedule.clear()
@@ -272,12 +273,12 @@ class ClaimLoad:
         self._leases.clear()
 
     def stop(self) -> None:
-        """Begin nothing further; what is under way may still end."""
+        """Begin nothing more; operations in flight may still end."""
         self._stopped = True
         self._schedule.clear()
 
     async def drain(self, within: float) -> None:
-        """Wait for what is under way; what has no answer after `within` seconds counts as timed out."""
+        """Wait for operations in flight; those without an answer after `within` seconds count as timed out."""
         try:
             await self._calls.drain(within)
         except asyncio.CancelledError:
@@ -295,7 +296,7 @@ class ClaimLoad:
         self._calls.expire()
 
     def _unanswered(self, call: _Call, now: float) -> None:
-        """Count what is given up as timed out at its age, unless its lease was."""
+        """Count a call that is given up as timed out at its age, unless its lease was given up before."""
         if call.subject.generation == self._generation:
             said = "its turn to connect had not come" if call.queued else "no answer"
             self._calls.end(call, "timeout", now, f"{said} when the load ended")
@@ -321,7 +322,7 @@ class ClaimLoad:
         self._calls.add(unit, "connect", future, intended, unit.ready, self._connect_answered, queued=True)
 
     def _connect_again(self, unit: Unit, intended: float, moment: float) -> None:
-        """After a rate limit: the same operation still, whose response time counts from its first moment."""
+        """Retry after a rate limit: it is the same operation, whose response time counts from its first moment."""
         unit.ready = moment
         self._connect(unit, intended)
 
@@ -352,12 +353,12 @@ class ClaimLoad:
             self._schedule.at(again, partial(self._connect, unit))
 
     def _connection_lost(self, unit: Unit, generation: int, reason: str) -> None:
-        """Connect again after a while; a lease that is held stays so until its time is over."""
+        """Reconnect after a while; a lease that is held stays so until its claim time is over."""
         if generation != self._generation or unit.generation != generation:
             return
         self.errors.note("connection", "lost", reason)
         if not unit.connected:
-            return  # whoever hears of its login will see that it is closed
+            return  # its future has not been handled yet, and that will see a closed Link
         self._set_connected(unit, False)
         if unit.waiting:
             self._set_waiting(unit, False)
@@ -394,7 +395,8 @@ class ClaimLoad:
         self._begin(unit, "extend", intended, self._target.extend(unit.holding), self._extended)
 
     def _extend_when_back(self, unit: Unit, due: float) -> None:
-        """Its time goes on counting from when it was due; when the claim time is over first, the lease is lost."""
+        """Extend later, with the time counted from when it was due; if the claim time is over first, the lease is
+        lost."""
         unit.overdue = due
         self._schedule.at(unit.held + self._workload.claim_time, partial(self._run_out, unit))
 
@@ -402,7 +404,7 @@ class ClaimLoad:
         if unit.generation != self._generation or unit.overdue is None:
             return
         if moment < unit.held + self._workload.claim_time:
-            return  # it was back in between, and this is another time that it is cut off
+            return  # it reconnected in between, and has lost its connection again
         now = time.monotonic()
         self._calls.count(
             "extend", "lost", unit.overdue, unit.overdue, now, "its connection was not back in time"
@@ -421,7 +423,7 @@ class ClaimLoad:
         self._calls.add(unit, operation, future, intended, unit.ready, ended)
 
     def _of_now(self, call: _Call, now: float) -> bool:
-        """Whether an answer is to a unit that there is; what it was about is given back where it is not."""
+        """Return whether an answer is for a present unit; else release what it granted."""
         unit = call.subject
         unit.ready = now
         if unit.generation == self._generation:
@@ -430,7 +432,7 @@ class ClaimLoad:
         return False
 
     def _answered_too_late(self, call: _Call) -> None:
-        """The lease was given up meanwhile: a claim that was granted all the same is given back."""
+        """Release a lease that was granted after it had been given up."""
         if call.operation == "claim" and not call.future.cancelled() and call.future.exception() is None:
             holding = call.future.result()
             if holding is not None:
@@ -451,7 +453,7 @@ class ClaimLoad:
         if holding is None:
             self._calls.end(call, "denied", now)
             if self._cut_off(unit):
-                return  # nobody would tell it of a release
+                return  # it could not be told of a release
             self._set_waiting(unit, True)
             self._target.watch_release(
                 unit.number, unit.holder, partial(self._released, unit, self._generation)
@@ -461,7 +463,7 @@ class ClaimLoad:
         unit.holding = holding
         unit.claimed = unit.held = call.sent
         self._held += 1
-        # From the answer, not from the send: the unit learns only then that it has something to renew.
+        # Counted from the answer, not from the send: only then does the unit know that it has a lease to renew.
         self._schedule.at(now + self._workload.renew_time, partial(self._extend, unit))
 
     def _released(self, unit: Unit, generation: int) -> None:
@@ -491,7 +493,7 @@ class ClaimLoad:
             unit.failures = 0
             unit.held = call.sent
             self._calls.end(call, "ok", now)
-            # The next moment on the fixed schedule, even when it has passed: lateness is not forgiven.
+            # The next moment on the fixed schedule, even if it has passed: lateness is not forgiven.
             self._schedule.at(call.intended + self._workload.renew_time, partial(self._extend, unit))
         else:
             self._calls.end(call, "lost", now)
@@ -517,12 +519,12 @@ class ClaimLoad:
         self._waiting += 1 if waiting else -1
 
     def _backoff(self, unit: Unit) -> float:
-        """Seconds before what failed is tried again, at most the renew time."""
+        """Return the seconds until a failed operation is retried, at most the renew time."""
         unit.failures += 1
         return backoff(unit.failures, longest=max(self._workload.renew_time, 0.01))
 
 
 def _share(size: int, share: tuple[int, int]) -> Sequence[int]:
-    """One worker's leases of so many in all."""
+    """Return one worker's leases of `size` in all."""
     index, workers = share
     return range(index, size, workers)

@@ -1,4 +1,4 @@
-"""Things that are made at the same time, of which the first that fails ends all."""
+"""Makes groups concurrently; the first failure cancels the others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 
 async def make_all(groups: Iterable[int], make: Callable[[int], Awaitable[None]]) -> None:
-    """Make all groups at the same time; raises what the first raised that failed, once the others are cancelled."""
+    """Make all groups concurrently; raises the first failure once the others are cancelled."""
 
     async def one(group: int) -> None:
         await make(group)

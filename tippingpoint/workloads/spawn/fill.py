@@ -1,4 +1,5 @@
-"""What is there, what a stage wants, and what is to be done next about each thing: no calls, no clock."""
+"""Compares the things that exist with those that a stage wants, and finds each thing's next step: no calls, no
+clock."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from tippingpoint.workloads.spawn.members import Members
 from tippingpoint.workloads.spawn.target import Item, Seen
 
 SETTLES = 60.0
-"""Seconds after which something of which lists cannot tell whether it runs is taken not to: after the loss of its
-leader an LXD 5.0.2 showed up to 12 instances as Error for 20 s on members that were online all the time."""
+"""Seconds after which something counts as not running if lists cannot tell. After the loss of its leader, LXD 5.0.2
+showed up to 12 instances as Error for 20 s although their members were online all the time."""
 
 Step = Literal["create", "start", "reachable", "probe", "delete"]
 
@@ -51,32 +52,32 @@ _DONE: dict[Step, Level] = {
 
 
 class Doing(Enum):
-    """What a thing is at."""
+    """The present activity of a thing."""
 
     NOTHING = auto()
     WAITING = auto()
-    """For its turn to be made or removed."""
+    """It waits for its turn to be made or removed."""
     WAITING_TO_PROBE = auto()
-    """For its turn to be probed."""
+    """It waits for its turn to be probed."""
     UNDER_WAY = auto()
     """An operation on it was sent."""
     RESTING = auto()
-    """An operation failed and is tried again later."""
+    """An operation failed, and is retried later."""
 
 
 class Standing(Enum):
-    """What a thing counts as."""
+    """How a thing is counted."""
 
     NONE = auto()
-    """Neither there nor wanted."""
+    """It does not exist, and is not wanted."""
     HELD = auto()
-    """As it is wanted."""
+    """It is as it is wanted."""
     WAITING = auto()
-    """To be brought there."""
+    """It is still to be made as it is wanted."""
     SURPLUS = auto()
-    """There, and to be removed."""
+    """It exists, and is to be removed."""
     OUT = auto()
-    """Not as it is wanted, and nothing is done about it: no try is left, its member is gone, or it is not repaired."""
+    """It is not as wanted, and stays so: its retries are used up, its member is gone, or it is not repaired."""
 
 
 @dataclass(slots=True, eq=False)
@@ -87,65 +88,65 @@ class Thing:
     level: Level = Level.ABSENT
     member: str = ""
     unclear: bool = False
-    """It is not known whether it runs."""
+    """Whether it is unknown if it runs."""
     unclear_since: float = float("inf")
     """Since when lists could not tell that."""
     doing: Doing = Doing.NOTHING
     touched: float = float("-inf")
-    """When an operation on it ended last: an older list says nothing of it."""
+    """When an operation on it ended last: an older list says nothing about it."""
     again: float = 0.0
-    """When it is tried again, while it is resting."""
+    """When it is retried, while it is resting."""
     doubted: Step | None = None
-    """The step whose answer contradicted what we thought was there: the next list decides."""
+    """The step whose answer contradicted what we knew: the next list decides."""
     awaited: float | None = None
-    """Since when its address is waited for."""
+    """Since when it waits for an address."""
     launched: tuple[float, float] | None = None
     """When its creation was due and when it was sent, until it is as wanted."""
     has_turn: bool = False
     failed: bool = False
-    """What there is of it will never run: it is to be removed, and made anew."""
+    """Whether what exists of it will never run: it is removed, and made anew."""
     lost: bool = False
-    """It was there and was gone, or its member is."""
+    """Whether it existed and was gone, or its member is."""
     begun: tuple[float, float] | None = None
-    """The same until it is removed again, where that is wanted of it."""
+    """The same, until it is removed again, in a cycle."""
     over: bool = False
-    """It was made and removed again, as wanted."""
+    """Whether it was made and removed again, in a cycle."""
     gave_up: bool = False
     stays: bool = False
-    """It could not be removed."""
+    """Whether it could not be removed."""
     standing: Standing = Standing.NONE
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What a stage wants to be there."""
+    """The things that a stage wants."""
 
     groups: int = 0
     instances: int = 0
     level: Level = Level.CREATED
     cycle: bool = False
-    """Things are removed as soon as they are as wanted."""
+    """Whether things are removed as soon as they are as wanted."""
 
     @classmethod
     def of(cls, stage: SpawnStage, until: Until, *, cycle: bool = False) -> Goal:
-        """A plan's stage."""
+        """Return the goal of a plan's stage."""
         return cls(stage.groups, stage.instances, _UNTIL[until], cycle)
 
     def wants(self, item: Item) -> bool:
-        """Whether a thing is to be there."""
+        """Return whether a thing is wanted."""
         return item.group < self.groups and item.number < self.instances
 
 
 @dataclass(frozen=True)
 class Looked:
-    """What a list told."""
+    """What a list showed."""
 
     todo: list[Thing]
-    """Things that have become otherwise, and those that nothing is done about yet."""
+    """Things that have changed, and those that nothing is done about yet."""
     denied: list[tuple[Thing, Step]]
-    """Things of which the list says what we thought, although their step was answered that it is not so."""
+    """Things that the list shows as we knew them, although a step was answered that it is not so."""
     lost: Counter[str]
-    """Things that were there and are gone, by the member that they were on."""
+    """How many things existed and are gone, by the member that they were on."""
 
 
 @dataclass(slots=True)
@@ -155,7 +156,7 @@ class _Group:
 
 
 class Fill:
-    """All things of one worker: those that a stage wants, and those that are there."""
+    """All things of one worker: those that a stage wants, and those that exist."""
 
     def __init__(self, members: Members, *, repair: bool, evict: bool) -> None:
         self._members = members
@@ -165,11 +166,11 @@ class Fill:
         self._groups: dict[int, _Group] = {}
         self._standings: Counter[Standing] = Counter()
         self.placed: Counter[str] = Counter()
-        """How many things are on each member, or being made there."""
+        """How many things are on each member, or are being made there."""
 
     @property
     def held(self) -> int:
-        """How many things are there as wanted, or still there to be removed."""
+        """How many things are as wanted, or exist and are to be removed."""
         return self._standings[Standing.HELD] + self._standings[Standing.SURPLUS]
 
     @property
@@ -178,7 +179,8 @@ class Fill:
         return self._standings[Standing.WAITING] + self._standings[Standing.SURPLUS]
 
     def begin(self, goal: Goal, groups: Sequence[int]) -> None:
-        """Want what a stage wants, of the worker's groups; nothing was tried yet, and nothing is known for certain."""
+        """Take a stage's goal for the worker's groups; nothing has been tried yet, and nothing is known for
+        certain."""
         self._goal = goal
         for group in groups:
             things = self._groups.setdefault(group, _Group()).things
@@ -198,24 +200,24 @@ class Fill:
             self.stand(thing)
 
     def leave(self, group: int) -> None:
-        """A group is another worker's from now on: what is in it counts here no longer."""
+        """Give a group to another worker: its things no longer count here."""
         for thing in self._groups.pop(group).things.values():
             self.place(thing, "")
             self._standings[thing.standing] -= 1
 
     def has(self, thing: Thing) -> bool:
-        """Whether a thing is still one of these."""
+        """Return whether a thing still belongs to this worker."""
         group = self._groups.get(thing.item.group)
         return group is not None and group.things.get(thing.item) is thing
 
     def excuse(self, thing: Thing) -> None:
-        """Have a thing tried again that was given up, or made again though what is lost is not repaired."""
+        """Let a thing that was given up be tried again, or be made again although losses are not repaired."""
         thing.gave_up = thing.stays = False
         thing.lost = thing.lost and self._repair
         self.stand(thing)
 
     def things(self) -> Iterator[Thing]:
-        """All things, interleaved over the groups in a fixed order."""
+        """Return all things, interleaved over the groups, in a fixed order."""
         return iter(
             sorted(
                 (thing for group in self._groups.values() for thing in group.things.values()),
@@ -224,15 +226,15 @@ class Fill:
         )
 
     def changes(self, group: int) -> bool:
-        """Whether anything in a group is still to become otherwise."""
+        """Return whether anything in a group is still to change."""
         return self._groups[group].waiting > 0
 
     def matters(self, group: int) -> bool:
-        """Whether anything is there in a group or wanted there."""
+        """Return whether anything in a group exists or is wanted."""
         return bool(self._groups[group].things)
 
     def running(self) -> Item | None:
-        """A thing that runs, as far as is known."""
+        """Return a thing that runs, as far as is known; None without one."""
         return next(
             (
                 thing.item
@@ -246,7 +248,7 @@ class Fill:
         )
 
     def step(self, thing: Thing) -> Step | None:
-        """What is to be done next about a thing; None when nothing is, or nothing can be for now."""
+        """Return the next step for a thing; None if there is none, or none is possible now."""
         if thing.standing is Standing.SURPLUS:
             return "delete" if self._members.is_online(thing.member) else None
         if thing.standing is not Standing.WAITING or thing.unclear or thing.doubted:
@@ -258,11 +260,11 @@ class Fill:
         return _NEXT[thing.level]
 
     def is_as_wanted(self, thing: Thing) -> bool:
-        """Whether a thing has come as far as the stage wants."""
+        """Return whether a thing has come as far as the stage wants."""
         return self._goal.wants(thing.item) and thing.level >= self._goal.level
 
     def done(self, thing: Thing, step: Step) -> None:
-        """A step succeeded."""
+        """Note that a step succeeded."""
         thing.level = _DONE[step]
         if step != "create":
             thing.unclear, thing.unclear_since = False, float("inf")
@@ -273,11 +275,11 @@ class Fill:
         self.stand(thing)
 
     def fail(self, thing: Thing) -> None:
-        """What there is of a thing will never run."""
+        """Note that what exists of a thing will never run."""
         thing.failed = thing.level is Level.CREATED
 
     def place(self, thing: Thing, member: str) -> None:
-        """A thing is on a member, or is about to be; empty for none."""
+        """Note that a thing is on a member, or is about to be; empty for none."""
         if thing.member == member:
             return
         if thing.member:
@@ -289,7 +291,7 @@ class Fill:
         thing.member = member
 
     def stand(self, thing: Thing) -> None:
-        """Count a thing as what it is now; to be called whenever something about it changed."""
+        """Update how a thing is counted; to be called after each change of it."""
         standing = self._standing(thing)
         if standing is thing.standing:
             return
@@ -321,14 +323,14 @@ class Fill:
     def _standing_in_cycle(self, thing: Thing) -> Standing:
         if thing.over:
             return Standing.HELD
-        if thing.gave_up:  # what is left of it is in the way of nothing, and not wanted
+        if thing.gave_up:  # its remains are not wanted, and do no harm
             return Standing.SURPLUS if thing.level and not thing.stays else Standing.OUT
         return Standing.WAITING
 
-    # -- what lists and members tell ---------------------------------------------------------------
+    # -- what lists and members show ---------------------------------------------------------------
 
     def see(self, group: int, listed: Mapping[Item, Seen], asked: float) -> Looked:
-        """Take a group's list that was asked for at a moment."""
+        """Compare a group's list, which was requested at the moment `asked`, with what was known."""
         looked = Looked([], [], Counter())
         things = self._groups[group].things
         for item in listed.keys() - things.keys():
@@ -378,7 +380,7 @@ class Fill:
         if seen.running:
             shown = Level.REACHABLE if seen.address else Level.STARTED
         if shown is Level.CREATED:
-            # It has stopped: where losses are not repaired it is left as it is.
+            # It has stopped: if losses are not repaired, it is left as it is.
             thing.lost = thing.lost or (thing.level > Level.CREATED and not self._repair)
             thing.level = shown
             thing.awaited = None
@@ -387,8 +389,10 @@ class Fill:
             thing.failed = False
 
     def lose(self, member: str) -> int:
-        """A member is lost, and what is on it with it; returns how many wanted things are lost so. Whether they run
-        when it is back is seen then."""
+        """Note that a member is lost, with everything on it; returns how many wanted things are lost with it.
+
+        Whether these run is checked when the member is back.
+        """
         count = 0
         for thing in self._on(member):
             thing.awaited = None
@@ -400,7 +404,7 @@ class Fill:
         return count
 
     def reconsider(self, member: str) -> Sequence[Thing]:
-        """A member's status has changed: what is on it counts as what it is now."""
+        """Count the things on a member anew, as its status has changed; returns them."""
         things = self._on(member)
         for thing in things:
             self.stand(thing)

@@ -1,4 +1,4 @@
-"""What matters singly, on its way to the journal; what happens often within a second is counted together."""
+"""Single events for the journal; equal events within a second are counted together."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ class GroupedEvents(list[Event]):
         self._open: dict[tuple[str, tuple[tuple[str, str], ...]], Event] = {}
 
     def note(self, moment: float, event: str, **fields: object) -> None:
-        """One event at a moment on the monotonic clock."""
+        """Add one event at a moment on the monotonic clock."""
         self.append((moment, event, fields))
 
     def tally(self, moment: float, event: str, by: dict[str, str], error: str = "") -> None:
-        """One more of what is told apart by the fields `by`; `error` is what the first of a second said."""
+        """Count one more event that differs from others by the fields `by`; `error` is kept from the first in a
+        second."""
         key = (event, tuple(by.items()))
         found = self._open.get(key)
         if found is not None and moment - found[0] < _TOGETHER:
@@ -32,6 +33,6 @@ class GroupedEvents(list[Event]):
         self.append(self._open[key])
 
     def clear(self) -> None:
-        """Forget all; what comes next begins a count of its own."""
+        """Forget all events; later ones are counted anew."""
         super().clear()
         self._open.clear()

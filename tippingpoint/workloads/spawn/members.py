@@ -1,4 +1,4 @@
-"""The cluster's members as they report themselves, over several polls: who is there, who is gone, who leads."""
+"""The cluster's members as they report themselves, over several polls: online, gone, or the leader."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ Status = Literal["online", "offline", "lost", "evicted", "joined", "back"]
 
 
 class Change(NamedTuple):
-    """What became of a member: it is there (or there again), does not answer, is gone for good as far as polls tell,
-    is no longer a member, came to the cluster, or came back after it was gone."""
+    """A change of a member.
+
+    It is online (or again), offline (does not answer), lost (gone for good, as far as polls show), evicted (no longer a
+    member), joined, or back (after it was lost).
+    """
 
     member: str
     status: Status
@@ -24,16 +27,16 @@ class _Member:
     takes: bool
     address: str
     away: int = 0
-    """Polls in a row in which it was offline."""
+    """How many polls in a row showed it as offline."""
     lost: bool = False
 
 
 class Members:
-    """Who is there. Until the first poll nobody is known.
+    """The members of the cluster; none are known before the first poll.
 
-    A member is lost when its own status was offline in `offline_polls` polls in a row. A poll that failed says nothing
-    and interrupts nothing: when the cluster has lost its quorum, nobody is lost for that. Neither does one count whose
-    word for it is stale.
+    A member is lost when its own status was offline in `offline_polls` polls in a row. A failed poll neither counts
+    nor interrupts: when the cluster has lost its quorum, no member is lost because of that. A stale status does not
+    count either.
     """
 
     def __init__(self, offline_polls: int) -> None:
@@ -41,10 +44,10 @@ class Members:
         self._members: dict[str, _Member] = {}
         self.leader = ""
         self.known = False
-        """Whether there was a poll; where members are known by what is on them, it may tell of none."""
+        """Whether there was a poll. It may have no members if these are known only from the things on them."""
 
     def see(self, members: Iterable[MemberSeen]) -> list[Change]:
-        """Take a poll's answer; returns what changed since the one before."""
+        """Take a poll's answer; returns what has changed since the one before."""
         changes: list[Change] = []
         present: set[str] = set()
         for seen in members:
@@ -80,17 +83,17 @@ class Members:
         return changes
 
     def is_online(self, name: str) -> bool:
-        """Whether a member answers; what is on none in particular, as on a single server, is where we are."""
+        """Return whether a member answers; an empty name, as on a single server, is always online."""
         member = self._members.get(name)
         return not name or (member is not None and not member.away)
 
     def is_lost(self, name: str) -> bool:
-        """Whether a member is gone, as far as polls tell, and still one of the cluster."""
+        """Return whether a member is gone, as far as polls show, and still belongs to the cluster."""
         member = self._members.get(name)
         return member is not None and member.lost
 
     def address(self, name: str) -> str:
-        """Where a member is reached; empty where it is not known."""
+        """Return where a member is reached; empty if that is not known."""
         member = self._members.get(name)
         return member.address if member is not None else ""
 
@@ -101,12 +104,14 @@ class Members:
 
     @property
     def lost(self) -> list[str]:
-        """The members that are gone and still of the cluster."""
+        """The members that are gone and still belong to the cluster."""
         return [name for name, member in self._members.items() if member.lost]
 
     def emptiest(self, things: Mapping[str, int], turn: int) -> str | None:
-        """The member that is to have the next thing: of those that take new ones, which has the fewest; None when
-        there is none. `turn` says who is first among equals, so that workers do not all begin with the same."""
+        """Return the member with the fewest things among those that accept new ones; None if there is none.
+
+        `turn` decides among equals, so that workers do not all begin with the same member.
+        """
         names = sorted(name for name, member in self._members.items() if member.takes and not member.away)
         if not names:
             return None

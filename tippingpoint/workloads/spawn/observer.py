@@ -1,4 +1,4 @@
-"""What users ask for while things are made and kept: each at its own moment, whatever became of the one before."""
+"""Makes users' requests while things are made and kept, each when it is due."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _GROUP = 0
 
 
 class Observer:
-    """Asks for each of what users ask for every so often, an open loop: what is late does not hold up the next."""
+    """Makes each kind of users' requests periodically, in an open loop: a late answer does not delay the next
+    request."""
 
     def __init__(
         self,
@@ -33,7 +34,7 @@ class Observer:
         self._every = every
 
     def begin(self, moment: float) -> None:
-        """Ask from a moment on, until the schedule is cleared; spread over the interval, so as not to come at once."""
+        """Begin at a moment, until the schedule is cleared; the kinds of requests are spread over the interval."""
         if self._every:
             for what, at in zip(self._asked, spread(len(self._asked), moment, self._every), strict=True):
                 self._schedule.at(at, partial(self._ask, what))
@@ -49,4 +50,4 @@ class Observer:
 
 
 def _only_timed(ended: Ended) -> None:
-    """An answer that only its time is wanted of."""
+    """Ignore an answer of which only the time is of interest."""

@@ -1,4 +1,4 @@
-"""Operations whose answer or failure says how they ended: what is told of each when it is counted."""
+"""Operations that end by themselves: the outcome of each is found when it is counted."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from tippingpoint.workloads.spawn.target import Exists, Gone
 
 
 class NothingToDo(Exception):
-    """An operation that found nothing there for it to do: neither an answer nor a failure, and not counted."""
+    """Raised by an operation that found nothing to do: it is neither an answer nor a failure, and is not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How an operation ended: its outcome, when on the monotonic clock, and the answer where the outcome is ok."""
+    """How an operation ended: its outcome, the moment on the monotonic clock, and the answer if the outcome is ok."""
 
     outcome: str
-    """One of tags.OUTCOMES, or `nothing`; `denied` when the thing was there already, or was not there at all."""
+    """One of tags.OUTCOMES, or `nothing`; `denied` if the thing existed already, or did not exist."""
     moment: float
     intended: float
     answer: Any = None
     message: str = ""
     """What went wrong, in one line."""
     problem: BaseException | None = None
-    """What was raised; None when there is an answer, and when it timed out."""
+    """The exception; None for an answer or a timeout."""
 
 
 class Operations(Calls[Callable[[Ended], None]]):
-    """The operations of one worker, each counted by what its future ends with."""
+    """The operations of one worker, each counted by how its future ends."""
 
     def begin(
         self,
@@ -44,7 +44,7 @@ class Operations(Calls[Callable[[Ended], None]]):
         *,
         timed: bool = True,
     ) -> None:
-        """Time an operation as `add` does, count it by what the future ends with, and then tell `ended` of it."""
+        """Time an operation as `add` does, count it by how its future ends, and then call `ended`."""
         self.add(ended, operation, future, intended, ready, self._judge, timed)
 
     def _judge(self, call: Call[Callable[[Ended], None]], now: float) -> None:

@@ -1,4 +1,4 @@
-"""When a thing's turn comes: so many a second, so many at once, or so many at once and then the next so many."""
+"""Decides when a thing's turn comes: at a rate, with a limit of concurrency, or in batches."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Ownership:
-    """Which groups are one worker's: whole ones, so that a group is listed once for all of its things."""
+    """The groups of one worker: whole groups, so that each is listed once for all of its things."""
 
     index: int
     of: int
-    """How many workers have groups: no more than there are turns to share."""
+    """How many workers have groups: at most as many as there are concurrent turns."""
 
     @classmethod
     def among(cls, workload: SpawnWorkload, index: int, workers: int) -> Ownership:
-        """A worker's by its index, the same through all stages."""
+        """Return a worker's ownership by its index; it is the same in all stages."""
         return cls(index, min(workers, workload.concurrency or workload.batch or workers))
 
     def groups(self, groups: int) -> range:
-        """Its groups of so many in all."""
+        """Return its groups, of `groups` in all."""
         return range(self.index, groups, self.of) if self.index < self.of else range(0)
 
 
@@ -39,22 +39,22 @@ class Pace:
     gap: float = 0.0
     """Open loop: seconds from one turn to the next."""
     offset: float = 0.0
-    """Open loop: seconds until the first."""
+    """Open loop: seconds until the first turn."""
     slots: int = 0
-    """Closed loop: turns that are taken at once; 0 in an open one."""
+    """Closed loop: how many turns are taken at once; 0 in an open loop."""
     in_batches: bool = False
-    """Closed loop: the next so many when all of them are over."""
+    """Closed loop: whether the next batch waits for the end of the whole last one."""
 
     @classmethod
     def of(cls, workload: SpawnWorkload, ownership: Ownership, changes: list[int]) -> Pace:
-        """A worker's part by its part of what is to change, of which `changes` has each group's."""
+        """Return a worker's part, in proportion to its part of all changes; `changes` has those of each group."""
         of_each = [sum(changes[index :: ownership.of]) for index in range(ownership.of)]
         own = of_each[ownership.index] if ownership.index < ownership.of else 0
         everything = max(1, sum(changes))
         if workload.rate is not None:
             part = own / everything or 1 / ownership.of
             return cls(gap=1 / (workload.rate * part), offset=ownership.index / workload.rate)
-        # One for each worker that has any, and the rest by how much they have, so that all add up to the limit.
+        # Each worker with changes gets one slot, and the rest in proportion, so that all slots add up to the limit.
         limit = workload.concurrency or workload.batch or 1
         rest = limit - sum(part > 0 for part in of_each)
         before = sum(of_each[: ownership.index])
@@ -63,14 +63,14 @@ class Pace:
 
     @property
     def of_probes(self) -> Pace:
-        """The same for what follows by itself when things are reachable, of which a list shows many at once."""
+        """The pace of probes, which follow when things are reachable; a list shows many of these at once."""
         return Pace(gap=self.gap, slots=self.slots)
 
 
 class Turns(Generic[T]):
-    """Who waits for a turn. A turn that was taken is given back in a closed loop, and is a moment in an open one.
+    """A queue for turns. In a closed loop, a turn is taken and given back; in an open loop, it is a moment.
 
-    `take(thing, intended)` says whether the thing made use of its turn.
+    `take(thing, intended)` returns whether the thing used its turn.
     """
 
     def __init__(self, schedule: Schedule, take: Callable[[T, float], bool]) -> None:
@@ -84,20 +84,22 @@ class Turns(Generic[T]):
         self._next = 0.0
 
     def begin(self, pace: Pace, moment: float) -> None:
-        """Go on at a pace from a moment; who waited does no longer, who has a turn keeps it."""
+        """Continue at a pace from a moment on: the queue is cleared, and turns that are taken stay so."""
         self._waiting.clear()
         self._pace = pace
         self._next = moment + pace.offset
         self._left = max(0, pace.slots - self._taken)
 
     def forget(self) -> None:
-        """Nobody waits and nobody has a turn."""
+        """Clear the queue, and give back all turns."""
         self._waiting.clear()
         self._taken = 0
 
     def ask(self, thing: T, moment: float, *, again: bool = False) -> None:
-        """Wait for a turn from a moment on. `again` is for what had one and failed, and waited long enough since: it
-        is the next to have one, and in an open loop, where its turn was a moment, has it now."""
+        """Queue for a turn from a moment on. `again` is for a thing that had a turn and failed, after its wait.
+
+        Such a thing gets the next turn; in an open loop, where its turn was a moment, it gets one now.
+        """
         if not self._pace.slots:
             if not again:
                 moment = self._next = max(moment, self._next)
@@ -111,7 +113,7 @@ class Turns(Generic[T]):
         self._give()
 
     def give_back(self, moment: float) -> None:
-        """A turn is over; the next is meant for this moment."""
+        """Give back a turn; the next turn is due at this moment."""
         if self._pace.slots:
             self._taken = max(0, self._taken - 1)
             self._freed = moment

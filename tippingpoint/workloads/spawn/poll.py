@@ -1,4 +1,4 @@
-"""One call made over and over: never two at once, and not more of the time than half, as long as that takes seconds."""
+"""A call that is repeated: never two at once, and for at most half of the time if it takes seconds."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from tippingpoint.workloads.schedule import Schedule
 from tippingpoint.workloads.spawn.operations import Ended, Operations
 
 LONGEST_PAUSE = 5.0
-"""Seconds between polls that fail or take long, at most: they are how it is seen that the target answers again. An LXD
-5.0.2 lists for 20 s while it looks for a member that has died."""
+"""The most seconds between polls that fail or are slow: they show that the target answers again. LXD 5.0.2 takes 20 s
+for a list while it looks for a member that has died."""
 
 
 class Poll:
-    """Calls of one kind, recorded as operation `poll`; the answers go to `told(asked, ended)`.
+    """Calls of one kind, recorded as operation `poll`; answers go to `told(asked, ended)`.
 
-    `asked` is the moment the call was sent: what was done since may not be in the answer. `among` so many polls, each
-    waits its turn: together they are about one call at a time, or 50 lists of 100 things would be load of their own.
+    `asked` is the moment when the call was sent: later changes may be missing in the answer. `among` is how many
+    polls share the target. Together they make about one call at a time, as 50 lists of 100 things would be a load of
+    their own.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Poll:
         self._turn = 0
 
     def begin(self, moment: float, among: int = 1) -> None:
-        """Ask now, and then over and over; a call that is under way is waited for and its answer not told."""
+        """Poll now, and then periodically; a call in flight is waited for, and its answer is dropped."""
         self._interval = self._every
         self._among = among
         self._turn += 1
@@ -56,16 +57,17 @@ class Poll:
             self._ask(moment)
 
     def every(self, interval: float) -> None:
-        """Ask so often from now on; the schedule's next look at it is never later than the interval it began with."""
+        """Poll at this interval from now on; the next check of the schedule is never later than the first
+        interval."""
         self._interval = interval
 
     def halt(self) -> None:
-        """Ask no more; a call that is under way ends without being told."""
+        """Stop polling; the answer of a call in flight is dropped."""
         self._turn += 1
         self._anew = False
 
     def forget(self) -> None:
-        """Ask no more, and nothing is under way."""
+        """Stop polling; no call is in flight any more."""
         self.halt()
         self._asking = False
 

@@ -1,4 +1,4 @@
-"""Whether a failure is tried again: by what kind it is, with a cap for each thing and kind."""
+"""Decides whether a failure is retried, by its cause, with a limit for each thing and cause."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from tippingpoint.workloads.spawn.target import SpawnFailed, Trouble
 
 
 class Retries:
-    """How often each thing was tried again after failures of each kind."""
+    """How often each thing was retried after failures of each cause."""
 
     def __init__(self, asked: Mapping[Passing, int]) -> None:
         self._caps: dict[str, int] = {**RETRIES, **asked}
         self._spent: dict[Hashable, Counter[Trouble]] = {}
 
     def again(self, thing: Hashable, kind: Trouble) -> float | None:
-        """Seconds to wait before a thing that failed so is tried again, longer with each of its failures and
-        different each time; None when its tries are used up. What a user has to change (`trust`, `setting`) is
-        never tried again."""
+        """Return the seconds until a failed thing is retried; None if its retries are used up.
+
+        The wait grows with each failure of the thing, and is randomized. Failures that a user has to mend (`trust`,
+        `setting`) are never retried.
+        """
         spent = self._spent.setdefault(thing, Counter())
         if spent[kind] >= self._caps.get(kind, 0):
             return None
@@ -30,16 +32,16 @@ class Retries:
         return backoff(spent.total())
 
     def forget(self, thing: Hashable) -> None:
-        """It is as it was wanted: a later failure is its first."""
+        """Forget a thing's failures, as it is as wanted: a later failure is its first."""
         self._spent.pop(thing, None)
 
     def clear(self) -> None:
-        """Forget all: a stage begins."""
+        """Forget all failures, as a stage begins."""
         self._spent.clear()
 
 
 def kind_of(ended: Ended) -> Trouble:
-    """Of what kind a failure was, for an operation that has no answer."""
+    """Return the cause of a failure, for an operation without an answer."""
     if ended.outcome == "timeout":
         return "timeout"
     if isinstance(ended.problem, SpawnFailed):

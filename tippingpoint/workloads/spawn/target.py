@@ -1,4 +1,5 @@
-"""What the spawn workload needs of a target: things in groups, made and removed one by one and listed by the group."""
+"""The contract between the spawn workload and a target: things in groups, made and removed singly, listed by
+group."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args, 
 
 from tippingpoint.errors import OperationFailed
 
-if TYPE_CHECKING:  # what targets raise is imported by API clients, which need nothing of a worker's
+if TYPE_CHECKING:  # API clients import the exceptions below, and need nothing of a worker
     from tippingpoint.workloads.load import OnProgress, TargetFacts
 
 Trouble = Literal[
@@ -24,20 +25,27 @@ Trouble = Literal[
     "setting",
     "other",
 ]
-"""Why an operation failed, which decides whether it is tried again (see retries.py):
+"""Why an operation failed, which decides whether it is retried (see retries.py).
 
-locked: the database was locked; quorum: the cluster has no leader or its database did not answer in time;
-unreachable: the connection, or the member that was to do it, is gone; busy: another operation on the same thing;
-timeout: no answer in time; full: no room left in storage; quota: a limit of the project or the user; image: it is
-not there; trust: we are not let in; setting: a setting was refused; other: anything else.
+- locked: the database was locked.
+- quorum: the cluster has no leader, or its database did not answer in time.
+- unreachable: the connection, or the member that was to do it, is gone.
+- busy: another operation on the same thing was in progress.
+- timeout: there was no answer in time.
+- full: the storage is full.
+- quota: a limit of the project or the user was reached.
+- image: the image does not exist.
+- trust: we are not let in.
+- setting: a setting was refused.
+- other: anything else.
 """
 TROUBLES: tuple[Trouble, ...] = get_args(Trouble)
 PASSING: tuple[Trouble, ...] = ("locked", "quorum", "busy", "unreachable", "timeout")
-"""What passes by itself: what is no part of the load is asked again so long."""
+"""Causes that pass by themselves: requests that are no part of the load are retried during them."""
 
 
 class SpawnFailed(OperationFailed):
-    """One operation that the target failed, and why, as far as its message tells."""
+    """Raised when the target failed one operation; `kind` is the cause as far as its message tells."""
 
     def __init__(self, message: str, kind: Trouble = "other") -> None:
         self.kind: Trouble = kind
@@ -45,15 +53,15 @@ class SpawnFailed(OperationFailed):
 
 
 class Gone(SpawnFailed):
-    """The thing that was to be started, probed or deleted is not there."""
+    """Raised when the thing to be started, probed or deleted does not exist."""
 
 
 class Exists(SpawnFailed):
-    """The thing that was to be made is there already."""
+    """Raised when the thing to be made exists already."""
 
 
 class Item(NamedTuple):
-    """A thing that is to be there: its group and its number in it, both from 0. The target makes names of them."""
+    """A thing by its group and its number in it, both from 0. The target makes names of them."""
 
     group: int
     number: int
@@ -65,12 +73,12 @@ class Seen:
 
     running: bool
     member: str
-    """The name of the cluster's member that it is on; empty where there are none."""
+    """The name of the cluster's member that it is on; empty without a cluster."""
     address: bool = False
-    """Whether it has an address of its own; False too when addresses were not asked for."""
+    """Whether it has an address of its own; also False if addresses were not requested."""
     unclear: bool = False
-    """The target cannot tell whether it runs (LXD: status Error, which instances on an online member show too
-    while the cluster changes its leader): nothing is concluded from `running` and `address` then."""
+    """Whether the target cannot tell if it runs; `running` and `address` mean nothing then. (On LXD this is status
+    Error, which instances on an online member also show while the cluster changes its leader.)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,66 +90,70 @@ class MemberSeen:
     leader: bool = False
     """Whether it leads the cluster's database."""
     takes: bool = True
-    """Whether new things may be put on it (it is not being emptied for maintenance)."""
+    """Whether it accepts new things (it is not being emptied for maintenance)."""
     stale: bool = False
-    """The target may say so of old: offline is no sign then that it is gone."""
+    """Whether the status may be old: offline is then no sign that the member is gone."""
     address: str = ""
-    """The host where it is reached, by which whoever measures it may know it; empty where the target does not tell."""
+    """The host where it is reached, by which metrics may name it; empty if the target does not tell."""
 
 
 class SpawnTarget(Protocol):
-    """One worker's access to the target, used from one event loop; what fails raises SpawnFailed.
+    """One worker's access to the target, used from one event loop; failures raise SpawnFailed.
 
-    No call is given a time limit: the workload cancels what takes too long. A cancelled call may still take
-    effect, which the next list shows.
+    Calls have no time limit: the workload cancels those that take too long. A cancelled call may still take effect,
+    which the next list shows.
     """
 
     waits_with_members: bool
-    """Whether a call hangs when the member is gone that is to do it, and is not worth waiting for then."""
+    """Whether calls hang when the member that executes them is gone, so that it is no use to wait for them."""
 
     async def open(self) -> TargetFacts:
-        """Connect; TargetError when it cannot be reached or does not let us in."""
+        """Connect; raises TargetError when the target cannot be reached or does not accept us."""
         ...
 
     async def prepare(self, groups: range, progress: OnProgress) -> None:
-        """Make these groups, unless they are there."""
+        """Make those of these groups that do not exist."""
         ...
 
     async def create(self, item: Item, member: str | None) -> None:
-        """Make a thing, not started; on that member, or where the target puts it. Exists when it is there."""
+        """Make a thing without starting it, on that member, or where the target decides; raises Exists."""
         ...
 
     async def start(self, item: Item) -> str:
-        """Start it, fine when it runs already; the member that it runs on, empty where that is not known at once. Gone
-        when it is not there."""
+        """Start a thing, unless it runs; returns the member that it runs on, or an empty name if that is not known at
+        once.
+
+        Raises Gone if it does not exist.
+        """
         ...
 
     def is_failed(self, item: Item) -> bool:
-        """Whether what is there of a thing that failed to start will never run: it is to be removed, and made anew."""
+        """Return whether what exists of a thing that failed to start will never run: it is removed, and made anew."""
         ...
 
     async def probe(self, item: Item) -> None:
-        """Do in it what shows that it works; Gone when it is not there."""
+        """Do something in a thing that shows that it works; raises Gone if it does not exist."""
         ...
 
     async def delete(self, item: Item) -> None:
-        """Stop and remove it; fine when it is not there."""
+        """Stop and remove a thing, if it exists."""
         ...
 
     async def list_group(self, group: int, *, addresses: bool) -> Mapping[Item, Seen]:
-        """What there is of a group, by one call; with addresses where they are asked for."""
+        """Return the things of a group, by one call; with addresses if these are requested."""
         ...
 
     async def members(self) -> list[MemberSeen]:
-        """The cluster's members."""
+        """Return the cluster's members."""
         ...
 
     async def evict(self, member: str) -> None:
-        """Remove a member that is gone from the cluster, and what was on it."""
+        """Remove a dead member from the cluster, with everything on it."""
         ...
 
     async def observe(self, what: str, group: int, running: Item | None) -> bool:
-        """One of the target's OBSERVATIONS; `running` is a thing that runs. False when nothing was there for it."""
+        """Make one of the target's OBSERVATIONS; `running` is a thing that runs. Returns False if there was nothing
+        to observe."""
         ...
 
     async def close(self) -> None:
@@ -151,8 +163,8 @@ class SpawnTarget(Protocol):
 
 @runtime_checkable
 class EventSource(Protocol):
-    """What a target does beside that tells of what else happens in it."""
+    """An addition for a target that reports other events."""
 
     def take_events(self) -> list[tuple[str, dict[str, Any]]]:
-        """What happened since this was last asked: events for the journal, with their fields."""
+        """Return the events since the last call, with their fields, for the journal."""
         ...

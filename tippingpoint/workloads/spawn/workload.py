@@ -1,16 +1,17 @@
-"""The spawn workload: one worker makes its groups' things, brings them as far as the plan wants, and keeps them so.
+"""The spawn workload: one worker makes the things of its groups, brings them as far as the plan wants, and keeps them
+so.
 
-Lists are the truth. Every group is listed by one call, over and over while anything in it changes; what a list shows
-is compared with what the stage wants (fill.py), and each thing that is not as wanted goes on by one step: create,
-start, reachable, probe, or delete. A step that has a turn to wait for waits for it in pace.py; one that failed is
-tried again as retries.py allows. So a first fill, a repair, a run that is taken up and a removal are one and the same.
+Lists decide. Every group is listed by one call, repeatedly while anything in it changes. The list is compared with
+what the stage wants (fill.py), and each thing that is not as wanted gets one step: create, start, reachable, probe,
+or delete. A step that needs a turn waits for it in pace.py; a failed one is retried as retries.py allows. So a first
+fill, a repair, a resumed run and a removal are all the same.
 
-`create` that is answered "it is there already", and `start`, `probe` or `delete` of what is not there, are no
-failures of the target and count as `denied`: an answer to an earlier call was lost, and the next list decides.
+If `create` is answered "it exists already", or `start`, `probe` or `delete` "it does not exist", that is no failure
+of the target. It counts as `denied`: an answer to an earlier call was lost, and the next list decides.
 
-`launch` is a thing's whole way, from when its first step was due until it is as wanted, retries included. What is
-given up, or not done when the load ends, fails in it. Where things are removed as soon as they are as wanted, `total`
-goes on until they are, and a thing keeps its turn until then.
+`launch` is a thing's whole way, from when its first step was due until it is as wanted, retries included. It fails
+for things that are given up or are not done when the load ends. In a cycle, things are removed as soon as they are as
+wanted. `total` goes on until they are, and a thing keeps its turn until then.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from tippingpoint.workloads.spawn.retries import Retries, kind_of
 from tippingpoint.workloads.spawn.target import EventSource, SpawnFailed, SpawnTarget, Trouble
 
 IDLE_EVERY = 5.0
-"""Seconds between lists of a group that is as wanted, where the plan observes nothing."""
+"""Seconds between lists of a group that is as wanted, if the plan observes nothing."""
 
 
 class SpawnLoad:
@@ -94,20 +95,20 @@ class SpawnLoad:
         self._told_landed = 0
         self._stopped = True
         self.errors = self._operations.errors
-        """(operation, outcome, message) of failures since the worker last took them."""
+        """Failures by (operation, outcome, message) since the worker last took them."""
         self.lost: list[tuple[float, int, int, float]] = []
-        """Nothing: `events` has what is lost, by the member it was on."""
+        """Always empty: `events` has the losses, by the member that things were on."""
         self.events = GroupedEvents()
-        """What happened to members and things since the worker last took it."""
+        """Events of members and things since the worker last took them."""
 
     @property
     def gauge(self) -> Gauge:
-        """What is there as wanted or still to be removed; what is to be made or removed; operations under way."""
+        """Things as wanted or to be removed, things to be made or removed, and operations in flight."""
         up = self._open and not self._unlisted and not self._fill.waiting
         return Gauge(self._fill.held, self._fill.waiting, self._operations.under_way, up)
 
     async def open(self) -> TargetFacts:
-        """Connect; TargetError when the target cannot be reached or does not let us in."""
+        """Connect; raises TargetError when the target cannot be reached or does not accept us."""
         return await self._target.open()
 
     async def prepare(self, order: PrepareOrder, progress: OnProgress) -> None:
@@ -116,14 +117,14 @@ class SpawnLoad:
         await self._target.prepare(owns.groups(self._most_groups), progress)
 
     def revise(self, plan: Plan) -> None:
-        """Go by this plan from the next stage on. Groups that it has no more are emptied then."""
+        """Follow this plan from the next stage on; groups that it no longer has are emptied then."""
         assert isinstance(plan, SpawnPlan)
         self._stages = plan.stages
         self._workload = plan.workload
         self._most_groups = max(self._most_groups, *(stage.groups for stage in plan.stages))
 
     async def begin_stage(self, stage: StageOrder) -> None:
-        """Bring the worker's groups to the plan's stage of that number; the first thing is to list them all."""
+        """Bring the worker's groups to the plan's stage of that number; this begins with a list of each group."""
         now = time.monotonic()
         asked = self._stages[(stage.listed or 1) - 1]
         self._schedule.clear()
@@ -151,15 +152,17 @@ class SpawnLoad:
             self._observer.begin(now)
 
     def expire_calls(self) -> None:
-        """Count operations, and waits for an address, that are older than the workload's timeout as timed out; to be
-        called a few times a second."""
+        """Count operations, and waits for an address, that are older than the workload's timeout as timed out.
+
+        To be called a few times a second.
+        """
         self._operations.expire()
         if self._stopped:
             return
         now = time.monotonic()
         for awaiting in self._awaiting.values():
             late: list[Thing] = []
-            for thing, since in awaiting.items():  # in the order they began to wait
+            for thing, since in awaiting.items():  # in the order in which they began to wait
                 if since > now - self._workload.timeout:
                     break
                 late.append(thing)
@@ -167,7 +170,7 @@ class SpawnLoad:
                 self._address_is_late(thing, now)
 
     def stop(self) -> None:
-        """Begin nothing further; what is under way may still end."""
+        """Begin nothing more; operations in flight may still end."""
         self._stopped = True
         self._schedule.clear()
         self._member_poll.halt()
@@ -175,8 +178,10 @@ class SpawnLoad:
             poll.halt()
 
     async def drain(self, within: float) -> None:
-        """Wait for what is under way; what has no answer after `within` seconds, no address yet, or is not launched
-        counts as timed out."""
+        """Wait for operations in flight; those without an answer after `within` seconds count as timed out.
+
+        So do waits for an address, and things that are not launched.
+        """
         await self._operations.drain(within)
         now = time.monotonic()
         message = "no answer when the load ended"
@@ -201,11 +206,11 @@ class SpawnLoad:
             poll.forget()
 
     def cut(self) -> None:
-        """Wait for nothing; see Load. Of what is launched nobody knows whether it would have been in time."""
+        """Wait for nothing; see Load. Things being launched are not counted, as they might have been in time."""
         self._operations.cut()
 
     async def give_back(self, within: float) -> int:
-        """Nothing: what was made stays there for `clean`; 0 are left to end by themselves."""
+        """Do nothing: what was made stays for `clean`. Returns 0, as nothing expires."""
         return 0
 
     async def close(self) -> None:
@@ -228,15 +233,17 @@ class SpawnLoad:
             self._go_on(thing, now)
 
     async def evict(self, member: str) -> None:
-        """Remove a member that is gone from the cluster by force, whatever the plan says of that; OperationFailed when
-        it is not gone, or that fails."""
+        """Remove a dead member from the cluster by force, whatever the plan says about that.
+
+        Raises OperationFailed if the member is alive, or if that fails.
+        """
         away = self._members.away
         if member not in away:
             raise OperationFailed(
                 f"{member}: expected a member that is offline: {', '.join(away) or 'none is'}"
             )
         if self._stopped or member in self._evicting:
-            raise OperationFailed(f"{member}: it is being removed already, or the load ends")
+            raise OperationFailed(f"{member}: it is already being removed, or the load is ending")
         removed: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         self._begin_evict(member, time.monotonic(), removed.set_result)
         ended = await removed
@@ -245,16 +252,16 @@ class SpawnLoad:
             raise OperationFailed(f"{member}: {ended.message}")
 
     def _leave(self, groups: Collection[int]) -> None:
-        """Have nothing to do with groups that are another worker's from now on."""
+        """Give groups to another worker."""
         for group in groups:
             self._fill.leave(group)
-            # The poll is kept: should the group come back, a list of it may be under way still.
+            # The poll is kept: if the group comes back, a list of it may still be in flight.
             if group in self._polls:
                 self._polls[group].halt()
 
     def _changes(self, asked: SpawnStage) -> list[int]:
-        """How many things are made or removed in each group, going by the plan; where that is none, how many may
-        have to be repaired."""
+        """Return how many things are made or removed in each group according to the plan; if none are, how many may
+        need a repair."""
         before = self._before
         wanted = [asked.instances * (group < asked.groups) for group in range(self._most_groups)]
         changes = [
@@ -265,7 +272,7 @@ class SpawnLoad:
     # -- steps -----------------------------------------------------------------------------------
 
     def _go_on(self, thing: Thing, moment: float) -> None:
-        """Do what is next about a thing, meant for a moment; unless it is at something."""
+        """Take the next step for a thing, due at a moment, unless it is busy."""
         if self._stopped or not self._open or thing.item.group in self._unlisted:
             return
         if thing.doing is not Doing.NOTHING:
@@ -283,7 +290,7 @@ class SpawnLoad:
                 self._turns.ask(thing, moment)
 
     def _take_turn(self, thing: Thing, intended: float) -> bool:
-        """A thing's turn has come; returns whether it made use of it."""
+        """Use a thing's turn; returns whether it was used."""
         if thing.doing is not Doing.WAITING or self._stopped:
             return False
         thing.doing = Doing.NOTHING
@@ -296,7 +303,7 @@ class SpawnLoad:
         return True
 
     def _take_probe_turn(self, thing: Thing, intended: float) -> bool:
-        """The same for a thing that waited to be probed."""
+        """Use a thing's turn to be probed; returns whether it was used."""
         if thing.doing is not Doing.WAITING_TO_PROBE or self._stopped:
             return False
         thing.doing = Doing.NOTHING
@@ -320,17 +327,17 @@ class SpawnLoad:
         thing.doing = Doing.UNDER_WAY
         call = _task(self._perform(thing, step, member))
         self._calls[thing] = call, time.monotonic()
-        # What was never as wanted is cleared away: its removal says nothing of how long one takes.
+        # A thing that was never as wanted is cleared away: its removal says nothing about how long removals take.
         timed = step != "delete" or not (thing.failed or thing.gave_up)
         self._operations.begin(step, call, intended, intended, partial(self._ended, thing, step), timed=timed)
 
     async def _perform(self, thing: Thing, step: Step, member: str | None) -> str:
-        """Do a step; the member that a thing was started on, where that is known."""
+        """Execute a step; returns the member that a thing was started on, if that is known."""
         try:
             match step:
                 case "create":
                     if self._in_turn and member is None:
-                        raise SpawnFailed("no member is online that takes new things", "unreachable")
+                        raise SpawnFailed("no online member accepts new things", "unreachable")
                     await self._target.create(thing.item, member)
                 case "start":
                     return await self._target.start(thing.item)
@@ -345,8 +352,10 @@ class SpawnLoad:
         return ""
 
     def _abandon(self, member: str, moment: float) -> None:
-        """Wait no longer for calls to a member that is gone, which may hang until they time out: those on what is on
-        it, and what was being made before it went, wherever that is."""
+        """Cancel calls to a member that is gone, which may hang until they time out.
+
+        These are calls for things on it, and for things that were being made before it went, as they may be on it.
+        """
         if not self._target.waits_with_members:
             return
         before = moment - self._workload.offline_polls * self._workload.poll_every
@@ -360,7 +369,7 @@ class SpawnLoad:
         self._abandoned.discard(thing)
         thing.doing = Doing.NOTHING
         thing.touched = ended.moment
-        if not self._fill.has(thing):  # its group is another worker's now, which sees what came of it
+        if not self._fill.has(thing):  # its group now belongs to another worker, which will list it
             self._give_turn_back(thing, step, ended.moment)
             return
         if ended.outcome == "ok":
@@ -385,7 +394,7 @@ class SpawnLoad:
         self._go_on(thing, ended.moment)
 
     def _goes_on_at_once(self, step: Step, following: Step | None) -> bool:
-        """Whether a thing keeps its turn for what follows a step: to be started, or removed again, or made anew."""
+        """Return whether a thing keeps its turn after a step: to be started, or removed again, or made anew."""
         if following == "create":
             return step == "delete"
         return following == "start" or (following == "delete" and self._workload.cycle and step != "delete")
@@ -399,7 +408,7 @@ class SpawnLoad:
     def _failed(
         self, thing: Thing, step: Step, kind: Trouble, moment: float, outcome: str, message: str
     ) -> None:
-        """A step failed: have it tried again after a while, or give the thing up in this stage."""
+        """Handle a failed step: retry it after a while, or give the thing up in this stage."""
         if thing.level is Level.ABSENT:
             self._fill.place(thing, "")
         self._fill.stand(thing)
@@ -441,7 +450,7 @@ class SpawnLoad:
             self._awaiting[thing.item.group][thing] = moment
 
     def _address_is_late(self, thing: Thing, now: float) -> None:
-        """There is nothing to be done about an address but to wait again, as often as a step is tried again."""
+        """Handle a late address: wait for it again, as often as a step is retried."""
         del self._awaiting[thing.item.group][thing]
         since, thing.awaited = thing.awaited, None
         if since is None:
@@ -451,7 +460,7 @@ class SpawnLoad:
         self._failed(thing, "reachable", "timeout", now, "timeout", message)
 
     def _look_whether_done(self, thing: Thing, moment: float) -> None:
-        """Note that a thing has come to be reachable, or is as wanted."""
+        """Record that a thing has become reachable, or is as wanted."""
         if thing.awaited is not None and thing.level is not Level.STARTED:
             if thing.level > Level.STARTED:
                 self._operations.count("reachable", "ok", thing.awaited, thing.awaited, moment)
@@ -499,7 +508,7 @@ class SpawnLoad:
             self._polls[group].begin(moment, among=len(self._awaiting))
 
     def _look_whether_listed(self, moment: float) -> None:
-        """Begin with the stage's things when every group was listed, or could not be: it joins later then."""
+        """Begin with the stage's things once every group has been listed; a group whose list failed joins later."""
         if self._open or self._opening:
             return
         self._open = True
@@ -529,8 +538,12 @@ class SpawnLoad:
         for member, count in looked.lost.items():
             self.events.note(ended.moment, "lost", member=member, count=count)
         for thing, step in looked.denied:
-            message = "answered that it is there" if step == "create" else "answered that it is not there"
-            self._failed(thing, step, "busy", ended.moment, "error", f"{message}, which the list denies")
+            message = (
+                "the answer was that it exists"
+                if step == "create"
+                else "the answer was that it does not exist"
+            )
+            self._failed(thing, step, "busy", ended.moment, "error", f"{message}, but the list disagrees")
         for thing in looked.todo:
             thing.doing = Doing.NOTHING
             self._look_whether_done(thing, ended.moment)
@@ -560,7 +573,8 @@ class SpawnLoad:
             self._begin_lists(ended.moment)
 
     def _tell_landed(self, moment: float) -> None:
-        """Tell on which members things of this stage were started so far, of things that do not stay there."""
+        """Write an event that says on which members things of this stage were started so far, if they do not stay
+        there."""
         if self._told_landed != self._landed.total():
             self._told_landed = self._landed.total()
             self.events.note(moment, "landed", counts=dict(self._landed))
@@ -589,7 +603,7 @@ class SpawnLoad:
             self._polls[thing.item.group].every(self._workload.poll_every)
 
     def _lead(self, moment: float) -> None:
-        """What one worker does for all: tell who leads the cluster, and remove members that are gone."""
+        """Write who leads the cluster, and remove members that are gone; one worker does this for all."""
         if self._members.leader != self._leader:
             self._leader = self._members.leader
             self.events.note(moment, "leader", member=self._leader)
@@ -604,7 +618,8 @@ class SpawnLoad:
         self._operations.begin("evict", task, intended, intended, ended)
 
     def _evicted(self, member: str, ended: Ended) -> None:
-        """A member stays among the evicting until the cluster no longer shows it, unless that failed."""
+        """Handle the end of an eviction; after a success, the member counts as being evicted until it leaves the
+        list."""
         if ended.outcome in ("ok", "denied") or self._stopped:
             return
         self._evicting.discard(member)
