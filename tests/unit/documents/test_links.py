@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.documents.reading import anchors, documents, links, name_of
+from tests.unit.documents.reading import ROOT, anchors, documents, links, name_of
 
 
 @pytest.mark.parametrize("document", documents(), ids=name_of)
@@ -29,3 +29,17 @@ def test_a_link_outside_of_code_is_found_with_its_heading() -> None:
 
     assert links(text) == ["e.md#f", "l.png"]
     assert anchors(text) == {"a-b-c", "a-b-c-1"}
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    """Given the README, when its links are followed from page to page, then every document is found."""
+    found: set[Path] = set()
+    following = [ROOT / "README.md"]
+    while following:
+        page = following.pop()
+        found.add(page)
+        for target in links(page.read_text(encoding="utf-8")):
+            path = (page.parent / target.partition("#")[0]).resolve()
+            if "://" not in target and path.suffix == ".md" and path not in {*found, *following}:
+                following.append(path)
+    assert sorted(name_of(page) for page in {*documents()} - found) == []
