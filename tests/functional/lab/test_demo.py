@@ -43,4 +43,4 @@ def test_without_prometheus_the_report_comes_all_the_same_and_says_what_it_lacks
     )
     assert run.resources is None
     page = (run.directory / "report.html").read_text(encoding="utf-8")
-    assert "Not gathered, so there are no charts of the target's CPU, memory, network and disks." in page
+    assert "Not collected, so there are no charts of the target's CPU, memory, network and disks." in page
