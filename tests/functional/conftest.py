@@ -1,6 +1,6 @@
 """Targets for the functional tests, real etcd and LXD clusters, a real OpenStack and a simulated Juju controller, and
 the check that none of them is left behind. LXD needs root, and OpenStack packages that root installs: without that the
-tests on them are left out, which the header says."""
+tests on them are left out, which the header says. quick.py has the tests that plain `./scripts/test` runs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,16 @@ from lab.openstack.cloud import OpenstackLab
 from lab.openstack.places import is_installed
 from tests.conftest import MARK
 from tests.functional.juju.juju_access import REAL, user_of
+from tests.functional.program import WITHIN_S
+from tests.functional.quick import is_quick
 from tippingpoint.targets.juju.api.access import ControllerAccess, from_store, store_directory
 
 T = TypeVar("T")
 
 _FAKETIME = Path(__file__).resolve().parents[2] / ".cache" / "lib" / "libfaketimeMT.so.1"
-_GONE_WITHIN_S = 15.0
+_GONE_WITHIN_S = 120.0
+_HUNG_AFTER_S = 3 * WITHIN_S
+"""Of a test: some wait for several things, each for WITHIN_S at most."""
 _ROOT = os.geteuid() == 0
 _OF_LXD = {"lxd", "lxd_single", "new_lxd"}
 _BROKEN = "openstack_to_break"
@@ -38,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marks of tests on these targets. Those that use one of the fixtures get them by themselves."""
     config.addinivalue_line("markers", "lxd: needs LXD, and therefore root")
     config.addinivalue_line("markers", "openstack: needs OpenStack's packages, which root installs")
+    config.addinivalue_line("markers", "quick: what plain ./scripts/test runs; see quick.py")
 
 
 def pytest_report_header() -> str | None:
@@ -47,13 +52,20 @@ def pytest_report_header() -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by what is marked here
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs LXD or OpenStack, and leave it out for a user who cannot run it; what breaks a shared OpenStack
-    comes last."""
+    """Mark what needs LXD or OpenStack, and leave it out for a user who cannot run it; mark what is quick. Tests that
+    break a shared OpenStack come last."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         for mark, of_mark in (("lxd", _OF_LXD), ("openstack", _OF_OPENSTACK)):
             if of_mark & fixtures:
                 item.add_marker(mark)
+        test = item.nodeid.partition("tests/functional/")[2]
+        if is_quick(test, fixtures):
+            item.add_marker("quick")
+        item.add_marker(pytest.mark.timeout(_HUNG_AFTER_S))
+        item.add_marker(
+            pytest.mark.xdist_group(test.partition("/")[0])
+        )  # so that one process has a folder's labs
     items.sort(key=lambda item: _BROKEN in getattr(item, "fixturenames", ()))
     out = [item for item in items if any(item.get_closest_marker(mark) for mark in _LEFT_OUT)]
     if out:

@@ -23,8 +23,8 @@ from tippingpoint.rundir.results import RunData, load_run
 T = TypeVar("T")
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-WITHIN_S = 150.0
-"""What takes seconds takes no longer, on a machine that is busy with other things."""
+WITHIN_S = 600.0
+"""What takes seconds takes no longer, on a machine that is slow and busy. Only what hangs comes to this limit."""
 QUICK: dict[str, Any] = {
     "name": "quick",
     "workload": {"units": 2, "claim_time": "5s", "renew_time": "500ms", "timeout": "3s"},
@@ -80,7 +80,7 @@ def until(found: Callable[[], T], what: str = "it", within: float = WITHIN_S, ev
 def etcd_call(endpoint: str, path: str, body: dict[str, Any]) -> dict[str, Any]:
     """A call of etcd's JSON gateway."""
     request = urllib.request.Request(endpoint + path, json.dumps(body).encode(), method="POST")
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=WITHIN_S) as answer:
         result: dict[str, Any] = json.load(answer)
     return result
 

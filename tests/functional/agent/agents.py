@@ -60,13 +60,13 @@ class Agent:
 
     def ask(self, do: str, **fields: Any) -> dict[str, Any]:
         """What it answers to a request that it does not refuse."""
-        answer = call(self.socket, {"do": do, **fields}, timeout=60.0)
+        answer = call(self.socket, {"do": do, **fields}, timeout=WITHIN_S)
         assert answer["ok"], answer
         return answer
 
     def refusal(self, do: str, **fields: Any) -> str:
         """Why it refuses a request."""
-        answer = call(self.socket, {"do": do, **fields}, timeout=60.0)
+        answer = call(self.socket, {"do": do, **fields}, timeout=WITHIN_S)
         assert not answer["ok"], answer
         return str(answer["problem"])
 

@@ -15,7 +15,8 @@ import pytest
 from lab.etcd.cluster import EtcdLab
 from lab.ports import free_ports
 from tests.functional.agent.agents import Agent, Leader, workers_end
-from tests.functional.program import QUICK, keys, leases, until
+from tests.functional.program import QUICK, WITHIN_S, keys, leases, until
+from tests.functional.standstills import await_ticks
 from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.results import load_run
@@ -155,7 +156,7 @@ def test_an_agent_that_crashed_closes_its_part_with_what_it_has(etcd: EtcdLab, t
         leader = Leader(a_plan(etcd, stages=LONG), [agent], target(etcd))
         leader.until(lambda: leader.run.turns and leader.run.turns[0].hold)
         until(lambda: (word := agent.word()) and word.progress and word.progress.held == 20)
-        time.sleep(1.5)  # so that something is measured
+        await_ticks(agent.state / "runs" / f"{leader.run.id}.0", 2)
         # when it is killed, and started again
         with workers_end(agent.process):
             agent.kill()
@@ -192,7 +193,7 @@ def test_what_a_unit_that_is_removed_has_measured_is_in_the_report(etcd: EtcdLab
         leader = Leader(plan, [one, other], target(etcd))
         leader.until(lambda: leader.phases() == ["up", "up"] and leader.run.turns[0].hold)
         until(lambda: (word := other.word()) and word.progress and word.progress.held == 10)
-        time.sleep(2.0)  # so that something is measured
+        await_ticks(other.state / "runs" / f"{leader.run.id}.1", 2)
         # when the unit of one is removed: it is asked for its last word
         told = other.ask("leave", seconds=10.0)
         word, result = UnitWord.model_validate(told["word"]), told["result"]
@@ -241,7 +242,7 @@ def test_a_service_that_is_stopped_leaves_its_part_to_the_next_one(etcd: EtcdLab
         # when systemd stops it
         agent.process.send_signal(signal.SIGTERM)
         # then it ends within its time (TimeoutStopSec of its unit), its leases given back, and its socket is gone
-        assert agent.ended(within=30.0) == 0
+        assert agent.ended(within=WITHIN_S) == 0
         assert nothing_left(etcd, leader.run.id)
         assert not agent.socket.exists()
         # and the next one closes the part
@@ -385,7 +386,7 @@ def test_figures_are_exported_and_a_port_in_use_is_survived(etcd: EtcdLab, tmp_p
         wanted = f'tippingpoint_held{{plan="quick",run="{leader.run.id}",target="etcd"}} 20.0'
 
         def figures() -> str:
-            with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as answer:
+            with urllib.request.urlopen(f"http://{address}/metrics", timeout=WITHIN_S) as answer:
                 return answer.read().decode()
 
         until(lambda: wanted in figures())
@@ -398,7 +399,7 @@ def test_an_agent_with_nothing_to_do_ends_at_once(tmp_path: Path, delay: float) 
     with Agent(tmp_path) as agent:
         time.sleep(delay)
         agent.process.send_signal(signal.SIGTERM)
-        assert agent.ended(within=30.0) == 0
+        assert agent.ended(within=WITHIN_S) == 0
         assert agent.said == ""
 
 

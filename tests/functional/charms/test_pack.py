@@ -30,7 +30,6 @@ GENERATORS = ["container-spawner", "load-claimer"]
 OF_BASE = "3.12"
 LIMIT = 40_000_000  # bytes of a pack
 
-pytestmark = pytest.mark.timeout(600)
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for a mount namespace")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.functional.program import WITHIN_S
 from tests.unit.synthetic import JUJU, STARTED, MadeStage, write_run
 from tippingpoint.collect import sandbox
 from tippingpoint.collect.page.access import PageAccess
@@ -69,7 +70,7 @@ class Reader:
 
     def ask(self, path: str, method: str = "GET", body: str | None = None, **headers: str) -> Answer:
         """One request. Names of headers have _ for -."""
-        there = http.client.HTTPSConnection(self.host, self.port, context=self.context, timeout=60)
+        there = http.client.HTTPSConnection(self.host, self.port, context=self.context, timeout=WITHIN_S)
         try:
             told = {**self.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
             there.request(method, path, body, told)
@@ -90,7 +91,7 @@ class Reader:
     def connect(self) -> ssl.SSLSocket:
         """A connection that says nothing yet."""
         context = self.context  # made before the page counts the time to the handshake
-        plain = socket.create_connection((self.host, self.port), timeout=60)
+        plain = socket.create_connection((self.host, self.port), timeout=WITHIN_S)
         return context.wrap_socket(plain, server_hostname=self.host)
 
 

@@ -26,7 +26,7 @@ import pytest
 from lab.recorded import Recorded
 from tests.functional.collect.page_server import UNITS, a_run, collect, digests_of
 from tests.functional.conftest import parent
-from tests.functional.program import until
+from tests.functional.program import WITHIN_S, until
 from tests.unit.synthetic import STARTED
 from tippingpoint.collect import sandbox
 from tippingpoint.collect.runs import Runs, StoredRun
@@ -83,7 +83,7 @@ def test_resources_are_in_the_run_its_report_and_its_export(
     assert load is not None
     assert {(series.host, series.values[len(series.values) // 2]) for series in load.series} == {("m1", 2.5)}
     assert stat.S_IMODE(run.resources_file.stat().st_mode) == 0o644
-    sandbox.write(tmp_path / "export.tar.gz", sandbox.question("export", [run]), within=120)
+    sandbox.write(tmp_path / "export.tar.gz", sandbox.question("export", [run]), within=WITHIN_S)
     with tarfile.open(tmp_path / "export.tar.gz") as archive:
         archive.extractall(tmp_path / "elsewhere", filter="data")
     assert load_run(tmp_path / "elsewhere" / RUN).resources == found
@@ -103,7 +103,7 @@ def test_a_prometheus_that_cannot_be_asked_is_told_and_the_run_is_judged(run: St
 
 def report_of(run: StoredRun, place: Path) -> str:
     """The run's report as text."""
-    sandbox.write(place / "report.md", sandbox.question("report", [run], format="md"), within=120)
+    sandbox.write(place / "report.md", sandbox.question("report", [run], format="md"), within=WITHIN_S)
     return (place / "report.md").read_text()
 
 
@@ -226,7 +226,7 @@ def test_a_renderer_that_is_killed_for_memory_is_told_and_asked_again(
         # then that is told in a line
         try:
             with pytest.raises(UserError, match="it was killed: the machine has too little memory for it"):
-                sandbox.write(tmp_path / "report.html", asked, within=120)
+                sandbox.write(tmp_path / "report.html", asked, within=WITHIN_S)
         finally:
             over.set()
         killing.result()
@@ -250,7 +250,7 @@ def test_a_full_disk_costs_what_was_gathered_and_nothing_that_was_there(
     kept.parent.mkdir()
     # when its target's resources are gathered
     asked = json.dumps({"run": run.as_text(), "url": prometheus.url})
-    done = subprocess.run(line, input=asked.encode(), capture_output=True, timeout=300)
+    done = subprocess.run(line, input=asked.encode(), capture_output=True, timeout=WITHIN_S)
     # then nothing is broken by it, and it is done when there is room
     assert done.returncode == 0, done.stderr
     before = {path.name: path.read_bytes() for path in run.directory.iterdir()}

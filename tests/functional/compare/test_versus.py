@@ -7,12 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from tests.functional.program import CHECKOUT
+from tests.functional.program import CHECKOUT, WITHIN_S
 
 
-@pytest.mark.timeout(240)
 def test_both_apis_are_run_gathered_and_compared_by_one_command(tmp_path: Path) -> None:
     stages = json.dumps([{"leases": size, "over": "1s", "hold": "7s"} for size in (50, 100)])
     command = [
@@ -23,7 +20,9 @@ def test_both_apis_are_run_gathered_and_compared_by_one_command(tmp_path: Path) 
         f"--out={tmp_path}",
         f"--set=stages={stages}",
     ]
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=220, check=False)
+    done = subprocess.run(
+        command, cwd=CHECKOUT, capture_output=True, text=True, timeout=WITHIN_S, check=False
+    )
     assert done.returncode == 0, done.stderr
     page = tmp_path / "etcd-v2-v3.html"
     assert done.stdout.endswith(f"versus: the page is {page}\n")

@@ -12,7 +12,7 @@ from tippingpoint.targets.juju.api.access import ControllerAccess, from_store
 
 REAL = os.environ.get("TIPPINGPOINT_JUJU_CONTROLLER")
 """The real controller's name in the juju client's store; None for a simulator."""
-WITHIN_S = 120.0
+WITHIN_S = 600.0
 
 
 def user_of(lab: JujuLab) -> ControllerAccess:

@@ -27,7 +27,7 @@ SHORT: dict[str, Any] = {
     "workload": {"units": UNITS, "claim_time": "5s", "renew_time": "1s", "timeout": "3s"},
     "stages": [{"leases": LEASES, "over": "200ms", "hold": "2s"}],
 }
-LONG = [{"leases": LEASES, "over": "200ms", "hold": "60s"}]
+LONG = [{"leases": LEASES, "over": "200ms", "hold": "20m"}]
 MODEL_OF_OURS = "tippingpoint-tp"
 Contents = dict[str, tuple[dict[str, int], list[str]]]
 

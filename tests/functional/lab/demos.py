@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.functional.program import CHECKOUT
+from tests.functional.program import CHECKOUT, WITHIN_S
 from tippingpoint.rundir.results import RunData, load_run
 
 
@@ -21,7 +21,7 @@ def demo(target: str, out: Path, *settings: str, **environment: str) -> tuple[st
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=170,
+        timeout=WITHIN_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

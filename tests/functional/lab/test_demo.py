@@ -5,13 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.functional.lab.demos import demo
 
 _SHORT = json.dumps([{"leases": size, "over": "1s", "hold": "5s"} for size in (20, 40)])
-
-pytestmark = pytest.mark.timeout(180)
 
 
 def test_a_report_of_etcd_tells_its_members_apart(tmp_path: Path) -> None:

@@ -18,8 +18,6 @@ from tippingpoint.units import shared_run
 from tippingpoint.units.digest import read_digest
 from tippingpoint.units.shared_run import stop
 
-pytestmark = pytest.mark.timeout(900)
-
 _LONG_HOLD = "20m"
 """Longer than the test, which ends the run when it has seen what it came for."""
 

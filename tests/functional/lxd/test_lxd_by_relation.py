@@ -24,7 +24,7 @@ from tippingpoint.monitoring.scrape.relation import jobs_of_relation
 from tippingpoint.rundir.cluster_events import Member
 from tippingpoint.rundir.resources import Resources
 
-pytestmark = [pytest.mark.lxd, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.lxd
 
 
 def test_units_of_a_related_lxd_go_by_its_members_names(lxd: LxdLab, tmp_path: Path) -> None:

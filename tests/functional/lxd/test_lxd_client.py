@@ -410,7 +410,6 @@ def test_a_server_that_speaks_no_tls_is_one_line(access: LxdAccess) -> None:
     assert "TLS: wrong version number" in str(error)
 
 
-@pytest.mark.timeout(300)
 def test_an_operation_outlives_the_member_it_was_asked_of(new_lxd: Callable[..., LxdLab]) -> None:
     """Given a command that runs on m2 and is waited for through m1, when m1's machine dies, then the client still
     learns how the command ended, from another member, and goes on with that one."""
@@ -431,7 +430,7 @@ def test_an_operation_outlives_the_member_it_was_asked_of(new_lxd: Callable[...,
 
 async def until_there(client: LxdClient, name: str, file: str) -> None:
     """Wait until an instance has a file."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         told = await client.operate(
             "POST", f"{INSTANCES}/{name}/exec", {"command": ["test", "-e", file], "record-output": True}

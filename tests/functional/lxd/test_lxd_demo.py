@@ -9,7 +9,7 @@ import pytest
 
 from tests.functional.lab.demos import demo
 
-pytestmark = [pytest.mark.lxd, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.lxd
 
 
 def test_a_report_of_lxd_tells_the_leader_from_its_followers(tmp_path: Path) -> None:

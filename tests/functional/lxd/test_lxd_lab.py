@@ -32,7 +32,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.run.faults import LabControl
 from tippingpoint.targets.lxd.image import tiny_image
 
-pytestmark = [pytest.mark.lxd, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.lxd
 
 
 @pytest.fixture(scope="module")

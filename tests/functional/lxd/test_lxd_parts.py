@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from lab.lxd.cluster import LxdLab
 from tests.functional.lxd.lxd_runs import everything
+from tests.functional.program import WITHIN_S
 from tests.functional.spawn_runs import named
 from tests.functional.units.conftest import quick_leader  # noqa: F401, for this test too
 from tests.functional.units.troupe import Troupe, play, stages_of
@@ -17,7 +16,6 @@ from tippingpoint.run.cleaning import clean_run
 from tippingpoint.rundir.results import load_run
 
 
-@pytest.mark.timeout(600)
 def test_a_fill_is_shared_and_shared_anew(lxd: LxdLab, tmp_path: Path) -> None:
     # given two units that fill a group each, and a third one that comes, so that each has a part of both groups
     before = everything(lxd)
@@ -61,5 +59,5 @@ def test_a_fill_is_shared_and_shared_anew(lxd: LxdLab, tmp_path: Path) -> None:
             if named(directory, "left-behind"):
                 await clean_run(directory)
 
-    play(scene, within=500)  # an LXD that is too busy removes nothing for minutes
+    play(scene, within=WITHIN_S)  # an LXD that is too busy removes nothing for minutes
     assert everything(lxd) == before

@@ -40,8 +40,6 @@ from tippingpoint.targets.lxd.removal import remove
 from tippingpoint.targets.lxd.spawn import LxdInstances
 from tippingpoint.workloads.spawn.target import Item, MemberSeen
 
-pytestmark = pytest.mark.timeout(900)
-
 ALL = GROUPS * EACH
 FIRST = Item(0, 0)
 REFUSED = Fail("not authorized", 403)
@@ -147,7 +145,7 @@ def test_a_run_fills_projects_that_are_there_and_leaves_them_as_they_were(
         tmp_path,
         workload={"until": "probed", "observe_every": "1s"},
         stages=[*only_a_stage(EACH, "3s", GROUPS), *only_a_stage(1, "500ms", GROUPS)],
-        thresholds=[{"operation": "launch", "p99": "60s", "error_rate": 0}],
+        thresholds=[{"operation": "launch", "p99": "10m", "error_rate": 0}],
         target={"profile": {"limits.memory": "64MiB"}},
         workers=1,
     )

@@ -36,8 +36,6 @@ from tests.functional.spawn_runs import crash, ended, going, named, one_line
 from tippingpoint.rundir.results import load_run
 from tippingpoint.targets.lxd.plan import OBSERVATIONS
 
-pytestmark = pytest.mark.timeout(900)
-
 ALL = GROUPS * EACH
 LOOKED_AT = "20s"
 """How long is held what is looked at meanwhile: some calls of the lxc client."""
@@ -57,7 +55,7 @@ def test_a_run_fills_observes_reports_and_leaves_nothing(lxd: LxdLab, tmp_path: 
         tmp_path,
         workload={"until": "probed", "observe_every": "1s"},
         stages=[*only_a_stage(EACH, "2500ms", GROUPS), *only_a_stage(1, "1s", GROUPS)],
-        thresholds=[{"operation": "launch", "p99": "60s", "error_rate": 0}],
+        thresholds=[{"operation": "launch", "p99": "10m", "error_rate": 0}],
         target={"placement": "round-robin"},
         workers=1,
     )

@@ -32,8 +32,6 @@ from tippingpoint.targets.lxd.removal import remove
 from tippingpoint.targets.lxd.spawn import LxdInstances
 from tippingpoint.workloads.spawn.target import Exists, Gone, Item, MemberSeen, Seen, SpawnFailed, SpawnTarget
 
-pytestmark = pytest.mark.timeout(900)
-
 FIRST, SECOND = Item(0, 0), Item(0, 1)
 T = TypeVar("T")
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-import pytest
-
 from lab.lxd.cluster import LxdLab
 from tests.functional.lxd.lxd_runs import only_a_stage, spawn_plan, start_at, wait_for_hold
 from tests.functional.program import WITHIN_S, only_run, sentences
@@ -20,8 +18,6 @@ from tests.functional.standstills import (
     with_limit,
 )
 from tippingpoint.analysis.findings import examine
-
-pytestmark = pytest.mark.timeout(900)
 
 
 def test_an_lxd_run_that_is_ended_in_mid_hold_held_what_was_held_before(lxd: LxdLab, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tests.functional.monitoring.scraping import await_figures
 from tippingpoint.monitoring.query_packs import shipped_packs
 from tippingpoint.monitoring.scrape.jobs import Found, Group, Job
 
-pytestmark = [pytest.mark.lxd, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.lxd
 
 
 def test_a_cluster_s_members_each_have_their_own_memory_network_and_containers(lxd: LxdLab) -> None:

@@ -13,7 +13,7 @@ from tippingpoint.monitoring.query_packs import Pack
 
 WINDOW_S = 5.0
 """The span of rates: several scrapes."""
-SOON_S = 150.0
+SOON_S = 600.0
 
 Values = dict[tuple[str, str], float]
 """By host and part."""

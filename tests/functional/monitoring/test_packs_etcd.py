@@ -6,15 +6,11 @@ import json
 import urllib.request
 from base64 import b64encode
 
-import pytest
-
 from lab.etcd.cluster import EtcdLab
 from lab.prometheus import PrometheusLab
 from tests.functional.monitoring.scraping import await_figures, leaders
 from tippingpoint.monitoring.query_packs import shipped_packs
 from tippingpoint.monitoring.scrape.jobs import static_targets
-
-pytestmark = pytest.mark.timeout(400)
 
 
 def test_every_figure_of_etcd_has_a_sane_value_for_each_member_and_one_leads(etcd: EtcdLab) -> None:

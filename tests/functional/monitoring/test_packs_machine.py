@@ -14,8 +14,6 @@ from tests.functional.monitoring.scraping import await_figures, only
 from tippingpoint.monitoring.query_packs import shipped_packs
 from tippingpoint.monitoring.scrape.jobs import itself, static_targets
 
-pytestmark = pytest.mark.timeout(400)
-
 
 def test_a_machine_s_figures_agree_with_what_its_kernel_says(tmp_path: Path) -> None:
     # Given a machine with a node exporter and a process exporter, which are one host by their label

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from lab.recorded import Recorded
+from tests.functional.program import WITHIN_S
 from tests.unit.synthetic import MadeStage, write_run
 from tippingpoint.monitoring.gather import gather_resources
 from tippingpoint.monitoring.prometheus import Prometheus
@@ -288,7 +289,7 @@ def recorded_run(path: Path) -> Path:
 
 def collect(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tippingpoint", "collect", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S)
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 
 from lab.certificates import make_certificates
 from lab.prometheus import find_promtool
+from tests.functional.program import WITHIN_S
 from tests.unit.scrape_bags import BAGS, UNITS
 from tippingpoint.errors import OperationFailed
 from tippingpoint.monitoring.scrape.check import checked, install
@@ -27,7 +28,7 @@ def accepted(made: Configuration, directory: Path) -> bool:
     """Whether promtool takes it as it is installed."""
     install(directory, made)
     line = [find_promtool(), "check", "config", directory / "prometheus.yml"]
-    return subprocess.run(line, capture_output=True, timeout=60, check=False).returncode == 0
+    return subprocess.run(line, capture_output=True, timeout=WITHIN_S, check=False).returncode == 0
 
 
 def names(made: Configuration) -> list[str]:

@@ -26,7 +26,7 @@ FEW: dict[str, Any] = {
     },
     "stages": [{"instances": 6, "hold": "1s"}],
 }
-LONG_S = 3 * WITHIN_S
+LONG_S = 1.5 * WITHIN_S
 """A server takes a CPU-second and a half of the control plane, and a tenant more, on a machine that is busy."""
 
 

@@ -19,7 +19,7 @@ from tippingpoint.units import shared_run
 from tippingpoint.units.digest import read_digest
 from tippingpoint.units.shared_run import stop
 
-pytestmark = [pytest.mark.openstack, pytest.mark.timeout(3 * LONG_S)]
+pytestmark = pytest.mark.openstack
 
 _ITERATIONS = 6
 _LONG_HOLD = "20m"

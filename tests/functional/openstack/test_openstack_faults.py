@@ -21,7 +21,7 @@ from tests.functional.program import run, until
 from tests.functional.spawn_runs import ended, going, named, wait_for
 from tests.unit.one_maximum import assert_one_maximum
 
-pytestmark = [pytest.mark.openstack, pytest.mark.timeout(3 * LONG_S)]
+pytestmark = pytest.mark.openstack
 
 _SERVERS = 8
 _AT_ONCE = 3

@@ -30,7 +30,7 @@ from tests.functional.program import start, until
 from tests.functional.spawn_runs import ended
 from tippingpoint.run.faults import LabControl
 
-pytestmark = [pytest.mark.openstack, pytest.mark.timeout(3 * LONG_S)]
+pytestmark = pytest.mark.openstack
 
 _eventually = partial(until, within=LONG_S, every=0.2)
 """Each look is a call of services that have enough to do."""

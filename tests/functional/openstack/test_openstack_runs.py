@@ -22,7 +22,7 @@ from tests.functional.openstack.openstack_runs import (
 from tests.functional.program import no_traceback, run, workers_of
 from tests.functional.spawn_runs import ended, going, named, one_line, wait_for
 
-pytestmark = [pytest.mark.openstack, pytest.mark.timeout(2 * LONG_S)]
+pytestmark = pytest.mark.openstack
 
 _ITERATIONS, _EACH = 8, 3
 _LONG_HOLD = "20m"

@@ -21,7 +21,7 @@ from tests.functional.standstills import (
 )
 from tippingpoint.analysis.findings import examine
 
-pytestmark = [pytest.mark.openstack, pytest.mark.timeout(2 * LONG_S)]
+pytestmark = pytest.mark.openstack
 
 
 def test_an_openstack_run_that_is_ended_in_mid_hold_held_what_was_held_before(

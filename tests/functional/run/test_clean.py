@@ -14,12 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lab.etcd.cluster import EtcdLab
-from tests.functional.program import etcd_call, keys, leases
+from tests.functional.program import WITHIN_S, etcd_call, keys, leases
 from tests.unit.run_directories import OTHER, RUN, clean, expect_one_line, put_run, spoilt
 from tippingpoint.targets.etcd.ledger import RUN_LEASE_IDS, EtcdEntry, first_lease_id, key_prefix
 from tippingpoint.targets.etcd.plan import EtcdTarget
 
-pytestmark = pytest.mark.timeout(300)
 _LIFE_S = 600
 _THEIRS = 7 * RUN_LEASE_IDS
 """Where another application's lease ids begin."""
@@ -57,7 +56,7 @@ def v2_keys(etcd: EtcdLab) -> list[str]:
             else [node["key"]]
         )
 
-    with urllib.request.urlopen(f"{etcd.endpoints[0]}/v2/keys/?recursive=true", timeout=10) as answer:
+    with urllib.request.urlopen(f"{etcd.endpoints[0]}/v2/keys/?recursive=true", timeout=WITHIN_S) as answer:
         return sorted(below(json.load(answer)["node"]))
 
 
@@ -131,7 +130,7 @@ def test_whatever_is_made_of_a_ledger_nothing_of_others_goes(
 ) -> None:
     for name in (f"{key_prefix(OTHER)}1", "/app/lock"):
         request = urllib.request.Request(f"{etcd.endpoints[0]}/v2/keys{name}", b"value=x", method="PUT")
-        urllib.request.urlopen(request, timeout=10).close()
+        urllib.request.urlopen(request, timeout=WITHIN_S).close()
     own, foreign = (
         json.loads(entry_of(etcd, run, **({} if run == RUN else {"lease_ids": 2**31})).model_dump_json())
         for run in (RUN, OTHER)

@@ -22,8 +22,7 @@ from tests.functional.program import keys, leases, only_run, settings, start, wa
 from tests.functional.spawn_runs import ended, going, wait_for
 from tippingpoint.plan.claim import CLAIM_OPERATIONS
 
-pytestmark = pytest.mark.timeout(180)
-_SOON_S = 60.0
+_SOON_S = 600.0
 LONG = [{"leases": 20, "over": "200ms", "hold": "10m"}]
 
 

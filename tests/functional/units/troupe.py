@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Literal
 
+from tests.functional.program import WITHIN_S
 from tippingpoint.plan.read import Plan
 from tippingpoint.run.headline import Headline
 from tippingpoint.run.messages import Tick
@@ -94,7 +95,7 @@ class Troupe:
         await asyncio.sleep(hold - time.time())
 
 
-def play(scene: Callable[[], Coroutine[Any, Any, None]], within: float = 120) -> None:
+def play(scene: Callable[[], Coroutine[Any, Any, None]], within: float = WITHIN_S) -> None:
     asyncio.run(asyncio.wait_for(scene(), within))
 
 
