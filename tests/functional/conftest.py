@@ -50,6 +50,16 @@ def pytest_report_header() -> str | None:
     return f"not root: the tests on {' and '.join(sorted(_LEFT_OUT))} are left out" if _LEFT_OUT else None
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Have one process of pytest-xdist run all tests of a folder, which share their labs, with --dist loadgroup."""
+    item.add_marker(pytest.mark.xdist_group(_below(item).partition("/")[0]))
+
+
+def _below(item: pytest.Item) -> str:
+    """A test's id, as it is below this folder."""
+    return item.nodeid.partition("tests/functional/")[2]
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by what is marked here
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what needs LXD or OpenStack, and leave it out for a user who cannot run it; mark what is quick. Tests that
@@ -59,13 +69,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for mark, of_mark in (("lxd", _OF_LXD), ("openstack", _OF_OPENSTACK)):
             if of_mark & fixtures:
                 item.add_marker(mark)
-        test = item.nodeid.partition("tests/functional/")[2]
-        if is_quick(test, fixtures):
+        if is_quick(_below(item), fixtures):
             item.add_marker("quick")
         item.add_marker(pytest.mark.timeout(_HUNG_AFTER_S))
-        item.add_marker(
-            pytest.mark.xdist_group(test.partition("/")[0])
-        )  # so that one process has a folder's labs
     items.sort(key=lambda item: _BROKEN in getattr(item, "fixturenames", ()))
     out = [item for item in items if any(item.get_closest_marker(mark) for mark in _LEFT_OUT)]
     if out:
