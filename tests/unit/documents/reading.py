@@ -62,9 +62,13 @@ def plans(text: str) -> list[str]:
 
 def inline(text: str) -> Iterator[list[str]]:
     """The commands in the text itself, between backticks: their arguments may be left out."""
-    outside = "\n".join(_without_code(text))
-    for found in re.findall(r"`([^`]+)`", outside):
-        yield from _split(" ".join(found.split()))
+    for found in names(text):
+        yield from _split(found)
+
+
+def names(text: str) -> list[str]:
+    """What stands between backticks in the text itself."""
+    return [" ".join(found.split()) for found in re.findall(r"`([^`]+)`", "\n".join(_without_code(text)))]
 
 
 def sentences(text: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import functools
 import io
 import itertools
 import re
@@ -15,10 +16,11 @@ import pytest
 
 from scripts._reference.charms import CHARMS, charmcraft, endpoints
 from scripts._reference.commands import subcommands
-from tests.unit.documents.reading import ROOT, commands, documents, inline, name_of, plans
+from tests.unit.documents.reading import ROOT, commands, documents, inline, name_of, names, plans
 from tippingpoint.cli.program import build_parser
 from tippingpoint.compare.baselines import list_baselines
 from tippingpoint.errors import UserError
+from tippingpoint.monitoring.query_packs import shipped_packs
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.fields import Section
 from tippingpoint.plan.grow import GrowPlan
@@ -27,6 +29,7 @@ from tippingpoint.plan.packages import BUILT_IN
 from tippingpoint.plan.read import load_plan, parse_plan
 from tippingpoint.plan.shipped import shipped_plans
 from tippingpoint.plan.spawn import SpawnPlan
+from tippingpoint.targets.openstack.ledger import PASSWORD
 
 PLACEHOLDER = re.compile(r"[A-Z][A-Z_:/-]*\d*|\.\.\.|\$.*|<.*>")
 """What a reader puts a word of their own for."""
@@ -55,6 +58,32 @@ def test_commands_exist(document: Path) -> None:
 def test_plans_are_accepted(document: Path) -> None:
     for plan in plans(document.read_text(encoding="utf-8")):
         parse_plan(plan, source=name_of(document))
+
+
+@pytest.mark.parametrize("document", documents(), ids=name_of)
+def test_names_in_the_text_exist(document: Path) -> None:
+    """Given fields of plans and names that begin as those of shipped plans, then there are such fields and names."""
+    wrong: list[str] = []
+    for name in names(document.read_text(encoding="utf-8")):
+        try:
+            if re.match(r"(target|workload|find|thresholds|faults|stages)\.(?!py|yaml)\w", name):
+                check_key(re.split(r"[=:]", name)[0])
+        except Wrong as problem:
+            wrong.append(str(problem))
+        if re.fullmatch(rf"({'|'.join(BUILT_IN)})-[a-z0-9-]+", name) and name not in known_names():
+            wrong.append(f"{name}: expected a shipped plan, a figure, an endpoint, an interface or an option")
+    assert wrong == []
+
+
+@functools.cache
+def known_names() -> set[str]:
+    """The names of plans, figures, baselines, files of runs, and of everything in the charms' charmcraft.yaml."""
+    found = {*shipped_plans(), PASSWORD, *(baseline.name for baseline in list_baselines())}
+    found |= {figure.name for pack in shipped_packs().values() for figure in pack.figures}
+    for charm in CHARMS:
+        found |= {*charmcraft(charm)["config"]["options"], *endpoints(charm)}
+        found |= {about["interface"] for _, about in endpoints(charm).values()}
+    return found
 
 
 def test_a_plan_in_a_document_is_found() -> None:
@@ -248,7 +277,6 @@ def check_script(words: list[str]) -> None:
     before = [*itertools.takewhile(lambda word: word != "--", words[1:])]
     if script.name == "test":
         check_tox(words[1:])
-        return
     known = "\n".join(path.read_text(encoding="utf-8") for path in sources(script))
     for word in before:
         option = word.partition("=")[0]
