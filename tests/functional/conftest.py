@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from lab.etcd.cluster import EtcdLab
 from lab.juju.simulator import JujuLab
@@ -50,14 +52,22 @@ def pytest_report_header() -> str | None:
     return f"not root: the tests on {' and '.join(sorted(_LEFT_OUT))} are left out" if _LEFT_OUT else None
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Have one process of pytest-xdist run all tests of a folder, which share their labs, with --dist loadgroup."""
-    item.add_marker(pytest.mark.xdist_group(_below(item).partition("/")[0]))
-
-
-def _below(item: pytest.Item) -> str:
+def _below(test: str) -> str:
     """A test's id, as it is below this folder."""
-    return item.nodeid.partition("tests/functional/")[2]
+    return test.partition("tests/functional/")[2]
+
+
+class _ByFolder(LoadScopeScheduling):
+    """Gives all tests of a folder, which share its labs, to one process of pytest-xdist."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _below(nodeid).partition("/")[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _ByFolder:
+    """Share out tests by folder. (--dist loadgroup groups nothing under pytest 9.2.)"""
+    return _ByFolder(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by what is marked here
@@ -69,7 +79,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for mark, of_mark in (("lxd", _OF_LXD), ("openstack", _OF_OPENSTACK)):
             if of_mark & fixtures:
                 item.add_marker(mark)
-        if is_quick(_below(item), fixtures):
+        if is_quick(_below(item.nodeid), fixtures):
             item.add_marker("quick")
         item.add_marker(pytest.mark.timeout(_HUNG_AFTER_S))
     items.sort(key=lambda item: _BROKEN in getattr(item, "fixturenames", ()))
