@@ -1,1 +1,1 @@
-"""What Prometheus has of a target: the query packs, scrape jobs, rules and dashboards."""
+"""Query packs, scrape jobs, alert rules and dashboards, for figures of a target from Prometheus."""

@@ -1,4 +1,4 @@
-"""Grafana dashboards made of the packs, one each, for Grafana 10 and later (schema 39)."""
+"""Makes a Grafana dashboard of each query pack, for Grafana 10 and later (schema 39)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _UNITS = {
     "count/s": "cps",
     "ratio": "percentunit",
 }
-"""Grafana's names of units, decimal as in our reports."""
+"""Grafana's names of units, with decimal prefixes as in reports."""
 _COLUMNS, _WIDTH, _HEIGHT = 2, 12, 8
 
 
 def dashboard(pack: Pack) -> dict[str, Any]:
-    """The dashboard of a pack: a panel for each figure, charts first, and the leader drawn thicker than the others."""
+    """Make the dashboard of a pack: a panel for each figure, charts first, with the leader's line thicker."""
     figures = sorted(pack.figures, key=lambda figure: not figure.chart)
     return {
         "title": f"Tipping Point: {pack.title}",

@@ -1,6 +1,6 @@
 """Gathers a run's resources from a Prometheus: the figures of packs over the run's time, on one grid of moments.
 
-A figure that fails or has no samples is told as missing; a Prometheus that is gone makes all of them that.
+A figure that fails or has no samples is recorded as missing. If Prometheus is gone, all remaining figures are missing.
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ from tippingpoint.rundir.resources import MOST_POINTS, MOST_SERIES, FigureData, 
 from tippingpoint.rundir.results import RunData
 
 LEAD = 120.0
-"""Seconds before the run that are gathered too: what there was without load."""
+"""Seconds before the run that are included, as the idle state."""
 TAIL = 60.0
-"""Seconds after it, in which the target comes to rest."""
+"""Seconds after the run that are included, in which the target becomes idle again."""
 GATHER_WITHIN = 120.0
-"""Seconds that all figures have together: one that is not there by then is missing."""
+"""Seconds for all figures together. Figures that take longer are missing."""
 AGAIN_AFTER = 3.0
-"""Seconds after which a Prometheus that cannot be reached is tried once more: it may be restarting."""
+"""Seconds before an unreachable Prometheus is tried once more, because it may be restarting."""
 USUAL_INTERVAL = 15.0
-"""Seconds between scrapes where nothing tells them: what the charm asks for."""
+"""Seconds between scrapes if unknown: the charm's own interval."""
 _LOOKBACK = 300.0
-"""Seconds for which Prometheus goes on with a last sample (its lookback delta)."""
+"""Seconds for which Prometheus repeats a last sample (its lookback delta)."""
 _FINE_POINTS = 2000
-"""Moments that scrapes are looked for at: each scrape of four hours at 15 s is met."""
+"""The most moments at which scrapes are looked up. They find each scrape of four hours at 15 s."""
 _NAMING_POINTS = 40
-"""Moments that hosts' names are looked for at; a host that was there for less of a run shows by its targets."""
+"""The number of moments at which hosts' names are looked up. Hosts of a shorter time are found by their targets."""
 _LATE = 1.5
-"""Intervals after which a scrape is missing that should have come."""
+"""Intervals after the last scrape from which the next one counts as missing."""
 _STALE = 2.5
-"""Intervals after which the last sample tells nothing any more: one scrape may fail."""
+"""Intervals after which the last sample is stale. One scrape may fail."""
 _EXTENDED = 1.1
-"""Intervals that a rate is extended by beyond its first and last sample, as Prometheus has it."""
+"""Intervals by which Prometheus extrapolates a rate beyond its first and last sample."""
 _RATE_INTERVALS = 4
-"""Intervals that a rate is taken over, so that one failed scrape leaves two samples (as Grafana's $__rate_interval)."""
+"""Intervals in the window of a rate. One failed scrape still leaves two samples (as Grafana's $__rate_interval)."""
 _BEYOND = 1e100
-"""More than any resource is; sums of such values are still numbers."""
+"""A value above that of any resource. Sums of smaller values are still finite."""
 _DIGITS = 6
-"""Significant ones that are kept of a value."""
+"""The number of significant digits that are kept."""
 
 Asked = Callable[[int, int], None]
-"""Told after each figure that was asked for: how many there are by now, and of how many."""
+"""Is called after each figure, with the number of figures done and the total."""
 FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class _Grid:
-    """The moments (Unix seconds) that everything is asked for."""
+    """The moments (Unix seconds) of all queries."""
 
     start: float
     step: float
@@ -74,7 +74,7 @@ class _Grid:
         return self.start + self.step * np.arange(self.points, dtype=np.float64)
 
     def column(self, sampled: Sampled) -> FloatArray:
-        """A series' value at each moment; NaN where it has none, or none that is any resource's."""
+        """Return a series' value at each moment; NaN if it is missing or impossible."""
         column = np.full(self.points, np.nan)
         places = np.rint((sampled.times - self.start) / self.step).astype(np.int64)
         inside = (places >= 0) & (places < self.points)
@@ -84,7 +84,7 @@ class _Grid:
 
 
 def _grid(start: float, end: float, interval: float) -> _Grid:
-    """A moment for each scrape, or as many as there may be."""
+    """Make a grid with a moment for each scrape, or with the most moments allowed."""
     coarse = (end - start) / (MOST_POINTS - 1)
     step = round(interval, 1) if interval >= coarse else math.ceil(coarse * 10) / 10
     return _Grid(start, step, max(1, int((end - start) / step + 1e-9) + 1))
@@ -92,20 +92,20 @@ def _grid(start: float, end: float, interval: float) -> _Grid:
 
 @dataclass(frozen=True)
 class _Scraped:
-    """When a host was scraped, by one job or all that know it. All times are Unix seconds."""
+    """The scrapes of a host, by one job or by all of its jobs. All times are Unix seconds."""
 
     host: str
     job: str
     interval: float
-    """Seconds between scrapes; of several jobs that of the slowest."""
+    """Seconds between scrapes, of the slowest job."""
     late: float
-    """Seconds between two scrapes that succeeded after which there is a gap between them."""
+    """The least seconds between two successful scrapes that are a gap."""
     made: FloatArray
     good: FloatArray
-    """Those that succeeded."""
+    """The times of successful scrapes."""
 
     def gaps(self, since: float, until: float) -> list[tuple[float, float]]:
-        """From one that succeeded to the next, or to the ends of a time."""
+        """Return the gaps between successful scrapes within a time, or to its ends."""
         edges = np.concatenate(([since], self.good[(self.good > since) & (self.good < until)], [until]))
         return [
             (float(edges[place]), float(edges[place + 1]))
@@ -113,10 +113,10 @@ class _Scraped:
         ]
 
     def told(self, grid: _Grid, window: float) -> NDArray[np.bool_]:
-        """At which moments a sample, or a rate over a window, tells what was then.
+        """Tell at which moments a sample, or a rate over a window, is valid.
 
-        While Prometheus itself is not there it goes on with a last sample for five minutes (its lookback delta). A
-        rate whose window reaches into a gap is too low: it is extended by half an interval and no further
+        After Prometheus itself was down, it repeats a last sample for five minutes (its lookback delta). A rate whose
+        window reaches into a gap is too low, because it is extrapolated by half an interval at most
         (extrapolatedRate in Prometheus' promql/functions.go).
         """
         edges = np.concatenate(([-np.inf], self.good, [np.inf]))
@@ -148,14 +148,17 @@ _CLOCK = "node_time_seconds{$selector} - timestamp(node_time_seconds{$selector})
 async def gather_run(
     run: RunData, prometheus: Prometheus, *, selector: str = "", asked: Asked | None = None
 ) -> Resources:
-    """A run's resources, by the packs of its target's kind, from two minutes before it to one after it.
+    """Gather a run's resources by the packs for its kind of target, from two minutes before it to one minute after it.
 
-    `selector` are label matchers, without braces, that say what of that Prometheus is the target's; our generators are
-    not in any case.
-    UserError for a run whose times are no clock's: a published log that has none.
+    `selector` are label matchers, without braces, for the target's series. Series of generators are always left out.
+    Raises UserError for a run without a clock, such as a published log.
     """
     if run.manifest.timeline != "seconds" or run.manifest.source != "run":
-        raise UserError("run", str(run.directory), "one that was made here, whose times a Prometheus knows")
+        raise UserError(
+            "run",
+            str(run.directory),
+            "a run made by tippingpoint, not an import: only its times have a clock",
+        )
     started = run.manifest.started
     last = max((float(event["t"]) for event in run.events), default=0.0)
     last = max([last, *(stage.end or stage.begin for stage in run.stages), *run.gauges.t[-1:].tolist()])
@@ -185,11 +188,10 @@ async def gather_resources(
     selector: str = "",
     asked: Asked | None = None,
 ) -> Resources:
-    """What Prometheus has of packs' figures from `start` to `end`, as seconds since `started` (all Unix seconds).
+    """Gather packs' figures from `start` to `end`, as seconds since `started` (all in Unix seconds).
 
-    Hosts that are `members` of the target go by these members' names (collect/naming.py). `selector` are label
-    matchers for everything that is asked, without braces. Moments are as far apart as scrapes are, or so far that there
-    are MOST_POINTS of them.
+    Hosts that are `members` of the target get these members' names (naming.py). `selector` are label matchers for all
+    queries, without braces. Moments are as far apart as scrapes, or further, so that there are at most MOST_POINTS.
     """
     return await _Gathering(prometheus, packs, started, members, selector, asked).of(start, end)
 
@@ -208,7 +210,7 @@ class _Gathering:
         self._started = started
         self._members = members
         self._names: dict[str, str] = {}
-        """What hosts are called, where it is not as Prometheus names them."""
+        """The names of hosts that differ from those in Prometheus."""
         self._selector = selector
         self._asked = asked
         self._figures = [
@@ -218,7 +220,7 @@ class _Gathering:
         self._missing: list[tuple[str, str]] = []
         self._answers = False
         self._gone = ""
-        """Why Prometheus is asked nothing any more."""
+        """Why Prometheus gets no more queries; empty while it does."""
         self._done = 0
         self._until = asyncio.get_running_loop().time() + GATHER_WITHIN
 
@@ -242,7 +244,7 @@ class _Gathering:
         leader = await self._leader(grid)
         clock |= await self._clocks(grid)
         duration = await self._ask(_DURATION.query(window, self._selector), grid, _DURATION.title)
-        if duration:  # of scrapes that failed, too
+        if duration:  # includes failed scrapes
             made = {host: replace(one, good=one.made) for host, one in hosts.items()}
             figures.append(self._data("scrape", _DURATION, 0.0, duration, grid, made))
         self._missing += [
@@ -260,13 +262,13 @@ class _Gathering:
         )
 
     async def _source(self) -> tuple[str, dict[str, float]]:
-        """What is asked, and how far its clock is ahead of ours, as exactly as an answer takes."""
+        """Return the name of the source, and the seconds its clock is ahead, as exact as an answer's duration."""
         try:
             version = await self._prometheus.version()
             before = time.time()
             told = await self._prometheus.query("time()")
             between = (before + time.time()) / 2
-        except (OperationFailed, TargetError):  # what is asked next tells why
+        except (OperationFailed, TargetError):  # the next query reports why
             return "Prometheus", {}
         self._answers = True
         ahead = round(float(told[0].values[-1]) - between, 3) if told else math.nan
@@ -274,7 +276,7 @@ class _Gathering:
         return f"Prometheus {version}", clock
 
     async def _member_names(self, start: float, end: float) -> dict[str, str]:
-        """Which hosts are members of the target, by all that Prometheus knows of where they are."""
+        """Return which hosts are members of the target, by all their addresses in Prometheus."""
         step = max(1.0, (end - start) / _NAMING_POINTS)
         nodes, _ = await self._range(by_host(*NODES, selector=self._selector), start, end, step)
         instances, _ = await self._range(by_host(*INSTANCES, selector=self._selector), start, end, step)
@@ -285,12 +287,12 @@ class _Gathering:
             TimeoutError,
             OperationFailed,
             TargetError,
-        ):  # others than Prometheus itself need not have any
+        ):  # only Prometheus itself must have any
             targets = []
         return member_names(self._members, known_as(targets, instances, nodes))
 
     async def _range(self, query: str, start: float, end: float, step: float) -> tuple[list[Sampled], str]:
-        """The series of a query, and why there are none where it failed."""
+        """Return the series of a query, and why there are none if it failed."""
         if self._gone:
             return [], self._gone
         try:
@@ -310,14 +312,14 @@ class _Gathering:
             return [], self._gone
 
     async def _ask(self, query: str, grid: _Grid, title: str) -> list[Sampled]:
-        """What there is of it; tells when it failed."""
+        """Return the series of a query; record its failure as missing."""
         found, why = await self._range(query, grid.start, grid.end, grid.step)
         if why:
             self._missing.append((title, why))
         return found
 
     async def _scrapes(self, start: float, end: float) -> list[_Scraped]:
-        """When each target was scraped."""
+        """Return when each target was scraped."""
         step = max(1.0, math.ceil((end - start) / _FINE_POINTS))
         found: list[list[Sampled]] = []
         for query in (
@@ -341,7 +343,7 @@ class _Gathering:
             if not made.size:
                 continue
             interval = max(1.0, float(np.median(np.diff(made)))) if made.size > 1 else USUAL_INTERVAL
-            # Looked for more rarely than it is scraped, a scrape that is not met need not be missing.
+            # If lookups are rarer than scrapes, a scrape that is not found need not be missing.
             late = _LATE * interval + (step if step > interval else 0.0)
             good = np.unique(at.values[sane & (up.values == 1)])
             scraped.append(_Scraped(*_target_of(at), interval, late, made, good))
@@ -350,18 +352,18 @@ class _Gathering:
     async def _figure(
         self, pack: Pack, figure: Figure, grid: _Grid, window: float, hosts: Mapping[str, _Scraped]
     ) -> tuple[FigureData | None, str]:
-        """What there is of a figure, and what is missing of it."""
+        """Return a figure's data, and what is missing of it."""
         query = figure.query(window, self._selector)
         found, why = await self._range(query, grid.start, grid.end, grid.step)
         self._done += 1
         if self._asked is not None:
             self._asked(self._done, len(self._figures))
         if not found:
-            nothing = "" if figure.optional else f"nothing was sampled: it comes from {figure.source}"
+            nothing = "" if figure.optional else f"no samples: its source is {figure.source}"
             return None, why or nothing
         data = self._data(pack.name, figure, window if "$window" in figure.expr else 0.0, found, grid, hosts)
         if not data.series:
-            return None, "no sample is a number"
+            return None, "no sample is a valid number"
         return data, f"the smallest of {len(found)} series" if len(found) > MOST_SERIES else ""
 
     def _data(
@@ -399,7 +401,7 @@ class _Gathering:
         )
 
     async def _leader(self, grid: _Grid) -> list[tuple[float, str]]:
-        """Who led, by the first pack that can tell."""
+        """Return who led, by the first pack that has it."""
         for pack in self._packs:
             query = pack.leader_query(self._selector)
             found = await self._ask(query, grid, f"leader of {pack.title}") if query else []
@@ -409,7 +411,7 @@ class _Gathering:
         return []
 
     async def _clocks(self, grid: _Grid) -> dict[str, float]:
-        """The median over the run of each host's, where an exporter tells its time."""
+        """Return the median clock offset of each host over the run, if an exporter has its time."""
         found, _ = await self._range(
             by_host(_CLOCK, "max", selector=self._selector), grid.start, grid.end, grid.step
         )
@@ -422,7 +424,7 @@ class _Gathering:
 
 
 def _leaders(found: Iterable[Sampled], grid: _Grid, started: float) -> list[tuple[float, str]]:
-    """Each change of the host whose series is 1. Of two that say so at once the one that says it anew leads."""
+    """Return each change of the host whose series is 1. Of two such hosts, the later one leads."""
     columns = {series.labels.get("host", ""): grid.column(series) for series in found}
     changes: list[tuple[float, str]] = []
     before: set[str] = set()
@@ -446,7 +448,7 @@ def _target_of(series: Sampled) -> tuple[str, str]:
 
 
 def _of_hosts(scraped: Iterable[_Scraped]) -> list[_Scraped]:
-    """Each host's scrapes by all jobs as one."""
+    """Merge the scrapes of each host by all jobs."""
     by_host: dict[str, list[_Scraped]] = {}
     for one in scraped:
         by_host.setdefault(one.host, []).append(one)
@@ -466,9 +468,9 @@ def _of_hosts(scraped: Iterable[_Scraped]) -> list[_Scraped]:
 def _gaps(
     scraped: Sequence[_Scraped], hosts: Mapping[str, _Scraped], grid: _Grid, started: float
 ) -> list[tuple[float, float, str]]:
-    """When hosts were not scraped; where only one of a host's jobs failed, with the job's name.
+    """Return when hosts were not scraped, with the job's name if only one of a host's jobs failed.
 
-    Before anything was scraped at all Prometheus itself was not there, which is a gap of all that it then knew.
+    Before the first scrape of all, Prometheus itself was down, which is a gap for all hosts known then.
     """
     first = min((float(one.made[0]) for one in scraped), default=0.0)
     found: list[tuple[float, float, str]] = []

@@ -1,7 +1,7 @@
-"""What hosts are called: a run knows its target's members by the target's names, a Prometheus by units or addresses.
+"""Matches hosts in Prometheus (named by units or addresses) with members of a run's target (named by the target).
 
-Charms scrape each LXD member at its address under the name of a Juju unit (lxd/0), and what else a machine exports may
-come under another name. A host is the member that has its address, or that is called as the machine calls itself.
+Charms scrape each LXD member at its address under the name of a Juju unit (lxd/0). Other exporters of a machine may use
+another name. A host is the member with its address, or with the machine's own name.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tippingpoint.rundir.cluster_events import Member
 
 INSTANCES = ("up{$selector}", "max", ("host", "instance"))
 NODES = ("node_uname_info{$selector}", "max", ("host", "nodename"))
-"""What by_host makes of these tells hosts' addresses and what machines call themselves; Prometheus' own list of its
-targets tells where each is now, which labels of Juju's hide."""
+"""Arguments of by_host for hosts' addresses and machines' own names. Prometheus' list of targets has present
+addresses, which labels of Juju hide."""
 
 
 def known_as(
     targets: Iterable[ScrapedTarget], instances: Iterable[Sampled], nodes: Iterable[Sampled]
 ) -> dict[str, set[str]]:
-    """All addresses and names that are known of each host; of a name with a domain, the name alone as well."""
+    """Return all known addresses and names of each host; a name with a domain also without it."""
     known: defaultdict[str, set[str]] = defaultdict(set)
     for target in targets:
         known[host_of(target.labels)] |= _spellings(target.url)
@@ -37,9 +37,9 @@ def known_as(
 
 
 def member_names(members: Iterable[Member], known: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """Which host is which member, by that member's name; without hosts that are called so already, or are none's.
+    """Return hosts' names as members, without hosts that have this name already, or are no member.
 
-    Addresses go before names, which two machines may share. A host that could be several members is none of them.
+    Addresses take precedence over names, which two machines may share. A host that matches several members is none.
     """
     by_address: defaultdict[str, set[str]] = defaultdict(set)
     by_name: defaultdict[str, set[str]] = defaultdict(set)
@@ -58,7 +58,7 @@ def member_names(members: Iterable[Member], known: Mapping[str, Iterable[str]]) 
 
 
 def renamed(found: list[Sampled], names: Mapping[str, str]) -> list[Sampled]:
-    """Series by the names of members. What two names of one host gave was scraped twice: the larger counts."""
+    """Rename series by members. If two names of one host become one, both were scraped; the larger value counts."""
     if not any(series.labels.get("host") in names for series in found):
         return found
     together: defaultdict[tuple[tuple[str, str], ...], list[Sampled]] = defaultdict(list)
@@ -83,7 +83,7 @@ def _meant(members: Mapping[str, set[str]], aliases: Iterable[str]) -> set[str]:
 
 
 def _spellings(url: str) -> set[str]:
-    """How the host of a URL may be written; nothing for one that is every machine's own, or where there is none."""
+    """Return the spellings of a URL's host; empty for a loopback or missing host."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:

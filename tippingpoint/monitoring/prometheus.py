@@ -1,5 +1,5 @@
-"""Asks a Prometheus, our own or one that is there already, for series. It is trusted with nothing: an answer that is
-garbage, too large or never ends is refused, within limits of time and bytes, by one line."""
+"""Queries a Prometheus. Its answers are not trusted: garbage, huge and endless ones are refused with one line, within
+limits of time and bytes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ from tippingpoint.util.rest import cause_of
 from tippingpoint.util.secret_files import read_text
 
 MOST_POINTS = 11_000
-"""Points of one series in one answer: Prometheus refuses more ("exceeded maximum resolution", web/api/v1/api.go)."""
+"""The most points of one series in one answer. Prometheus refuses more ("exceeded maximum resolution",
+web/api/v1/api.go)."""
 LARGEST_ANSWER = 16 << 20
-"""Bytes of one answer. A sample is about 36 of them as text and 250 while it is read: some 110 MB in all."""
+"""The most bytes of one answer. A sample has about 36 bytes as text and takes 250 while it is read: 110 MB in all."""
 MOST_SAMPLES = 10_000_000
-"""Samples of one query, over all its answers: 160 MB as arrays."""
+"""The most samples of one query, over all its answers: 160 MB as arrays."""
 CONNECT_WITHIN = 5.0
 """Seconds for a connection, TLS included."""
 ANSWER_WITHIN = 30.0
@@ -38,8 +39,8 @@ ANSWER_WITHIN = 30.0
 QUERY_WITHIN = 120.0
 """Seconds for all the answers of one query."""
 _AT_ONCE = 4
-"""Queries that are asked at the same time; Prometheus works on 20 (--query.max-concurrency)."""
-_LONGEST_LINE = 300  # characters of what Prometheus says
+"""The most concurrent queries; Prometheus runs 20 (--query.max-concurrency)."""
+_LONGEST_LINE = 300  # characters of a message from Prometheus
 _ACCEPTED = "a Prometheus that answers within reach"
 
 
@@ -52,7 +53,7 @@ class Sampled(NamedTuple):
 
 
 class ScrapedTarget(NamedTuple):
-    """One target as Prometheus sees it now: health is up, down or unknown; `error` is why it is down."""
+    """One target's present state in Prometheus: health is up, down or unknown; `error` says why it is down."""
 
     job: str
     url: str
@@ -62,14 +63,14 @@ class ScrapedTarget(NamedTuple):
 
 
 class _TooLarge(Exception):
-    """An answer passes LARGEST_ANSWER."""
+    """An answer exceeds LARGEST_ANSWER."""
 
 
 class Prometheus:
-    """One Prometheus by its URL, in whose context it is asked: `async with Prometheus(url) as prometheus`.
+    """One Prometheus by its URL, used as a context: `async with Prometheus(url) as prometheus`.
 
-    What is asked raises OperationFailed when this query failed, and the next may do: refused, garbage, too large, too
-    slow. It raises TargetError when the next will fail too: nothing answers there, or the login is refused.
+    Queries raise OperationFailed if only this query failed: refused, garbage, too large, too slow. They raise
+    TargetError if the next one will fail, too: nothing answers, or the login is refused.
     """
 
     def __init__(
@@ -81,10 +82,10 @@ class Prometheus:
         password_file: Path | None = None,
         token_file: Path | None = None,
     ) -> None:
-        """Raises UserError for what is no URL of a Prometheus, for a login in it, or files that cannot be used.
+        """`ca` is the file of the authority of its certificate; None for the machine's own authorities.
 
-        `ca` is the authority its certificate is verified by, else the machine's are. The login is a `username` with
-        its password, or a bearer token, from files of mode 0600.
+        The login is a `username` with its password, or a bearer token, from files of mode 0600. Raises UserError for a
+        wrong URL, for a login in it, and for unusable files.
         """
         self._url = _read_url(url)
         self.where = str(self._url)
@@ -100,7 +101,7 @@ class Prometheus:
         self._asking = asyncio.Semaphore(_AT_ONCE)
 
     async def __aenter__(self) -> Prometheus:
-        # A connection each: one that Prometheus has just closed for being idle would fail a query for nothing.
+        # Each query has its own connection, because Prometheus may just have closed an idle one.
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=self._tls, force_close=True),
             timeout=aiohttp.ClientTimeout(total=ANSWER_WITHIN, connect=CONNECT_WITHIN),
@@ -118,7 +119,7 @@ class Prometheus:
             self._session = None
 
     async def version(self) -> str:
-        """Its version, such as 2.42.0."""
+        """Return its version, such as 2.42.0."""
         data = await self._asked("GET", "status/buildinfo", {})
         version = data.get("version")
         if not isinstance(version, str) or not version or len(version) > 100:
@@ -126,7 +127,7 @@ class Prometheus:
         return version
 
     async def targets(self) -> list[ScrapedTarget]:
-        """What it scrapes now."""
+        """Return its present targets."""
         data = await self._asked("GET", "targets", {"state": "active"})
         try:
             return [_target(entry) for entry in data["activeTargets"]]
@@ -134,15 +135,15 @@ class Prometheus:
             raise self._garbage() from None
 
     async def query(self, expr: str, at: float | None = None) -> list[Sampled]:
-        """The value of an expression at a moment (Unix seconds; now for None): a sample for each series."""
+        """Evaluate an expression at a moment (Unix seconds; None for now): one sample for each series."""
         form = {"query": expr} if at is None else {"query": expr, "time": _moment(at)}
         data = await self._asked("POST", "query", form)
         return self._sampled(data, {"vector": "value", "scalar": ""})
 
     async def query_range(self, expr: str, start: float, end: float, step: float) -> list[Sampled]:
-        """The values of an expression at start, start + step and so on up to end, all in (Unix) seconds.
+        """Evaluate an expression at start, start + step and so on up to end, all in (Unix) seconds.
 
-        A series has no sample where Prometheus has none. As many answers are asked for as the limits make of it.
+        A series has no sample where Prometheus has none. The query is split as the limits require.
         """
         step = round(step, 3)
         if not (step > 0 and math.isfinite(step) and math.isfinite(start) and math.isfinite(end)):
@@ -190,7 +191,7 @@ class Prometheus:
             raise self._too_large(LARGEST_ANSWER >> 20, "MiB") from None
 
     async def _data(self, method: str, path: str, form: Mapping[str, str]) -> dict[str, Any]:
-        """What it answers under `data`."""
+        """Return the `data` of an answer."""
         status, body = await self._answer(method, path, form)
         try:
             told: Any = orjson.loads(body)
@@ -223,7 +224,7 @@ class Prometheus:
                 return response.status, bytes(body)
         except aiohttp.ConnectionTimeoutError:
             raise TargetError(self.where, f"no connection within {CONNECT_WITHIN:g} s", _ACCEPTED) from None
-        except TimeoutError:  # aiohttp's own is one too
+        except TimeoutError:  # includes aiohttp's own
             raise OperationFailed(f"{self.where}: has not answered within {ANSWER_WITHIN:g} s") from None
         except aiohttp.ClientConnectorError as problem:
             raise TargetError(self.where, in_words(cause_of(problem)), _ACCEPTED) from None
@@ -233,13 +234,13 @@ class Prometheus:
             ) from None
 
     def _sampled(self, data: dict[str, Any], keys: Mapping[str, str]) -> list[Sampled]:
-        """The series of an answer, whose samples are under a key that its type decides."""
+        """Return the series of an answer. Its type decides the key of the samples."""
         try:
             key = keys[data["resultType"]]
             result: Any = data["result"]
             entries: list[dict[str, Any]] = result if key else [{"metric": {}, "value": result}]
             key = key or "value"
-            # A series of native histograms has no plain values: no figure of ours is one.
+            # A series of native histograms has no plain values; no figure uses one.
             return [_series(entry, key) for entry in entries if key in entry]
         except (KeyError, TypeError, AttributeError, ValueError, OverflowError):
             raise self._garbage() from None
@@ -269,7 +270,7 @@ def _read_url(url: str) -> URL:
 
 
 def _login(username: str, password_file: Path | None, token_file: Path | None) -> str:
-    """The value of the header; empty without a login."""
+    """Return the header's value; empty without a login."""
     if token_file is not None:
         return f"Bearer {_secret('token file', token_file, 'a bearer token')}"
     if password_file is None:
@@ -288,7 +289,7 @@ def _secret(place: str, path: Path, accepted: str) -> str:
 def _tls(ca: Path | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca)
-    except (OSError, ValueError):  # of which ssl.SSLError is one
+    except (OSError, ValueError):  # includes ssl.SSLError
         raise UserError("ca", str(ca), "a file of certificates (PEM)") from None
 
 
@@ -304,7 +305,7 @@ def _moment(seconds: float) -> str:
 
 
 def _series(entry: dict[str, Any], key: str) -> Sampled:
-    """One series of an answer; raises what `_sampled` takes for garbage."""
+    """Read one series of an answer. Raises the errors that `_sampled` takes for garbage."""
     pairs = entry[key] if key == "values" else [entry[key]]
     labels = entry["metric"]
     if not all(isinstance(value, str) for value in labels.values()):

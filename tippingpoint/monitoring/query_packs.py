@@ -1,9 +1,9 @@
 """Query packs: named figures of a target's hosts, each with a unit, PromQL and a meaning.
 
-A pack is a YAML file in the folder `query_packs` of its target, or in `packs` here where it is of several. A figure's
-expression is written as if there were one host; Figure.query makes it one series for each host (and process,
-vhost ...), whoever scraped them: `host` is the label `host` where a series has it,
-else `juju_unit`, else `instance` without its port. A loopback address keeps its port: many hosts of a lab share it.
+A pack is a YAML file in the folder `query_packs` of its target, or in `packs` here if several targets use it. A
+figure's expression is written for a single host. Figure.query turns it into one series for each host (and process,
+vhost ...), with any scraper. `host` is the label `host` of a series, else `juju_unit`, else `instance` without its
+port. A loopback address keeps its port, because the hosts of a lab share it.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Expression = Annotated[str, Field(min_length=1, max_length=4000)]
 Label = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$")]
 
 MAX_TEXT = 1 << 18
-"""Characters of a pack."""
+"""The most characters of a pack."""
 _LOOPBACK = r"(?:127\\.|localhost:|\\[::1\\]:)"
 _HOST = rf"([^|]+)\\|.*|\\|([^|]+)\\|.*|\\|\\|({_LOOPBACK}.*)|\\|\\|(.*?)(?::[0-9]+)?"
-"""What `host|juju_unit|instance` of a series names as its host; of the four groups the others are empty."""
+"""Matches the host in `host|juju_unit|instance` of a series by one of four groups; the others are empty."""
 _HOST_READ = re.compile(_HOST.replace("\\\\", "\\"))
 _NAMING = ("host", "juju_unit", "instance")
 _VARIABLE = re.compile(r"\$([a-z_]+)")
@@ -44,7 +44,7 @@ _NO_YAML = (
     ValueError,
     RecursionError,
 )
-"""What YAML's own constructors raise on values that only look like theirs, such as the date 2001-99-99."""
+"""The errors of YAML's constructors for malformed values, such as the date 2001-99-99."""
 
 
 class _Fields(BaseModel):
@@ -52,15 +52,15 @@ class _Fields(BaseModel):
 
 
 class Alert(_Fields):
-    """When a figure is worth waking somebody: it is beyond a threshold for a time."""
+    """An alert on a figure that is beyond a threshold for some time."""
 
     above: float | None = None
     below: float | None = None
-    """The threshold, in the figure's unit: exactly one of the two."""
+    """The threshold, in the figure's unit: exactly one of `above` and `below`."""
     for_: Annotated[str, Field(alias="for", pattern=r"^[1-9][0-9]*[smh]$")]
     severity: Literal["warning", "critical"] = "warning"
     summary: Line
-    """One line for people, beginning with what is wrong; the host is added."""
+    """One line for people, which begins with the problem; the host is added."""
 
     @model_validator(mode="after")
     def _one_threshold(self) -> Alert:
@@ -82,19 +82,19 @@ class Figure(_Fields):
     unit: Unit
     meaning: Line
     source: Line
-    """Which exporter's metrics it is made of."""
+    """The exporter of its metrics."""
     expr: Expression
-    """PromQL, with $window in place of the span of a rate and $selector as the last matcher of every selector. Its
-    series still have the labels host, juju_unit and instance that their scrape gave them."""
+    """PromQL, with $window for the window of a rate and $selector as the last matcher of every selector. Its series
+    must keep the labels host, juju_unit and instance from their scrape."""
     over: Over = "sum"
-    """What makes one series of a host's many."""
+    """The aggregation of a host's series into one."""
     by: Annotated[tuple[Label, ...], Field(min_length=1, max_length=2)] = ("host",)
     chart: bool = True
     """Whether a report draws it."""
     cost: Literal["", "load", "operations"] = ""
-    """Whether it is told per unit of load (a lease, a container) or per operation, too."""
+    """Whether a cost is computed per unit of load (a lease, a container) or per operation."""
     optional: bool = False
-    """Whether only some versions of a target, or exporters that few have, give it: then its absence is no news."""
+    """Whether only some versions of a target or rare exporters have it: then its absence is not reported."""
     alert: Alert | None = None
 
     @field_validator("by")
@@ -116,13 +116,13 @@ class Figure(_Fields):
 
     @property
     def part(self) -> str:
-        """The label that tells a host's series apart, such as `vhost`; empty where a host has one series."""
+        """The label that distinguishes a host's series, such as `vhost`; empty if a host has one series."""
         return self.by[1] if len(self.by) > 1 else ""
 
     def query(self, window: float | str, selector: str = "") -> str:
-        """The whole PromQL. Its series have exactly the labels `by`, as far as they are not empty.
+        """Return the complete PromQL. Its series have exactly the labels `by`, unless these are empty.
 
-        `window` is the span of rates: seconds, or a variable of Grafana's. `selector` are label matchers for every
+        `window` is the window of rates: seconds, or a Grafana variable. `selector` are label matchers for every
         selector, without braces: `juju_model="lxd",juju_charm!="load-claimer"`.
         """
         span = window if isinstance(window, str) else f"{max(1, round(window))}s"
@@ -130,15 +130,15 @@ class Figure(_Fields):
 
 
 class Pack(_Fields):
-    """The figures of one target, or of something that any target has, such as hosts."""
+    """The figures of one target, or of a part of any target, such as hosts."""
 
     name: Name
     title: Line
     meaning: Line
     targets: tuple[Name, ...]
-    """Kinds of targets whose runs it belongs to, as in plans; empty: every target."""
+    """The kinds of target that it is for, as in plans; empty for every target."""
     leader: Expression | None = None
-    """PromQL that is 1 for the host that leads and 0 for others, as far as metrics tell."""
+    """PromQL that is 1 for the leading host and 0 for others; None if metrics do not show it."""
     figures: Annotated[tuple[Figure, ...], Field(min_length=1)]
 
     @field_validator("figures")
@@ -151,17 +151,17 @@ class Pack(_Fields):
         return figures
 
     def leader_query(self, selector: str = "") -> str:
-        """PromQL with one series for each host: 1 where it leads, 0 where not. Empty where metrics do not tell."""
+        """Return PromQL with one series per host: 1 for the leader, otherwise 0. Empty if metrics do not show it."""
         return by_host(self.leader.strip(), "max", ("host",), selector) if self.leader else ""
 
 
 def by_host(expr: str, over: Over, by: Sequence[str] = ("host",), selector: str = "") -> str:
-    """PromQL that makes one series, by `over`, of an expression's that agree in their labels `by`.
+    """Return PromQL that aggregates, with `over`, the series of an expression that share the labels `by`.
 
-    What `host` is among them is said at the top of this module.
+    The label `host` is defined at the top of this module.
     """
     of_scrape = ", ".join((*_NAMING, *by[1:]))
-    # First within each scrape: naming the host of every series, such as of every core, takes ten times as long.
+    # Aggregate within each scrape first: naming the host of every series, such as every core, takes ten times as long.
     scraped = f"{over} by ({of_scrape}) ({expr.replace('$selector', selector)})"
     labels = ", ".join(f'"{label}"' for label in _NAMING)
     joined = f'label_join({scraped}, "host", "|", {labels})'
@@ -170,13 +170,13 @@ def by_host(expr: str, over: Over, by: Sequence[str] = ("host",), selector: str 
 
 
 def host_of(labels: Mapping[str, str]) -> str:
-    """The host that a series, or a scraped target, with these labels is of: as by_host names it."""
+    """Return the host of a series, or of a scraped target, with these labels, named as by by_host."""
     named = _HOST_READ.fullmatch("|".join(labels.get(label, "") for label in _NAMING))
     return next((group for group in named.groups() if group), "") if named else ""
 
 
 def load_pack(text: str, source: str) -> Pack:
-    """The pack that a text is; UserError, which names `source` and the field, when it is none."""
+    """Read a pack from a text. Raises UserError, which names `source` and the field, if it is wrong."""
     if len(text) > MAX_TEXT:
         raise UserError(source, f"{len(text)} characters", f"at most {MAX_TEXT}")
     try:
@@ -194,7 +194,7 @@ def load_pack(text: str, source: str) -> Pack:
 
 
 def _written_out(fields: dict[str, Any]) -> dict[str, Any]:
-    """A pack without its `words`: what expressions have in common, `cards: device!="lo"` for $cards in them."""
+    """Replace a pack's `words`, the common parts of expressions, such as `cards: device!="lo"` for $cards."""
     words: Any = fields.get("words", {})
     if not isinstance(words, dict):
         return fields
@@ -232,7 +232,7 @@ def _explained(problem: ValidationError, source: str) -> UserError:
 
 
 def shipped_packs() -> dict[str, Pack]:
-    """The packs that come with the suite, by name."""
+    """Return the packs that come with the suite, by name."""
     of_all = (resources.files("tippingpoint.monitoring") / "packs").iterdir()
     files = (file for file in [*of_all, *shipped_files("query_packs")] if file.name.endswith(".yaml"))
     texts = {file.name: file.read_text(encoding="utf-8") for file in files}
@@ -241,6 +241,6 @@ def shipped_packs() -> dict[str, Pack]:
 
 
 def packs_for(target_kind: str) -> list[Pack]:
-    """The shipped packs of a run of that target, its own before those that every target has."""
+    """Return the shipped packs for a kind of target; its own come before those for every target."""
     packs = [pack for pack in shipped_packs().values() if not pack.targets or target_kind in pack.targets]
     return sorted(packs, key=lambda pack: (not pack.targets, pack.name))

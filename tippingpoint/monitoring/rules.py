@@ -1,4 +1,4 @@
-"""Alert rules made of the packs, for Prometheus and COS: one for each figure that says when it is worth an alert."""
+"""Makes alert rules of query packs for Prometheus and COS: one for each figure with an alert."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 from tippingpoint.monitoring.query_packs import Alert, Figure, Pack
 
 WINDOW_S = 300.0
-"""The span of rates in rules: two scrapes at least, as they are no further than two minutes apart (scrape.SLOWEST)."""
+"""Seconds of the window of rates in rules. It has at least two scrapes, which are at most 120 s apart (SLOWEST)."""
 
 
 def alert_rules(packs: Iterable[Pack], selector: str = "") -> dict[str, Any]:
-    """The rules of packs as a rule file of Prometheus has them: `{"groups": [...]}`, none for a pack without alerts.
+    """Return the content of a Prometheus rule file: `{"groups": [...]}`, without packs that have no alerts.
 
-    They are about whatever Prometheus scrapes, so they carry no labels of Juju's topology: with these, COS would have
-    them look at the publishing application's own series. `selector` narrows them, as in Figure.query.
+    The rules cover everything that Prometheus scrapes. They have no labels of Juju's topology, because COS would then
+    restrict them to the publishing application's own series. `selector` restricts them, as in Figure.query.
     """
     groups = [(pack.name, _rules(pack, selector)) for pack in packs]
     return {"groups": [{"name": f"tippingpoint-{name}", "rules": rules} for name, rules in groups if rules]}
 
 
 def alert_name(figure: Figure) -> str:
-    """What the alert of a figure is called: EtcdHasLeader for etcd-has-leader."""
+    """Return the name of a figure's alert: EtcdHasLeader for etcd-has-leader."""
     return "".join(word.capitalize() for word in figure.name.split("-"))
 
 

@@ -1,4 +1,4 @@
-"""Which of a Prometheus' series are the target's: label matchers for everything that is asked."""
+"""Builds label matchers that select the target's series in a Prometheus."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.monitoring.scrape.jobs import GENERATORS_JOB, is_label
 
 MOST_TEXT = 4000
-"""Characters of a list of matchers."""
+"""The most characters of a list of matchers."""
 _ACCEPTED = "LABEL=VALUE, or with != =~ !~, separated by commas; a VALUE with a comma in double quotes"
 _MATCHER = re.compile(r'\s*([^\s=!~,"]+)\s*(=~|!~|!=|=)\s*(?:"((?:[^"\\]|\\.)*)"|([^,"\n]*?))\s*(,|\Z)')
 _CHARMS = "load-claimer|container-spawner|metrics-collector"
@@ -42,7 +42,7 @@ def read_matchers(field: str, text: str) -> str:
 
 
 def applications(known: Iterable[tuple[str, str]]) -> str:
-    """Matchers for what is of these Juju applications, by the uuids of their models and their names; empty for none."""
+    """Return matchers for these Juju applications, given by model uuid and name; empty for none."""
     known = list(known)
     models, names = (sorted({pair[place] for pair in known} - {""}) for place in (0, 1))
     matchers = (("juju_model_uuid", models), ("juju_application", names))
@@ -50,19 +50,19 @@ def applications(known: Iterable[tuple[str, str]]) -> str:
 
 
 def all_but_generators(units: Iterable[str]) -> str:
-    """Matchers that leave out our own charms, and the units that made a run: their machines are not the target's."""
+    """Return matchers without generators' charms and a run's units, whose machines are not the target's."""
     own = [f'job!="{GENERATORS_JOB}"', f'juju_charm!~"{_CHARMS}"']
     named = sorted(set(units))
     return ",".join([*own, f'juju_unit!~"{_any_of(named)}"'] if named else own)
 
 
 def both(*matchers: str) -> str:
-    """All of these matchers."""
+    """Join these matchers."""
     return ",".join(each for each in matchers if each)
 
 
 def _check_expression(field: str, value: str) -> None:
-    """Prometheus' expressions (RE2) are nearly a part of Python's: what is none here is none there."""
+    """Check a regular expression by Python's syntax, of which Prometheus' (RE2) is nearly a subset."""
     try:
         re.compile(value)
     except (re.error, RecursionError, OverflowError) as problem:
@@ -74,5 +74,5 @@ def _any_of(values: Iterable[str]) -> str:
 
 
 def _escaped(value: str) -> str:
-    """As it stands between the double quotes of PromQL."""
+    """Escape a text for the double quotes of PromQL."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

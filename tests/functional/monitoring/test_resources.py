@@ -161,8 +161,8 @@ def test_who_led_and_whose_clock_is_ahead(told: Resources) -> None:
 def test_what_is_missing_is_told_with_the_reason(told: Resources) -> None:
     missing = dict(told.missing)
     assert sorted(missing) == ["Made: Nothing", "Made: Odd", "Made: Wrong"]
-    assert missing["Made: Nothing"] == "nothing was sampled: it comes from an exporter"
-    assert missing["Made: Odd"] == "no sample is a number"
+    assert missing["Made: Nothing"] == "no samples: its source is an exporter"
+    assert missing["Made: Odd"] == "no sample is a valid number"
     assert "parse error" in missing["Made: Wrong"]
 
 
@@ -317,7 +317,7 @@ def test_collect_puts_resources_and_a_new_report_into_a_run(a_node: Recorded, tm
     assert (run / "report.html").exists()
     assert "figures of 2 hosts from Prometheus" in done.stdout
     assert "missing: Hosts: CPU, Hosts: Memory, " in done.stdout
-    assert "Hosts: TCP connections: nothing was sampled: it comes from node_exporter\n" in done.stdout
+    assert "Hosts: TCP connections: no samples: its source is node_exporter\n" in done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -373,7 +373,7 @@ def test_collect_says_it_as_json(a_node: Recorded, tmp_path: Path) -> None:
     told = json.loads(done.stdout)
     assert told["hosts"] == ["lxd1", "lxd2"]
     assert "host-load-1" in told["figures"]
-    assert ["Hosts: CPU", "nothing was sampled: it comes from node_exporter"] in told["missing"]
+    assert ["Hosts: CPU", "no samples: its source is node_exporter"] in told["missing"]
     assert read_resources(Path(told["run"]))[0] is not None
 
 
@@ -400,4 +400,4 @@ def test_a_run_whose_times_are_no_clocks_is_refused(a_node: Recorded, tmp_path: 
     # when it is to be collected, then that is refused in one line
     done = collect(run, "--prometheus", a_node.url)
     assert done.returncode == 2
-    assert "expected one that was made here, whose times a Prometheus knows" in done.stderr
+    assert "expected a run made by tippingpoint, not an import" in done.stderr

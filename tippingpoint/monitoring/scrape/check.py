@@ -1,5 +1,7 @@
-"""What Prometheus would refuse of a configuration is found before it is asked to take it: what is broken is left out
-and told, and never takes the rest down. The word on that is its own promtool's."""
+"""Finds the parts of a configuration that Prometheus would refuse, leaves them out, and reports them.
+
+Prometheus' own promtool decides. So a broken part never takes the rest down.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,15 @@ from tippingpoint.monitoring.scrape.jobs import (
 from tippingpoint.monitoring.scrape.server import CONFIGURATION
 
 _CHECKED_WITHIN = 60.0
-_LONGEST_LINE = 300  # characters of what promtool says
+_LONGEST_LINE = 300  # characters of a message from promtool
 """Seconds; promtool takes 0.2 s for 100 jobs."""
 _Part = TypeVar("_Part")
 
 
 def checked(found: Iterable[Found], promtool: Path, interval: int = INTERVAL) -> Configuration:
-    """The configuration that Prometheus takes of this; its problems name all that is left out.
+    """Return the configuration without the parts that Prometheus would refuse; its problems name those.
 
-    Raises OperationFailed when promtool cannot be run.
+    Raises OperationFailed if promtool cannot be run.
     """
     found = list(found)
     problems = [problem for one in found for problem in one.problems]
@@ -58,7 +60,7 @@ def checked(found: Iterable[Found], promtool: Path, interval: int = INTERVAL) ->
 
     jobs, bad_jobs = _sorted_out(jobs, refused_jobs)
     problems += [f"{job.owner}: job {job.name}: left out: {why}" for job, why in bad_jobs]
-    # Most likely all of a relation's rules are in order: each is looked at by itself only where they are not.
+    # Usually all rules of a relation are valid. Each is checked by itself only if they are not.
     rules, suspects = _sorted_out([rules for one in found for rules in one.rules], refused_rules)
     for suspect, _ in suspects:
         kept, bad_rules = _sorted_out(_single_rules(suspect), refused_rules)
@@ -72,15 +74,15 @@ def checked(found: Iterable[Found], promtool: Path, interval: int = INTERVAL) ->
 
 
 def install(directory: Path, made: Configuration, owner: tuple[int, int] | None = None) -> bool:
-    """Make a directory hold just these files, of mode 0600; whether anything was changed by it.
+    """Make a directory contain exactly these files, of mode 0600. Return whether anything changed.
 
-    `owner` is the user and group that Prometheus runs as, where that is not this one. Each file is replaced in one
-    step, prometheus.yml after those that it names, and those that nothing names any more go last. Raises OSError.
+    `owner` is the user and group of Prometheus, if it is not this one. Each file is replaced in one step:
+    prometheus.yml after the files that it names. Files that are no longer named are removed last. Raises OSError.
     """
     changed = False
     for path, text in sorted(made.files.items(), key=lambda file: file[0] == CONFIGURATION):
         place = directory / path
-        # Prometheus may go through these directories, which only we can write to, to files that are its own.
+        # Prometheus may enter these directories to read its own files; it cannot write to them.
         for parent in (directory, place.parent):
             parent.mkdir(mode=0o711, parents=True, exist_ok=True)
         changed |= _write(place, text.encode(), owner)
@@ -114,7 +116,7 @@ def _write(place: Path, content: bytes, owner: tuple[int, int] | None) -> bool:
 def _sorted_out(
     parts: Sequence[_Part], refused: Callable[[Sequence[_Part]], str]
 ) -> tuple[list[_Part], list[tuple[_Part, str]]]:
-    """Which of the parts are accepted, and which are not and why: by halves, as most of the time all are."""
+    """Return the accepted parts, and the refused ones with reasons, by bisection: usually all are accepted."""
     why = refused(parts) if parts else ""
     if not why:
         return list(parts), []
@@ -127,7 +129,7 @@ def _sorted_out(
 
 
 def _refused(made: Configuration, promtool: Path) -> str:
-    """Why Prometheus would not take this; empty where it does."""
+    """Return why Prometheus would refuse this; empty if it would not."""
     with tempfile.TemporaryDirectory(prefix="tippingpoint-") as place:
         install(Path(place), made)
         try:
@@ -148,7 +150,7 @@ def _refused(made: Configuration, promtool: Path) -> str:
 
 
 def _told_by_promtool(said: str, place: str) -> str:
-    """What promtool says is wrong, in a line."""
+    """Return promtool's message in one line."""
     said = said.replace(f"{place}/", "")
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     failed = [at for at, line in enumerate(lines) if "FAILED" in line]
@@ -159,7 +161,7 @@ def _told_by_promtool(said: str, place: str) -> str:
 
 
 def _certificates_problem(job: Job) -> str:
-    """What is wrong with a job's certificates, which promtool does not look into; empty where nothing is."""
+    """Return the problem with a job's certificates, which promtool does not check; empty if there is none."""
     try:
         if job.ca:
             x509.load_pem_x509_certificates(job.ca.encode())
@@ -188,7 +190,7 @@ def _single_rules(rules: Rules) -> list[Rules]:
 
 
 def _together(whole: Rules, kept: Sequence[Rules]) -> list[Rules]:
-    """What is kept of a file's rules, in its groups again."""
+    """Put the kept rules of a file back into their groups."""
     groups: dict[str, list[object]] = {}
     for one in kept:
         for group in one.groups:

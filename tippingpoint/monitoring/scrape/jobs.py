@@ -1,7 +1,7 @@
-"""What Prometheus is to scrape: jobs and rules found in relations and settings, and the configuration made of them.
+"""Makes Prometheus' configuration of the jobs and rules found in relations and settings.
 
-Nothing here runs or connects. A secret never stands in prometheus.yml, which Prometheus shows to whoever asks it, but
-in a file of its own that it names.
+Nothing here runs or connects. Prometheus shows prometheus.yml to everybody, so secrets are in separate files that it
+names.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ import yaml
 from tippingpoint.errors import one_line
 
 INTERVAL = 15
-"""Seconds between two scrapes of a target, as COS has it; a job may ask for more, up to SLOWEST."""
+"""Seconds between two scrapes of a target, as in COS; a job may ask for more, up to SLOWEST."""
 TIMEOUT = 10
 """Seconds for one scrape; a job may ask for more, up to its interval."""
 SLOWEST = 120
-"""Seconds: Prometheus takes a series for ended after 5 minutes, and packs look back over two scrapes."""
+"""The most seconds between two scrapes. Prometheus ends a series after 5 minutes; packs look back over two scrapes."""
 LARGEST_SCRAPE = 32 << 20
-"""Bytes of one scrape. 1000 containers in LXD are about 10 MB; more than this is refused, and the target is down."""
+"""The most bytes of one scrape. 1000 LXD containers have about 10 MB. A target with more counts as down."""
 MOST_SAMPLES = 250_000
-"""Samples of one scrape; 32 MiB of the shortest lines would be more."""
+"""The most samples of one scrape; 32 MiB of the shortest lines would be more."""
 _LIMITS = {"label_limit": 64, "label_name_length_limit": 256, "label_value_length_limit": 4096}
 GENERATORS_JOB = "tippingpoint"
-"""The job that scrapes our own generators."""
+"""The name of the job for generators."""
 MOST_TARGETS = 1000
-"""Targets of one relation or setting."""
+"""The most targets of one relation or setting."""
 HEADER = (
     "# Written by Tipping Point at each change of relations and settings: what is changed here is lost.\n"
 )
@@ -52,17 +52,17 @@ class Group:
 
 @dataclass(frozen=True)
 class Job:
-    """One scrape job, as Prometheus has them, but for secrets and certificates, which are texts here."""
+    """One scrape job as in Prometheus, with secrets and certificates as texts."""
 
     owner: str
-    """Whom a problem with it is told of: a relation, or a setting."""
+    """The relation or setting that it is from, for messages."""
     name: str
     groups: Sequence[Group]
     scheme: str = "http"
     path: str = "/metrics"
     params: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     interval: int | None = None
-    """Seconds; None for the configuration's own, as the next."""
+    """Seconds between scrapes; None for the configuration's own. `timeout` is alike."""
     timeout: int | None = None
     most_samples: int = MOST_SAMPLES
     relabel: Sequence[Mapping[str, Any]] = ()
@@ -80,7 +80,7 @@ class Job:
 
 @dataclass(frozen=True)
 class ScrapeAccess:
-    """What targets by https are verified by, and who we are there. All may be empty."""
+    """The authorities and the login for https targets. All may be empty."""
 
     ca: str = ""
     """PEM, as the next two; empty for the machine's own authorities."""
@@ -93,7 +93,7 @@ class ScrapeAccess:
 
 @dataclass(frozen=True)
 class Rules:
-    """Groups of rules, as Prometheus has them, in a file of their own."""
+    """Groups of rules for one rule file."""
 
     owner: str
     groups: Sequence[Mapping[str, Any]]
@@ -101,7 +101,7 @@ class Rules:
 
 @dataclass(frozen=True)
 class Found:
-    """What one relation, or setting, comes to. Problems are lines without secrets; what they are about is left out."""
+    """The jobs and rules of one relation or setting. Problems are lines without secrets, about parts left out."""
 
     jobs: list[Job] = field(default_factory=list[Job])
     rules: list[Rules] = field(default_factory=list[Rules])
@@ -110,16 +110,16 @@ class Found:
 
 @dataclass(frozen=True)
 class Configuration:
-    """The files of a configuration directory, by their paths in it; all of them are for the owner's eyes only."""
+    """The files of a configuration directory, by their paths in it. Only the owner may read them."""
 
     files: dict[str, str]
     problems: list[str] = field(default_factory=list[str])
 
 
 def configuration(found: Iterable[Found], interval: int = INTERVAL) -> Configuration:
-    """The files that make Prometheus scrape all of this, every `interval` seconds.
+    """Return the files that make Prometheus scrape all of this, every `interval` seconds.
 
-    See `check.checked` for what it would refuse of it.
+    `check.checked` leaves out what Prometheus would refuse.
     """
     found = list(found)
     files: dict[str, str] = {}
@@ -148,10 +148,10 @@ def configuration(found: Iterable[Found], interval: int = INTERVAL) -> Configura
 
 
 def static_targets(text: str, access: ScrapeAccess | None = None) -> Found:
-    """The targets that an operator lists, separated by commas or new lines.
+    """Read the targets that an operator lists, separated by commas or newlines.
 
-    Each is [http[s]://]HOST[:PORT][/PATH], and may be followed by labels (NAME=VALUE), separated by spaces. What
-    `access` says is for those by https, and nothing of it goes to others.
+    Each is [http[s]://]HOST[:PORT][/PATH], optionally with labels (NAME=VALUE), separated by spaces. `access` is used
+    for https targets only.
     """
     owner = "targets"
     problems: list[str] = []
@@ -190,7 +190,7 @@ def static_targets(text: str, access: ScrapeAccess | None = None) -> Found:
 
 
 def exporters(owner: str, addresses: Mapping[str, str]) -> Found:
-    """The exporters of our own generators: HOST:PORT by unit, with the labels that Juju's units have."""
+    """Return a job for generators' exporters (HOST:PORT by unit), with labels of their Juju units."""
     found = Found()
     groups: list[Group] = []
     for unit, address in addresses.items():
@@ -206,15 +206,15 @@ def exporters(owner: str, addresses: Mapping[str, str]) -> Found:
 
 
 def itself(address: str, ca: str = "") -> Found:
-    """The Prometheus that scrapes, at HOST:PORT; by https with the `ca` of its certificate."""
+    """Return a job for the scraping Prometheus itself, at HOST:PORT; by https if `ca` is given."""
     job = Job("prometheus", "prometheus", [Group([address])], "https" if ca else "http", ca=ca)
     return Found([job])
 
 
 def told(owner: str, place: str, value: str, accepted: str) -> str:
-    """A problem as a line: what was found is shown as far as it can be printed, and no login or key is.
+    """Format a problem as a line with the printable part of the value, without logins or keys.
 
-    Nor is JSON in a place that has none, which may be a whole job with its login.
+    Misplaced JSON is not shown, because it may be a whole job with its login.
     """
     hidden = "PRIVATE KEY" in value or "@" in value or '"' in value
     shown = "" if value == "" else " (not shown):" if hidden else f" {one_line(value, 80)}:"
@@ -222,7 +222,7 @@ def told(owner: str, place: str, value: str, accepted: str) -> str:
 
 
 def read_address(text: str) -> str | None:
-    """HOST, HOST:PORT, or the same of an IPv6 address, as Prometheus takes it; None where it is neither."""
+    """Read HOST or HOST:PORT, also with an IPv6 address, in Prometheus' form; None if it is neither."""
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, ""
@@ -243,22 +243,22 @@ def read_address(text: str) -> str | None:
 
 
 def is_path(text: str) -> bool:
-    """Whether it is an absolute path of a URL, without a query."""
+    """Tell whether a text is an absolute path of a URL, without a query."""
     return bool(_PATH.fullmatch(text)) and urlsplit("http://host" + text).path == text
 
 
 def is_label(name: str) -> bool:
-    """Whether a series may have a label of this name; Prometheus has those with two underscores for itself."""
+    """Tell whether a series may have a label of this name. Prometheus reserves names with two underscores."""
     return bool(_LABEL.fullmatch(name)) and not name.startswith("__") and len(name) <= 200
 
 
 def dumped(content: Any) -> str:
-    """Content as YAML that Prometheus reads as we mean it."""
+    """Write content as YAML that Prometheus reads unambiguously."""
     return yaml.safe_dump(content, sort_keys=False, allow_unicode=False, width=1 << 30)
 
 
 def _scrape_config(job: Job, name: str, interval: int, files: dict[str, str]) -> dict[str, Any]:
-    """The job as prometheus.yml has it; its secrets and certificates are added to `files`."""
+    """Return the job for prometheus.yml, and add its secrets and certificates to `files`."""
 
     def in_file(kind: str, text: str) -> str:
         path = f"files/{_slug(name, job.owner)}.{kind}"
@@ -269,9 +269,9 @@ def _scrape_config(job: Job, name: str, interval: int, files: dict[str, str]) ->
         "job_name": name,
         "scheme": job.scheme,
         "metrics_path": job.path,
-        # All times are of one clock: a target's own may be off.
+        # All samples get Prometheus' own time, because a target's clock may be wrong.
         "honor_timestamps": False,
-        # Else it would send its login wherever a target points.
+        # Otherwise the login would be sent to any redirect of a target.
         "follow_redirects": False,
         "body_size_limit": f"{LARGEST_SCRAPE >> 20}MB",
         "sample_limit": min(job.most_samples, MOST_SAMPLES),
@@ -315,7 +315,7 @@ def _scrape_config(job: Job, name: str, interval: int, files: dict[str, str]) ->
 
 
 def _unused(name: str, names: set[str]) -> str:
-    """The name, or one made of it that no other job has."""
+    """Return the name, or a similar one that no other job has."""
     number, unused = 1, name
     while unused in names:
         number += 1
@@ -329,6 +329,6 @@ def _job_name(name: str, number: int) -> str:
 
 
 def _slug(name: str, more: str) -> str:
-    """A file's name for something that others named: the same as long as that has the same name."""
+    """Return a safe file name for a foreign name; it is always the same for the same name."""
     mark = hashlib.sha256(f"{name}\0{more}".encode(errors="replace")).hexdigest()[:12]
     return f"{re.sub(r'[^a-z0-9]+', '-', name.lower())[:60].strip('-')}-{mark}"

@@ -1,8 +1,8 @@
 """Reads the relation prometheus_scrape, of LXD, a Juju controller or any other charm, into jobs and rules.
 
-Its schema is that of the charm library prometheus_k8s.v0.prometheus_scrape (0.61), whose jobs are Prometheus' own, but
-that "*" is each unit's address and certificates stand inline in what Prometheus has as names of files. Whatever is in
-a databag, what cannot be used is left out and told in a line.
+Its schema is that of the charm library prometheus_k8s.v0.prometheus_scrape (0.61). Its jobs are Prometheus' own, except
+that "*" stands for each unit's address, and certificates are inline instead of file names. Unusable parts of a databag
+are left out, and reported in a line.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tippingpoint.monitoring.scrape.jobs import (
 from tippingpoint.util.durations import parse_duration
 
 LARGEST_TEXT = 4 << 20
-"""Characters of one text in a databag; Juju itself allows 16 MiB for a relation's settings."""
+"""The most characters of one text in a databag; Juju itself allows 16 MiB for a relation's settings."""
 MOST_JOBS = 200
 MOST_RULES = 1000
 
@@ -50,7 +50,7 @@ _Content = TypeVar("_Content")
 
 
 class _Given(BaseModel):
-    """What others wrote: numbers and texts are not told apart, and what we do not know is not looked at."""
+    """Data of others. Numbers are accepted as texts, and unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", coerce_numbers_to_str=True, hide_input_in_errors=True)
 
@@ -114,7 +114,7 @@ class _Topology(_Given):
     charm_name: _Line = ""
 
     def labels(self) -> dict[str, str]:
-        """As they are on series; what is not said is none."""
+        """The labels of series, without empty ones."""
         said = {
             "juju_model": self.model,
             "juju_model_uuid": self.model_uuid,
@@ -149,16 +149,16 @@ class _Unit:
     address: str
     path: str
     known_by: Sequence[str]
-    """Hosts by which a job may name it."""
+    """The hosts by which a job may name the unit."""
 
 
 def jobs_of_relation(
     owner: str, application: Mapping[str, str], units: Mapping[str, Mapping[str, str]]
 ) -> Found:
-    """What the other side's bags ask for: that of its application, and those of its units by their names.
+    """Read the other side's bags: that of its application, and those of its units by name.
 
-    `owner` is how problems name the relation. Labels are as COS has them: juju_model, juju_model_uuid,
-    juju_application, juju_charm, and juju_unit where a target is a unit's, whose `instance` is then made of all these.
+    `owner` is the relation's name in problems. Labels are as in COS: juju_model, juju_model_uuid, juju_application,
+    juju_charm and, for a unit's target, juju_unit. The target's `instance` is then made of all of them.
     """
     found = Found()
     topology = _topology(owner, application, found)
@@ -176,21 +176,21 @@ def jobs_of_relation(
 
 
 def application_of(application: Mapping[str, str]) -> tuple[str, str]:
-    """The uuid of its model, and the name, of the application that wrote this bag, as COS labels what is its."""
+    """Return model uuid and name of the application that wrote this bag, as in COS's labels."""
     labels = _topology("", application, Found())
     return labels.get("juju_model_uuid", ""), labels.get("juju_application", "")
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where in a databag something stands, for what is to be told of it."""
+    """A place in a databag, for reporting problems."""
 
     owner: str
     path: str
     found: Found
 
     def tell(self, field: str, value: str, accepted: str) -> None:
-        """Tell a problem of one field."""
+        """Report a problem of one field."""
         self.found.problems.append(told(self.owner, f"{self.path}.{field}", value, accepted))
 
 
@@ -203,7 +203,7 @@ def _topology(owner: str, bag: Mapping[str, str], found: Found) -> dict[str, str
 
 
 def _unit(owner: str, name: str, bag: Mapping[str, str], found: Found) -> _Unit | None:
-    """A unit by its bag; None where nobody has said its address yet."""
+    """Read a unit from its bag; None if its address is not there yet."""
     if not _UNIT.fullmatch(name):
         found.problems.append(told(owner, "units", name, "the name of a unit"))
         return None
@@ -220,7 +220,7 @@ def _unit(owner: str, name: str, bag: Mapping[str, str], found: Found) -> _Unit 
         found.problems.append(told(owner, f"{name}: prometheus_scrape_unit_path", path, "an absolute path"))
         return None
     own_name = bag.get("prometheus_scrape_unit_name", "")
-    if not _UNIT.fullmatch(own_name):  # that of its model, where ours has another name for it
+    if not _UNIT.fullmatch(own_name):  # its name in its own model, which may differ from the one here
         own_name = name
     others = (
         bag.get(key, "") for key in ("ingress-address", "private-address", "prometheus_scrape_unit_fqdn")
@@ -229,7 +229,7 @@ def _unit(owner: str, name: str, bag: Mapping[str, str], found: Found) -> _Unit 
 
 
 def _add_job(place: _Place, given: _Job, topology: Mapping[str, str], units: Sequence[_Unit]) -> None:
-    """Add the jobs that one entry of scrape_jobs comes to: one for each path that its units have."""
+    """Add the jobs of one entry of scrape_jobs: one for each path of its units."""
     identifier = "_".join(topology.values()).replace("/", "_")
     name = "_".join(part for part in ("juju", identifier, "prometheus_scrape", given.job_name) if part)
     path = given.metrics_path or "/metrics"
@@ -245,13 +245,13 @@ def _add_job(place: _Place, given: _Job, topology: Mapping[str, str], units: Seq
         return
     groups = _groups(place, given, topology, units)
     if not groups:
-        return  # none of its units is there yet
+        return  # none of its units has joined yet
     for prefix, listed in groups.items():
         place.found.jobs.append(replace(job, path=prefix + path, groups=listed))
 
 
 def _with_access(place: _Place, job: Job, given: _Job) -> Job | None:
-    """The job with its limits, login and certificates; None where one of these cannot be used."""
+    """Return the job with its limits, login and certificates; None if one of these is unusable."""
     interval = _seconds(place, "scrape_interval", given.scrape_interval)
     timeout = _seconds(place, "scrape_timeout", given.scrape_timeout)
     params = given.params or {}
@@ -260,7 +260,7 @@ def _with_access(place: _Place, job: Job, given: _Job) -> Job | None:
         return None
     job = replace(
         job,
-        # A figure is as fine as the coarsest of its targets: none is scraped less often than it must be.
+        # A figure is as fine as its coarsest target, so no target is scraped less often than necessary.
         interval=min(interval, SLOWEST) if interval is not None and interval > INTERVAL else None,
         timeout=timeout or None,
         params=params,
@@ -284,7 +284,7 @@ def _with_tls(place: _Place, job: Job, tls: _Tls) -> Job | None:
         ("key_file", tls.key or tls.key_file),
     ):
         if text.strip() and "-----BEGIN " not in text:
-            # A file that somebody else names on our machine could be any.
+            # A file name from outside could be any file on this machine.
             place.tell(f"tls_config.{field}", "", "its text (PEM), not a file's name")
             return None
         texts.append(text)
@@ -304,7 +304,7 @@ def _with_tls(place: _Place, job: Job, tls: _Tls) -> Job | None:
 def _groups(
     place: _Place, given: _Job, topology: Mapping[str, str], units: Sequence[_Unit]
 ) -> dict[str, list[Group]]:
-    """The job's targets by the path that their unit is reached below; those of no unit are below none."""
+    """Return the job's targets by the path prefix of their unit; empty for targets of no unit."""
     by_host = {host: unit for unit in units for host in unit.known_by}
     groups: dict[str, list[Group]] = {}
     count = 0
@@ -337,7 +337,9 @@ def _groups(
         paths = {unit.name: unit.path for unit in units}
         for name, addresses in of_units.items():
             own = {**topology, "juju_unit": name}
-            if len(addresses) == 1:  # else its targets would have one instance, and their series would be one
+            if (
+                len(addresses) == 1
+            ):  # otherwise its targets would share one instance, and their series would be one
                 of_juju = ("juju_model", "juju_model_uuid", "juju_application", "juju_unit")
                 own["instance"] = "_".join(own[label] for label in of_juju if label in own)
             groups.setdefault(paths[name], []).append(Group(addresses, {**own, **labels}))
@@ -387,7 +389,7 @@ def _add_rules(owner: str, bag: Mapping[str, str], topology: Mapping[str, str], 
 
 def _rule(rule: _Rule, matchers: str) -> dict[str, Any]:
     content = rule.model_dump(exclude_none=True, by_alias=True)
-    # The library's placeholder stands in the braces of a selector, which may end with a comma.
+    # The library's placeholder is inside the braces of a selector, which may end with a comma.
     content["expr"] = _TOPOLOGY.sub(lambda _: f"{matchers}," if matchers else "", rule.expr)
     return content
 
@@ -401,7 +403,7 @@ def _steps(steps: Sequence[_Relabel] | None) -> list[dict[str, Any]]:
 
 
 def _seconds(place: _Place, field: str, text: str | None) -> int | None:
-    """A duration as Prometheus writes it, in whole seconds; None where none is asked for."""
+    """Read a duration in Prometheus' form, in whole seconds; None without one."""
     if not text:
         return None
     if _DURATION.fullmatch(text) is None:
@@ -413,14 +415,14 @@ def _seconds(place: _Place, field: str, text: str | None) -> int | None:
 def _parsed(
     owner: str, key: str, bag: Mapping[str, str], adapter: TypeAdapter[_Content | None], found: Found
 ) -> _Content | None:
-    """The JSON under a key; None where there is none, or nothing that can be used."""
+    """Read the JSON under a key; None if it is missing or unusable."""
     text = bag.get(key, "")
     if not text.strip():
         return None
     try:
         if len(text) <= LARGEST_TEXT:
             return adapter.validate_json(text)
-    except ValueError:  # of which ValidationError is one
+    except ValueError:  # includes ValidationError
         pass
     what = "a list" if adapter is _LIST else "a mapping"
     found.problems.append(told(owner, key, "", f"{what} as JSON, of at most {LARGEST_TEXT >> 20} MiB"))
@@ -428,7 +430,7 @@ def _parsed(
 
 
 def _validated(owner: str, place: str, model: type[_Read], content: object, found: Found) -> _Read | None:
-    """What others wrote, if it can be used. What is wrong is told without its value, which may be a secret."""
+    """Validate data of others; None if they are wrong. Problems do not show the value, which may be a secret."""
     try:
         return model.model_validate(content)
     except (ValidationError, RecursionError) as problem:

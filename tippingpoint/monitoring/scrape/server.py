@@ -1,6 +1,6 @@
-"""Runs the distribution's Prometheus on a configuration directory (jobs.py), with a data directory of its own.
+"""Runs the distribution's Prometheus with a configuration directory (jobs.py) and a data directory.
 
-Under systemd only `command` is needed, `kill -HUP` for a reload, and `awaited_reload` and `problems` to know how it is.
+systemd needs only `command`, and `kill -HUP` for a reload. `awaited_reload` and `problems` show the service's health.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from types import TracebackType
 from tippingpoint.errors import OperationFailed, UserError
 
 CONFIGURATION = "prometheus.yml"
-"""The file in the configuration directory that Prometheus is given."""
+"""The name of Prometheus' file in the configuration directory."""
 LEAST_ROOM = 200 << 20
-"""Bytes free below which the disk is told as full: a block being written and the WAL (two hours and more of samples)
-want so much for 100 targets (1000 series each, 15 s, 2 bytes a sample in a block and 8 in the WAL)."""
+"""The free bytes below which the disk counts as full. A new block and the WAL (over two hours of samples) need this for
+100 targets (1000 series each, 15 s, 2 bytes per sample in a block and 8 in the WAL)."""
 READY_WITHIN = 120.0
-"""Seconds until it answers queries: it reads the WAL first, some 20 s for 100 targets."""
+"""The most seconds until it answers queries. It reads the WAL first, about 20 s for 100 targets."""
 _RELOADED_WITHIN = 10.0
 _STOPPED_WITHIN = 60.0
 _ANSWER_WITHIN = 5.0
@@ -41,27 +41,27 @@ _WRITES_FAILED = ("prometheus_tsdb_wal_writes_failed_total", "prometheus_tsdb_co
 
 @dataclass(frozen=True)
 class Serving:
-    """What a Prometheus of ours runs on."""
+    """The settings of a Prometheus."""
 
     configuration: Path
-    """A directory with prometheus.yml."""
+    """The directory with prometheus.yml."""
     data: Path
-    """A directory that outlives it: what was scraped is there again after a restart."""
+    """The directory of samples, which survives a restart."""
     address: str = "127.0.0.1:9090"
-    """Where it listens: HOST:PORT."""
+    """The address that it listens at: HOST:PORT."""
     retention: str = "15d"
     retention_size: str = "5GB"
-    """The oldest is removed beyond this (WAL included), as Prometheus writes sizes."""
+    """The most data (with the WAL), in Prometheus' form; the oldest are removed."""
     web_config: Path | None = None
-    """A file as `web_configuration` makes it, for TLS."""
+    """The file made by `web_configuration`, for TLS."""
     ca: Path | None = None
-    """What its certificate is verified by when we ask it ourselves; with TLS only."""
+    """The authority of its certificate, for our own queries; with TLS only."""
     remote_write: bool = False
-    """Whether others may send samples, as those do that cos-agent feeds."""
+    """Whether others may send samples, such as COS agents."""
 
     @property
     def url(self) -> str:
-        """Where it is asked on this machine."""
+        """The URL on this machine."""
         host, port = _host_and_port(self.address)
         local = _local(host)
         shown = f"[{local}]" if ":" in local else local
@@ -69,9 +69,9 @@ class Serving:
 
 
 def find_program(name: str) -> Path | None:
-    """The `prometheus` or `promtool` to run: $TIPPINGPOINT_PROMETHEUS (or ..._PROMTOOL), else the one on PATH.
+    """Find `prometheus` or `promtool`: $TIPPINGPOINT_PROMETHEUS (or ..._PROMTOOL), else the one on PATH.
 
-    None where there is none; UserError where the variable names no program.
+    Returns None if there is none. Raises UserError if the variable names no program.
     """
     variable = f"TIPPINGPOINT_{name.upper()}"
     named = os.environ.get(variable)
@@ -82,7 +82,7 @@ def find_program(name: str) -> Path | None:
 
 
 def command(prometheus: Path, serving: Serving) -> list[str]:
-    """The command line of a Prometheus, as systemd's ExecStart or a process of our own has it."""
+    """Return the command line of a Prometheus, for systemd's ExecStart or a child process."""
     _host_and_port(serving.address)
     line = [
         str(prometheus),
@@ -91,7 +91,7 @@ def command(prometheus: Path, serving: Serving) -> list[str]:
         f"--storage.tsdb.retention.time={serving.retention}",
         f"--storage.tsdb.retention.size={serving.retention_size}",
         f"--web.listen-address={serving.address}",
-        "--log.level=info",  # the reason of a failed reload
+        "--log.level=info",  # shows the reason of a failed reload
     ]
     if serving.web_config is not None:
         line.append(f"--web.config.file={serving.web_config}")
@@ -101,18 +101,18 @@ def command(prometheus: Path, serving: Serving) -> list[str]:
 
 
 def web_configuration(certificate: Path, key: Path) -> str:
-    """The text of a --web.config.file: TLS 1.2 and newer, by that certificate and key."""
+    """Return the text of a --web.config.file: TLS 1.2 and newer, with that certificate and key."""
     files = f"cert_file: {_quoted(certificate)}\n  key_file: {_quoted(key)}"
     return f"tls_server_config:\n  {files}\n  min_version: TLS12\n"
 
 
 def is_ready(serving: Serving) -> bool:
-    """Whether it answers queries now."""
+    """Tell whether it answers queries now."""
     return _get(serving, "/-/ready") is not None
 
 
 def problems(serving: Serving) -> list[str]:
-    """What is wrong with it now, a line each: not answering, no room on the disk, writes or a reload that failed."""
+    """Return its present problems, a line each: no answer, a full disk, failed writes, a failed reload."""
     found: list[str] = []
     with contextlib.suppress(OSError):
         disk = os.statvfs(serving.data)
@@ -130,7 +130,7 @@ def problems(serving: Serving) -> list[str]:
 
 @contextlib.contextmanager
 def awaited_reload(serving: Serving) -> Generator[None, None, None]:
-    """In this context it is told to reload (SIGHUP); OperationFailed when it did not take the configuration."""
+    """Check a reload (SIGHUP) that the context starts. Raises OperationFailed if the configuration was refused."""
     before = _figures(serving)
     yield
     deadline = time.monotonic() + _RELOADED_WITHIN
@@ -139,7 +139,7 @@ def awaited_reload(serving: Serving) -> Generator[None, None, None]:
         if now.get(_RELOADED, before.get(_RELOADED)) != before.get(_RELOADED):
             return
         if now.get(_RELOAD_SUCCEEDED) == 0 and before.get(_RELOAD_SUCCEEDED) != 0:
-            break  # after a reload that had failed already, only time tells that this one did
+            break  # if an earlier reload failed, too, only time shows that this one did
         time.sleep(_POLL)
     raise OperationFailed(
         f"{serving.configuration}: Prometheus did not take it: expected what promtool accepts"
@@ -147,7 +147,7 @@ def awaited_reload(serving: Serving) -> Generator[None, None, None]:
 
 
 class Server:
-    """One Prometheus as a process of ours: `with Server(command(...), serving)`. It ends with the context."""
+    """One Prometheus as a child process: `with Server(command(...), serving)`. It ends with the context."""
 
     def __init__(self, line: Sequence[str], serving: Serving) -> None:
         self.serving = serving
@@ -166,18 +166,18 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it is asked."""
+        """Its URL."""
         return self.serving.url
 
     @property
     def pid(self) -> int | None:
-        """Its pid; None while it does not run."""
+        """Its process id; None while it is not running."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def start(self) -> None:
-        """Start it, on the data it had, and wait until it is ready; OperationFailed, with its words, if it ends."""
+        """Start it with its former data, and wait until it is ready. Raises OperationFailed if it ends."""
         if _listens(self.serving.address):
-            # It could not tell which of the two is ready.
+            # Otherwise it would be unclear which of the two answers.
             raise OperationFailed(
                 f"{self.serving.address}: something else listens there: expected a free port"
             )
@@ -196,7 +196,7 @@ class Server:
             time.sleep(_POLL)
 
     def reload(self) -> None:
-        """Have it take the configuration directory as it is now; OperationFailed, with its words, when it does not."""
+        """Reload the configuration directory. Raises OperationFailed, with its last message, if that fails."""
         process = self._process
         if process is None or self.pid is None:
             raise OperationFailed("prometheus: is not running")
@@ -217,13 +217,13 @@ class Server:
             self.kill()
 
     def kill(self) -> None:
-        """End it by force (SIGKILL); `start` again has what was written until then."""
+        """Kill it (SIGKILL). After `start` it has the samples written until then."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(_STOPPED_WITHIN)
 
     def _last_words(self) -> str:
-        """The error it told last."""
+        """Return its last error message."""
         lines = self._log.read_bytes()[-65_536:].decode(errors="replace").splitlines()
         errors = [line for line in lines if "level=error" in line] or lines
         last = errors[-1] if errors else "it said nothing"
@@ -239,7 +239,7 @@ def _host_and_port(address: str) -> tuple[str, int]:
 
 
 def _local(host: str) -> str:
-    """A host by which we reach what listens at it."""
+    """Return a host by which a listening address is reached from here."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
 
 
@@ -257,7 +257,7 @@ def _quoted(path: Path) -> str:
 
 
 def _figures(serving: Serving) -> dict[str, float]:
-    """Its own figures, those without labels; none when it does not answer."""
+    """Return its own figures without labels; empty if it does not answer."""
     body = _get(serving, "/metrics")
     lines = () if body is None else body.decode(errors="replace").splitlines()
     found: dict[str, float] = {}
@@ -269,7 +269,7 @@ def _figures(serving: Serving) -> dict[str, float]:
 
 
 def _get(serving: Serving, path: str) -> bytes | None:
-    """What it answers; None when it does not, or with an error."""
+    """Return its answer; None without one, or if it is an error."""
     host, port = _host_and_port(serving.address)
     local = _local(host)
     connection: http.client.HTTPConnection
@@ -277,7 +277,7 @@ def _get(serving: Serving, path: str) -> bytes | None:
         connection = http.client.HTTPConnection(local, port, timeout=_ANSWER_WITHIN)
     else:
         tls = ssl.create_default_context(cafile=serving.ca)
-        tls.check_hostname = False  # the certificate's names are those that others reach it by
+        tls.check_hostname = False  # the certificate's names are for access from elsewhere
         connection = http.client.HTTPSConnection(local, port, timeout=_ANSWER_WITHIN, context=tls)
     try:
         connection.request("GET", path)
