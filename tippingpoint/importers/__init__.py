@@ -1,1 +1,1 @@
-"""Results of other tools, read into a run's directory."""
+"""Imports results of other tools into run directories."""

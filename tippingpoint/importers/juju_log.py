@@ -1,8 +1,7 @@
-"""A log of Juju's leadershipclaimer as a run directory that loads, reports and compares like any other.
+"""Imports a log of Juju's leadershipclaimer as a run directory that loads, reports and compares like any other.
 
-A log has no common clock and does not say how many leases were held. So lines belong to stages because
-somebody says so (`--stage`, or a sidecar file), and time in the run is the order of its stages: stage k lies
-between k - 1 and k.
+A log has no common clock, and does not say how many leases were held. So the user assigns lines to stages (`--stage`,
+or a sidecar file). Time in the run is the order of its stages: stage k lies between k - 1 and k.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from tippingpoint.util.secret_files import read_text
 
 WORKER = "log"
 LONGEST_LINE = 4 << 10
-"""Bytes of a line that are read; those of the tool have 200."""
+"""The most bytes of a line that are read; the tool's lines have 200."""
 LONGEST_TO_SKIP = 16 << 20
-"""Bytes of a line that are skipped, as of a hole that a crash left in a file."""
+"""The most bytes of a line that are skipped, for example a hole that a crash left in a file."""
 EXAMPLE = "93.596s extended a0702/0 held for 1m30s in 47ms"
 CLOSED_LOOP = (
     "closed loop: the tool timed each call from its send and sent the next renewal only after the answer, "
@@ -51,7 +50,7 @@ _STAGE_FORM = "SIZE@LINE or SIZE@LINE:storm, such as 2000@66 (2000 leases from l
 
 
 class LoggedStage(BaseModel):
-    """From which line on (counted from 1) this many leases were held, or meant to be."""
+    """The first line (counted from 1) from which this many leases were held, or intended."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -59,11 +58,11 @@ class LoggedStage(BaseModel):
     line: Annotated[int, Field(ge=1, strict=True)]
     kind: Literal["ramp", "storm"] = "ramp"
     because: str = ""
-    """What says so: a command or a count in the log, a sentence beside it."""
+    """The evidence: a command or a count in the log, or a sentence of the source."""
 
 
 class LoggedTarget(BaseModel):
-    """What the log was written against."""
+    """The target of the log."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -72,7 +71,7 @@ class LoggedTarget(BaseModel):
 
 
 class Sidecar(BaseModel):
-    """What a log does not say of itself: YAML beside it, named like it with `.stages.yaml` added."""
+    """The facts that a log lacks: YAML in a file with the log's name and `.stages.yaml` added."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -88,11 +87,11 @@ def import_log(
     sidecar: Path | None = None,
     title: str | None = None,
 ) -> Path:
-    """Make a run directory below `out` from a log; returns its path.
+    """Make a run directory below `out` from a log, and return its path.
 
-    `stages` (`SIZE@LINE`, `SIZE@LINE:storm`) replace those of the sidecar, which is the log's name with
-    `.stages.yaml` added unless another is given. UserError when the log cannot be read, holds no sample, or
-    holds one before the first stage. Lines that are no samples are counted, and the run says how many.
+    `stages` (`SIZE@LINE`, `SIZE@LINE:storm`) replace those of the sidecar. The sidecar is the log's name with
+    `.stages.yaml` added, unless another is given. Lines without a sample are counted, and the run has their number.
+    Raises UserError if the log cannot be read, has no sample, or has one before the first stage.
     """
     if log.is_dir():
         raise UserError("log", str(log), "a readable file, not a directory")
@@ -120,15 +119,15 @@ def import_log(
 
 
 def shown_name(path: Path) -> str:
-    """A file's name as text, whatever bytes it is made of."""
+    """Return a file's name as text, even if its bytes are no valid text."""
     return path.name.encode(errors="replace").decode()
 
 
 @contextlib.contextmanager
 def new_run(out: Path, title: str, started: float) -> Generator[tuple[str, Path]]:
-    """A new run's id, and the directory to write it into, which becomes `out`/ID once it is whole.
+    """Yield a new run's id, and the directory to write it into, which becomes `out`/ID when it is complete.
 
-    UserError when `out` cannot be written; whatever is raised meanwhile leaves nothing behind.
+    Raises UserError if `out` cannot be written. Any error leaves nothing behind.
     """
     run_id = new_run_id(re.sub(r"[^a-z0-9.]+", "-", title.lower()).strip("-.")[:40] or "import", started)
     try:
@@ -147,7 +146,10 @@ def new_run(out: Path, title: str, started: float) -> Generator[tuple[str, Path]
 
 @contextlib.contextmanager
 def new_journal(directory: Path, worker: str, started: float) -> Generator[tuple[Journal, Events]]:
-    """The journal of an imported run's only worker, and the run's own events; UserError when they do not fit."""
+    """Yield the journal of an imported run's only worker, and the run's own events.
+
+    Raises UserError if the disk is full.
+    """
     journal = Journal(directory, worker, started)
     run_events = Events(directory / "events.jsonl")
     rescued = 0
@@ -210,8 +212,10 @@ def _write(log: Path, name: str, stages: Sequence[LoggedStage], directory: Path,
 
 
 def _lines(file: BinaryIO) -> Iterator[str]:
-    """The lines of a log. Of one that is longer than any line of a log could be, the beginning; UserError where it does
-    not end within MiBs, as in a file that is no text."""
+    """Yield the lines of a log; of overlong ones the beginning.
+
+    Raises UserError if a line is longer than LONGEST_TO_SKIP, as in a file that is no text.
+    """
     number = 0
     while begin := file.readline(LONGEST_LINE):
         number += 1
@@ -226,20 +230,20 @@ def _lines(file: BinaryIO) -> Iterator[str]:
 
 
 class _Reading:
-    """One pass over a log: samples of the open stage in memory, closed stages in the journal."""
+    """One pass over a log. Samples of the open stage are in memory, closed stages in the journal."""
 
     def __init__(self, journal: Journal, stages: Sequence[LoggedStage]) -> None:
         self._journal = journal
         self._stages = stages
         self._open = 0
-        """Number of the open stage, 0 before the first."""
+        """The number of the open stage; 0 before the first."""
         self._samples: dict[str, array[int]] = {}
         self._in_stage = 0
         self._empty_stages: list[int] = []
         self._counts: Counter[str] = Counter()
         self._first_damaged = 0
         self._holding: dict[str, float] = {}
-        """Holders that hold their lease, and their process's age when they last said so."""
+        """Holders of leases, with their process's age at the last line about it."""
         self._twins: set[tuple[str, float, float | None]] = set()
 
     def read(self, lines: Iterable[str]) -> None:
@@ -266,7 +270,7 @@ class _Reading:
         self._end_stage()
 
     def notes(self, name: str) -> list[str]:
-        """What the reader of the run should know of where it comes from."""
+        """Return remarks on the source for the run's reader."""
         counts = self._counts
         found = [f"{counts['samples']} samples from {counts['lines']} lines of {name}; {CLOSED_LOOP}"]
         found += [
@@ -302,7 +306,7 @@ class _Reading:
         self._mark(stage, "begin", self._open - 1)
 
     def _mark(self, stage: LoggedStage, phase: str, t: int) -> None:
-        # No `hold` mark: a log does not say when a load was up, and rates over positions would be invented.
+        # There is no `hold` mark: a log does not say when a load was up, so rates would be invented.
         self._journal.events.write(
             float(t), "stage", stage=self._open, size=stage.size, kind=stage.kind, phase=phase
         )
@@ -377,7 +381,7 @@ class _Reading:
             self._event(number, line, "error", operation=operation, outcome=outcome, error=line.error)
 
     def _held_at_send(self, line: Line) -> bool:
-        """The tool says `claim of ... failed` of a renewal too; it was one if the holder held then."""
+        """Tell whether a failed claim was a renewal: the tool writes `claim of ... failed` for both."""
         since = self._holding.get(line.holder)
         return since is not None and line.age - (line.took or 0.0) >= since - 0.001
 
@@ -388,7 +392,7 @@ class _Reading:
         values.append(round((line.took or 0.0) * 1e6))
 
     def _event(self, number: int, line: Line, event: str, **fields: object) -> None:
-        if self._open:  # the middle of the stage: when in the stage, no common clock says
+        if self._open:  # the middle of the stage, because there is no common clock
             self._journal.events.write(
                 self._open - 0.5,
                 event,

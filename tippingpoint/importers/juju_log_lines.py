@@ -1,9 +1,8 @@
-"""The log lines of Juju's leadershipclaimer: one line in, what it says out.
+"""Parses log lines of Juju's leadershipclaimer.
 
-The grammar is every format the tool prints, with --quiet and without, read from its source:
-juju/juju, scripts/leadershipclaimer/leadershipclaimer.go. The first column is the age of the process that
-wrote the line, which is no common clock; `in` is how long the call took, from the send to the answer, to
-a millisecond.
+The grammar covers every format that the tool prints, with and without --quiet, read from its source: juju/juju,
+scripts/leadershipclaimer/leadershipclaimer.go. The first column is the age of the process that wrote the line, which is
+no common clock. `in` is the duration of the call, from the send to the answer, to a millisecond.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ LONGEST_SECONDS = 10 * 365 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What one line says. `failed` is a call that ended in an error, `refused` a connection never made.
+    """One parsed line. `failed` is a call that ended in an error; `refused` is a connection that was never made.
 
-    `took` and `held_for` are seconds; None where the line does not say. `twin` marks the one message that the
-    tool writes to stdout and stderr alike, so that a log of both holds it twice.
+    `took` and `held_for` are seconds; None if the line has none. `twin` marks the only message that the tool writes to
+    both stdout and stderr, so that a log of both has it twice.
     """
 
     action: Action
@@ -40,19 +39,21 @@ class Line:
 
     @property
     def lease(self) -> str:
-        """The lease a holder contends for: the application of a unit."""
+        """The lease that a holder competes for: the application of a unit."""
         return self.holder.rpartition("/")[0] or self.holder
 
     @property
     def timed_out(self) -> bool:
-        """Whether the error is one of time, as Juju's `lease operation timed out` is."""
+        """Whether the error is a timeout, such as Juju's `lease operation timed out`."""
         return "timed out" in self.error or "timeout" in self.error
 
 
 @lru_cache(maxsize=65536)
 def go_duration(text: str) -> float | None:
-    """The seconds in what Go's time.Duration prints (`1m31.99s`, `123ms`, `47µs`); None for other text, and for more
-    than any log is long."""
+    """Read seconds from the form of Go's time.Duration (`1m31.99s`, `123ms`, `47µs`).
+
+    Returns None for other texts, and for longer times than any log has.
+    """
     total = parse_go_duration(text)
     return total if total is not None and total <= LONGEST_SECONDS else None
 
@@ -91,11 +92,11 @@ _CONNECTED = re.compile(r"\[ *[0-9]+\] +[0-9]+ (\S+) in (?P<took>\S+)")
 
 
 def parse_line(text: str) -> Line | None:
-    """What a line of the log says; None when it is not one; ValueError when it is a damaged one."""
+    """Parse a line of the log; None if it is no sample. Raises ValueError for a damaged one."""
     head = _HEAD.match(text)
     if head is None:
         refused = _REFUSED.fullmatch(text.strip()) if " failed to connect to " in text else None
-        # The text between names the account with its password: it is read over, never kept.
+        # The text between has the account with its password: it is skipped, and never kept.
         return Line("refused", 0.0, refused[1], error=refused[2]) if refused else None
     age, word, rest = float(head[1]), head[2], head[3].rstrip()
     line = _read(age, word, rest)
@@ -153,5 +154,5 @@ def _blocking(age: float, rest: str) -> Line | None:
 
 
 def _unquoted(text: str) -> str:
-    """A name as it stood before Go's %q; nothing else of what %q escapes can stand in a unit's name."""
+    """Undo Go's %q for a unit's name, which cannot contain other characters that %q escapes."""
     return text.replace('\\"', '"').replace("\\\\", "\\")

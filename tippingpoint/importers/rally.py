@@ -1,7 +1,7 @@
-"""Rally's task results as run directories that load, report and compare like any other: one for each scenario.
+"""Imports Rally's task results as run directories that load, report and compare like any other: one per scenario.
 
-A workload is a stage. Its load is its iterations, as in a plan with `cycle`, so that the two compare; where a task has
-the same scenario at several concurrencies, it is that.
+A workload becomes a stage. Its load is the number of iterations, as in a plan with `cycle`, so that the two can be
+compared. If a task has the same scenario at several concurrencies, the load is the concurrency.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tippingpoint.rundir.tags import tag
 
 WORKER = "rally"
 _SHORTEST = 0.01
-"""Seconds that a stage takes at least: an interval of the journal that begins when it ends would be none of its."""
+"""The least seconds of a stage. An interval of the journal that begins at the stage's end would not belong to it."""
 CLOSED_LOOP = (
     "closed loop: Rally begins an iteration only when another has ended, and times actions from their begin"
 )
@@ -34,9 +34,9 @@ PERCENTILES = (
 
 
 def import_rally(result: Path, out: Path, title: str | None = None) -> list[Path]:
-    """Make a run directory below `out` of each scenario of a Rally task's result (see rally.py); returns their paths.
+    """Make a run directory below `out` for each scenario of a Rally task's result, and return their paths.
 
-    UserError when the file cannot be read, or is none of Rally's.
+    Raises UserError if the file cannot be read, or is not Rally's.
     """
     results = read_rally(result)
     scenarios: dict[str, list[Workload]] = defaultdict(list)
@@ -88,7 +88,7 @@ def _title(workloads: Sequence[Workload]) -> str:
 def _write_stage(
     journal: Journal, number: int, size: int, workload: Workload, started: float, ended: float
 ) -> float:
-    """Append a workload as a stage, which is over when its last iteration is; returns when that was."""
+    """Append a workload as a stage, which ends with its last iteration, and return that time."""
     begin = max(ended, workload.begin - started)
     end = max(begin + _SHORTEST, workload.end - started)
 
@@ -115,14 +115,14 @@ def _write_stage(
 
 
 def _in_seconds(samples: Iterable[Timed], begin: float, end: float) -> Iterator[tuple[int, Timed]]:
-    """Each sample with the second of the stage that it ended in; one beyond the stage's end is of its last."""
+    """Yield each sample with the second of the stage in which it ended; later ones get the last second."""
     last = max(0, int(np.ceil(end - begin - _SHORTEST)) - 1)
     for sample in samples:
         yield min(last, max(0, int(sample.ended - begin))), sample
 
 
 def _notes(workloads: Sequence[Workload], results: Results, name: str) -> list[str]:
-    """What the reader of the run should know of where it comes from."""
+    """Return remarks on the source for the run's reader."""
     found = [
         f"stage {number}: {workload.iterations} iterations of {workload.scenario}"
         + (f", {workload.concurrency} at once" if workload.concurrency is not None else "")

@@ -1,8 +1,8 @@
-"""What Rally's task results say, in both of its forms: `rally task report --json` and, older, `rally task results`.
+"""Reads Rally's task results in both forms: `rally task report --json` and the older `rally task results`.
 
-Read after plugins/task/exporters/json_exporter.py and old_json_results.py, and cli/task_results_loader.py of Rally
-5.1.1: the first is an object with `tasks`, the second a list of workloads, whose atomic actions have a duration each
-and no moments.
+The formats follow plugins/task/exporters/json_exporter.py and old_json_results.py, and cli/task_results_loader.py of
+Rally 5.1.1. The first form is an object with `tasks`. The second is a list of workloads, whose atomic actions have
+durations but no times.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tippingpoint.errors import UserError
 
 LARGEST_FILE = 1 << 28
-"""Bytes: an iteration with two actions is about 1 kB, so these are 250,000."""
+"""The most bytes of a file. An iteration with two actions takes about 1 kB, so this is 250,000 iterations."""
 CALLED = {"nova.boot_server": "boot_server", "nova.delete_server": "delete_server"}
-"""Rally's actions that our workload times too, and what they are called there."""
+"""Rally's actions that our workload also times, with their names there."""
 TOTAL = "total"
 _FORM = "what Rally 5 writes: rally task report --json --out FILE"
 _YEAR = 366 * 86400.0
 _UNNAMED = re.compile(r"[^A-Za-z0-9_.-]+")
 _UUID = re.compile(r"\b[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}\b")
 _RANDOM_NAME = re.compile(r"\b[cs]_rally_\w+")
-"""What Rally calls things that it makes: s_rally_, parts of the task's id, and random letters."""
+"""Matches names of Rally's things: s_rally_, parts of the task's id, and random letters."""
 _LONGEST_MESSAGE = 300
 
 Moment = Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
 """Seconds since the epoch."""
 Seconds = Annotated[float, Field(ge=-_YEAR, le=_YEAR, allow_inf_nan=False)]
-"""A clock that is set back makes a time negative; see _microseconds."""
+"""Seconds of a duration. A clock that was set back makes it negative; see _microseconds."""
 
 
 class _Told(BaseModel):
@@ -114,7 +114,7 @@ class _OldReport(_Told):
 
 @dataclass(frozen=True)
 class Timed:
-    """One sample of an operation: when it ended (seconds since the epoch), how long it took, how it ended."""
+    """One sample of an operation: its end (seconds since the epoch), its duration, and its outcome."""
 
     operation: str
     ended: float
@@ -125,35 +125,35 @@ class Timed:
 
 @dataclass(frozen=True)
 class Workload:
-    """One workload of a task: a scenario that was run so many times."""
+    """One workload of a task: the iterations of a scenario."""
 
     scenario: str
     concurrency: int | None
-    """How many iterations went on at once; None where the runner does not say."""
+    """The number of concurrent iterations; None if the runner has none."""
     iterations: int
     begin: float
-    """Seconds since the epoch."""
+    """The begin in seconds since the epoch."""
     end: float
     timed: list[Timed]
     missed: list[str]
-    """What of Rally's own success criteria was not met."""
+    """Rally's own success criteria that were not met."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """All of a file."""
+    """All results in a file."""
 
     version: str
-    """Rally's, where the form tells it."""
+    """Rally's version; empty if the form has none."""
     old_form: bool
     workloads: list[Workload]
-    """In the order they were run in; without those that had no iteration."""
+    """The workloads in the order of their runs, without those that had no iteration."""
     empty: int
-    """How many had none."""
+    """The number of workloads without an iteration."""
 
 
 def holds_json(path: Path) -> bool:
-    """Whether a file begins as JSON, which no log of leadershipclaimer does."""
+    """Tell whether a file begins like JSON, which no log of leadershipclaimer does."""
     try:
         with path.open("rb") as file:
             return file.read(256).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
@@ -162,7 +162,7 @@ def holds_json(path: Path) -> bool:
 
 
 def read_rally(path: Path) -> Results:
-    """What a file of Rally's says; UserError when it is none, is damaged, or has no iteration."""
+    """Read a file of Rally. Raises UserError if it is not Rally's, is damaged, or has no iteration."""
     name = path.name.encode(errors="replace").decode()
     try:
         with path.open("rb") as file:
@@ -221,7 +221,7 @@ def _workload(
 ) -> Workload:
     timed = [sample for iteration in iterations for sample in _timed(iteration)]
     begin = min((iteration.timestamp for iteration in iterations), default=0.0)
-    # What timed out as a whole stands at its end, not at its begin (rally/task/runner.py): the load's duration decides.
+    # An iteration that timed out has its end as its time (rally/task/runner.py), so the load's duration decides.
     last = max((sample.ended for sample in timed), default=begin)
     return Workload(
         scenario=scenario,
@@ -242,7 +242,7 @@ def _concurrency(kind: str, runner: Mapping[str, Any]) -> int | None:
 
 
 def _timed(iteration: _Iteration) -> list[Timed]:
-    """The samples of one iteration: one for each action, whose repetitions are added up as in Rally's table."""
+    """Return the samples of one iteration: one per action, with repetitions added up as in Rally's table."""
     failed, error = _failure(iteration.error)
     seconds: dict[str, float] = {}
     ended: dict[str, float] = {}
@@ -261,7 +261,7 @@ def _timed(iteration: _Iteration) -> list[Timed]:
 
 
 def _actions(iteration: _Iteration, failed: bool) -> list[tuple[str, float, float, bool]]:
-    """Each action with when it began and ended, and whether it failed."""
+    """Return each action with its begin and end, and whether it failed."""
     told = iteration.atomic_actions
     if isinstance(told, list):
         return [
@@ -272,7 +272,7 @@ def _actions(iteration: _Iteration, failed: bool) -> list[tuple[str, float, floa
     found: list[tuple[str, float, float, bool]] = []
     now = iteration.timestamp
     for number, (name, took) in enumerate(told.items(), start=1):
-        # The old form does not say which action failed: it is the last one, after which nothing was begun any more.
+        # The old form does not say which action failed. It is the last one, because nothing starts after it.
         broken = took is None or (failed and number == len(told))
         found.append((_operation(re.sub(r" \([0-9]+\)$", "", name)), now, now + (took or 0.0), broken))
         now += took or 0.0
@@ -280,13 +280,13 @@ def _actions(iteration: _Iteration, failed: bool) -> list[tuple[str, float, floa
 
 
 def _operation(name: str) -> str:
-    """An action's name as an operation's, which stands in tags of a histogram log."""
+    """Convert an action's name to an operation's, for the tags of a histogram log."""
     called = CALLED.get(name) or _UNNAMED.sub("-", name).strip("-.")[:80]
     return called if called and called != TOTAL else f"action-{called}".rstrip("-")
 
 
 def _failure(error: list[Any] | str | None) -> tuple[str, str]:
-    """How an iteration with an error ended, and its message; empty texts for one without."""
+    """Return the outcome of an iteration with an error, and its message; empty texts without an error."""
     if not error:
         return "", ""
     kind, message = (str(error[0]), str(error[1])) if isinstance(error, list) and len(error) > 1 else ("", "")
