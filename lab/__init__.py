@@ -1,17 +1,21 @@
-"""Real targets on one machine, for the demo, the tests and by hand; a lab is private and ends with its starter.
+"""Private, real targets on one machine, for the demo, the tests and by hand. A lab ends with its starter.
 
-    ./scripts/lab up etcd --members 3      # says how to run a plan on it; Ctrl-C ends it and removes its data
+    ./scripts/lab up etcd --members 3      # prints how to run a plan on it; Ctrl-C ends it and removes its data
 
-A folder has one target's lab: `etcd`, `juju` (a simulated controller, and it says so), `lxd`, `openstack`. Each is a
-context manager and a program of its own, such as `with EtcdLab() as lab` and `python -m lab.etcd.cluster`.
+Each folder has the lab of one target: `etcd`, `juju` (a simulated controller, which says so), `lxd`, `openstack`.
+A lab is a context manager and a program, such as `with EtcdLab() as lab` and `python -m lab.etcd.cluster`.
 
-Beside the folders is what several labs use:
+The modules beside the folders are shared by several labs:
 
-- `program` and `tether`: a program that ends when told to, and whose processes go with it;
-- `control` and `ask`: the socket by which members are killed, stopped, continued and started;
-- `service`, `halt`, `cgroups`, `ports`, `certificates`: processes, their ends, and what they listen on;
-- `prometheus`, `exporters`, `watched`, `recorded`, `rabbitmq`: what measures a lab, and a broker;
-- `demo` and `versus`: what `./scripts/demo` and the scripts that compare run.
+- `program` and `tether` run a lab as a program whose processes end with it.
 
-Nobody imports a lab but tests; a lab imports of the engine what its users call.
+- `control` and `ask` are the socket by which members are killed, stopped, continued and started.
+
+- `service`, `halt`, `cgroups`, `ports` and `certificates` manage processes and what they listen on.
+
+- `prometheus`, `exporters`, `watched` and `recorded` measure a lab; `rabbitmq` is a broker.
+
+- `demo` and `versus` are the programs behind `./scripts/demo` and the scripts that compare.
+
+Only tests and scripts import a lab. A lab uses the engine as its users do.
 """

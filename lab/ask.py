@@ -1,4 +1,4 @@
-"""Asks a lab that runs for something, by its control socket (control.py): `python -m lab.ask SOCKET JSON`."""
+"""Sends a request to the control socket of a running lab (control.py): `python -m lab.ask SOCKET JSON`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from lab.control import LabError
 
 _ANSWER_WITHIN_S = 120.0
-"""The slowest thing to ask for is a member that joins a busy cluster."""
+"""Seconds to wait for an answer. The slowest request joins a member to a busy cluster."""
 
 
 def ask(control: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """Send one request to a lab's control socket; its answer, whatever it is. LabError without one."""
+    """Send one request to a lab's control socket and return the answer. Raises LabError without one."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_ANSWER_WITHIN_S)
         try:
@@ -28,7 +28,7 @@ def ask(control: Path, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> int:
-    """Ask and print the answer; returns the exit code: 2 when it was refused, 3 when there is no lab."""
+    """Ask and print the answer. Return the exit code: 2 for a refusal, 3 without a lab."""
     if len(arguments) != 2:
         print(f"{' '.join(arguments) or 'nothing'}: expected a control socket and JSON", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""A throwaway authority for a lab: a server certificate for loopback and one client certificate."""
+"""Makes a throwaway authority for a lab, with a server certificate for loopback and one client certificate."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 VALID = datetime.timedelta(days=2)
-"""How long certificates are valid, and have been when they are made."""
+"""How long certificates are valid before and after they are made."""
 
 
 @dataclass(frozen=True)
 class Certificates:
-    """PEM files; the keys have mode 0600. The client certificate's common name is the user it stands for."""
+    """PEM files; the keys have mode 0600. The client certificate's common name is its user."""
 
     ca: Path
     server_cert: Path
@@ -29,7 +29,7 @@ class Certificates:
 
 
 def make_certificates(directory: Path, user: str) -> Certificates:
-    """Make an authority and what it signs in a directory; the authority's own key is thrown away."""
+    """Make an authority and its certificates in a directory. The authority's own key is thrown away."""
     made = Certificates(
         *(directory / f"{n}.pem" for n in ("ca", "server", "server-key", "client", "client-key"))
     )
@@ -42,8 +42,8 @@ def make_certificates(directory: Path, user: str) -> Certificates:
         .sign(ca_key, hashes.SHA256())
     )
     _write(made.ca, ca.public_bytes(serialization.Encoding.PEM))
-    # etcd's JSON gateway is a client of its own server and shows the server's certificate: it needs both
-    # usages, and no common name, or etcd would take it for a user's.
+    # etcd's JSON gateway is a client of its own server, with the server's certificate. So that certificate needs both
+    # usages. It has no common name, because etcd would take that for a user's.
     server = unsigned(
         x509.Name([]), ca_name, server_key := ec.generate_private_key(ec.SECP256R1()), ends
     ).add_extension(
@@ -74,14 +74,14 @@ def make_certificates(directory: Path, user: str) -> Certificates:
 
 
 def named(common_name: str) -> x509.Name:
-    """The name of a certificate's subject or issuer."""
+    """Make the name of a certificate's subject or issuer."""
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
 def unsigned(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, ends: datetime.datetime
 ) -> x509.CertificateBuilder:
-    """A certificate without extensions that is valid for twice VALID until it ends."""
+    """Build a certificate without extensions, which is valid for twice VALID."""
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -99,7 +99,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def name_in(certificate: bytes) -> str:
-    """The name that a server certificate (PEM) is for, as LXD's is for no address of a lab."""
+    """Return the name in a server certificate (PEM): LXD's has no address of a lab."""
     parsed = x509.load_pem_x509_certificate(certificate)
     names = parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     return names.get_values_for_type(x509.DNSName)[0]

@@ -1,7 +1,7 @@
-"""Control groups that go with whoever made them: one tree of the same name in every hierarchy of this machine.
+"""Makes control groups that are removed with their maker: one tree of the same name in every hierarchy.
 
-Run as a program it is the janitor, which outlives its maker: when its standard input ends it kills what is in
-the trees it was given and removes them: `cgroups.py TREE...`.
+As a program, `cgroups.py TREE...`, it is the janitor, which outlives its maker. When its standard input ends, it kills
+all processes in the given trees and removes them.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _GONE_WITHIN_S = 10.0
 
 @dataclass(frozen=True)
 class Hierarchy:
-    """A cgroup file system that is mounted: `kind` is cgroup or cgroup2, `options` are those it was mounted with."""
+    """A mounted cgroup file system: `kind` is cgroup or cgroup2, `options` are its mount options."""
 
     kind: str
     options: str
     mount_point: Path
     own: Path
-    """The directory of the control group that this process is in."""
+    """The directory of this process' control group."""
 
 
 def hierarchies() -> list[Hierarchy]:
-    """The hierarchies of this machine: one of version 2, several of version 1, or both kinds."""
+    """Return the hierarchies of this machine: one of version 2, several of version 1, or both kinds."""
     groups: dict[frozenset[str], str] = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _number, controllers, group = line.split(":", 2)
@@ -57,9 +57,9 @@ _NOT_OURS = {"ro", "rw", "xattr", "clone_children", "noprefix"}
 
 
 class VanishingCgroups:
-    """A control group of that name in each hierarchy, below the one this process is in.
+    """A control group of one name in each hierarchy, below that of this process.
 
-    They go, with all processes in them, when the context ends or when this process does, even by SIGKILL.
+    They are removed, with all their processes, when the context or this process ends, even by SIGKILL.
     """
 
     def __init__(self, cleanup: ExitStack, name: str) -> None:
@@ -78,7 +78,7 @@ class VanishingCgroups:
             _make(hierarchy, tree)
 
     def fresh(self, child: str) -> dict[Hierarchy, Path]:
-        """A group of that name in each of ours, without what was in one of that name before."""
+        """Make a new, empty child group in each of these groups."""
         groups = {hierarchy: tree / child for hierarchy, tree in self._trees.items()}
         _remove(list(groups.values()))
         for hierarchy, group in groups.items():
@@ -92,15 +92,15 @@ def _make(hierarchy: Hierarchy, group: Path) -> None:
         for controller in (group.parent / "cgroup.controllers").read_text().split():
             with contextlib.suppress(
                 OSError
-            ):  # processes beside it may forbid it: then it has no limits, no harm
+            ):  # other processes in the parent may prevent it: then there are no limits, which does no harm
                 (group.parent / "cgroup.subtree_control").write_text(f"+{controller}")
     elif "cpuset" in hierarchy.options:
-        for setting in ("cpuset.cpus", "cpuset.mems"):  # empty in a new one, which no process may join then
+        for setting in ("cpuset.cpus", "cpuset.mems"):  # a new group has none, and then no process may join
             (group / setting).write_text((group.parent / setting).read_text())
 
 
 def _parent(hierarchy: Hierarchy) -> Path:
-    """Our own group; in version 2 the nearest one that has controllers for its children, if there is any."""
+    """Return this process' group; in version 2 the nearest one with controllers for its children, if any."""
     if hierarchy.kind == "cgroup":
         return hierarchy.own
     for group in (hierarchy.own, *hierarchy.own.parents):
@@ -112,7 +112,7 @@ def _parent(hierarchy: Hierarchy) -> Path:
 
 
 def _remove(trees: list[Path]) -> None:
-    """Kill what is in the trees and remove them; what cannot be removed in time stays."""
+    """Kill all processes in the trees and remove these. What cannot be removed in time stays."""
     deadline = time.monotonic() + _GONE_WITHIN_S
     while any(tree.exists() for tree in trees) and time.monotonic() < deadline:
         for tree in trees:

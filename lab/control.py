@@ -1,13 +1,13 @@
-"""A lab's control socket: how a plan's faults act on a lab's members without anyone knowing their pids.
+"""A lab's control socket, by which a plan's faults act on a lab's members without their process ids.
 
-One JSON object a line, one line back, over a unix socket that only its owner may open (mode 0600):
+Each request is one line of JSON, and so is the answer, over a unix socket with mode 0600:
 
     {"do": "kill" | "stop" | "continue" | "start" | "partition" | "heal", "member": "m2"}  ->  {"ok": true}
     {"do": "members"}  ->  {"members": [{"name": "m1", "pid": 4711, "running": true, "leader": false}, ...]}
 
-What is refused is answered by {"error": what was wrong, "expected": what would be accepted}, one line each.
-An action is done when its answer comes: a killed member is dead, a started one serves (if there is a quorum).
-A lab that cannot cut its members off (they are all on loopback) refuses `partition` and `heal`. Some can do more:
+A refusal is {"error": what was wrong, "expected": what would be accepted}, with one line each.
+An action is complete when its answer comes: a killed member is dead, a started one serves (with a quorum).
+A lab with all members on loopback cannot cut them off, and refuses `partition` and `heal`. Some labs can do more:
 
     {"do": "slow", "member": "keystone", "seconds": 2.5}  ->  {"ok": true}, and answers are late by that; 0 ends it
     {"do": "count"}  ->  {"counts": {"servers": 0, ...}}, what there is in the target's databases
@@ -29,7 +29,7 @@ _SLOWEST_S = 600
 
 
 class LabError(Exception):
-    """Something a lab was asked for and cannot do: what was wrong and what would be accepted, one line."""
+    """A lab cannot do what it was asked for. The message is one line: what was wrong, and what would be accepted."""
 
     def __init__(self, problem: str, expected: str) -> None:
         self.problem = " ".join(problem.split())
@@ -38,7 +38,7 @@ class LabError(Exception):
 
 
 class Member(TypedDict):
-    """One server of the target: `pid` is None when it is dead, `running` false when it is dead or stopped."""
+    """One server of the target. `pid` is None if it is dead; `running` is false if it is dead or stopped."""
 
     name: str
     pid: int | None
@@ -47,7 +47,7 @@ class Member(TypedDict):
 
 
 class Lab(Protocol):
-    """What a lab must be able to do for a plan's faults; every call raises LabError when it cannot."""
+    """The actions of a lab for a plan's faults. Every call raises LabError if it is impossible."""
 
     @property
     def names(self) -> list[str]: ...
@@ -55,11 +55,11 @@ class Lab(Protocol):
     def members(self) -> list[Member]: ...
 
     def kill(self, name: str) -> None:
-        """SIGKILL, or what is nearest to it; the member is dead on return."""
+        """SIGKILL a member, or the nearest equivalent. It is dead on return."""
         ...
 
     def stop(self, name: str) -> None:
-        """Freeze it: it keeps its connections and answers nothing."""
+        """Freeze a member: it keeps its connections and answers nothing."""
         ...
 
     def resume(self, name: str) -> None:
@@ -67,16 +67,16 @@ class Lab(Protocol):
         ...
 
     def start(self, name: str) -> None:
-        """Undo `kill`, with the data the member had."""
+        """Undo `kill`, with the member's former data."""
         ...
 
 
 @runtime_checkable
 class Partitions(Protocol):
-    """What a lab can do besides whose members have links of their own; every call raises LabError when it cannot."""
+    """More actions of a lab whose members have their own network links. They raise LabError if impossible."""
 
     def partition(self, name: str) -> None:
-        """Cut a member off: what it sends and is sent is lost without a word, also what we send."""
+        """Cut a member off: all packets from and to it are dropped, also those of clients."""
         ...
 
     def heal(self, name: str) -> None:
@@ -86,19 +86,19 @@ class Partitions(Protocol):
 
 @runtime_checkable
 class Slowness(Protocol):
-    """What a lab can do besides whose members can be made slow; every call raises LabError when it cannot."""
+    """One more action of a lab whose members can be made slow. It raises LabError if impossible."""
 
     def slow(self, name: str, seconds: float) -> None:
-        """Have a member answer everything so much later than it would; 0 ends that."""
+        """Delay all answers of a member by some seconds; 0 ends that."""
         ...
 
 
 @runtime_checkable
 class Counts(Protocol):
-    """What a lab can tell besides that looks into its target's databases."""
+    """One more request of a lab that reads its target's databases."""
 
     def counts(self) -> dict[str, int]:
-        """How many there are of everything, by what it is."""
+        """Return counts by kind of thing."""
         ...
 
 
@@ -119,7 +119,7 @@ class ControlServer:
             raise LabError(
                 f"{self._socket}: {problem}", "a path for a unix socket, under 108 bytes"
             ) from None
-        self._socket.chmod(0o600)  # before anyone can connect: it does not listen yet
+        self._socket.chmod(0o600)  # it does not listen yet, so nobody can connect before
         self._server.server_activate()
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         return self
@@ -145,7 +145,7 @@ class _Conversation(socketserver.StreamRequestHandler):
 
 
 def answer_line(line: bytes, act: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
-    """The answer to one line: what `act` makes of the request in it, or the LabError that says why nothing."""
+    """Answer one line: the result of `act` for its request, or the LabError that it raised."""
     try:
         request = json.loads(line)
     except ValueError:

@@ -1,11 +1,11 @@
-"""The demo: a private cluster, a shipped plan run on it, resources of its members, and where the report is.
+"""The demo: starts a private cluster, runs a shipped plan, collects figures of the members, and names the report.
 
     python -m lab.demo etcd              # leases on 3 members of etcd, one of which is killed
     python -m lab.demo lxd --members 8   # containers on 8 members of LXD; needs root
 
-The run is a process of its own, as a user would start it. Ctrl-C, SIGTERM and SIGHUP end it with a report of
-what was measured; then the cluster goes. Exit code: 0 when there is a report (a threshold missed because a
-member was killed on purpose is what a demo shows), 130 when it was ended early, else the run's own.
+The run is a separate process, as if started by a user. Ctrl-C, SIGTERM and SIGHUP end it with a report of what was
+measured; then the cluster is removed. The exit code is 0 with a report, even if the killed member made the run miss a
+threshold. It is 130 if the demo was ended early, and otherwise the run's own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _END_WITHIN_S = 20.0
 
 
 def main(arguments: list[str]) -> int:
-    """Run the demo; returns the exit code."""
+    """Run the demo and return the exit code."""
     parser = argparse.ArgumentParser(prog="demo", description="A shipped plan on a private cluster.")
     parser.add_argument("target", choices=_PLANS)
     parser.add_argument("--members", type=int, default=3, metavar="N", help="of the cluster (3)")
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
     try:
         with _LABS[options.target](members=options.members) as lab, _watched_if_possible(lab) as prometheus:
             settings = [f"--set={setting}" for setting in [*lab.settings(), *options.settings]]
-            # A session of its own: the terminal's Ctrl-C reaches the run once, through `end`.
+            # In its own session, so that Ctrl-C reaches the run only once, through `end`.
             run = _start("run", _PLANS[options.target], f"--out={options.out}", *settings)
             code = run.wait()
             new = sorted(_reports(options.out) - before, key=os.path.getmtime)
@@ -95,7 +95,7 @@ def main(arguments: list[str]) -> int:
 
 @contextmanager
 def _watched_if_possible(lab: EtcdLab | LxdLab) -> Generator[PrometheusLab | None]:
-    """A Prometheus that scrapes the lab; None where none can be had, which the report then says."""
+    """Yield a Prometheus that scrapes the lab; None if there is none, which the report then says."""
     with ExitStack() as ending:
         try:
             prometheus = ending.enter_context(watched(lab))
@@ -106,7 +106,7 @@ def _watched_if_possible(lab: EtcdLab | LxdLab) -> Generator[PrometheusLab | Non
 
 
 def _show_gathered(said: str) -> None:
-    """What `collect` said, but for the list of what a lab does not export: the report has that."""
+    """Print the output of `collect`, without the list of figures that a lab does not export: the report has it."""
     lines = said.splitlines()
     for line in lines:
         if not line.startswith("missing: "):

@@ -1,11 +1,11 @@
-"""Exporters beside what a lab runs: the distribution's node exporter and process exporter, each a process of ours.
+"""Runs exporters beside a lab: the distribution's node exporter and process exporter.
 
     with Exporters() as exporters:
         exporters.node("10.87.3.11:9100", of=pid)  # the network of that process's machine
         exporters.processes("10.87.3.11:9256", LXD, of=pid)  # the processes of that machine
 
-What shares a kernel shares its load averages, CPU and disks: of a member in namespaces of its own only the network and
-the processes are its own.
+Machines with the same kernel share load averages, CPU and disks. A member in its own namespaces has only its own
+network and processes.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ LXD = """process_names:
   comm: [lxd]
   cmdline: ['--logfile']
 """
-"""Groups of processes on a machine with LXD: the monitors of containers are called lxd, too."""
+"""Groups of processes on a machine with LXD. The monitors of containers are also called lxd."""
 OPENSTACK = """process_names:
 - name: '{{.Comm}}'
   comm: [nova-api, nova-conductor, nova-scheduler, nova-compute, neutron-ovs, uwsgi, mariadbd, beam.smp]
 - name: neutron-server
   comm: ['neutron-server', 'neutron-server:']
 """
-"""The programs of a control plane, each a group: with their workers, and the computes in one of them. Neutron's server
-calls itself by a title."""
+"""The programs of a control plane with their workers, one group each; all computes are one group. Neutron's server
+changes its process title."""
 EVERY = """process_names:
 - name: '{{.Comm}}'
   cmdline: ['.+']
@@ -48,15 +48,14 @@ EVERY = """process_names:
 """Every program is a group."""
 NETWORK = ("netdev", "sockstat")
 MACHINE = ("cpu", "diskstats", "loadavg", "meminfo")
-"""Collectors of node exporter: what a member in namespaces has of its own, and what it shares. The query pack `host` is
-made of both."""
+"""Collectors of node exporter for figures that members share. The query pack `host` uses them and the member's own."""
 SERVES_WITHIN_S = 120.0
 _POLL_S = 0.03
 _CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 def _find(program: str) -> str:
-    """An exporter of the distribution: on PATH, else what ./scripts/test unpacked into .cache/bin."""
+    """Find an exporter of the distribution: on PATH, or unpacked by ./scripts/test into .cache/bin."""
     cached = _CHECKOUT / ".cache" / "bin" / program
     found = shutil.which(program) or (str(cached) if cached.exists() else None)
     if found is None:
@@ -70,7 +69,7 @@ class Exporters:
     def __enter__(self) -> Exporters:
         with ExitStack() as cleanup:
             self._directory = vanishing_directory(cleanup)
-            # They get a signal when the thread that started them ends: this one lasts as long as they.
+            # They get a signal when the thread that started them ends, so this thread lasts as long as they do.
             self._starter = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="exporters"))
             self._running: list[subprocess.Popen[bytes]] = []
             cleanup.callback(self._end)
@@ -88,7 +87,7 @@ class Exporters:
         """Serve the figures of this machine, with the network of the process `of`."""
         line = [_find("prometheus-node-exporter"), f"--web.listen-address={address}"]
         line += ["--collector.disable-defaults", *(f"--collector.{name}" for name in collectors)]
-        # Not its mounts: /proc/net is what /proc says of the reader, who is not in that process's PID namespace.
+        # Its mounts are not used: /proc/net is about the reader, who is not in that process's PID namespace.
         self._start(line, address, of, ["--net"])
 
     def processes(self, address: str, groups: str, of: int | None = None) -> None:
@@ -96,8 +95,8 @@ class Exporters:
         configuration = self._directory / f"{address.replace(':', '-')}.yaml"
         configuration.write_text(groups)
         line = [_find("prometheus-process-exporter"), f"-web.listen-address={address}"]
-        # Children of a group are no part of it: those of LXD's monitors are what runs in containers.
-        # Nor is each mapping of each process read, which takes longer than a scrape may.
+        # Children are left out of a group: those of LXD's monitors are the processes in containers.
+        # The mappings of processes are not read, because this takes longer than a scrape may.
         line += [f"-config.path={configuration}", "-children=false", "-threads=false", "-gather-smaps=false"]
         self._start(line, address, of, ["--net", "--mount"])
 
@@ -121,7 +120,7 @@ class Exporters:
 
 
 def await_served(url: str, process: subprocess.Popen[bytes], within: float = SERVES_WITHIN_S) -> None:
-    """Wait until a program answers; LabError when it ends, or takes too long."""
+    """Wait until a program answers. Raises LabError if it ends, or takes too long."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline = time.monotonic() + within
     while True:

@@ -1,4 +1,4 @@
-"""Stops a process so that it does nothing any more on return."""
+"""Stops a process, and waits until it is stopped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STOPPED_WITHIN_S = 10.0
 
 
 def halt(pid: int) -> None:
-    """SIGSTOP a process and wait until all of its threads stand still, which takes a busy machine a moment."""
+    """SIGSTOP a process and wait until all of its threads are stopped, which takes a moment on a busy machine."""
     os.kill(pid, signal.SIGSTOP)
     deadline = time.monotonic() + _STOPPED_WITHIN_S
     while any(state not in "TZX" for state in _states(pid)) and time.monotonic() < deadline:
@@ -19,7 +19,7 @@ def halt(pid: int) -> None:
 
 
 def _states(pid: int) -> str:
-    """A letter for each thread (proc(5)): T stopped, Z and X ended."""
+    """Return a letter for each thread's state (proc(5)): T stopped, Z and X ended."""
     states = ""
     for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
         try:

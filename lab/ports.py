@@ -1,4 +1,4 @@
-"""Free TCP ports on loopback that stay free while a member is down, and whatever other tests and labs run beside."""
+"""Finds free TCP ports on loopback that stay free while a member is down and other tests and labs run."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from lab.control import LabError
 
 _LOWEST = 10_000
 _BLOCK = 50
-"""A process has ports of its own, in blocks of so many."""
+"""The number of ports in a block. Each process reserves whole blocks."""
 _asking = threading.Lock()
 _blocks: list[socket.socket] = []
 _unused: list[int] = []
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on, below the range the kernel gives to outgoing connections; none is told twice.
+    """Return ports without a listener, below the kernel's range for outgoing connections. None is returned twice.
 
-    A port out of that range would be at risk while its member is dead: a connection could be given it.
+    A port within that range could be given to a connection while its member is dead.
     """
     ports: list[int] = []
     with _asking:
@@ -36,8 +36,11 @@ def free_ports(count: int) -> list[int]:
 
 
 def _block() -> range:
-    """Ports that no other process takes while this one lives: the kernel gives the name of a socket, abstract and so
-    without a file, to one of them in all, and takes it back when that ends."""
+    """Reserve a block of ports for the life of this process.
+
+    The lock is the name of an abstract socket, which needs no file. The kernel gives a name to one process only, and
+    frees it when that process ends.
+    """
     ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     highest = ephemeral - 1 if ephemeral > _LOWEST + 1000 else 65_535
     firsts = list(range(_LOWEST, highest + 2 - _BLOCK, _BLOCK))

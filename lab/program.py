@@ -1,4 +1,4 @@
-"""What every lab needs that can be run as a program: a directory that goes with it, and an end when told to."""
+"""Runs a lab as a program, with a directory that is removed with it, and ends it when told to."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lab.control import LabError
 
 L = TypeVar("L")
 
-# Whoever ends this process may give it no time to clean up. Another process holds the other end of a pipe.
+# This process may be killed without time to clean up. So another process holds the other end of a pipe.
 _REMOVE_WHEN_INPUT_ENDS = """
 import os, shutil, sys, time
 sys.stdin.buffer.read()
@@ -32,7 +32,7 @@ for _ in range(100):
 
 
 def vanishing_directory(cleanup: ExitStack) -> Path:
-    """A private directory that goes when the context ends, or when this process does, even by SIGKILL."""
+    """Make a private directory that is removed when the context or this process ends, even by SIGKILL."""
     directory = Path(tempfile.mkdtemp(prefix="tippingpoint-lab-"))
     command = [sys.executable, "-I", "-S", "-c", _REMOVE_WHEN_INPUT_ENDS, str(directory)]
     janitor = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
@@ -47,7 +47,7 @@ def vanishing_directory(cleanup: ExitStack) -> Path:
 
 
 def serve(make: Callable[[], AbstractContextManager[L]], describe: Callable[[L], str]) -> int:
-    """Run a lab, say where it is, and end it with SIGINT, SIGTERM, or standard input; returns the exit code."""
+    """Run a lab, print its addresses, and end it with SIGINT, SIGTERM or standard input. Return the exit code."""
     told = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda _number, _frame: told.set())
@@ -64,7 +64,7 @@ def serve(make: Callable[[], AbstractContextManager[L]], describe: Callable[[L],
 
 
 def _input_can_end() -> bool:
-    """Whether somebody holds the other end of standard input; /dev/null or a file is at its end at once."""
+    """Tell whether standard input can end later. /dev/null or a file is at its end at once."""
     mode = os.fstat(0).st_mode
     return os.isatty(0) or stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 

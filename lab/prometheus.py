@@ -1,4 +1,4 @@
-"""A real Prometheus of the distribution on loopback, private to whoever starts it.
+"""Runs a private Prometheus of the distribution on loopback.
 
 with PrometheusLab([static_targets("127.0.0.1:9100")]) as lab:
     ...  # lab.url, lab.configure(found), lab.kill(), lab.start()
@@ -28,12 +28,12 @@ _CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 def find_prometheus() -> Path:
-    """The prometheus to run: $TIPPINGPOINT_PROMETHEUS, else that on PATH, else what the scripts fetched into .cache."""
+    """Find prometheus: $TIPPINGPOINT_PROMETHEUS, else on PATH, else the one that the scripts fetched into .cache."""
     return _find("prometheus", "TIPPINGPOINT_PROMETHEUS")
 
 
 def find_promtool() -> Path:
-    """Its promtool, likewise: $TIPPINGPOINT_PROMTOOL."""
+    """Find promtool likewise: $TIPPINGPOINT_PROMTOOL, else on PATH, else in .cache."""
     return _find("promtool", "TIPPINGPOINT_PROMTOOL")
 
 
@@ -52,10 +52,10 @@ def _find(name: str, variable: str) -> Path:
 
 
 class PrometheusLab:
-    """A Prometheus that scrapes what is found every second, ready once the context is entered, gone once it is left.
+    """A Prometheus that scrapes its jobs every second. It is ready when the context is entered, and ends with it.
 
-    Its first scrapes come up to 5 s later: so long it waits for more targets. It dies with this process whatever ends
-    that, and its directory goes then too, unless the caller gave one.
+    Its first scrapes come up to 5 s later, because it waits that long for more targets. It dies with this process, even
+    by SIGKILL. So does its directory, unless the caller gave one.
     """
 
     def __init__(
@@ -68,8 +68,8 @@ class PrometheusLab:
         within: Sequence[str] = (),
         remote_write: bool = False,
     ) -> None:
-        """With `certificates` it is asked by https. `within` is a command that its own is handed to. With
-        `remote_write` others may send it samples."""
+        """With `certificates` it serves https. `within` is a command that runs it. With `remote_write` others may send
+        samples."""
         self._found = list(found)
         self._given = directory
         self._interval = interval
@@ -91,7 +91,7 @@ class PrometheusLab:
                 remote_write=self._remote_write,
             )
             self._install(self._found)
-            # It gets a signal when the thread that started it ends: this one lasts as long as the lab.
+            # It gets a signal when the thread that started it ends, so this thread lasts as long as the lab.
             self._starter = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="prometheus-lab"))
             self._line = [*self._within, *command(binary, self.serving)]
             self._server: Server | None = None
@@ -107,16 +107,16 @@ class PrometheusLab:
 
     @property
     def url(self) -> str:
-        """Where it is asked."""
+        """Its URL."""
         return self.serving.url
 
     @property
     def pid(self) -> int | None:
-        """Its pid; None while it does not run."""
+        """Its process id; None while it is not running."""
         return None if self._server is None else self._server.pid
 
     def start(self) -> None:
-        """Start it, on the data it had; ready on return."""
+        """Start it with its former data. It is ready on return."""
         self._starter.submit(self._start).result()
 
     def kill(self) -> None:
@@ -125,13 +125,13 @@ class PrometheusLab:
             self._server.kill()
 
     def configure(self, found: Iterable[Found]) -> Configuration:
-        """Have it scrape this from now on; what was made of it, with its problems."""
+        """Make it scrape these jobs from now on. Return the configuration with its problems."""
         made = self._install(found)
         self.reload()
         return made
 
     def reload(self) -> None:
-        """Have it take its configuration directory as it is; OperationFailed when it does not."""
+        """Reload its configuration directory. Raises OperationFailed if that fails."""
         if self._server is not None:
             self._server.reload()
 

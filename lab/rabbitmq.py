@@ -1,4 +1,4 @@
-"""A real RabbitMQ on loopback, the distribution's, unpacked and without systemd: virtual hosts like OpenStack's.
+"""Runs the distribution's RabbitMQ on loopback, without systemd, and with virtual hosts like OpenStack's.
 
     with RabbitLab() as lab:
         with lab.client("nova") as nova:
@@ -32,7 +32,7 @@ _CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 def find_rabbitmq() -> Path:
-    """The root that has usr/lib/rabbitmq and usr/lib/erlang: the machine's, else what ./scripts/test unpacked."""
+    """Find the root with usr/lib/rabbitmq and usr/lib/erlang: the machine's, or the one unpacked by ./scripts/test."""
     for root in (Path("/"), _CHECKOUT / ".cache" / "packages" / "rabbitmq"):
         if (root / "usr/lib/rabbitmq/bin/rabbitmq-server").exists():
             return root
@@ -40,9 +40,9 @@ def find_rabbitmq() -> Path:
 
 
 class RabbitLab:
-    """One broker with the virtual hosts of VHOSTS, each with a user of its name; gone when the context ends.
+    """One broker with the virtual hosts of VHOSTS, each with a user of that name. It ends with the context.
 
-    `metrics` is where its figures are, and `service` the broker's process.
+    `metrics` is the address of its exporter, and `service` the broker's process.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class RabbitLab:
         self._cleanup.close()
 
     def url(self, vhost: str) -> str:
-        """Where AMQP clients find a virtual host, with the user and password they need."""
+        """Return a virtual host's URL for AMQP clients, with user and password."""
         return f"rabbit://{vhost}:{_PASSWORD}@127.0.0.1:{self._amqp}/{vhost}"
 
     def client(self, vhost: str) -> StompClient:
@@ -79,7 +79,7 @@ class RabbitLab:
         return StompClient(self._stomp, vhost)
 
     def await_clients(self) -> None:
-        """Wait until clients are let in, which is some seconds after the broker first answers."""
+        """Wait until clients are accepted, some seconds after the broker first answers."""
         deadline = time.monotonic() + READY_WITHIN_S
         while True:
             try:
@@ -114,7 +114,7 @@ collect_statistics_interval = 1000
         )
 
     def _environment(self, root: Path, erts: Path) -> dict[str, str]:
-        # Erlang's own script knows one place for itself, where the package would have been installed.
+        # Erlang's own script only works in the place where the package would be installed.
         erl = self._directory / "bin" / "erl"
         erl.write_text(f"#!/bin/sh\nROOTDIR={erts.parents[1]} BINDIR={erts} EMU=beam PROGNAME=erl\n")
         with erl.open("a") as script:
@@ -128,7 +128,7 @@ collect_statistics_interval = 1000
         return ours | {
             "PATH": f"{erl.parent}:{os.environ['PATH']}",
             "HOME": str(directory),
-            "RUNNING_UNDER_SYSTEMD": "true",  # the broker is what we start, and no child of a script
+            "RUNNING_UNDER_SYSTEMD": "true",  # the started process is the broker, not a script
             "RABBITMQ_NODENAME": f"{directory.name}@localhost",
             "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
             "RABBITMQ_LOG_BASE": str(directory / "log"),
@@ -165,11 +165,11 @@ class StompClient:
         self._socket.close()
 
     def consume(self, queue: str) -> None:
-        """Have the broker send what is published to a queue."""
+        """Subscribe to a queue."""
         self._send("SUBSCRIBE", id="0", destination=f"/queue/{queue}", ack="auto")
 
     def publish(self, queue: str, messages: int) -> None:
-        """Send so many short messages to a queue."""
+        """Send some short messages to a queue."""
         for _ in range(messages):
             self._send("SEND", destination=f"/queue/{queue}")
 

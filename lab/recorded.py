@@ -1,9 +1,9 @@
-"""A Prometheus that has scraped what a test says: samples become blocks of its database, as promtool makes them.
+"""Runs a Prometheus with samples given by a test, which promtool writes into blocks of its database.
 
     with Recorded(directory, {"up": {'{job="lxd",host="lxd1"}': [(1_790_000_000, 1), ...]}}) as prometheus:
         prometheus.url
 
-A name that ends in _total is a counter. Moments are whole Unix seconds, in the order of time for each series.
+A name that ends in _total is a counter. Times are whole Unix seconds, ascending for each series.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class Recorded:
 
     @property
     def pid(self) -> int | None:
-        """Its process; None while it does not run."""
+        """Its process id; None while it is not running."""
         return self._server.pid
 
     def kill(self) -> None:
-        """As a machine that is lost."""
+        """Kill it, as if the machine were lost."""
         self._server.kill()

@@ -1,4 +1,4 @@
-"""Programs of a lab that have workers of their own, and that faults kill, freeze and start again."""
+"""Runs a lab's programs with their workers; faults kill, freeze and start them again."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _POLL_S = 0.02
 
 
 class Starter:
-    """Starts programs that die with this process, whatever ends it, and are gone when the context ends.
+    """Starts programs that die with this process, even by SIGKILL, and end with the context.
 
-    The kernel ends them with the thread that started them, so one thread lasts as long as the lab.
+    The kernel kills them with the thread that started them, so one thread lasts as long as the lab.
     """
 
     def __init__(self, cleanup: ExitStack, directory: Path) -> None:
-        """What programs print goes into files of `directory`, called after them."""
+        """The programs' output goes into files of `directory` with their names."""
         self._directory = directory
         self._thread = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="starter"))
         self._started: list[subprocess.Popen[bytes]] = []
@@ -42,7 +42,7 @@ class Starter:
         environment: Mapping[str, str] | None = None,
         piped: bool = False,
     ) -> subprocess.Popen[bytes]:
-        """A new process, with a session of its own; `piped` gives the caller its standard input and output."""
+        """Start a process in its own session; `piped` gives the caller its standard input and output."""
 
         def popen() -> subprocess.Popen[bytes]:
             with self.output(name).open("ab") as output:
@@ -60,17 +60,17 @@ class Starter:
         return process
 
     def output(self, name: str) -> Path:
-        """What a program has printed."""
+        """Return the file with a program's output."""
         return self._directory / f"{name}.out"
 
     def last_words(self, name: str, lines: int = 4) -> str:
-        """The end of what a program has printed."""
+        """Return the last lines of a program's output."""
         with contextlib.suppress(OSError):
             return " | ".join(self.output(name).read_text(errors="replace").splitlines()[-lines:])
         return ""
 
     def _end(self) -> None:
-        """Kill all of them at once, and only then wait: some take a moment to give their memory back."""
+        """Kill all of them at once, and then wait: some need a moment to free their memory."""
         for process in self._started:
             if process.poll() is None or group(process.pid):
                 kill_group(process.pid)
@@ -80,7 +80,7 @@ class Starter:
 
 
 class Service:
-    """A program with its workers, which are one group of processes: a fault is of all of them."""
+    """A program with its workers, which are one process group: a fault affects all of them."""
 
     def __init__(
         self, starter: Starter, name: str, line: Sequence[str], environment: Mapping[str, str]
@@ -94,35 +94,35 @@ class Service:
 
     @property
     def pid(self) -> int | None:
-        """The pid of its first process; None while that does not run."""
+        """The id of its first process; None while that is not running."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def start(self) -> None:
-        """Start it; it takes a moment until it serves."""
+        """Start it. It serves a moment later."""
         self._process = self._starter.start(self.name, self._line, self._environment)
         self.stopped = False
 
     def kill(self) -> None:
-        """SIGKILL; all of it is dead on return."""
+        """SIGKILL the group; all processes are dead on return."""
         if self._process is not None:
             kill_group(self._process.pid)
             self._process.wait(GONE_WITHIN_S)
             await_gone(self._process.pid)
 
     def stop(self) -> None:
-        """SIGSTOP; none of it does anything any more on return."""
+        """SIGSTOP the group; all processes are stopped on return."""
         if self._process is not None:
             halt_group(self._process.pid)
             self.stopped = True
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """SIGCONT the group."""
         if self._process is not None:
             os.killpg(self._process.pid, signal.SIGCONT)
             self.stopped = False
 
     def end(self) -> None:
-        """SIGTERM, and wait until it has put away what it has; LabError when that takes too long."""
+        """SIGTERM it, and wait until it has saved its data and ended. Raises LabError if that takes too long."""
         if self._process is not None:
             self._process.terminate()
             try:
@@ -133,7 +133,7 @@ class Service:
                 ) from None
 
     def await_served(self, url: str, within: float) -> None:
-        """Wait until it answers; LabError when it ends, or takes too long."""
+        """Wait until it answers. Raises LabError if it ends, or takes too long."""
         assert self._process is not None, f"{self.name}: was never started"
         try:
             await_served(url, self._process, within)
@@ -142,7 +142,7 @@ class Service:
             raise LabError(f"{self.name}: {problem.problem}: {said}", problem.expected) from None
 
     def check(self) -> None:
-        """LabError when it has ended, with the last it said."""
+        """Raise LabError, with its last output, if it has ended."""
         if self.pid is None:
             said = self._starter.last_words(self.name)
             raise LabError(f"{self.name}: ended: {said}", "a program that runs")
@@ -155,14 +155,14 @@ def kill_group(leader: int) -> None:
 
 
 def halt_group(leader: int) -> None:
-    """SIGSTOP every process of a group; all of them stand still on return."""
+    """SIGSTOP every process of a group; all are stopped on return."""
     for pid in group(leader):
         with contextlib.suppress(ProcessLookupError):
             halt(pid)
 
 
 def await_gone(leader: int) -> None:
-    """Wait until no process of a killed group is left; LabError when that takes too long."""
+    """Wait until no process of a killed group is left. Raises LabError if that takes too long."""
     deadline = time.monotonic() + GONE_WITHIN_S
     while left := group(leader):
         if time.monotonic() > deadline:
@@ -171,7 +171,7 @@ def await_gone(leader: int) -> None:
 
 
 def group(leader: int) -> list[int]:
-    """The processes of a group that have not ended."""
+    """Return the processes of a group that have not ended."""
     found: list[int] = []
     for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -183,5 +183,5 @@ def group(leader: int) -> list[int]:
 
 
 def has_ended(descriptor: int, within: float = 0.0) -> bool:
-    """Whether the process of a pidfd, which need not be a child of ours, ends within so many seconds, or has ended."""
+    """Tell whether the process of a pidfd, which need not be a child, has ended or ends within some seconds."""
     return bool(select.select([descriptor], [], [], within)[0])

@@ -1,8 +1,7 @@
 """Starts a program that cannot outlive the thread that started it.
 
-Run as a program it sets the parent-death signal, makes sure the parent is still there, and becomes the
-command: `tether.py SIGNAL PARENT-PID COMMAND...`. A preexec function would do the same inside a fork of a
-process with threads, which is not safe.
+As a program, `tether.py SIGNAL PARENT-PID COMMAND...`, it sets the parent-death signal, checks that the parent still
+exists, and becomes the command. A preexec function would do this in a fork of a process with threads, which is unsafe.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def tethered(command: Sequence[str], when_orphaned: signal.Signals = signal.SIGKILL) -> list[str]:
-    """The command line that runs `command` so that it gets a signal when the calling *thread* ends.
+    """Return the command line that runs `command` so that it gets a signal when the calling *thread* ends.
 
-    The process keeps its pid when it becomes the command, so the pid of what is started is the command's own.
+    The process keeps its id when it becomes the command.
     """
     return [sys.executable, "-I", "-S", __file__, str(int(when_orphaned)), str(os.getpid()), *command]
 

@@ -1,10 +1,10 @@
-"""One plan on two private targets, resources of their members, and one page of both.
+"""Runs one plan on two private targets, collects figures of their members, and writes one page that compares them.
 
     python -m lab.versus etcd        # API v2 against v3
     python -m lab.versus openstack   # Nova and Neutron on one message broker, and on one each
 
-Each command is a process of its own, as a user would start it. Exit code: 0 when there is a page (thresholds missed,
-or one side worse than the other, is what it is made to show), else that of the command that failed.
+Each command is a separate process, as if started by a user. The exit code is 0 with a page, even if a threshold was
+missed or one side is worse. Otherwise it is that of the command that failed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lab.watched import watched
 @dataclass(frozen=True)
 class _Side:
     name: str
-    """What the run is called."""
+    """The name of the run."""
     what: str
     lab: Callable[[], EtcdLab | OpenstackLab]
     settings: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class _Question:
 
 
 _PORTS = (f"target.network={OpenstackLab.network}",)
-"""Without a port of each server Neutron would have next to nothing to tell its agents, and its broker nothing to do."""
+"""Each server needs a port. Otherwise Neutron would send its agents hardly any messages."""
 _QUESTIONS = {
     "etcd": _Question(
         "etcd-ramp",
@@ -69,7 +69,7 @@ _MEASURED = (0, 1, 4)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run both, compare them; returns the exit code."""
+    """Run and compare both, and return the exit code."""
     parser = argparse.ArgumentParser(prog="versus", description="One plan on two private targets.")
     parser.add_argument("target", choices=_QUESTIONS)
     parser.add_argument("--plan", help="another plan than the one that is shipped for this")
@@ -117,7 +117,7 @@ def _run(side: _Side, plan: str, options: argparse.Namespace) -> int:
 
 
 def _call(*arguments: str, into: int | None = None, lines: int | None = None) -> int:
-    """A command of tippingpoint's; of its output the first `lines` where that is given."""
+    """Run a command of tippingpoint, and print at most the first `lines` of its output."""
     command = tethered([str(Path(sys.executable).with_name("tippingpoint")), *arguments], signal.SIGINT)
     if lines is None:
         return subprocess.run(command, stdout=into, check=False).returncode

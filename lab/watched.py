@@ -1,4 +1,4 @@
-"""A Prometheus that scrapes a lab's members, and the exporters that tell what the members do not tell themselves.
+"""Runs a Prometheus that scrapes a lab's members, and exporters for figures that the members do not export.
 
 with EtcdLab() as lab, watched(lab) as prometheus:
     ...  # prometheus.url, for `tippingpoint collect RUN --prometheus URL` once the run has ended
@@ -20,22 +20,22 @@ from tippingpoint.monitoring.prometheus import Prometheus
 from tippingpoint.monitoring.scrape.jobs import Found
 
 _BEFORE = 12
-"""Scrapes of everything before a run may begin: rates of what there is without load span several."""
+"""The number of scrapes before a run may begin, because rates of the idle state span several."""
 _WITHIN_S = 60.0
 _POLL_S = 0.2
 
 
 class Watchable(Protocol):
-    """A lab that says what there is to scrape of it."""
+    """A lab that knows its scrape jobs."""
 
     def scraped(self, exporters: Exporters) -> Found:
-        """What a Prometheus scrapes of its members and, by these exporters, beside them."""
+        """Return the scrape jobs for its members and, by these exporters, for their machines."""
         ...
 
 
 @contextmanager
 def watched(lab: Watchable) -> Generator[PrometheusLab]:
-    """Scrape each member each second; what is measured from here on has something to be compared with."""
+    """Scrape each member every second, and wait until there are enough samples of the idle state."""
     with Exporters() as exporters, PrometheusLab([lab.scraped(exporters)]) as prometheus:
         asyncio.run(_await_scrapes(prometheus.url))
         yield prometheus
@@ -54,7 +54,7 @@ async def _await_scrapes(url: str) -> None:
 
 
 async def _lacking(prometheus: Prometheus) -> str:
-    """A target that does not answer, or has not often enough; empty when there is none."""
+    """Return the problem of a target that has not answered often enough; empty without one."""
     targets = await prometheus.targets()
     if not targets:
         return "nothing is scraped"

@@ -1,10 +1,10 @@
-"""A real etcd cluster on loopback, private to whoever starts it.
+"""Runs a private, real etcd cluster on loopback.
 
     with EtcdLab(members=3) as lab:
         ...  # lab.endpoints, lab.socket, lab.kill("m2"), lab.start("m2")
 
-Run as a program it starts a cluster, prints one JSON line that says where it is, and ends with its standard
-input, SIGINT or SIGTERM: `python -m lab.etcd.cluster --members 3`.
+As a program it starts a cluster, prints one JSON line with its addresses, and ends with its standard input, SIGINT or
+SIGTERM: `python -m lab.etcd.cluster --members 3`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def find_etcd() -> Path:
-    """The etcd to run: $TIPPINGPOINT_ETCD, else `etcd` on PATH, else what the scripts fetched into .cache."""
+    """Find etcd: $TIPPINGPOINT_ETCD, else `etcd` on PATH, else the one that the scripts fetched into .cache."""
     named = os.environ.get("TIPPINGPOINT_ETCD")
     if named and not os.access(named, os.X_OK):
         raise LabError(f"TIPPINGPOINT_ETCD: {named}", "an executable etcd")
@@ -70,12 +70,12 @@ def _serves_v2(binary: Path) -> bool:
 
 
 class EtcdLab:
-    """A cluster of members m1..mN, healthy once the context is entered, gone without a trace once it is left.
+    """A cluster of members m1..mN, which is healthy when the context is entered, and removed when it is left.
 
-    `endpoints` and `names` are in the same order. With `tls` clients must show a certificate (`ca`, `cert`,
-    `key`; its common name is the user's); with `auth` they must log in as `credentials` says, a YAML file,
-    and may use only the keys below /tippingpoint/. `socket` is the control socket (see control.py). Members
-    die with this process whatever ends it, and its directory goes then too, unless the caller gave one.
+    `endpoints` and `names` are in the same order. With `tls` clients need a certificate (`ca`, `cert`, `key`), whose
+    common name is the user's. With `auth` they need the login in the YAML file `credentials`, and may only use keys
+    below /tippingpoint/. `socket` is the control socket (see control.py). Members die with this process, even by
+    SIGKILL. So does its directory, unless the caller gave one.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class EtcdLab:
             self.directory = self._given or vanishing_directory(cleanup)
             self.directory.mkdir(parents=True, exist_ok=True)
             self.socket = self.directory / "lab.sock"
-            # Members get a signal when the thread that started them ends: this one lasts as long as the lab.
+            # Members get a signal when the thread that started them ends, so this thread lasts as long as the lab.
             self._starter = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="etcd-lab"))
             cleanup.callback(self._end_members)
             self._configure(binary)
@@ -126,11 +126,11 @@ class EtcdLab:
 
     @property
     def pids(self) -> dict[str, int]:
-        """The pid of each member that is alive, stopped ones included."""
+        """The process id of each living member, stopped ones included."""
         return {name: process.pid for name, process in self._processes.items() if process.poll() is None}
 
     def members(self) -> list[Member]:
-        """Every member as it is now; none leads while an election is going on."""
+        """Return every member's present state. During an election there is no leader."""
         pids = self.pids
         leader = self._leader_now()
         return [
@@ -144,7 +144,7 @@ class EtcdLab:
         ]
 
     def leader(self) -> str:
-        """The name of the leader, once there is one; LabError when there is no quorum to elect it."""
+        """Wait for a leader and return its name. Raises LabError without a quorum to elect it."""
         deadline = time.monotonic() + HEALTHY_WITHIN_S
         while self._has_quorum() and time.monotonic() < deadline:
             name = self._leader_now()
@@ -173,7 +173,7 @@ class EtcdLab:
             self._stopped.discard(name)
 
     def start(self, name: str) -> None:
-        """Start a dead member on the data it had; it serves on return, unless there is no quorum for that."""
+        """Start a dead member with its former data. It serves on return, unless there is no quorum."""
         with self._acting:
             self._known(name)
             if name in self.pids:
@@ -183,16 +183,16 @@ class EtcdLab:
                 self._await_health([name])
 
     def describe(self) -> dict[str, Any]:
-        """Where the lab is, for programs: endpoints, lab (the control socket), ca, cert, key, credentials."""
+        """Return the lab's addresses for programs: endpoints, lab (the control socket), ca, cert, key, credentials."""
         return {"endpoints": self.endpoints, "lab": str(self.socket), **self._files()}
 
     def settings(self) -> list[str]:
-        """Where the lab is, for a plan: `key=value` for each `--set` of `tippingpoint run`."""
+        """Return the lab's addresses for a plan: `key=value` for each `--set` of `tippingpoint run`."""
         files = [f"target.{name}={path}" for name, path in self._files().items()]
         return [f"target.endpoints=[{','.join(self.endpoints)}]", f"lab={self.socket}", *files]
 
     def scraped(self, exporters: Exporters) -> Found:
-        """What a Prometheus scrapes: each member, which tells all that is asked of it itself."""
+        """Return the scrape jobs: each member exports all of its figures itself."""
         members = zip(self.names, self.endpoints, strict=True)
         return static_targets(
             "\n".join(f"{endpoint.removeprefix('http://')} host={name}" for name, endpoint in members)
@@ -248,7 +248,7 @@ class EtcdLab:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # a Ctrl-C at the terminal is for the run, not for its target
+                start_new_session=True,  # Ctrl-C at the terminal must end the run, not its target
             )
 
     def _end_members(self) -> None:
@@ -298,7 +298,7 @@ class EtcdLab:
         return answer is not None and b'"health":"true"' in answer
 
     def _leader_now(self) -> str | None:
-        # Not by /v3/maintenance/status: with TLS and users the JSON gateway is refused there.
+        # /v3/maintenance/status is not used: with TLS and users the JSON gateway is refused there.
         for name in sorted(self.pids.keys() - self._stopped):
             metrics = self._call(name, "GET", "/metrics")
             if metrics and b"\netcd_server_is_leader 1\n" in metrics:
@@ -306,7 +306,7 @@ class EtcdLab:
         return None
 
     def _enable_auth(self) -> None:
-        """Users, roles and the switch, for v3 and (a separate store in etcd) for v2."""
+        """Create users and roles and enable authentication, for v3 and for v2, which has a separate store."""
         root_password, password = secrets.token_urlsafe(16), secrets.token_urlsafe(16)
         first = self.names[0]
         keys = {"key": _base64(PREFIX), "range_end": _base64(PREFIX[:-1] + chr(ord("/") + 1))}
@@ -355,7 +355,7 @@ class EtcdLab:
         body: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
     ) -> bytes | None:
-        """What a member answers; None when it does not, or answers with an error."""
+        """Return a member's answer; None without one, or if it is an error."""
         port = self._client_ports[name]
         connection = (
             http.client.HTTPSConnection("127.0.0.1", port, timeout=_ANSWER_WITHIN_S, context=self._context)
@@ -379,7 +379,7 @@ def _base64(text: str) -> str:
 
 
 def main() -> int:
-    """Run a cluster until told to end; returns the exit code."""
+    """Run a cluster until it is told to end, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="lab.etcd.cluster", description="A private etcd cluster on loopback."
     )

@@ -1,7 +1,7 @@
 """The LeadershipService facade: claims, extensions and waiting for a release.
 
-On a stock controller a unit may claim its own application's lease for itself only; on a patched one (the seed's
-`canClaim = true`) any unit may claim any lease for any holder.
+On a stock controller a unit may only claim the lease of its own application for itself. On a patched one
+(`canClaim = true`, as in the published test) any unit may claim any lease for any holder.
 """
 
 from __future__ import annotations

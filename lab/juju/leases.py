@@ -1,10 +1,10 @@
-"""Juju's lease semantics for one model: one holder, extended by its holder only, expired in rounds, denied else.
+"""Juju's lease semantics for one model: a lease has one holder, only the holder extends it, and it expires in rounds.
 
-What they are is read from Juju 4.0 (internal/worker/lease, internal/worker/leaseexpiry, domain/lease): a claim
-of a lease that another holds is denied without a commit, also when it is past its time and not yet removed;
-a holder extends by claiming again, to now plus the duration, also past its time; leases past their time are
-removed in rounds, each 1 to 5 seconds after the one before; who waits for a release is told in the round that
-finds the lease gone, also when nobody held it.
+The rules are those of Juju 4.0 (internal/worker/lease, internal/worker/leaseexpiry, domain/lease). A claim of a lease
+with another holder is denied without a commit, even if the lease has expired but is not removed yet. A holder extends
+by claiming again, to now plus the duration, even after expiry. Expired leases are removed in rounds, each 1 to 5
+seconds after the last one. Clients that wait for a release are notified in the round that finds the lease gone, even if
+it had no holder.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Outcome = Literal["ok", "denied", "timed out"]
 
 SHORTEST_S = 5.0
 LONGEST_S = 300.0
-"""A duration outside 5 s to 5 min is refused with "invalid duration" (apiserver/facades/agent/leadership)."""
+"""The longest duration. Outside 5 s to 5 min it is refused: "invalid duration" (apiserver/facades/agent/leadership)."""
 EXPIRY_ROUND_S = (1.0, 5.0)
-"""A round of removals begins this long after the one before (internal/worker/leaseexpiry)."""
+"""The shortest and longest seconds from one round of removals to the next (internal/worker/leaseexpiry)."""
 
 
 class Leases:
@@ -44,14 +44,14 @@ class Leases:
         return not self._held and not self._blocked
 
     def holder(self, application: str) -> str | None:
-        """The unit that holds an application's lease, past its time or not, until it is removed."""
+        """Return the unit that holds an application's lease, which may have expired, until it is removed."""
         lease = self._held.get(application)
         return lease[0] if lease else None
 
     def claim(
         self, application: str, unit: str, duration_s: float, answer: Callable[[Outcome], None]
     ) -> None:
-        """Claim, or extend what the unit holds; `answer` is called once, now or when the store is done."""
+        """Claim a lease, or extend it for its holder. `answer` is called once, now or when the store is done."""
         lease = self._held.get(application)
         if lease is not None and lease[0] != unit:
             answer("denied")
@@ -68,7 +68,7 @@ class Leases:
         self._store.commit("claim" if lease is None else "extend", committed, lambda: answer("timed out"))
 
     def block(self, application: str, released: Callable[[], None]) -> Callable[[], None]:
-        """Have `released` called in the round that finds the lease gone; returns what takes that back."""
+        """Call `released` in the round that finds the lease gone. Return a function that cancels this."""
         self._blocks += 1
         number = self._blocks
         self._blocked.setdefault(application, {})[number] = released
@@ -81,14 +81,14 @@ class Leases:
         return forget
 
     def revoke(self, unit: str) -> None:
-        """What a unit holds is free when the unit is removed."""
+        """Free the leases of a unit that is removed."""
         application = unit.partition("/")[0]
         if self.holder(application) == unit:
             del self._held[application]
             self._unblock(application)
 
     def expire(self) -> None:
-        """One round: remove what is past its time, then tell who waited for it."""
+        """Run one round: remove expired leases, then notify the clients that waited for them."""
         now = self._loop.time()
         for application in [name for name, (_, until) in self._held.items() if until < now]:
             del self._held[application]
@@ -101,5 +101,5 @@ class Leases:
 
 
 def next_round_in() -> float:
-    """Seconds until the next round of removals."""
+    """Return the seconds until the next round of removals."""
     return random.uniform(*EXPIRY_ROUND_S)

@@ -1,7 +1,7 @@
-"""Logging in: users by password, machines by password and nonce, units by password; the limit; the redirect.
+"""Handles logins: users and units by password, machines by password and nonce, with rate limit and redirect.
 
-The rules are those of Juju 4.0 (apiserver/admin.go, apiserver/authentication/agent.go): users are not rate
-limited, everyone else is; an unknown entity and a wrong password are not told apart.
+The rules are those of Juju 4.0 (apiserver/admin.go, apiserver/authentication/agent.go). All but users are rate limited.
+An unknown entity and a wrong password get the same answer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Requests and replies: one session per connection.
 
-The errors before and beside a facade's own are those of Juju 4.0 (rpc/server.go, apiserver/root.go): an unknown
-version, an unknown method, a facade that is not for this kind of login.
+The general errors are those of Juju 4.0 (rpc/server.go, apiserver/root.go): an unknown version, an unknown method, or a
+facade that is not for this kind of login.
 """
 
 from __future__ import annotations

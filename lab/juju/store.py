@@ -1,9 +1,9 @@
 """The simulated controller's store: what a commit costs, how commits queue, and what happens when they wait too long.
 
-Every claim and every extension of a lease is one commit. Commits are done one after another, as the log of a
-Raft cluster (Juju 2.5) and the write-ahead log of dqlite (Juju 4) do them. A denied claim is a read and costs
-no commit. Time is virtual inside the queue: a commit begins when the one before it ended, not when the event
-loop came round, so a late loop delays answers and does not lower the throughput.
+Every claim and every extension of a lease is one commit. Commits are done one after another, as in the log of a Raft
+cluster (Juju 2.5) and the write-ahead log of dqlite (Juju 4). A denied claim is a read without a commit. Time is
+virtual inside the queue: a commit begins when the last one ended. So a late event loop delays answers, but does not
+lower the throughput.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ Commit = Literal["claim", "extend"]
 State = Literal["normal", "stalled", "failing"]
 
 RETRY_FIRST_S = 0.05
-"""Juju's lease manager waits 50 ms before it tries an operation again that timed out in the store."""
+"""Seconds that Juju's lease manager waits before it retries an operation that timed out in the store ..."""
 RETRY_FACTOR = 1.6
-"""... and 1.6 times longer each time (internal/worker/lease/manager.go of Juju 4.0)."""
+"""... the factor for each further wait (internal/worker/lease/manager.go of Juju 4.0) ..."""
 ATTEMPTS = 10
-"""... and gives up after 10 attempts with "lease operation timed out"."""
+"""... and the number of attempts before it gives up with "lease operation timed out"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a commit costs, in seconds, at full scale.
+    """The cost of a commit, in seconds, at full scale.
 
-    `claim_s` and `extend_s` are the cost of a new lease and of an extension; `per_lease_s` is added for every
-    lease held. `wait_s` is how long a commit may wait in the queue before the attempt has timed out (None:
-    for ever); `claims_waiting` how many new claims may wait at once, further ones are put off to the next
-    attempt (None: any number).
+    `claim_s` and `extend_s` are the costs of a new lease and of an extension; `per_lease_s` is added for every lease
+    held. `wait_s` is how long a commit may wait in the queue before the attempt times out (None: for ever).
+    `claims_waiting` is the most new claims that may wait at once (None: any number). Further ones are put off to the
+    next attempt.
     """
 
     name: str
@@ -47,32 +47,32 @@ PROFILES: dict[str, Profile] = {
     profile.name: profile
     for profile in (
         Profile("instant"),
-        # Seed 002, Juju 2.5.0: up to 1000 leases an operation takes about a second at worst, at 2000 extensions
-        # settle at 50-110 ms, between 2000 and 4000 claims and extensions take 45 s, then more than a minute, and
-        # leases are lost; no operation times out, it only waits. With renewals every 30 s and a commit whose cost
-        # grows with the leases held, c = b*N, the queue grows without end when N * b*N / 30 s > 1: at N = 3000
-        # for b = 3.3 us. At 2000 leases a commit then costs 6.7 ms and the store is busy 44 % of the time.
+        # Seed 002, Juju 2.5.0: up to 1000 leases an operation takes about a second at worst. At 2000 extensions settle
+        # at 50-110 ms. Between 2000 and 4000, claims and extensions take 45 s, then over a minute, and leases are lost.
+        # No operation times out, it only waits. Renewals come every 30 s, and a commit's cost grows with the leases
+        # held: c = b*N. So the queue grows without end when N * b*N / 30 s > 1, which is N = 3000 for b = 3.3 us.
+        # At 2000 leases a commit then costs 6.7 ms, and the store is busy 44 % of the time.
         Profile("2.5.0", claim_s=1e-3, extend_s=1e-3, per_lease_s=3.3e-6, wait_s=None),
-        # Seed 002, Juju 2.5.1: extensions take 8-15 ms at best and 30-160 ms at 16,000 leases (533 a second), so
-        # a commit costs less than 1/533 s = 1.9 ms whatever is held; new claims in a burst take 5.1 s, that is one
-        # attempt given up after 5 s and another one, and some in the storm of 20,000 fail after 57 s, that is ten
-        # attempts. Extensions beside them stay below 170 ms: 100 waiting commits of 1.5 ms.
+        # Seed 002, Juju 2.5.1: extensions take 8-15 ms at best, and 30-160 ms at 16,000 leases (533 per second). So a
+        # commit costs less than 1/533 s = 1.9 ms at any number of leases. New claims in a burst take 5.1 s: one attempt
+        # is given up after 5 s, and another follows. Some in the storm of 20,000 fail after 57 s: ten attempts.
+        # Extensions meanwhile stay below 170 ms: 100 waiting commits of 1.5 ms.
         Profile("2.5.1", claim_s=1.5e-3, extend_s=1.5e-3, wait_s=5.0, claims_waiting=100),
         # Measured on a real, stock 4.0.15 (one server, a quiet machine of 2 cores shared with the client, 220 leases):
-        # 742 to 846 claims or extensions a second with 8 to 220 at once, p50 6.7 ms with 8 and 150 ms with 220; one
-        # alone takes 1.7 ms, TLS and JSON among them. A transaction may take 30 s (DefaultTimeout of Juju's
-        # internal/database/txn); what an overloaded store does before that was not seen.
+        # 742 to 846 claims or extensions per second with 8 to 220 at once. p50 was 6.7 ms with 8 and 150 ms with 220.
+        # A single one takes 1.7 ms, with TLS and JSON. A transaction may take 30 s (DefaultTimeout of Juju's
+        # internal/database/txn). The behaviour of an overloaded store before that is unknown.
         Profile("4.0", claim_s=1.2e-3, extend_s=1.2e-3, wait_s=30.0),
     )
 }
 
 
 class Store:
-    """Commits in order, each at its cost; `leases` says how many leases are held now.
+    """A queue of commits, each with its cost; `leases` returns the number of leases held now.
 
-    At `scale` k one simulated lease stands for k: a commit keeps the store busy k times as long, per-lease
-    costs count k times, limits are a k-th. An answer still comes after the cost of one commit, so plateaus
-    keep their height and cliffs come at a k-th of the leases.
+    At `scale` k one simulated lease stands for k leases. A commit keeps the store busy k times as long, per-lease costs
+    count k times, and limits are divided by k. An answer still comes after the cost of one commit. So plateaus keep
+    their height, and cliffs come at 1/k of the leases.
     """
 
     def __init__(
@@ -95,23 +95,23 @@ class Store:
         self._has_quorum = True
 
     def be(self, state: State, slower: float) -> None:
-        """Be normal, but `slower` times slower; stalled: nothing commits; failing: no attempt succeeds."""
+        """Set the state: normal is `slower` times slower, stalled commits nothing, failing fails every attempt."""
         self._state = state
         self._slower = slower
         self._begin_again()
 
     def quorum(self, there: bool) -> None:
-        """Without a quorum of servers nothing commits."""
+        """Set whether the servers have a quorum. Without one nothing commits."""
         self._has_quorum = there
         self._begin_again()
 
     def use(self, profile: Profile, scale: float) -> None:
-        """Another cost model from now on; what is under way ends as it began."""
+        """Use another cost model from now on. Commits under way end with the old one."""
         self.profile = profile
         self.scale = scale
 
     def commit(self, kind: Commit, done: Callable[[], None], timed_out: Callable[[], None]) -> None:
-        """Commit once; calls `done` when it is committed, or `timed_out` after the last attempt."""
+        """Commit once, and call `done` when it is committed, or `timed_out` after the last attempt."""
         if self._idle() and not self._cost(kind):
             done()
         else:
@@ -119,12 +119,12 @@ class Store:
 
     @property
     def works(self) -> bool:
-        """Whether commits are being done at all."""
+        """Whether commits are being made."""
         return self._state == "normal" and self._has_quorum
 
     @property
     def waiting(self) -> int:
-        """Commits that have not begun."""
+        """The number of commits that have not begun."""
         return sum(attempt.waits for attempt in self._queue)
 
     def _attempt(self, attempt: _Attempt) -> None:

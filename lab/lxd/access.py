@@ -1,4 +1,4 @@
-"""How clients get at a lab's LXD: a client certificate of the lab's own, in the forms that programs take it in."""
+"""Writes a lab's own client certificate in the forms that LXD's clients read."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class ClientCertificate:
 
     @property
     def der(self) -> str:
-        """The certificate as LXD's API takes it: DER in base64."""
+        """The certificate for LXD's API: DER in base64."""
         parsed = x509.load_pem_x509_certificate(self.certificate.encode())
         return base64.b64encode(parsed.public_bytes(serialization.Encoding.DER)).decode()
 
 
 def make_client_certificate(ends: datetime.datetime | None = None) -> ClientCertificate:
-    """A certificate nobody trusts yet, valid until `ends` (two days from now)."""
+    """Make a certificate that nobody trusts yet, valid until `ends` (default: for two days)."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = named("Tipping Point lab")
     ends = ends or datetime.datetime.now(datetime.UTC) + VALID
@@ -44,14 +44,14 @@ def make_client_certificate(ends: datetime.datetime | None = None) -> ClientCert
 
 
 def write_credentials(path: Path, addresses: list[str], server: str, client: ClientCertificate) -> None:
-    """The file that a plan's target.credentials names."""
+    """Write the file that a plan's target.credentials names."""
     fields = {"addresses": addresses, "certificate": server}
     fields |= {"client_certificate": client.certificate, "client_key": client.key}
     _write(path, yaml.safe_dump(fields))
 
 
 def write_remote(directory: Path, address: str, server: str, client: ClientCertificate) -> None:
-    """A configuration directory of the lxc client, with the lab as its default remote, `lab`."""
+    """Write a configuration directory of the lxc client, with the lab as its default remote, `lab`."""
     (directory / "servercerts").mkdir(parents=True)
     remote = {"addr": address, "auth_type": "tls", "project": "default", "protocol": "lxd", "public": False}
     _write(directory / "config.yml", yaml.safe_dump({"default-remote": REMOTE, "remotes": {REMOTE: remote}}))

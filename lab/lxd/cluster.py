@@ -1,11 +1,11 @@
-"""A real LXD, private to whoever starts it: a cluster, or a single server. Needs root and the packages of Debian.
+"""Runs a private, real LXD: a cluster, or a single server. It needs root and Debian's packages.
 
     with LxdLab(members=3) as lab:
         ...  # lab.credentials, lab.lxc("list"), lab.kill("m2"), lab.start("m2")
 
-Each member is a daemon on a machine of its own, as far as it can tell (see machine.py): killed, all that
-ran there dies. Run as a program it starts a lab, prints one JSON line that says where it is, and ends with its
-standard input, SIGINT or SIGTERM: `python -m lab.lxd.cluster --members 3`.
+Each member is a daemon in namespaces that look like a separate machine (see machine.py). Killing it kills everything
+on that machine. As a program it starts a lab, prints one JSON line with its addresses, and ends with its standard
+input, SIGINT or SIGTERM: `python -m lab.lxd.cluster --members 3`.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ from tippingpoint.targets.lxd.image import tiny_image
 
 PROGRAMS = ("lxd", "lxc", "dnsmasq", "ip", "nft", "nsenter", "unshare")
 OFFLINE_AFTER_S = 11
-"""LXD's least cluster.offline_threshold: a member that was not heard of for so long is offline."""
+"""LXD's smallest cluster.offline_threshold: seconds without a heartbeat after which a member is offline."""
 READY_WITHIN_S = 300.0
 _ANSWER_WITHIN_S = 2.0
 _RUN_WITHIN_S = 120.0
 _POLL_S = 0.03
 _NOWHERE = "http://127.0.0.1:9"
-"""The discard port: LXD asks the internet for lists of images and sizes unless its proxy refuses."""
+"""The discard port, as LXD's proxy. Otherwise LXD asks the internet for lists of images and sizes."""
 _CONTAINERS = "10.92.0.1/20"
-"""The network of containers, on a bridge of each machine's own: every lab and every member has the same."""
+"""The network of containers, on a separate bridge of each machine. All members of all labs have the same."""
 _POOL, _BRIDGE, _FULL = "default", "lxdbr0", "small"
 _CONTAINERS_EVERY_S = 2
-"""Of a scrape: LXD looks into each container for its metrics, which is load of its own."""
+"""Seconds between two scrapes. For its metrics LXD looks into each container, which is extra load."""
 
 
 @dataclass
 class _Machine:
-    """A member's machine that runs, or ran: `process` ends when all of it has."""
+    """A member's machine, running or not: `process` ends when all of its processes have ended."""
 
     process: subprocess.Popen[bytes]
     port: str
@@ -75,12 +75,12 @@ class _Machine:
 
 
 class LxdLab:
-    """Members m1..mN, ready once the context is entered, gone without a trace once it is left.
+    """Members m1..mN, which are ready when the context is entered, and removed when it is left.
 
-    `names` also has the members up to `most` that are not there yet: `start` joins them. A member that was
-    removed from the cluster after it was killed joins again, blank; any other comes back as it was. Clients use
-    `credentials`, `remote_directory` or `unix_socket`; `socket` is the control socket (see control.py). The pool
-    is `default` (dir), the network `lxdbr0`; both are in the default profile.
+    `names` also has members up to `most` that have not joined yet: `start` joins them. A member that was killed and
+    then removed from the cluster joins again empty. Any other comes back as it was. Clients use `credentials`,
+    `remote_directory` or `unix_socket`. `socket` is the control socket (see control.py). The pool is `default` (dir),
+    and the network is `lxdbr0`; both are in the default profile.
     """
 
     def __init__(self, members: int = 3, most: int = 10, clustered: bool = True) -> None:
@@ -102,11 +102,13 @@ class LxdLab:
         _check_programs()
         with ExitStack() as cleanup:
             self.directory = vanishing_directory(cleanup)
-            self.directory.chmod(0o711)  # root of a container is nobody here and must find its files
+            self.directory.chmod(
+                0o711
+            )  # a container's root is an unprivileged user here, and must find its files
             self.socket = self.directory / "lab.sock"
             self.credentials = self.directory / "credentials.yaml"
             self._cgroups = VanishingCgroups(cleanup, self.directory.name)
-            # Members get a signal when the thread that started them ends: this one lasts as long as the lab.
+            # Members get a signal when the thread that started them ends, so this thread lasts as long as the lab.
             self._starter = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="lxd-lab"))
             self._switch = Switch(self._start_program, cleanup)
             cleanup.callback(self._end_machines)
@@ -125,11 +127,11 @@ class LxdLab:
     ) -> None:
         self._cleanup.close()
 
-    # What clients need
+    # For clients
 
     @property
     def addresses(self) -> list[str]:
-        """The URLs of the members that have been in the cluster, in the order of their names."""
+        """The URLs of all members that have joined the cluster, in the order of their names."""
         return [self.address(name) for name in self.names if name in self._joined]
 
     def address(self, name: str) -> str:
@@ -141,17 +143,17 @@ class LxdLab:
         return self._directory(self._known(name)) / "unix.socket"
 
     def server_certificate(self, name: str = "m1") -> tuple[Path, Path]:
-        """The files of the certificate that a member shows, and of its key."""
+        """Return the files of a member's certificate and its key."""
         kind = "cluster" if self.clustered else "server"
         directory = self._directory(self._known(name))
         return directory / f"{kind}.crt", directory / f"{kind}.key"
 
     def settings(self) -> list[str]:
-        """Where the lab is, for a plan: `key=value` for each `--set` of `tippingpoint run`."""
+        """Return the lab's addresses for a plan: `key=value` for each `--set` of `tippingpoint run`."""
         return [f"target.credentials={self.credentials}", f"lab={self.socket}"]
 
     def describe(self) -> dict[str, Any]:
-        """Where the lab is, for programs."""
+        """Return the lab's addresses for programs."""
         return {
             "addresses": self.addresses,
             "credentials": str(self.credentials),
@@ -160,7 +162,7 @@ class LxdLab:
         }
 
     def scraped(self, exporters: Exporters) -> Found:
-        """What a Prometheus scrapes: each member's daemon, network and containers.
+        """Return the scrape jobs: each member's daemon, network and containers.
 
         The members share the CPU, memory and disks of this machine.
         """
@@ -194,7 +196,7 @@ class LxdLab:
         return Found(jobs)
 
     def lxc(self, *arguments: str, content: str | None = None, on: str | None = None) -> str:
-        """What the lxc client prints, asked of a member that runs, or of `on`; LabError when it fails."""
+        """Run the lxc client on a running member, or on `on`, and return its output. Raises LabError if it fails."""
         environment = {
             "LXD_DIR": str(self._directory(on or self._voice())),
             "LXD_CONF": str(self.directory / "lxc"),
@@ -202,13 +204,12 @@ class LxdLab:
         return _run(["lxc", *arguments], environment, content or "")
 
     def token(self, name: str = "x", projects: Sequence[str] = ()) -> str:
-        """A new trust token: whoever has it may add one client certificate, restricted to projects if some are
-        given."""
+        """Return a new trust token, which can add one client certificate, restricted to `projects` if given."""
         restricted = ["--restricted", f"--projects={','.join(projects)}"] if projects else []
         return self.lxc("config", "trust", "add", "--name", name, "-q", *restricted).strip().splitlines()[-1]
 
     def restricted(self, *projects: str) -> Path:
-        """The credentials file of a new client, whose certificate is restricted to these projects."""
+        """Return the credentials file of a new client, whose certificate is restricted to these projects."""
         client = make_client_certificate()
         name = f"restricted-{uuid.uuid4().hex[:8]}"
         trusted = {"type": "client", "name": name, "certificate": client.der}
@@ -220,11 +221,11 @@ class LxdLab:
         return path
 
     def remote_directory(self) -> Path:
-        """A configuration directory of the lxc client (LXD_CONF) whose default remote, `lab`, is this."""
+        """Return a configuration directory of the lxc client (LXD_CONF) with this lab as its default remote, `lab`."""
         return self.directory / "remote"
 
     def image(self, alias: str) -> str:
-        """Import a tiny image of that alias, unless there is one; its fingerprint."""
+        """Import a tiny image with that alias, unless there is one. Return its fingerprint."""
         at = self.unix_socket(self._voice())
         with contextlib.suppress(LabError):
             return ask(at, "GET", f"/1.0/images/aliases/{alias}")["target"]
@@ -235,10 +236,10 @@ class LxdLab:
 
     @contextlib.contextmanager
     def full_pool(self) -> Generator[str]:
-        """A pool on a file system with room for no container, on every member there is; its name.
+        """Yield the name of a pool on every member, on a file system without room for a container.
 
-        It goes with the block, and does not outlive its member's death: there the file system is new, and LXD does not
-        find its pool.
+        The pool is removed with the context. It does not survive its member's death: the file system is then new, and
+        LXD does not find its pool.
         """
         create = ["storage", "create", _FULL, "dir"]
         with self._acting:
@@ -256,16 +257,16 @@ class LxdLab:
                 self.lxc("storage", "delete", _FULL)
                 self._pools.remove(_FULL)
 
-    # What faults need
+    # For faults
 
     @property
     def pids(self) -> dict[str, int]:
-        """The pid of each daemon that is alive, stopped ones included."""
+        """The process id of each living daemon, stopped ones included."""
         found = {name: _daemon(machine.process) for name, machine in self._machines.items()}
         return {name: pid for name, pid in found.items() if pid is not None}
 
     def members(self) -> list[Member]:
-        """Every member as it is now; none leads while there is no quorum to elect it."""
+        """Return every member's present state. Without a quorum there is no leader."""
         pids, leader = self.pids, self._leader_now()
         running = self._running()
         return [
@@ -274,7 +275,7 @@ class LxdLab:
         ]
 
     def leader(self) -> str:
-        """The member that leads the cluster's database, once there is one."""
+        """Wait for a leader of the cluster's database and return its name."""
         deadline = time.monotonic() + READY_WITHIN_S
         while (name := self._leader_now()) is None:
             if time.monotonic() > deadline:
@@ -283,20 +284,20 @@ class LxdLab:
         return name
 
     def status(self, name: str) -> str:
-        """How the cluster reports a member: ONLINE, OFFLINE, ..., or nothing when it is not in it.
+        """Return a member's status in the cluster: ONLINE, OFFLINE, ...; empty if it is not a member.
 
-        Without a quorum to tell, it is nothing, too.
+        Without a quorum it is empty, too.
         """
         listed = {member["server_name"]: member["status"] for member in self._listed_by_quorum()}
         return str(listed.get(name, "")).upper()
 
     def kill(self, name: str) -> None:
-        """A machine is gone: its daemon, its containers, all of their processes are dead on return."""
+        """Kill a machine: its daemon and containers with all their processes are dead on return."""
         with self._acting:
             self._end(self._machine(name))
 
     def stop(self, name: str) -> None:
-        """SIGSTOP a daemon: it keeps its connections and answers nothing; its containers run on."""
+        """SIGSTOP a daemon: it keeps its connections and answers nothing. Its containers keep running."""
         with self._acting:
             machine = self._machine(name)
             halt(self.pids[name])
@@ -310,7 +311,7 @@ class LxdLab:
             machine.stopped = False
 
     def partition(self, name: str) -> None:
-        """Cut a machine off: what it sends and is sent is lost without a word. It and its containers run on."""
+        """Cut a machine off: all packets from and to it are dropped. It and its containers keep running."""
         with self._acting:
             machine = self._machine(name)
             self._switch.unplug(machine.port)
@@ -324,9 +325,9 @@ class LxdLab:
             machine.cut = False
 
     def start(self, name: str) -> None:
-        """Undo `kill`, or join a member that is not in the cluster (any more), blank.
+        """Undo `kill`, or join an empty member that is not in the cluster (any more).
 
-        It serves on return, unless there is no quorum for that.
+        It serves on return, unless there is no quorum.
         """
         with self._acting:
             self._known(name)
@@ -345,12 +346,12 @@ class LxdLab:
                 self._end(self._machines[name])
                 raise
 
-    # How it is made
+    # Setup
 
     def _boot(self, name: str) -> None:
         number, directory = self._number(name), self._directory(name)
         directory.mkdir(mode=0o711, exist_ok=True)
-        port = f"{name}.{next(self._generation)}"  # the port before may take a moment to go
+        port = f"{name}.{next(self._generation)}"  # the former port may take a moment to disappear
         groups = [
             (hierarchy.kind, hierarchy.options, str(hierarchy.mount_point), str(group))
             for hierarchy, group in self._cgroups.fresh(name).items()
@@ -395,7 +396,7 @@ class LxdLab:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=output,
-                    start_new_session=True,  # a Ctrl-C at the terminal is for the run, not for its target
+                    start_new_session=True,  # Ctrl-C at the terminal must end the run, not its target
                 )
 
         return self._starter.submit(start).result()
@@ -451,7 +452,7 @@ class LxdLab:
         _run(["lxd", "init", "--preseed"], environment, yaml.safe_dump(seed))
 
     def _let_in(self) -> None:
-        """A client certificate that is trusted, and the files that have it."""
+        """Make a trusted client certificate and write its files."""
         first = self.unix_socket(self._first[0])
         client = make_client_certificate()
         ask(first, "POST", "/1.0/certificates", {"type": "client", "name": "lab", "certificate": client.der})
@@ -460,7 +461,7 @@ class LxdLab:
         write_remote(self.remote_directory(), self.addresses[0], server, client)
 
     def _end(self, machine: _Machine) -> None:
-        """Kill its first process: the kernel kills the others before that one is gone."""
+        """Kill a machine's first process: the kernel kills all others before it is gone."""
         first = _first_process(machine.process)
         if first is None:
             machine.process.kill()
@@ -473,7 +474,7 @@ class LxdLab:
         for machine in self._machines.values():
             self._end(machine)
 
-    # What it is like now
+    # Present state
 
     def _number(self, name: str) -> int:
         return self.names.index(name) + 1
@@ -499,16 +500,16 @@ class LxdLab:
         return self._machines[name]
 
     def _running(self) -> list[str]:
-        """The members that are alive and not stopped."""
+        """Return the members that are alive and not stopped."""
         return [name for name in self.names if self._alive(name) and not self._machines[name].stopped]
 
     def _answering(self) -> list[str]:
-        """The members that can be asked, those with a network first."""
+        """Return the members that can answer, those with a network first."""
         running = [name for name in self._running() if name in self._joined]
         return sorted(running, key=lambda name: self._machines[name].cut)
 
     def _voice(self) -> str:
-        """A member to ask."""
+        """Return a member that can answer."""
         for name in self._answering():
             return name
         raise LabError("members: none is running", "one that is")
@@ -518,7 +519,7 @@ class LxdLab:
         return len(up) > len(self._joined) // 2
 
     def _listed(self) -> list[dict[str, Any]]:
-        """The cluster's members as the first that answers lists them; none when nobody does."""
+        """Return the cluster's members from the first member that answers; empty if none does."""
         for name in self._answering():
             with contextlib.suppress(LabError):
                 return ask(
@@ -530,7 +531,7 @@ class LxdLab:
         return []
 
     def _listed_by_quorum(self) -> list[dict[str, Any]]:
-        """The same, but while there is a quorum somebody is to answer: it is asked again until then."""
+        """Return the cluster's members; with a quorum, ask again until a member answers."""
         deadline = time.monotonic() + READY_WITHIN_S
         while not (listed := self._listed()) and self.clustered and self._has_quorum():
             if time.monotonic() > deadline:
@@ -585,7 +586,7 @@ def _check_programs() -> None:
 
 
 def _run(command: list[str], environment: dict[str, str], content: str) -> str:
-    """What a program prints that is given `content`; LabError when it fails or takes too long."""
+    """Run a program with `content` as input and return its output. Raises LabError if it fails or takes too long."""
     said = " ".join(command)
     try:
         ran = subprocess.run(
@@ -616,12 +617,12 @@ def _children(pid: int) -> list[int]:
 
 
 def _first_process(process: subprocess.Popen[bytes]) -> int | None:
-    """The machine's process 1, the only child of the `unshare` that made its namespaces."""
+    """Return the machine's process 1, the only child of the `unshare` that made its namespaces."""
     return next(iter(_children(process.pid)), None) if process.poll() is None else None
 
 
 def _daemon(process: subprocess.Popen[bytes]) -> int | None:
-    """The daemon's pid: the first lxd of process 1, whose later children lost their parents."""
+    """Return the daemon's process id: the first lxd among the children of process 1. Later ones are orphans."""
     first = _first_process(process)
     for child in _children(first) if first is not None else []:
         with contextlib.suppress(OSError):
@@ -631,7 +632,7 @@ def _daemon(process: subprocess.Popen[bytes]) -> int | None:
 
 
 def main() -> int:
-    """Run a lab until told to end; returns the exit code."""
+    """Run a lab until it is told to end, and return the exit code."""
     parser = argparse.ArgumentParser(prog="lab.lxd.cluster", description="A private LXD; needs root.")
     parser.add_argument("--members", type=int, default=3)
     parser.add_argument("--most", type=int, default=10, help="how many members there may come to be")

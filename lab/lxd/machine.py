@@ -1,12 +1,12 @@
-"""The first process of a machine of an LXD lab: what looks like a machine to the daemon ends when this process does.
+"""The first process of a machine of an LXD lab. The machine ends with this process.
 
-`unshare --net --mount --pid --fork ... machine.py SPEC COMMAND...`: as process 1 of a new PID namespace it
-makes the rest of the machine (its control groups, its file systems, its network card), runs the command, and ends
-with it. The kernel then kills whatever else ran there, containers included, and takes down mounts and links.
+`unshare --net --mount --pid --fork ... machine.py SPEC COMMAND...` runs it as process 1 of a new PID namespace. It
+makes the rest of the machine (control groups, file systems, network card), runs the command, and ends with it. The
+kernel then kills all other processes, containers included, and removes mounts and links.
 
-SPEC is JSON: `cgroups` [[kind, options, mount point, directory of the machine's group], ...], `switch` (the path of
-the network namespace that has the bridge), `port` (the name of the machine's plug there), `address` (with its
-prefix length), `small` (the size in bytes of the file system at SMALL).
+SPEC is JSON with these keys. `cgroups` is [[kind, options, mount point, directory of the machine's group], ...].
+`switch` is the path of the network namespace with the bridge. `port` is the name of the machine's port there. `address`
+has a prefix length. `small` is the size in bytes of the file system at SMALL.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 BRIDGE = "br0"
 """The bridge in the switch's network namespace."""
 SMALL = "/run/small"
-"""A file system of the machine's own that is soon full."""
+"""A small file system of the machine that is soon full."""
 
 _CLONE_NEWCGROUP = 0x02000000  # linux/sched.h
 _MNT_DETACH = 2  # sys/mount.h
@@ -33,21 +33,21 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main(spec: dict[str, Any], command: list[str]) -> int:
-    """Make the machine and run the command in it; returns its exit code."""
+    """Make the machine, run the command in it, and return its exit code."""
     _enter_cgroups(spec["cgroups"])
     _connect(spec["switch"], spec["port"], spec["address"])
     _mount_all(spec["cgroups"], spec["small"])
     _soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     daemon = subprocess.Popen(command)
-    while True:  # whatever loses its parent becomes a child of process 1
+    while True:  # orphans become children of process 1
         pid, status = os.wait()
         if pid == daemon.pid:
             return os.waitstatus_to_exitcode(status)
 
 
 def _enter_cgroups(cgroups: list[list[str]]) -> None:
-    """Make our groups the roots of what is seen here."""
+    """Make the machine's groups the roots that are visible in it."""
     for *_mount, group in cgroups:
         Path(group, "cgroup.procs").write_text("0")
     if _libc.unshare(_CLONE_NEWCGROUP) != 0:
@@ -73,7 +73,7 @@ link set eth0 up
 def _mount_all(cgroups: list[list[str]], small: int) -> None:
     _mount("proc", "/proc", "proc")
     _libc.umount2(b"/sys", _MNT_DETACH)
-    _mount("sysfs", "/sys", "sysfs")  # a new one shows the network cards of this namespace
+    _mount("sysfs", "/sys", "sysfs")  # a new mount shows the network cards of this namespace
     if cgroups and all(mount_point != "/sys/fs/cgroup" for _kind, _options, mount_point, _group in cgroups):
         _mount("tmpfs", "/sys/fs/cgroup", "tmpfs", "mode=755")
     for kind, options, mount_point, _group in sorted(cgroups, key=lambda cgroup: cgroup[2]):

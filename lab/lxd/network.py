@@ -1,6 +1,6 @@
-"""A lab's network: a bridge in a network namespace of its own, with one link to the host and a port per machine.
+"""A lab's network: a bridge in a separate network namespace, with one link to the host and a port per machine.
 
-The namespace lives as long as the process that holds it, and the links with it, so nothing of it can be left behind.
+The namespace and its links live as long as the process that holds them, so nothing can be left behind.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _HELD_WITHIN_S = 10.0
 
 
 class Switch:
-    """The bridge and the host's link to it. Machine N has the address N of a subnet nobody else on this host uses."""
+    """The bridge and the host's link to it. Machine N has address N of a subnet that is unused on this host."""
 
     def __init__(self, start: Callable[[list[str]], subprocess.Popen[bytes]], cleanup: ExitStack) -> None:
-        """`start` starts a program that ends with the lab; the switch is gone when the context ends."""
+        """`start` starts a program that ends with the lab. The switch is removed when the context ends."""
         holder = start(tethered(["unshare", "--net", "sleep", "infinity"]))
         cleanup.callback(_end, holder)
         self.path = f"/proc/{holder.pid}/ns/net"
@@ -44,11 +44,11 @@ class Switch:
         return str(self._subnet[10 + number])
 
     def with_prefix(self, number: int) -> str:
-        """The same, with its prefix length."""
+        """The address of machine `number` with its prefix length."""
         return f"{self.address(number)}/{self._subnet.prefixlen}"
 
     def unplug(self, port: str) -> None:
-        """Take a machine's link down: what is sent to it and by it is lost, silently."""
+        """Take a machine's link down: packets from and to it are dropped silently."""
         self._ip("link", "set", port, "down")
 
     def plug(self, port: str) -> None:
@@ -60,7 +60,7 @@ class Switch:
 
 
 def _link(switch: str) -> tuple[str, ipaddress.IPv4Network]:
-    """Make the host's link; its name stands for the subnet, so that two labs cannot take the same one."""
+    """Make the host's link. Its name contains the subnet, so that two labs cannot use the same one."""
     used = _used()
     numbers = random.sample(range(256), 256)
     for number in numbers:

@@ -1,13 +1,12 @@
-"""Faults that a real LXD does not produce on demand: a proxy in front of one member, with rules that tests set.
+"""A proxy in front of one LXD member, for faults that a real LXD does not produce on demand. Tests set its rules.
 
     with LxdProxy(lab) as proxy:
         proxy.add("POST", "/1.0/instances", FailOperation("database is locked"), times=3)
         ...  # a client with proxy.credentials, or with proxy.socket
         assert proxy.count("GET", r"/1\\.0/instances\\?.*recursion=1") == 1
 
-It passes everything on to the member's unix socket, waits for operations included; WebSockets are refused. It shows
-the member's own certificate and lets in nobody but the lab's own client. What it is asked and rules may be changed
-from any thread.
+It forwards everything to the member's unix socket, with waits for operations; WebSockets are refused. It has the
+member's own certificate, and accepts only the lab's own client. Rules may be changed from any thread.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ Forward = Callable[[], Awaitable[web.StreamResponse]]
 
 
 class Effect(Protocol):
-    """What a rule does with a request; `forward` asks the member."""
+    """The effect of a rule on a request; `forward` asks the member."""
 
     async def __call__(
         self, proxy: LxdProxy, request: web.Request, forward: Forward
@@ -47,7 +46,7 @@ class Effect(Protocol):
 
 @dataclass(frozen=True)
 class Fail:
-    """LXD's error answer, without asking the member."""
+    """Answers with an LXD error without asking the member."""
 
     message: str
     code: int = 500
@@ -65,7 +64,7 @@ class Fail:
 
 @dataclass(frozen=True)
 class FailOperation:
-    """An operation that never comes to the member and fails with this message when it is waited for."""
+    """Answers with an operation that never reaches the member, and fails with this message when waited for."""
 
     message: str
     code: int = 400
@@ -103,7 +102,7 @@ class _Answer:
 
 @dataclass(frozen=True)
 class Garble:
-    """Another body instead of the member's answer, which is not asked for: garbage, or more than is sane."""
+    """Answers with another body without asking the member: garbage, or too much."""
 
     body: bytes
     code: int = 200
@@ -114,7 +113,7 @@ class Garble:
 
 @dataclass(frozen=True)
 class Delay:
-    """Pass it on, but only after so many seconds."""
+    """Forwards a request after some seconds."""
 
     seconds: float
 
@@ -125,7 +124,7 @@ class Delay:
 
 @dataclass(frozen=True)
 class Hold:
-    """Pass it on, but only once `released` is set; `met` is set when the first such request has come."""
+    """Forwards a request once `released` is set; `met` is set when the first such request has come."""
 
     met: threading.Event = field(default_factory=threading.Event)
     released: threading.Event = field(default_factory=threading.Event)
@@ -139,7 +138,7 @@ class Hold:
 
 @dataclass(frozen=True)
 class Cut:
-    """Cut the connection: before the member is asked, or once it has answered (`after`)."""
+    """Cuts the connection before the member is asked, or once it has answered (`after`)."""
 
     after: bool = False
 
@@ -151,7 +150,7 @@ class Cut:
 
 @dataclass
 class Rule:
-    """Which requests an effect is for: `method`, and a pattern somewhere in `path?query`; see LxdProxy.add."""
+    """An effect with its requests: `method`, and a pattern anywhere in `path?query`; see LxdProxy.add."""
 
     method: str
     pattern: re.Pattern[str]
@@ -161,7 +160,7 @@ class Rule:
     applied: int = 0
 
     def takes(self, method: str, url: str) -> bool:
-        """Whether it is for this request, which counts as met."""
+        """Tell whether the rule is for this request, and count the request."""
         if method != self.method or not self.pattern.search(url) or self.applied == self.times:
             return False
         if self.skip:
@@ -172,9 +171,9 @@ class Rule:
 
 
 class LxdProxy:
-    """Listens on loopback, and on a unix socket, from a thread of its own for as long as the context lasts.
+    """Listens on loopback and on a unix socket, in a separate thread, while the context lasts.
 
-    `credentials` is the lab's file with the proxy's address instead of the members'.
+    `credentials` is a copy of the lab's file, with the proxy's address instead of the members'.
     """
 
     def __init__(self, lab: LxdLab, member: str = "m1") -> None:
@@ -212,26 +211,28 @@ class LxdProxy:
     def add(
         self, method: str, pattern: str, effect: Effect, *, skip: int = 0, times: int | None = None
     ) -> Rule:
-        """Have an effect on requests whose `path?query` has a match of a pattern: not on the first `skip` of them,
-        and on `times` at most. Of several rules the last added decides."""
+        """Add an effect for requests whose `path?query` matches a pattern anywhere.
+
+        It skips the first `skip` of them, and applies `times` at most. Of several rules the last one added decides.
+        """
         rule = Rule(method, re.compile(pattern), effect, skip, times)
         with self._changing:
             self._rules.insert(0, rule)
         return rule
 
     def clear(self) -> None:
-        """Drop all rules and what was counted; what is held or delayed stays so."""
+        """Drop all rules and counts. Requests that are held or delayed stay so."""
         with self._changing:
             self._rules.clear()
             self._asked.clear()
 
     def count(self, method: str, pattern: str) -> int:
-        """How many requests came whose `path?query` has a match of a pattern, whatever became of them."""
+        """Count all requests whose `path?query` matches a pattern anywhere, with any outcome."""
         with self._changing:
             return sum(method == asked and re.search(pattern, url) is not None for asked, url in self._asked)
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """Requests by method and path, where names and ids are `*`: /1.0/instances/*/state."""
+        """Count requests by method and path, with `*` for names and ids: /1.0/instances/*/state."""
         found: dict[tuple[str, str], int] = {}
         with self._changing:
             for method, url in self._asked:

@@ -1,4 +1,4 @@
-"""Requests to one LXD daemon over its unix socket, for what the lab itself wants of it."""
+"""Sends the lab's own requests to one LXD daemon over its unix socket."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ class _Connection(http.client.HTTPConnection):
 
 
 def ask(path: Path, method: str, what: str, body: Any = None, timeout: float = 60.0) -> Any:
-    """The metadata of an answer, an operation's once it has succeeded; LabError when it failed, or in `timeout` s."""
+    """Return the metadata of an answer, or of an operation once it has succeeded.
+
+    Raises LabError if it failed, or without an answer within `timeout` seconds.
+    """
     connection = _Connection(path, timeout)
     try:
         content = body if isinstance(body, bytes) else json.dumps(body) if body is not None else None

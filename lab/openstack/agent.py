@@ -1,8 +1,8 @@
-"""The role of an Open vSwitch agent (forks.py) without Open vSwitch: `be(HOST, [FILE])` is that of a host.
+"""Plays an Open vSwitch agent (see forks.py) without Open vSwitch: `be(HOST, [FILE])` is the agent of a host.
 
-It does what Neutron wants of one so that ports are bound to the host and become ACTIVE: it reports its state, is told
-of ports, and says of those that are bound to its host that they are up. Real ones also pull more, on more topics.
-FILE is Neutron's configuration.
+It does what Neutron needs to bind ports to the host and make them ACTIVE. It reports its state, receives port changes,
+and reports the ports of its host as up. Real agents also pull more data, on more topics. FILE is Neutron's
+configuration.
 """
 
 import eventlet
@@ -25,7 +25,7 @@ from oslo_config import cfg  # noqa: E402
 from oslo_log import log  # noqa: E402
 
 NAME = "neutron-ovs"
-read = patcher.original("os").read  # the other one would make a hub, which forks must not share
+read = patcher.original("os").read  # the patched one would make a hub, which forks must not share
 objects.register_objects()
 config.register_common_config_options()
 agent_config.register_agent_state_opts_helper(cfg.CONF)
@@ -33,7 +33,7 @@ _LOG = log.getLogger(__name__)
 
 
 def be(host, arguments):
-    """Be the agent of a host, until killed."""
+    """Run as the agent of a host, until killed."""
     hubs.use_hub()  # of its own
     (file,) = arguments
     sys.argv = [NAME]
@@ -60,7 +60,7 @@ class _Agent:
         self._on_their_way = set()
 
     def listen(self):
-        """Be told of every port of the cloud from now on, as agents are."""
+        """Subscribe to all ports of the cloud, as agents do."""
         topic = resources_rpc.resource_type_versioned_topic(resources.PORT)
         self._server = oslo_messaging.get_rpc_server(
             rpc.TRANSPORT,
@@ -72,7 +72,7 @@ class _Agent:
         self._server.start()
 
     def report(self):
-        """Say that it lives, and what it can do."""
+        """Report the agent's state and capabilities."""
         state = {
             "binary": "neutron-openvswitch-agent",
             "host": self._host,
@@ -93,17 +93,17 @@ class _Agent:
         try:
             self._reports.report_state(self._context, state, use_call=True)
             self._started = True
-        except Exception:  # whatever it is, the next report may come through
+        except Exception:  # the next report may succeed
             _LOG.exception("the report did not come through")
 
     def catch_up(self):
-        """Bring up what was bound to this host before it listened."""
+        """Bring up the ports that were bound to this host before it subscribed."""
         pull = resources_rpc.ResourcesPullRpcApi()
         for port in pull.bulk_pull(self._context, resources.PORT, filter_kwargs={"status": "DOWN"}):
             self._consider(port.id, port.status, [(b.host, b.vif_type) for b in port.bindings])
 
     def push(self, context, event_type, resource_list, **_):
-        """What Neutron calls when ports change."""
+        """Handle Neutron's call for changed ports."""
         for resource in resource_list if event_type != "deleted" else []:
             port = resource["versioned_object.data"]
             bindings = [binding["versioned_object.data"] for binding in port.get("bindings") or []]
@@ -124,6 +124,6 @@ class _Agent:
 
 
 def _tunnel_address(host):
-    """An address of loopback for each host, called NAME-NUMBER."""
+    """Return a loopback address for a host with the name NAME-NUMBER."""
     number = int(host.rpartition("-")[2])
     return f"127.1.{number // 250}.{number % 250 + 1}"

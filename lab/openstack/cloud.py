@@ -1,12 +1,12 @@
-"""A real OpenStack control plane on loopback, private to whoever starts it, with hypervisors that are not.
+"""Runs a private, real OpenStack control plane on loopback, with fake hypervisors.
 
     with OpenstackLab(computes=4, brokers=2) as lab:
         ...  # lab.clouds, lab.count("servers"), lab.kill("compute-2"), lab.start("compute-2")
 
-Keystone, Glance, Placement, Nova and Neutron are Debian's, with MariaDB, memcached and RabbitMQ, each a process of
-ours. The computes are Nova's own with its fake hypervisor, which has servers in memory alone; Neutron's agents are ours
-(agent.py). Run as a program it starts a lab, prints one JSON line that says where it is, and ends with its
-standard input, SIGINT or SIGTERM: `python -m lab.openstack.cloud --computes 4`.
+Keystone, Glance, Placement, Nova and Neutron are Debian's, with MariaDB, memcached and RabbitMQ, each as a process of
+the lab. The computes are Nova's own, with its fake hypervisor, which keeps servers only in memory. Neutron's agents are
+ours (agent.py). As a program it starts a lab, prints one JSON line with its addresses, and ends with its standard
+input, SIGINT or SIGTERM: `python -m lab.openstack.cloud --computes 4`.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _POLL_S = 0.1
 
 
 class OpenstackLab:
-    """A cloud, ready for servers once the context is entered, gone without a trace once it is left.
+    """A cloud, which is ready for servers when the context is entered, and removed when it is left.
 
-    Servers are made of `image` and `flavor` on `network`, by name. `clouds` is a clouds.yaml with an ordinary project's
-    user (`tippingpoint`), its application credential (`tippingpoint-app`) and the administrator (`admin`). `names` are
-    the members that faults act on; `socket` is the control socket (see control.py, and `slow` and `count` here).
-    With two brokers the first has Nova's messages, the second Neutron's. With `tls` all endpoints are https, with a
-    certificate of the authority `ca`.
+    Servers use `image`, `flavor` and `network` by name. `clouds` is a clouds.yaml with a project's user
+    (`tippingpoint`), its application credential (`tippingpoint-app`) and the administrator (`admin`). `names` are the
+    members for faults; `socket` is the control socket (see control.py, and `slow` and `count` here). With two brokers
+    the first has Nova's messages, and the second Neutron's. With `tls` all endpoints are https, with a certificate of
+    the authority `ca`.
     """
 
     image, flavor, network, region = IMAGE, FLAVOR, NETWORK, REGION
@@ -69,7 +69,7 @@ class OpenstackLab:
         if brokers not in (1, 2):
             raise LabError(f"brokers: {brokers}", "1 or 2")
         self.hosts = [f"compute-{number}" for number in range(1, computes + 1)]
-        """The computes, as Nova calls their hosts and hypervisors, and Neutron those of its agents."""
+        """The computes' names in Nova (hosts and hypervisors) and in Neutron (hosts of agents)."""
         self._broker_names = [f"broker-{number}" for number in range(1, brokers + 1)]
         self._tls = tls
         self._members: dict[str, Service | Forked] = {}
@@ -92,34 +92,34 @@ class OpenstackLab:
     ) -> None:
         self._cleanup.close()
 
-    # What clients need
+    # For clients
 
     @property
     def clouds(self) -> Path:
-        """The clouds.yaml of those who may use the cloud; it has passwords (mode 0600)."""
+        """The clouds.yaml with all users and their passwords (mode 0600)."""
         return self.directory / "clouds.yaml"
 
     @property
     def auth_url(self) -> str:
-        """Keystone's."""
+        """Keystone's URL."""
         return self.admin.auth_url
 
     @property
     def project(self) -> str:
-        """The ordinary project's id."""
+        """The id of the project `tippingpoint`."""
         return self.tenant.project
 
     @property
     def metrics(self) -> dict[str, str]:
-        """Where each broker's figures are, by its name: at /metrics and /metrics/per-object."""
+        """The address of each broker's exporter, by name, with /metrics and /metrics/per-object."""
         return {name: broker.metrics for name, broker in self._brokers.items()}
 
     def settings(self) -> list[str]:
-        """Where the lab is, for a plan: `key=value` for each `--set` of `tippingpoint run`."""
+        """Return the lab's addresses for a plan: `key=value` for each `--set` of `tippingpoint run`."""
         return [f"target.credentials={self.clouds}", f"target.cloud={PROJECT}", f"lab={self.socket}"]
 
     def describe(self) -> dict[str, Any]:
-        """Where the lab is, for programs."""
+        """Return the lab's addresses for programs."""
         return {
             "auth_url": self.auth_url,
             "credentials": str(self.clouds),
@@ -129,8 +129,7 @@ class OpenstackLab:
         }
 
     def scraped(self, exporters: Exporters) -> Found:
-        """What a Prometheus scrapes: each broker with its messages by virtual host, and the programs of the control
-        plane on this machine."""
+        """Return the scrape jobs: each broker with its messages by virtual host, and the control plane's programs."""
         machine, processes = (f"127.0.0.1:{port}" for port in free_ports(2))
         exporters.node(machine, MACHINE)
         exporters.processes(processes, OPENSTACK)
@@ -141,30 +140,30 @@ class OpenstackLab:
         return static_targets("\n".join(targets))
 
     def counts(self) -> dict[str, int]:
-        """How many there are of everything in the databases: what is removed is not there (COUNTED)."""
+        """Return the counts of all kinds of things in the databases, without removed ones (COUNTED)."""
         return self._database.counts()
 
     def count(self, what: str) -> int:
-        """How many there are of one thing, such as `servers`."""
+        """Return the count of one kind of thing, such as `servers`."""
         if what not in COUNTED:
             raise LabError(f"{what}: not counted", f"one of {', '.join(COUNTED)}")
         return self._database.number(COUNTED[what])
 
-    # What faults need
+    # For faults
 
     @property
     def names(self) -> list[str]:
-        """The members: computes and agents by their host's number, brokers, and services."""
+        """The members: computes and agents by host number, brokers, and services."""
         return list(self._members)
 
     @property
     def pids(self) -> dict[str, int]:
-        """The pid of each member that is alive, stopped ones included."""
+        """The process id of each living member, stopped ones included."""
         found = {name: member.pid for name, member in self._members.items()}
         return {name: pid for name, pid in found.items() if pid is not None}
 
     def members(self) -> list[Member]:
-        """Every member as it is now; none leads."""
+        """Return every member's present state. There is no leader."""
         pids = self.pids
         return [
             Member(name=name, pid=pids.get(name), running=name in pids and not member.stopped, leader=False)
@@ -172,7 +171,7 @@ class OpenstackLab:
         ]
 
     def kill(self, name: str) -> None:
-        """SIGKILL a member with all its workers. A compute's servers are gone with it, though Nova lists them on."""
+        """SIGKILL a member with all its workers. A compute's servers are gone with it, but Nova still lists them."""
         with self._acting:
             self._running(name).kill()
 
@@ -197,7 +196,7 @@ class OpenstackLab:
             self._await_serving(name, reported)
 
     def slow(self, name: str, seconds: float) -> None:
-        """Have a service answer everything so much later; 0 ends that. It has few threads: under load it is more."""
+        """Delay all answers of a service by some seconds; 0 ends that. With few threads, load adds to the delay."""
         self._member(name)
         if name not in LATE:
             raise LabError(f"{name}: cannot be made slow", f"one of {', '.join(LATE)}")
@@ -211,8 +210,8 @@ class OpenstackLab:
 
     @contextmanager
     def token_life(self, seconds: int) -> Generator[None]:
-        """Have the tokens that Keystone gives meanwhile be good for so long; it is started again, before and after.
-        Those that there are, the services' own among them, are good as long as they were."""
+        """Limit the life of new Keystone tokens in this context. Keystone is restarted before and after.
+        Existing tokens, such as the services' own, keep their life."""
         self._restart_keystone(seconds)
         try:
             yield
@@ -225,10 +224,10 @@ class OpenstackLab:
             self.kill("keystone")
             self.start("keystone")
 
-    # How it is made
+    # Setup
 
     def _start(self, cleanup: ExitStack) -> None:
-        """Everything that can be done at once is, as most of it is waiting for imports."""
+        """Start everything, as much as possible in parallel, because most of it waits for imports."""
         brokers = {name: RabbitLab() for name in self._broker_names}
         first, last = brokers[self._broker_names[0]], brokers[self._broker_names[-1]]
         urls = {"nova": first.url("nova"), "neutron": last.url("neutron")}
@@ -259,7 +258,7 @@ class OpenstackLab:
             for broker in up:
                 broker.result()
             apis["neutron-server"].start()
-            identities.result()  # the scheduler gives up without a catalogue that has Placement
+            identities.result()  # the scheduler gives up unless the catalogue has Placement
             for name in ("nova-conductor", "nova-scheduler", "nova-api"):
                 apis[name].start()
             self.tenant = make_tenant(self.admin, site, self.clouds)
@@ -269,7 +268,7 @@ class OpenstackLab:
             self._members |= apis
             for host in self.hosts:
                 self._members[host].start()
-            self.admin.log_in()  # for the whole catalogue
+            self.admin.log_in()  # gets the complete catalogue
             make_resources(self.admin, self.tenant)
             for name in self.names:
                 if name.startswith("agent-"):
@@ -303,7 +302,7 @@ class OpenstackLab:
                 raise LabError(f"{name}: ended: {' | '.join(said)}", "a program that runs")
         return self._database.number(rows)
 
-    # What it is like now
+    # Present state
 
     def _member(self, name: str) -> Service | Forked:
         if name not in self._members:
@@ -317,7 +316,7 @@ class OpenstackLab:
         return member
 
     def _reported(self, name: str) -> str:
-        """When a member last reported to the database, if it is one that does."""
+        """Return when a member last reported to the database; empty if it does not report."""
         kind, _, number = name.partition("-")
         column, rows = "last_seen_up", f"nova_cell1.services WHERE `binary` = '{name}'"
         if kind == "compute":
@@ -351,7 +350,7 @@ class OpenstackLab:
 
 
 def asked_for(program: str, what: str) -> Callable[[], OpenstackLab]:
-    """What makes the lab that a program's command line asks for."""
+    """Return a function that makes the lab for a program's command line."""
     parser = argparse.ArgumentParser(prog=program, description=what)
     parser.add_argument("--computes", type=int, default=4)
     parser.add_argument(
@@ -365,7 +364,7 @@ def asked_for(program: str, what: str) -> Callable[[], OpenstackLab]:
 
 
 def main() -> int:
-    """Run a lab until told to end; returns the exit code."""
+    """Run a lab until it is told to end, and return the exit code."""
     make = asked_for("lab.openstack.cloud", "A private OpenStack control plane.")
     return serve(make, lambda lab: json.dumps(lab.describe()))
 

@@ -1,4 +1,4 @@
-"""The role of a nova-compute (forks.py): `be(HOST, [DIRECTORY])` is that of a host, with Nova's fake hypervisor.
+"""Runs nova-compute with Nova's fake hypervisor (see forks.py): `be(HOST, [DIRECTORY])` is the compute of a host.
 
 DIRECTORY has nova.conf, and HOST.conf for each host.
 """
@@ -7,12 +7,12 @@ import importlib
 import os
 import sys
 
-import nova.cmd.compute  # first: it makes eventlet of what others import
+import nova.cmd.compute  # first, because it patches modules for eventlet
 import nova.objects
 from eventlet import hubs, patcher
 
 NAME = "nova-compute"
-read = patcher.original("os").read  # the other one would make a hub, which forks must not share
+read = patcher.original("os").read  # the patched one would make a hub, which forks must not share
 nova.objects.register_all()
 for _name in (
     "nova.compute.manager",
@@ -22,12 +22,12 @@ for _name in (
     "nova.scheduler.client.report",
     "nova.virt.fake",
     "oslo_messaging._drivers.impl_rabbit",
-):  # what each would import, were it not done once
+):  # imported once here instead of in each fork
     importlib.import_module(_name)
 
 
 def be(host, arguments):
-    """Be the nova-compute of a host, until killed."""
+    """Run as the nova-compute of a host, until killed."""
     hubs.use_hub()  # of its own: with the parent's epoll instance each would wake for all
     (directory,) = arguments
     files = [os.path.join(directory, name) for name in ("nova.conf", f"{host}.conf")]

@@ -1,4 +1,4 @@
-"""The configuration files of an OpenStack lab's services."""
+"""Writes the configuration files of an OpenStack lab's services."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from lab.openstack.places import PIPELINES, REGION, Site, write_private
 
 SERVICE_DOWN_AFTER_S = 30
-"""Nova takes a compute for down, and Neutron an agent, that did not report for so long: three reports. Their own
+"""Seconds without a report (three intervals) after which Nova takes a compute for down, and Neutron an agent. Their own
 defaults are 60 and 75 s."""
 TOKEN_LIFE_S = 86_400
-"""Of Keystone's tokens: longer than a lab lasts."""
+"""Seconds of life of Keystone's tokens, which is longer than a lab lasts."""
 _REPORT_EVERY_S = 10
 _DISCOVER_EVERY_S = 2
 _API_WORKERS = 2
@@ -20,7 +20,7 @@ Sections = Mapping[str, Mapping[str, object]]
 
 
 def write_configuration(site: Site) -> None:
-    """Write the files of all services; those of single computes are `write_compute`'s."""
+    """Write the files of all services. `write_compute` writes those of single computes."""
     for service, pipeline in PIPELINES.items():
         shutil.copyfile(pipeline, site.configuration(service, pipeline.name))
     write_keystone(site, TOKEN_LIFE_S)
@@ -32,12 +32,12 @@ def write_configuration(site: Site) -> None:
 
 
 def write_keystone(site: Site, token_life: int) -> None:
-    """Write Keystone's, whose tokens are good for `token_life` seconds."""
+    """Write Keystone's configuration, with a token life of `token_life` seconds."""
     _write(site, ("keystone", "keystone.conf"), _keystone(site, token_life))
 
 
 def write_compute(site: Site, host: str) -> None:
-    """Write what a nova-compute of that host has beside Nova's configuration."""
+    """Write the configuration that a host's nova-compute has beside Nova's."""
     state = site.state("nova", host)
     own = {
         "host": host,
@@ -183,7 +183,7 @@ def _ml2() -> Sections:
 
 
 def _credentials(site: Site, user: str) -> dict[str, object]:
-    """How a service logs in as a user of its own."""
+    """Return the options for a service's login with its own user."""
     return {
         "auth_type": "password",
         "auth_url": f"{site.url('keystone')}/v3",
@@ -198,7 +198,7 @@ def _credentials(site: Site, user: str) -> dict[str, object]:
 
 
 def _tokens(site: Site, user: str) -> dict[str, object]:
-    """How a service asks whether a client's token is good."""
+    """Return the options for checking clients' tokens."""
     return {
         **_credentials(site, user),
         "www_authenticate_uri": site.url("keystone"),

@@ -1,4 +1,4 @@
-"""The databases of an OpenStack lab: made once for each version of what makes them, kept in .cache, and copied."""
+"""The databases of an OpenStack lab, made once per version of their packages, kept in .cache, and copied."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PACKAGES = (
 )
 _DATABASES = ("keystone", "glance", "placement", "nova_api", "nova_cell0", "nova_cell1", "neutron")
 _KEPT = ("mariadb", "keystone")
-"""What is kept of the states, beside the administrator's password."""
+"""The states that are kept, beside the administrator's password."""
 _READY_WITHIN_S = 60.0
 _MADE_WITHIN_S = 600.0
 _POLL_S = 0.05
@@ -49,11 +49,11 @@ COUNTED = {
     "application-credentials": "keystone.application_credential",
     "images": "glance.images WHERE deleted = 0",
 }
-"""What is counted: rows that users see something of. `servers-nowhere` are those that no host was found for."""
+"""The rows that are counted, which users can see. `servers-nowhere` are servers without a host."""
 
 
 class Database:
-    """The databases, open from `start` on."""
+    """The databases, available after `start`."""
 
     def __init__(self, site: Site, starter: Starter) -> None:
         self._site = site
@@ -67,7 +67,7 @@ class Database:
         return self._service
 
     def start(self) -> None:
-        """Have the databases as services find them that have just been installed."""
+        """Start with databases as after a new installation of all services."""
         kept = CACHE / _key()
         if not kept.exists():
             self._make()
@@ -81,16 +81,16 @@ class Database:
         self.query(f"UPDATE keystone.endpoint SET url = '{self._site.url('keystone')}/v3'")
 
     def query(self, statement: str) -> list[list[str]]:
-        """The rows of an answer; LabError when there is none."""
+        """Return the rows of a query. Raises LabError if it fails."""
         line = ["mariadb", "--no-defaults", f"--socket={self._site.database}", "-N", "-B", "-e", statement]
         return [row.split("\t") for row in _run(self._site, line).splitlines()]
 
     def number(self, counted: str) -> int:
-        """How many rows: `counted` is what follows FROM."""
+        """Count rows; `counted` is the SQL after FROM."""
         return int(self.query(f"SELECT COUNT(*) FROM {counted}")[0][0])
 
     def counts(self) -> dict[str, int]:
-        """How many there are of everything that is counted."""
+        """Return all counts by name."""
         statement = " UNION ALL ".join(
             f"SELECT '{name}', COUNT(*) FROM {rows}" for name, rows in COUNTED.items()
         )
@@ -125,7 +125,7 @@ class Database:
                 for make in (self._nova, self._keystone, self._neutron, self._glance, self._placement)
             ]:
                 made.result()
-        self._service.end()  # what is copied is whole
+        self._service.end()  # so that the copy is complete
 
     def _keep(self, kept: Path) -> None:
         kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ class Database:
                 shutil.copytree(self._site.state(name), new / name)
             write_private(new / "administrator", self.administrator)
             new.rename(kept)
-        except OSError:  # another lab was faster, and what it keeps is as good
+        except OSError:  # another lab was faster, and its copy is as good
             shutil.rmtree(new, ignore_errors=True)
 
     def _keystone(self) -> None:
@@ -152,7 +152,7 @@ class Database:
         self._manage_keystone("bootstrap", *nowhere, region, **secret)
 
     def _nova(self) -> None:
-        # Templates, which each service fills in from its own configuration: what is kept has no place of its own.
+        # Templates, which each service fills in from its own configuration, so that a copy has no fixed paths.
         database = "{scheme}://{username}@{hostname}/%s?{query}"
         broker = "{scheme}://{username}:{password}@{hostname}:{port}/{path}"
         cell0 = f"--database_connection={database % 'nova_cell0'}"
@@ -189,14 +189,14 @@ class Database:
 
 
 def _drop_others(kept: Path) -> None:
-    """Remove what earlier versions of this user's were kept as: nobody asks for them any more."""
+    """Remove this user's copies of other versions, which are no longer needed."""
     for path in kept.parent.glob(f"*-{os.getuid()}"):
         if path != kept:
             shutil.rmtree(path, ignore_errors=True)
 
 
 def _key() -> str:
-    """What the databases depend on: the versions of the packages, and how they are made here."""
+    """Return a key for the databases: the versions of the packages, and the code that makes them."""
     query = ["dpkg-query", "-W", *_PACKAGES]
     versions = subprocess.run(query, capture_output=True, text=True, check=False)
     if versions.returncode != 0:
@@ -206,7 +206,10 @@ def _key() -> str:
 
 
 def _run(site: Site, line: Sequence[str], **secret: str) -> str:
-    """What a program prints; LabError when it fails or takes too long. What is `secret` is in its environment."""
+    """Run a program and return its output. Raises LabError if it fails or takes too long.
+
+    `secret` values are passed in its environment.
+    """
     told = {**environment(site), **secret}
     try:
         ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""Many processes of one kind that share their memory: the computes of an OpenStack lab, and its agents."""
+"""Runs many processes of one kind that share memory: the computes of an OpenStack lab, and its agents."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _FORKS = Path(__file__).with_name("forks.py")
 
 
 class Fleet:
-    """One process that has imported what a role needs, and is forked for each member (forks.py)."""
+    """One process with a role's imports, which is forked for each member (see forks.py)."""
 
     def __init__(self, site: Site, starter: Starter, role: str, arguments: Sequence[object]) -> None:
-        """`role` is the module of this directory that has it."""
+        """`role` is the name of the role's module in this directory."""
         self.role = role
         self._starter = starter
         file = str(Path(__file__).with_name(f"{role}.py"))
@@ -28,7 +28,7 @@ class Fleet:
         self._asking = threading.Lock()
 
     def fork(self, name: str) -> int:
-        """A new process that is `name`; its pid. LabError when there is none to be had."""
+        """Fork a process for the member `name` and return its id. Raises LabError if that fails."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         with self._asking:
@@ -42,7 +42,7 @@ class Fleet:
 
 
 class Forked:
-    """A member of a fleet, which faults kill, freeze and start again as they do a Service."""
+    """A member of a fleet, which faults kill, freeze and start again like a Service."""
 
     def __init__(self, name: str, host: str, fleet: Fleet) -> None:
         self.name = name
@@ -54,13 +54,13 @@ class Forked:
 
     @property
     def pid(self) -> int | None:
-        """Its pid; None while it does not run."""
+        """Its process id; None while it is not running."""
         if self._descriptor is None or has_ended(self._descriptor):
             return None
         return self._pid
 
     def start(self) -> None:
-        """Start it; it takes a moment until it serves."""
+        """Start it. It serves a moment later."""
         self._pid = self._fleet.fork(self._host)
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -68,24 +68,24 @@ class Forked:
         self.stopped = False
 
     def kill(self) -> None:
-        """SIGKILL; it is dead on return."""
+        """SIGKILL it. It is dead on return."""
         if self._descriptor is not None:
             kill_group(self._pid)
             if not has_ended(self._descriptor, GONE_WITHIN_S):
                 raise LabError(f"{self.name}: still there", "a process that ends when killed")
 
     def stop(self) -> None:
-        """SIGSTOP; it does nothing any more on return."""
+        """SIGSTOP it. It is stopped on return."""
         halt_group(self._pid)
         self.stopped = True
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """SIGCONT it."""
         os.killpg(self._pid, signal.SIGCONT)
         self.stopped = False
 
     def close(self) -> None:
-        """Kill it, for good."""
+        """Kill it permanently."""
         self.kill()
         if self._descriptor is not None:
             os.close(self._descriptor)

@@ -1,8 +1,8 @@
-"""Forks one process for each name that it is given, under Debian's Python: `forks.py ROLE.py ARGUMENTS...`.
+"""Forks one process for each given name, under Debian's Python: `forks.py ROLE.py ARGUMENTS...`.
 
-Reads names from standard input, one a line, and answers each with the pid of a process that is it. What takes memory
-and time, the imports, is done once, by the role's file; its `be(name, arguments)` is then what each process does. They
-end with this one.
+It reads names from standard input, one per line, and answers each with the id of its process. The role's file does the
+imports once, which take memory and time. Each process then runs the role's `be(name, arguments)`. They end with this
+process.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ def main(role_file, arguments):
     """Fork until the input ends."""
     role = runpy.run_path(role_file)
     gc.collect()
-    gc.freeze()  # what is never looked at again stays shared between processes
+    gc.freeze()  # so that unused memory stays shared between processes
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
     pid = os.getpid()
     for name in _lines(role["read"]):
@@ -38,10 +38,10 @@ def _become_one(parent, called):
     libc.prctl(_PR_SET_NAME, called.encode(), 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
-    os.setsid()  # a group of its own, by which it is killed or stopped alone
+    os.setsid()  # its own group, so that it can be killed or stopped alone
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
-    os.dup2(2, 1)  # standard output is for pids
+    os.dup2(2, 1)  # standard output is for process ids
 
 
 def _lines(read):

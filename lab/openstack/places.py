@@ -1,4 +1,4 @@
-"""Where things of an OpenStack lab are: files, ports, addresses, what it is called, and Debian's programs."""
+"""Defines an OpenStack lab's files, ports, addresses and names, and Debian's programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lab.ports import free_ports
 
 REGION = "RegionOne"
 PYTHON = "/usr/bin/python3"
-"""Debian's, which has OpenStack's modules; it is not the one that runs the lab."""
+"""Debian's Python, which has OpenStack's modules. It is not the one that runs the lab."""
 SERVICE_USERS = ("nova", "glance", "placement", "neutron")
 SERVICES = ("keystone", *SERVICE_USERS)
 PROGRAMS = ("mariadb", "mariadbd", "mariadb-install-db", "memcached", "uwsgi", PYTHON)
@@ -28,7 +28,7 @@ PIPELINES = {
     "neutron": _SHARED / "neutron-common" / "api-paste.ini",
     "glance": _SHARED / "glance-common" / "glance-api-paste.ini",
 }
-"""What requests pass through, of Debian's -common packages, which are unpacked and not installed."""
+"""The paste configurations in Debian's -common packages, which are unpacked but not installed."""
 _MODULES = Path("/usr/lib/python3/dist-packages")
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _EXPECTED = "the packages of Debian 12 that ./scripts/lab up openstack installs"
@@ -36,57 +36,57 @@ _EXPECTED = "the packages of Debian 12 that ./scripts/lab up openstack installs"
 
 @dataclass(frozen=True)
 class Site:
-    """One lab's places. `brokers` is where Nova's and Neutron's messages go, one URL each."""
+    """One lab's paths and addresses. `brokers` has one URL each for Nova's and Neutron's messages."""
 
     directory: Path
     brokers: Mapping[str, str]
     certificates: Certificates | None
     password: str = field(default_factory=lambda: secrets.token_urlsafe(16), repr=False)
-    """Of the services' own users."""
+    """The password of the services' own users."""
     ports: Mapping[str, int] = field(default_factory=lambda: _ports())
 
     @property
     def database(self) -> Path:
-        """The unix socket of MariaDB, which has no other and lets in whoever can open it: the directory is private."""
+        """MariaDB's unix socket, its only one. Whoever can open it is accepted, so its directory is private."""
         return self.directory / "mariadb.sock"
 
     @property
     def memcached(self) -> str:
-        """Where memcached is."""
+        """The address of memcached."""
         return f"127.0.0.1:{self.ports['memcached']}"
 
     @property
     def ca(self) -> Path | None:
-        """The authority that the endpoints' certificate is of; None without TLS."""
+        """The authority of the endpoints' certificate; None without TLS."""
         return self.certificates.ca if self.certificates else None
 
     def database_url(self, name: str) -> str:
-        """A database, for SQLAlchemy."""
+        """Return a database's URL for SQLAlchemy."""
         return f"mysql+pymysql://root@localhost/{name}?unix_socket={self.database}&charset=utf8"
 
     def url(self, service: str) -> str:
-        """The endpoint of a service, such as `keystone`, without a path."""
+        """Return the endpoint of a service, such as `keystone`, without a path."""
         return f"{'https' if self.certificates else 'http'}://127.0.0.1:{self.ports[service]}"
 
     def configuration(self, *names: str) -> Path:
-        """A configuration file, in a directory that is there."""
+        """Return the path of a configuration file, and make its directory."""
         path = self.directory.joinpath("etc", *names)
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
     def state(self, *names: str) -> Path:
-        """A directory for what a service keeps, which is there."""
+        """Return a directory for a service's state, and make it."""
         path = self.directory.joinpath("state", *names)
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def log(self, name: str) -> Path:
-        """The log file of a program."""
+        """Return the log file of a program."""
         return self.directory / f"{name}.log"
 
 
 def environment(site: Site) -> dict[str, str]:
-    """What programs of the lab have as environment: ours, without what would lead them to another Python or a proxy."""
+    """Return the environment of the lab's programs: this process' own, without settings of Python or a proxy."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -102,7 +102,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def check_programs() -> None:
-    """LabError when something is missing that the lab runs."""
+    """Raise LabError if a program of the lab is missing."""
     for program in PROGRAMS:
         if shutil.which(program, path=_PATH) is None:
             raise LabError(f"{program}: not found", _EXPECTED)
@@ -112,7 +112,7 @@ def check_programs() -> None:
 
 
 def is_installed() -> bool:
-    """Whether all is there that the lab runs."""
+    """Tell whether all programs of the lab are installed."""
     with contextlib.suppress(LabError):
         check_programs()
         return True

@@ -1,4 +1,4 @@
-"""Calls of OpenStack's APIs as somebody, without a library: a lab's own hands and eyes."""
+"""Calls OpenStack's APIs for a lab, without a client library."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from lab.control import LabError
 _ANSWER_WITHIN_S = 120.0
 _POLL_S = 0.1
 COMPUTE_VERSION = "2.93"
-"""The newest that Zed's Nova speaks."""
+"""The newest version of Zed's Nova."""
 
 
 class Rest:
-    """One user's calls to the services of the catalogue, by their types, such as `compute`.
+    """One user's calls to the services of the catalogue, by type, such as `compute`.
 
-    A call returns what the answer has as JSON; LabError with the answer when it says no.
+    A call returns the answer's JSON. It raises LabError with the answer if it is an error.
     """
 
     def __init__(self, auth_url: str, user: str, password: str, project: str, ca: Path | None) -> None:
@@ -49,7 +49,7 @@ class Rest:
         self._logging_in = threading.Lock()
 
     def log_in(self) -> None:
-        """Take a new token, and the catalogue that is in its answer."""
+        """Get a new token and the catalogue."""
         answer, token = self._ask("POST", f"{self.auth_url}/auth/tokens", self._login, "")
         self._token = token
         said = answer["token"]
@@ -62,15 +62,15 @@ class Rest:
         }
 
     def get(self, service: str, path: str) -> Any:
-        """What is at a path of a service."""
+        """Get the content of a service's path."""
         return self.call("GET", service, path)
 
     def post(self, service: str, path: str, body: Any) -> Any:
-        """Make something, or do it."""
+        """Create something, or start an action."""
         return self.call("POST", service, path, body)
 
     def put(self, service: str, path: str, body: Any = None) -> Any:
-        """Set something; a body of bytes is sent as it is."""
+        """Set something; a body of bytes is sent unchanged."""
         return self.call("PUT", service, path, body)
 
     def patch(self, service: str, path: str, body: Any) -> Any:
