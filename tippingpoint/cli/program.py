@@ -18,6 +18,7 @@ from tippingpoint import __version__
 from tippingpoint.cli.arguments import COMMANDS
 from tippingpoint.errors import Refused, TargetError, UserError
 from tippingpoint.util.exit_codes import BAD_INPUT, INTERRUPTED, MET, TARGET_FAILED
+from tippingpoint.util.importing import importing
 
 
 class _Parser(argparse.ArgumentParser):
@@ -70,7 +71,9 @@ def build_parser(commands: Sequence[str] = tuple(COMMANDS)) -> argparse.Argument
 def _do(options: argparse.Namespace) -> int:
     """Carry out what was asked, in the command's module; returns the exit code."""
     name = "import_" if options.command == "import" else options.command
-    return cast(int, importlib.import_module(f"tippingpoint.cli.{name}").do(options))
+    with importing():
+        module = importlib.import_module(f"tippingpoint.cli.{name}")
+    return cast(int, module.do(options))
 
 
 def _survive_narrow_encodings() -> None:

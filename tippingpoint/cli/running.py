@@ -13,13 +13,15 @@ from tippingpoint.plan.read import Plan
 from tippingpoint.run.progress import ConsoleProgress
 from tippingpoint.run.resume import TakenUp
 from tippingpoint.run.runner import Runner
+from tippingpoint.util.importing import importing
 
 
 def run_to_report(plan: Plan, options: argparse.Namespace, taken_up: TakenUp | None) -> int:
     """Run a plan, or go on with a run that was cut, and print the result; returns the verdict's exit code."""
     directory = uvloop.run(_run_plan(plan, options, taken_up))
     # Imported once the workers are gone: until then the machine has no memory to spare for what only a report needs.
-    from tippingpoint.cli.outcome import print_outcome
+    with importing():
+        from tippingpoint.cli.outcome import print_outcome
 
     return print_outcome(directory, as_json=options.json)
 
