@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from ops import testing
 
 from lab.lxd.access import make_client_certificate
-from lab.prometheus import find_prometheus, find_promtool
 from tests.charms.collector import bag_of_unit, charm, context, on_machine, state_of
 from tests.charms.generators import Directory
 from tests.charms.systemd import exposure, misunderstood, needs_systemd
@@ -28,9 +27,20 @@ FUZZED = settings(max_examples=25, deadline=None, suppress_health_check=[HealthC
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Directory:
     """A machine with the distribution's Prometheus."""
-    monkeypatch.setenv("TIPPINGPOINT_PROMETHEUS", str(find_prometheus()))
-    monkeypatch.setenv("TIPPINGPOINT_PROMTOOL", str(find_promtool()))
+    for program in stand_ins(tmp_path):
+        monkeypatch.setenv(f"TIPPINGPOINT_{program.name.upper()}", str(program))
     return on_machine(monkeypatch, tmp_path)
+
+
+def stand_ins(directory: Path) -> list[Path]:
+    """A prometheus, which these tests never start, and a promtool that takes whatever it is asked about. What the real
+    one takes is asked in tests/functional/monitoring."""
+    directory.mkdir(exist_ok=True)
+    programs = [directory / "prometheus", directory / "promtool"]
+    for program in programs:
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+    return programs
 
 
 def controller(application: str = "controller", **job: Any) -> testing.Relation:
@@ -122,7 +132,7 @@ def test_where_it_is_missing_it_is_installed_and_its_own_service_does_not_run(
     monkeypatch.setenv("PATH", str(programs))
 
     def unpack() -> None:
-        for program in (find_prometheus(), find_promtool()):
+        for program in stand_ins(bare.path("/opt")):
             (programs / program.name).symlink_to(program)
 
     bare.does["install --no-install-recommends prometheus"] = unpack

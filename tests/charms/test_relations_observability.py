@@ -5,16 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import lzma
-import os
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tippingpoint_charm
-import yaml
 from ops import testing
 from prometheus_client import CollectorRegistry
 
@@ -182,88 +178,3 @@ class TestFiles:
             cells |= taken
             assert panel["datasource"] == {"type": "prometheus", "uid": "${prometheusds}"}
         assert {variable["name"] for variable in content["templating"]["list"]} == {"prometheusds", "run"}
-
-    def test_promtool_takes_the_rules_and_they_fire_when_they_should(self, tmp_path: Path) -> None:
-        (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules()))
-        (tmp_path / "test.yaml").write_text(yaml.safe_dump(SCENARIO))
-        assert promtool_takes(tmp_path, "check", "rules", "rules.yaml")
-        assert promtool_takes(tmp_path, "test", "rules", "test.yaml")
-
-    def test_promtool_takes_the_dashboards_queries(self, tmp_path: Path) -> None:
-        queries = [target["expr"] for panel in dashboard()["panels"] for target in panel["targets"]]
-        made = [
-            {"record": f"q:{number}", "expr": query.replace("$__rate_interval", "1m").replace("$run", ".*")}
-            for number, query in enumerate(queries)
-        ]
-        (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "q", "rules": made}]}))
-        assert promtool_takes(tmp_path, "check", "rules", "rules.yaml")
-
-
-def find_promtool() -> Path:
-    """$TIPPINGPOINT_PROMTOOL, else `promtool` on PATH, else the one that ./scripts/test fetched into .cache."""
-    named = os.environ.get("TIPPINGPOINT_PROMTOOL") or shutil.which("promtool")
-    found = Path(named) if named else Path(__file__).resolve().parents[2] / ".cache" / "bin" / "promtool"
-    if not os.access(found, os.X_OK):
-        pytest.fail(f"{found}: not there: run ./scripts/test, which fetches it", pytrace=False)
-    return found.absolute()
-
-
-def promtool_takes(directory: Path, *command: str) -> bool:
-    done = subprocess.run(
-        [find_promtool(), *command], cwd=directory, capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return True
-
-
-def series(name: str, values: str, unit: str = "load-claimer/0", **labels: str) -> dict[str, str]:
-    where = {key: value for key, value in LABELS.items() if key != "juju_charm"}
-    matchers = ",".join(f'{key}="{value}"' for key, value in {**where, "juju_unit": unit, **labels}.items())
-    return {"series": f"{name}{{{matchers}}}", "values": values}
-
-
-OF_RUN = {"run": "r1", "plan": "p", "target": "etcd"}
-FIRING = 'count by (alertname, juju_unit, run) (ALERTS{alertstate="firing"})'
-
-
-def firing(at: str, *alerts: str) -> dict[str, Any]:
-    return {
-        "expr": FIRING,
-        "eval_time": at,
-        "exp_samples": [{"labels": f"{{{alert}}}", "value": 1} for alert in alerts],
-    }
-
-
-SCENARIO = {
-    "rule_files": ["rules.yaml"],
-    "evaluation_interval": "30s",
-    "tests": [
-        {
-            "interval": "30s",
-            "input_series": [
-                # load-claimer/1 is down from the start; another application's agent is not ours to tell of.
-                series("up", "1x20"),
-                series("up", "0x20", unit="load-claimer/1"),
-                series("up", "0x20", juju_application="other"),
-                # 2 % time out until minute 5, then all is well; denied ones are no failures.
-                series(OPERATIONS, "0+970x20", **OF_RUN, operation="extend", outcome="ok"),
-                series(OPERATIONS, "0+30x10 300x10", **OF_RUN, operation="extend", outcome="timeout"),
-                series(OPERATIONS, "0+500x20", **OF_RUN, operation="claim", outcome="denied"),
-                series("tippingpoint_generator_busiest_worker", "0.5x10 0.95x10", **OF_RUN),
-            ],
-            "promql_expr_test": [
-                firing("1m"),
-                firing(
-                    "4m",
-                    'alertname="TippingPointAgentDown", juju_unit="load-claimer/1"',
-                    'alertname="TippingPointErrors", run="r1"',
-                ),
-                firing(
-                    "9m",
-                    'alertname="TippingPointAgentDown", juju_unit="load-claimer/1"',
-                    'alertname="TippingPointGeneratorSaturated", juju_unit="load-claimer/0", run="r1"',
-                ),
-            ],
-        }
-    ],
-}

@@ -93,7 +93,8 @@ def test_the_program_that_a_variable_names_comes_before_that_on_path(
         (tmp_path / directory).mkdir()
         (tmp_path / directory / "prometheus").touch(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
-    monkeypatch.delenv("TIPPINGPOINT_PROMETHEUS", raising=False)
+    for variable in ("TIPPINGPOINT_PROMETHEUS", "TIPPINGPOINT_PROMTOOL"):
+        monkeypatch.delenv(variable, raising=False)
 
     assert find_program("prometheus") == tmp_path / "path" / "prometheus"
     assert find_program("promtool") is None

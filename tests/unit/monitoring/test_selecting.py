@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.prometheus import find_promtool
 from tippingpoint.errors import UserError
-from tippingpoint.monitoring.selecting import all_but_generators, applications, both, read_matchers
+from tippingpoint.monitoring.selecting import all_but_generators, applications, read_matchers
 
 
 @pytest.mark.parametrize(
@@ -79,16 +76,3 @@ def test_whatever_is_written_is_matchers_or_refused_in_a_line(text: str) -> None
     else:
         # all of them are pairs of a label and a quoted value
         assert re.sub(r'[a-zA-Z0-9_]+(=~|!~|!=|=)"(?:[^"\\\n]|\\.)*"(,|$)', "", matchers) == ""
-
-
-def test_prometheus_takes_them(tmp_path: Path) -> None:
-    # given all kinds of matchers at once
-    selector = both(
-        read_matchers("only", r'a=b, c!~"x\\d+|y, z", d="say \"e\"", f=C:\g'),
-        applications([("12ab", "lxd.extra-1")]),
-        all_but_generators(["load-claimer/0"]),
-    )
-    rules = tmp_path / "rules.yaml"
-    rules.write_text(f"groups:\n- name: a\n  rules:\n  - record: b\n    expr: |\n      up{{{selector}}}\n")
-    # then its own tool finds nothing wrong with them
-    subprocess.run([find_promtool(), "check", "rules", rules], check=True, capture_output=True, timeout=60)

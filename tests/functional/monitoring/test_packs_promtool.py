@@ -1,18 +1,20 @@
-"""Packs on recorded series, read by Prometheus's own promtool: figures, leaders and alerts come out as they should."""
+"""Query packs, read by Prometheus's own promtool: figures, leaders and alerts of recorded series come out as they
+should, and it can answer what dashboards ask."""
 
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from lab.prometheus import find_promtool
+from tests.functional.monitoring.promtool import check_queries, check_rules, try_rules
 from tippingpoint.monitoring import rules
+from tippingpoint.monitoring.dashboards import dashboard
 from tippingpoint.monitoring.query_packs import Pack, shipped_packs
+from tippingpoint.monitoring.selecting import all_but_generators, applications, both, read_matchers
 
 RECORDED = Path(__file__).resolve().parents[2] / "recorded"
 PACKS = shipped_packs()
@@ -42,7 +44,7 @@ def test_every_figure_of_a_pack_comes_out_of_recorded_series_as_expected(pack: P
             for query, part, values in asked
         ],
     }
-    promtool(tmp_path, {"rule_files": [], "tests": [group]})
+    try_rules(tmp_path, [], [group])
 
 
 def test_a_selector_narrows_every_series_that_a_pack_looks_at(pack: Pack, tmp_path: Path) -> None:
@@ -58,7 +60,7 @@ def test_a_selector_narrows_every_series_that_a_pack_looks_at(pack: Pack, tmp_pa
         "input_series": input_series(recorded["series"]),
         "promql_expr_test": [{"expr": query, "eval_time": "2m", "exp_samples": []} for query in queries],
     }
-    promtool(tmp_path, {"rule_files": [], "tests": [group]})
+    try_rules(tmp_path, [], [group])
 
 
 def test_alerts_fire_after_their_time_and_not_before(pack: Pack, tmp_path: Path) -> None:
@@ -98,8 +100,23 @@ def test_alerts_fire_after_their_time_and_not_before(pack: Pack, tmp_path: Path)
                 ],
             }
         )
-    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules.alert_rules([pack])))
-    promtool(tmp_path, {"rule_files": ["rules.yaml"], "tests": tests})
+    alerts = rules.alert_rules([pack])
+    check_rules(tmp_path, alerts)
+    try_rules(tmp_path, [alerts], tests)
+
+
+def test_every_query_of_a_pack_s_dashboard_can_be_answered(pack: Pack, tmp_path: Path) -> None:
+    queries = [target["expr"] for panel in dashboard(pack)["panels"] for target in panel["targets"]]
+    check_queries(tmp_path, [query.replace("$__rate_interval", "1m") for query in queries])
+
+
+def test_all_kinds_of_matchers_at_once_are_a_selector(tmp_path: Path) -> None:
+    selector = both(
+        read_matchers("only", r'a=b, c!~"x\\d+|y, z", d="say \"e\"", f=C:\g'),
+        applications([("12ab", "lxd.extra-1")]),
+        all_but_generators(["load-claimer/0"]),
+    )
+    check_queries(tmp_path, [f"up{{{selector}}}"])
 
 
 def recorded_of(pack: Pack) -> dict[str, Any]:
@@ -134,23 +151,3 @@ def annotations_of(rule: dict[str, Any], labels: dict[str, str], fires: dict[str
         return text.replace('{{ $value | printf "%.3g" }}', f"{value:.3g}")
 
     return {name: filled(text) for name, text in rule["annotations"].items()}
-
-
-def promtool(directory: Path, test: dict[str, Any]) -> None:
-    """Have promtool do a test; what it says against it is what fails."""
-    for name in test["rule_files"]:
-        run(directory, "check", "rules", name)
-    (directory / "test.yaml").write_text(yaml.safe_dump({**test, "evaluation_interval": "15s"}))
-    run(directory, "test", "rules", "test.yaml")
-
-
-def run(directory: Path, *command: str) -> None:
-    ran = subprocess.run(
-        [find_promtool(), *command],
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
