@@ -300,7 +300,7 @@ def answered(action: str, params: dict[str, Any] | None = None, **state: Any) ->
 @pytest.mark.parametrize("action", ["report", "export"])
 def test_without_a_run_actions_say_that_none_has_arrived(action: str) -> None:
     assert refused(action, {}) == (
-        "run: the latest: expected a run, but none has arrived yet (start one on a generator)"
+        "run: the latest: expected a run; none has arrived yet (start one on a generator)"
     )
 
 
@@ -308,7 +308,7 @@ def test_a_run_that_is_not_here_is_refused_with_those_that_are() -> None:
     run = a_run()
     changed(related(run))
 
-    assert refused("report", {"run": "other"}) == f"run: other: expected a run that is here: {run.id}"
+    assert refused("report", {"run": "other"}) == f"run: other: expected a run of this collector: {run.id}"
 
 
 def test_a_run_without_results_has_no_report_yet() -> None:
@@ -316,7 +316,7 @@ def test_a_run_without_results_has_no_report_yet() -> None:
     changed(related(run))
 
     assert refused("report", {}) == (
-        f"run: {run.id}: expected a run of which a unit has sent its result; none has yet"
+        f"run: {run.id}: expected a run with a result; no unit has sent one yet"
     )
 
 
@@ -389,7 +389,7 @@ def test_runs_are_listed_with_the_newest_first() -> None:
     assert results["count"] == "2"
     assert results["runs"].splitlines() == [
         f"{run.id}  2 units, 0 reported  preparing: 0 of 2 units ready",
-        f"{old.id}  2 units, 0 reported  ends: the results of 2 of 2 units are awaited",
+        f"{old.id}  2 units, 0 reported  ending: waiting for the results of 2 of 2 units",
     ]
 
 

@@ -1,4 +1,4 @@
-"""What metrics-collector does: keep what units say of their runs, and make reports of it."""
+"""The work of metrics-collector: it stores what units report of their runs, and makes reports."""
 
 WORSE = 10
-"""Exit code of a comparison that found something worse: the command line's 1 is what a crash of Python gives too."""
+"""Exit code of a comparison that found a regression; the command line's 1 would look like a crash of Python."""

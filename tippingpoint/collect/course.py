@@ -1,6 +1,6 @@
-"""How a run goes on, over time: what units told of their progress, kept as it arrived, and what that comes to.
+"""The progress of a run over time: what units reported, stored as it arrived, and the charts made of it.
 
-A run's directory has it in `course.jsonl`, a line for each word. It is for those who watch: what a run came to is made
+A run's directory has it in `course.jsonl`, a line for each word. It is for people who watch the run: reports are made
 of digests, which are exact.
 """
 
@@ -19,19 +19,19 @@ from tippingpoint.units.shared_run import Figure, Line, Number, SharedRun, Unit,
 
 FILE = "course.jsonl"
 LARGEST = 4 << 20
-"""Bytes of the file, some 20,000 words; of each unit every second one goes when it is larger."""
+"""Bytes of the file, some 20,000 words; when it is larger, every second word of each unit is dropped."""
 MOST_POINTS = 600
-"""Of a chart over time."""
+"""The most points of a chart over time."""
 _EARLY, _LONGEST = 3600.0, 30 * 86400.0
-"""Seconds before and after a run was asked for that a word of it may be of: else it is its unit's clock that is off."""
+"""Seconds before and after the request of a run in which its words may be; other times mean that a clock is wrong."""
 
 
 class Point(BaseModel):
-    """What one unit told at one moment."""
+    """The progress of one unit at one moment."""
 
     unit: Unit
     t: Annotated[float, Field(allow_inf_nan=False)]
-    """On the reference's clock, as SharedRun.started."""
+    """On the reference's clock, like SharedRun.started."""
     stage: Number = 0
     kind: StageKind = "ramp"
     size: Number = 0
@@ -47,7 +47,7 @@ class Point(BaseModel):
 
 
 def note(directory: Path, unit: str, word: UnitWord) -> None:
-    """Keep how far a unit is, when it says so. OSError where there is no room."""
+    """Store a unit's progress, if its word has any; raises OSError without disk space."""
     ended = word.phase in ("over", "failed")
     told = word.progress
     if not ended and (told is None or not told.stage):
@@ -70,7 +70,7 @@ _TOLD = {*Point.model_fields} - {"unit", "t", "ended"}
 
 
 def read_points(directory: Path) -> list[Point]:
-    """What was told, in order of time; lines that are none are left out, such as the last one of a full disk."""
+    """Return the points in order of time; invalid lines, such as a partial last one, are left out."""
     try:
         text = (directory / FILE).read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, NotADirectoryError):
@@ -87,7 +87,7 @@ def _points(lines: Iterable[str]) -> Iterable[Point]:
 
 
 def _thin(path: Path) -> None:
-    """Leave out every second word of each unit, but for its last."""
+    """Drop every second word of each unit, except its last."""
     kept: list[Point] = []
     by_unit: defaultdict[str, list[Point]] = defaultdict(list)
     for point in read_points(path.parent):
@@ -101,14 +101,14 @@ def _thin(path: Path) -> None:
 
 
 def build_course(run: SharedRun, points: list[Point]) -> dict[str, Any]:
-    """What the page draws: over seconds since the run's start what all units hold, do in a second, and wait.
+    """Return the page's charts, over seconds since the run's start: load, rate, latencies and failures of all units.
 
-    A unit counts with what it told last, until its part has ended or it is silent for too long. Of latencies the
-    highest that any unit tells is taken: they cannot be added.
+    A unit counts with its last word, until its part has ended or it is silent for too long. Latencies are the highest
+    of any unit, as they cannot be added.
     """
     points = [point for point in points if -_EARLY < point.t - run.made < _LONGEST]
     if all(point.ended for point in points):
-        points = []  # of units that never began
+        points = []  # these units never began
     begin = run.started if run.started is not None else min((point.t for point in points), default=0.0)
     silent = silent_after(len(run.units))
     columns: dict[str, list[Any]] = {
@@ -141,7 +141,7 @@ def build_course(run: SharedRun, points: list[Point]) -> dict[str, Any]:
 
 
 def _moments(points: list[Point]) -> list[tuple[float, list[Point]]]:
-    """The points by the moments that a chart has, at most MOST_POINTS: each at the end of its share of the time."""
+    """Return the points grouped by the moments of a chart, at most MOST_POINTS, each at the end of its interval."""
     if not points:
         return []
     first, span = points[0].t, points[-1].t - points[0].t
@@ -154,7 +154,7 @@ def _moments(points: list[Point]) -> list[tuple[float, list[Point]]]:
 
 
 def _follow_stages(stages: list[dict[str, Any]], there: list[Point], figures: dict[str, Any]) -> None:
-    """Begin the next stage where a unit is in one."""
+    """Begin the next stage once a unit is in it."""
     if not there:
         return
     furthest = max(there, key=lambda point: point.stage)

@@ -1,7 +1,8 @@
-"""A target's resources, from a Prometheus into the run's directory: `python -m tippingpoint.collect.gather_resources`.
+"""Gathers a target's resources from a Prometheus into a run's directory: `python -m
+tippingpoint.collect.gather_resources`.
 
-Two processes: the one that the collector starts, with the run's directory and a user, may write there and reads
-nothing of others; the other one, that user's, asks Prometheus and reads what units sent. What is secret comes on
+There are two processes. The collector starts the first, with the run's directory and a user; it may write there, and
+reads no data of others. The second runs as that user, asks Prometheus, and reads what units sent. Secrets come on
 standard input.
 """
 
@@ -24,7 +25,8 @@ from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.rundir.resources import LARGEST_FILE, Resources
 
 SECONDS = 300.0
-"""How long gathering may take: its queries have two minutes (resources.GATHER_WITHIN), and the run is to be read."""
+"""The most seconds of gathering: its queries have two minutes (resources.GATHER_WITHIN), and the run has to be
+read."""
 _REFUSED = 2
 
 
@@ -34,16 +36,16 @@ class Asked(BaseModel):
     run: CollectedRun
     url: str
     cacert: str = ""
-    """PEM, as the charm's secret has it; empty for the machine's own authorities."""
+    """PEM, as in the charm's secret; empty for the machine's own authorities."""
     username: str = ""
     password: str = Field(default="", repr=False)
     token: str = Field(default="", repr=False)
     selector: str = ""
-    """Label matchers, without braces, of what is the target's there; empty for everything but generators."""
+    """Label matchers, without braces, that select the target's series; empty for everything but generators."""
 
 
 def main() -> None:
-    """With a directory and a user, see to the whole; without, say what Prometheus has, on standard output."""
+    """With a directory and a user, oversee the whole; without, write what Prometheus has to standard output."""
     if len(sys.argv) == 3:
         _oversee(Path(sys.argv[1]), sys.argv[2])
     else:
@@ -51,12 +53,13 @@ def main() -> None:
 
 
 def _oversee(directory: Path, user: str) -> None:
-    """Have the run's resources.json written, also where there is nothing but a reason, and then the run judged."""
+    """Have the run's resources.json written, even if it only has the reason for a failure; then have the run
+    judged."""
     asked = sys.stdin.buffer.read()
     run = Runs(directory.parent).find(directory.name)
     fresh = run.resources_file.with_name(f".{run.resources_file.name}.new")
     try:
-        with contextlib.suppress(OSError):  # a full disk: the report says that there are no resources
+        with contextlib.suppress(OSError):  # if the disk is full, the report says that there are no resources
             why = _gathered_by(user, asked, fresh)
             if why:
                 lacking = Resources(
@@ -77,8 +80,8 @@ def _oversee(directory: Path, user: str) -> None:
 
 
 def _gathered_by(user: str, asked: bytes, fresh: Path) -> str:
-    """Why there is nothing in that file; empty where there is."""
-    fresh.unlink(missing_ok=True)  # one whose overseer was killed may be writing there yet
+    """Have the file written; returns why it could not be, or an empty text."""
+    fresh.unlink(missing_ok=True)  # a process whose overseer was killed may still be writing to it
     with fresh.open("wb") as answer, as_user_with_a_place(user) as confined:
         try:
             ended = subprocess.run(
@@ -91,13 +94,13 @@ def _gathered_by(user: str, asked: bytes, fresh: Path) -> str:
                 **confined,
             )
         except subprocess.TimeoutExpired:
-            return f"not done after {SECONDS:.0f} s"
+            return f"not finished after {SECONDS:.0f} s"
     if ended.returncode == 0 and fresh.stat().st_size <= LARGEST_FILE:
         return ""
     said = ended.stderr.decode(errors="replace").strip().splitlines()
     if ended.returncode == _REFUSED and said:
         return said[-1][:300]
-    return f"it could not be asked: {how_it_ended(ended.returncode)}"
+    return f"it could not be queried: {how_it_ended(ended.returncode)}"
 
 
 def _gather() -> None:
@@ -109,8 +112,8 @@ def _gather() -> None:
     except (UserError, TargetError, OperationFailed) as problem:
         print(problem, file=sys.stderr)
         sys.exit(_REFUSED)
-    except ValidationError:  # whose text could show a password
-        print("what was collected is damaged", file=sys.stderr)
+    except ValidationError:  # its text could contain a password
+        print("the collected data is damaged", file=sys.stderr)
         sys.exit(_REFUSED)
     sys.stdout.write(found.model_dump_json())
 
@@ -132,8 +135,10 @@ async def _asked(asked: Asked, place: Path) -> Resources:
 
 
 def _kept(text: str) -> Path | None:
-    """A file with this text, for its owner alone, that is on no disk and goes with this process; None where there is no
-    text."""
+    """Return a file with this text that only its owner can read, that is on no disk and ends with this process.
+
+    Returns None for an empty text.
+    """
     if not text:
         return None
     kept = os.memfd_create("tippingpoint")

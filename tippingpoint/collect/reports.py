@@ -1,7 +1,7 @@
-"""Reports of collected runs, made in a process of their own: `python -m tippingpoint.collect`.
+"""Makes reports of collected runs, in a process of its own: `python -m tippingpoint.collect`.
 
-What units sent is no input to trust, so this process reads it from standard input, needs no file of the collector's
-and no privilege, and writes to standard output alone. A refusal is one line on standard error.
+What units sent cannot be trusted. So this process reads it from standard input, needs no file of the collector's and
+no privilege, and writes only to standard output. A refusal is one line on standard error.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tippingpoint.util.exit_codes import BAD_INPUT, MET
 
 
 class CollectedRun(BaseModel):
-    """One run as units told of it: texts, as they are on disk (runs.StoredRun.as_text)."""
+    """One run as units reported it: texts, as they are on disk (runs.StoredRun.as_text)."""
 
     run: str
     words: dict[str, str] = {}
@@ -40,18 +40,18 @@ class CollectedRun(BaseModel):
 
 
 class Asked(BaseModel):
-    """What is asked for, as JSON on standard input."""
+    """The request, as JSON on standard input."""
 
     do: Literal["report", "compare", "export", "judge"]
     runs: list[CollectedRun]
     names: list[str] = []
-    """What is compared, in order: ids of `runs`, or seed:NAME."""
+    """The runs to compare, in order: ids of `runs`, or seed:NAME."""
     format: Literal["md", "html", "json", "junit"] = "md"
     tolerance: float = 0.10
 
 
 def main() -> None:
-    """Do what standard input asks for and exit: 0, WORSE, or 2 for a refusal."""
+    """Do what standard input requests, and exit: 0, WORSE, or 2 for a refusal."""
     give_way()
     try:
         asked = Asked.model_validate_json(sys.stdin.buffer.read())
@@ -61,7 +61,7 @@ def main() -> None:
         sys.stdout.flush()
     except ValidationError as problem:
         told = " ".join(str(problem).split())
-        _refuse(f"what was collected is damaged: {told[:300]}")
+        _refuse(f"the collected data is damaged: {told[:300]}")
     except UserError as refused:
         _refuse(str(refused))
     except OSError as problem:
@@ -70,19 +70,19 @@ def main() -> None:
 
 
 def _refuse(line: str) -> NoReturn:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left of the answer is not wanted
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # drop the rest of the answer
     print(f"tippingpoint: {line}", file=sys.stderr)
     sys.exit(BAD_INPUT)
 
 
 def gathered(run: CollectedRun, out: Path) -> Path:
-    """The run's directory below `out`, as if one machine had made it; UserError when there is no result yet.
+    """Write the run's directory below `out`, as if one machine had made it; raises UserError without a result.
 
-    A run that is over without any has failed, or was cut: its report says why.
+    A run that is over without any result has failed, or was cut: its report says why.
     """
     shared = SharedRun.model_validate_json(run.run)
     if not run.digests and not shared.over:
-        raise UserError("run", shared.id, "a run of which a unit has sent its result; none has yet")
+        raise UserError("run", shared.id, "a run with a result; no unit has sent one yet")
     said = {unit: read_word(text) for unit, text in run.words.items()}
     words = {unit: word for unit, word in said.items() if word is not None}
     directory = gather(shared, run.digests, words, out)
@@ -99,7 +99,7 @@ def _report(asked: Asked, runs: dict[str, Path]) -> int:
 
 def _compare(asked: Asked, runs: dict[str, Path]) -> int:
     if asked.format == "junit":
-        raise UserError("format", asked.format, "md, html or json, of a comparison")
+        raise UserError("format", asked.format, "md, html or json for a comparison")
     names = [str(runs.get(name, name)) for name in asked.names]
     comparison = compare_named(names, asked.tolerance)
     _print(write_comparison(comparison, asked.format))

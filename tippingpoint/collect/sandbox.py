@@ -1,5 +1,7 @@
-"""Asks the engine for reports, in a process without privileges: what units sent is no input to trust, and the
-engine's numerics have no place in a hook or in a server."""
+"""Runs the engine for reports, in a process without privileges.
+
+What units sent cannot be trusted, and the engine is too heavy for a hook or a server.
+"""
 
 from __future__ import annotations
 
@@ -21,20 +23,20 @@ from tippingpoint.errors import UserError
 from tippingpoint.util.exit_codes import BAD_INPUT
 
 SECONDS = 45.0
-"""How long an action waits for the engine: `juju run` itself gives up after 60 s."""
+"""Seconds that an action waits for the engine: `juju run` itself gives up after 60 s."""
 UNPRIVILEGED = "nobody"
-"""Whom root has the engine run as; nobody else may choose."""
+"""The user as whom root runs the engine; other users cannot choose one."""
 
 
 def question(do: str, runs: Sequence[StoredRun], **asked: Any) -> bytes:
-    """What the engine is asked: see reports.Asked."""
+    """Return the question for the engine: see reports.Asked."""
     return json.dumps({"do": do, "runs": [run.as_text() for run in runs], **asked}).encode()
 
 
 def write(path: Path, asked: bytes, *, within: float | None = None) -> bool:
-    """Have the engine's answer to a question in a file; True when a comparison found something worse.
+    """Have the engine's answer written to a file; returns True if a comparison found a regression.
 
-    It is waited for `within` seconds, SECONDS unless given. UserError with the engine's own line where it refuses, or
+    Waits for `within` seconds, by default SECONDS. Raises UserError with the engine's own line if it refuses, or with
     one that says that it took too long.
     """
     patience = SECONDS if within is None else within
@@ -57,7 +59,7 @@ def write(path: Path, asked: bytes, *, within: float | None = None) -> bool:
             raise _Refused(line if ended.returncode == BAD_INPUT else f"the engine failed: {line[:300]}")
         fresh.replace(path)
     except subprocess.TimeoutExpired:
-        accepted = f"one that is read in {patience:.0f} s; try again, or export the runs"
+        accepted = f"a report that is made within {patience:.0f} s; try again, or export the runs"
         raise UserError("report", path.name, accepted) from None
     finally:
         fresh.unlink(missing_ok=True)
@@ -65,7 +67,7 @@ def write(path: Path, asked: bytes, *, within: float | None = None) -> bool:
 
 
 def judge(run: StoredRun, user: str | None = None) -> None:
-    """Have the engine write what the run came to into its verdict_file, some seconds after this returned.
+    """Have the engine write the run's verdict to its verdict_file, some seconds after this returned.
 
     `user` is as in as_user.
     """
@@ -85,9 +87,9 @@ def judge(run: StoredRun, user: str | None = None) -> None:
 def conclude(run: StoredRun, prometheus: Mapping[str, str]) -> None:
     """Have the run's resources gathered from a Prometheus (gather_resources.Asked), and then the run judged.
 
-    That goes on, for some minutes at most, after this returned. What is in `prometheus` is on no disk.
+    That goes on for some minutes at most, after this returned. The content of `prometheus` is on no disk.
     """
-    run.verdict_file.touch()  # somebody has begun
+    run.verdict_file.touch()  # note that this has begun
     with open(os.memfd_create("tippingpoint"), "w+b") as asked:
         asked.write(json.dumps({"run": run.as_text(), **prometheus}).encode())
         asked.seek(0)
@@ -103,21 +105,23 @@ def conclude(run: StoredRun, prometheus: Mapping[str, str]) -> None:
 
 
 def give_way() -> None:
-    """Have this process be the one that goes when the machine's memory is used up: what it does is done again, and
-    what is stored, scraped or served meanwhile is not."""
+    """Let the kernel kill this process first when memory runs out.
+
+    Its work can be repeated; what others store, scrape or serve meanwhile cannot.
+    """
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def how_it_ended(code: int) -> str:
-    """Why a process that said nothing has failed, as far as its exit code tells."""
+    """Return why a process without a message failed, as far as its exit code tells."""
     if code == -signal.SIGKILL:
         return "it was killed: the machine has too little memory for it"
     return f"exit code {code}"
 
 
 class _Refused(UserError):
-    """A line that the engine made already."""
+    """Raised with a line that the engine has already written."""
 
     def __init__(self, line: str) -> None:
         Exception.__init__(self, line)
@@ -127,9 +131,9 @@ _COMMAND = [sys.executable, "-m", "tippingpoint.collect"]
 
 
 def as_user(user: str | None = None) -> dict[str, Any]:
-    """How a process of the engine runs: as nobody in particular, with nothing of ours but the modules.
+    """Return how to run a process of the engine: without privileges, and with nothing of ours but the modules.
 
-    `user` is whom root has it run as: UNPRIVILEGED unless given, root itself where it is empty, as tests want it.
+    Root runs it as `user`: UNPRIVILEGED by default, or root itself if that is empty, for tests.
     """
     user = UNPRIVILEGED if user is None else user
     confined: dict[str, Any] = {"cwd": "/", "env": _environment()}
@@ -140,7 +144,7 @@ def as_user(user: str | None = None) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def as_user_with_a_place(user: str | None = None) -> Generator[dict[str, Any]]:
-    """The same, with a directory for what it lays down meanwhile: it goes, however the process has ended."""
+    """Return the same, with a directory for temporary files, which is removed however the process ends."""
     confined = as_user(user)
     with tempfile.TemporaryDirectory(prefix="tippingpoint-") as place:
         if "user" in confined:

@@ -188,7 +188,7 @@ def came_to(run: StoredRun) -> str:
     if run.verdict is not None:
         return run.verdict.outcome
     if run.complete:
-        return "is being judged"
+        return "verdict pending"
     return run.state(time.time())
 
 

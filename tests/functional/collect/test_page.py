@@ -121,7 +121,7 @@ class TestAccess:
         answer = stranger.login("wrong-token-wrong-token")
 
         assert answer.status == 401
-        assert "This is not the token." in answer.text
+        assert "Wrong token." in answer.text
         assert "Set-Cookie" not in answer.headers
         assert "wrong-token" not in answer.text
 
@@ -235,7 +235,7 @@ class TestReports:
         answer = reader.ask(f"/runs/{LIVE}/report.html")
 
         assert answer.status == 409
-        assert "a run of which a unit has sent its result" in answer.text
+        assert "a run with a result" in answer.text
 
 
 class TestHarm:

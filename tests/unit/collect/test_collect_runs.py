@@ -103,7 +103,7 @@ def test_a_run_that_is_not_there_is_refused_with_those_that_are(tmp_path: Path) 
     with pytest.raises(UserError, match="none has arrived yet"):
         kept.find("")
     kept.keep(run)
-    with pytest.raises(UserError, match=f"^run: other: expected a run that is here: {run.id}$"):
+    with pytest.raises(UserError, match=f"^run: other: expected a run of this collector: {run.id}$"):
         kept.find("other")
 
 
@@ -146,9 +146,9 @@ def test_where_a_run_is_is_said_in_a_few_words(tmp_path: Path) -> None:
     soon = found.heard + 1
 
     assert found.state(soon) == "stage 3/5, 51 leases, p99 31 ms"
-    assert found.state(found.heard + silent_after(3) + 1) == "nothing more is heard of it"
+    assert found.state(found.heard + silent_after(3) + 1) == "no news from its units"
     kept.keep(run.model_copy(update={"over": True, "stopped": "asked"}))
-    assert kept.find("").state(soon) == "ends: the results of 3 of 3 units are awaited"
+    assert kept.find("").state(soon) == "ending: waiting for the results of 3 of 3 units"
     late = kept.find("").heard + RESULTS_WITHIN + 1
     assert kept.find("").state(late) == "stopped: asked; 3 of 3 units sent no result"
 

@@ -1,4 +1,4 @@
-"""Who may read the page: whoever shows its token, at each request or once in the login form."""
+"""Access to the page: by its token, with each request or once in the login form."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tippingpoint.errors import UserError
 from tippingpoint.util.secret_files import read_text
 
 SHORTEST_TOKEN = 16
-"""Characters. Nobody is locked out for guessing, so that nobody can lock others out: the length has to do."""
+"""Characters. Guessing locks nobody out, so that nobody can lock others out; the length makes it hopeless."""
 LONGEST_TOKEN = 1000
 SESSION = 12 * 3600
 """Seconds that a login lasts."""
 
 
 def checked_token(place: str, token: str) -> str:
-    """The token without space around it; UserError, which does not show it, where it is none that can be used."""
+    """Return the token without surrounding space; raises UserError, which does not show it, if it is unusable."""
     token = token.strip()
     if not SHORTEST_TOKEN <= len(token) <= LONGEST_TOKEN or not token.isascii() or not token.isprintable():
         raise UserError(
@@ -29,24 +29,25 @@ def checked_token(place: str, token: str) -> str:
 
 
 def read_token(place: str, path: Path) -> str:
-    """The token in a file; UserError also where others than its owner can read it."""
+    """Return the token in a file; raises UserError, also if others than its owner can read the file."""
     return checked_token(place, read_secret(place, path, "a file with the page's token"))
 
 
 def read_secret(place: str, path: Path, accepted: str) -> str:
-    """What is in a file that only its owner can read; UserError where others can.
+    """Return the content of a file that only its owner can read; raises UserError if others can.
 
-    What systemd hands over is its to protect: that is root's, and an access list, which shows as a right of the group,
-    lets the service's user read it (systemd's exec-credential.c).
+    systemd protects the credentials that it provides. They belong to root, and an access list, which looks like a
+    right of the group, lets the service's user read them (systemd's exec-credential.c).
     """
     handed_over = path.parent == Path(os.environ.get("CREDENTIALS_DIRECTORY", "/dev/null"))
     return read_text(place, path, accepted, private=not handed_over)
 
 
 class PageAccess:
-    """Tells those who know the token from the others.
+    """Checks tokens and logins.
 
-    A login is a mark that only this process can make, with the time it ends: a new token, or a restart, ends all.
+    A login is a mark that only this process can make, with the time when it ends. A new token or a restart ends all
+    logins.
     """
 
     def __init__(self, token: str) -> None:
@@ -54,21 +55,21 @@ class PageAccess:
         self._key = secrets.token_bytes(32)
 
     def is_token(self, given: str) -> bool:
-        """Whether this is the token; how long that takes tells nothing of it."""
+        """Return whether this is the token, in constant time."""
         return hmac.compare_digest(_digest(given), self._token)
 
     def is_bearer(self, authorization: str) -> bool:
-        """Whether a request's Authorization has the token."""
+        """Return whether a request's Authorization has the token."""
         scheme, _, given = authorization.partition(" ")
         return scheme.lower() == "bearer" and self.is_token(given.strip())
 
     def login(self, now: float) -> str:
-        """The mark of a login that begins now (seconds since the epoch)."""
+        """Return the mark of a login that begins now (seconds since the epoch)."""
         ends = str(int(now) + SESSION)
         return f"{ends}.{self._mark(ends)}"
 
     def is_login(self, text: str, now: float) -> bool:
-        """Whether this is the mark of a login that has not ended."""
+        """Return whether this is the mark of a login that has not ended."""
         ends, _, mark = text.partition(".")
         genuine = hmac.compare_digest(self._mark(ends).encode(), mark.encode(errors="replace"))
         return genuine and now < int(ends)

@@ -1,4 +1,4 @@
-"""Reports as the page serves them: made in the confined process, each once, and kept as long as they are asked for."""
+"""Reports for the page: each is made once, in the confined process, and kept as long as it is read."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tippingpoint.collect.sandbox import question, write
 from tippingpoint.errors import UserError
 
 SECONDS = 120.0
-"""How long a reader's browser waits for a report; that of 100 units takes some tens."""
+"""Seconds that a reader's browser waits for a report; one of 100 units takes some tens of seconds."""
 KEPT = 50
-"""Files, the newest; an HTML report has 5 MB at most."""
+"""How many files are kept, the newest; an HTML report has at most 5 MB."""
 _AT_A_TIME = 2
-"""Of a machine that has other things to do."""
+"""How many reports are made at a time, as the machine has other work."""
 _WAITING = 20
-"""Reports that are being made or wait for their turn, before more are refused."""
+"""How many reports may be in progress or in the queue before more are refused."""
 
 
 class Reports:
-    """Answers of the engine, as files in a directory by what was asked: another word of a unit is another question."""
+    """The engine's answers, as files in a directory, by their questions: a new word of a unit is a new question."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -32,22 +32,22 @@ class Reports:
         self._turn = asyncio.Semaphore(_AT_A_TIME)
 
     async def answer(self, do: str, runs: Sequence[StoredRun], **asked: Any) -> Path:
-        """The file with the engine's answer; UserError with the engine's line where it refuses."""
+        """Return the file with the engine's answer; raises UserError with the engine's line if it refuses."""
         asked_for = await asyncio.to_thread(question, do, runs, **asked)
         name = hashlib.sha256(__version__.encode() + b"\0" + asked_for).hexdigest()
         path = self._directory / name
         if path.exists():
-            await asyncio.to_thread(path.touch)  # so that it stays
+            await asyncio.to_thread(path.touch)  # so that it is kept
             return path
         making = self._making.get(name)
         if making is None:
             if len(self._making) >= _WAITING:
                 raise UserError(
-                    "report", do, f"fewer than {_WAITING} reports to be made; try again in a minute"
+                    "report", do, f"fewer than {_WAITING} reports in the queue; try again in a minute"
                 )
             making = self._making[name] = asyncio.create_task(self._make(path, asked_for))
             making.add_done_callback(self._forget(name))
-        await asyncio.shield(making)  # another reader may wait for it, too
+        await asyncio.shield(making)  # other readers may wait for it, too
         return path
 
     async def _make(self, path: Path, asked_for: bytes) -> None:
@@ -59,6 +59,6 @@ class Reports:
         def forget(made: asyncio.Task[None]) -> None:
             del self._making[name]
             if not made.cancelled():
-                made.exception()  # told to those who wait, of whom there may be none any more
+                made.exception()  # it was raised to the readers, who may have gone
 
         return forget

@@ -1,7 +1,7 @@
-"""The page of collected runs as a server: `python -m tippingpoint.collect.page.server`.
+"""The server of the page of collected runs: `python -m tippingpoint.collect.page.server`.
 
-It speaks TLS only, lets in who has the token, and changes nothing: what it reads is there for everybody on the machine,
-what it makes of it is made by sandbox.py. It needs no privilege and is to have none.
+It speaks only TLS, lets in only readers with the token, and changes nothing. It reads files that everybody on the
+machine may read, and sandbox.py makes reports of them. It needs no privilege and should have none.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from tippingpoint.util.network_errors import in_words
 from tippingpoint.util.systemd_notify import serve_until
 
 MOST_CONNECTIONS = 400
-"""Before the one that has been silent longest is ended. Each takes 0.28 MB of memory, the most of it asyncio's buffer
-for TLS, as tests/functional/collect/test_page.py measured."""
+"""How many connections are open before the one that was silent longest is closed. Each takes 0.28 MB of memory,
+mostly asyncio's buffer for TLS, as measured by tests/functional/collect/test_page.py."""
 FIRST_WITHIN = 20.0
-"""Seconds within which a connection has to ask for something; then it may be silent as long, again and again."""
+"""Seconds in which a connection has to send its first request; later it may be silent as long between requests."""
 _SILENT = logging.getLogger("tippingpoint.collect.page.server")
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 
 
 def main() -> None:
-    """Serve until a signal says to end; 2 for what is refused."""
+    """Serve until a signal ends it; exits with 2 for bad input."""
     asked = _arguments().parse_args()
     os.umask(0o077)
     try:
@@ -55,20 +55,26 @@ def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tippingpoint.collect.page.server", description=__doc__)
     parser.add_argument("--runs", type=Path, required=True, help="the directory of the collected runs")
     parser.add_argument(
-        "--token", type=Path, required=True, help="a file, mode 0600, with what readers have to know"
+        "--token", type=Path, required=True, help="a file, mode 0600, with the token for readers"
     )
     parser.add_argument(
-        "--state", type=Path, required=True, help="a directory of its own: certificate and reports"
+        "--state", type=Path, required=True, help="a directory for the certificate and reports"
     )
     parser.add_argument(
-        "--certificate", type=Path, help="a file with the certificate, PEM; one is made without"
+        "--certificate", type=Path, help="a file with the certificate (PEM); by default, one is made"
     )
-    parser.add_argument("--key", type=Path, help="a file, mode 0600, with its key, PEM")
+    parser.add_argument("--key", type=Path, help="a file, mode 0600, with the certificate's key (PEM)")
     parser.add_argument(
-        "--name", action="append", default=[], help="a name or address of this server, for that one"
+        "--name",
+        action="append",
+        default=[],
+        help="a name or address of this server, for a certificate that is made",
     )
     parser.add_argument(
-        "--listen", default="0.0.0.0:9480", metavar="ADDRESS:PORT", help="where it is (0.0.0.0:9480)"
+        "--listen",
+        default="0.0.0.0:9480",
+        metavar="ADDRESS:PORT",
+        help="where to listen (default 0.0.0.0:9480)",
     )
     return parser
 
@@ -106,7 +112,7 @@ def _pair(asked: argparse.Namespace) -> Pair:
 
 
 def _listen(text: str) -> socket.socket:
-    """A socket on ADDRESS:PORT; UserError where that is none, or something else is there."""
+    """Return a socket on ADDRESS:PORT; raises UserError for a malformed one, or if it is in use."""
     host, _, port = text.rpartition(":")
     host = host.strip("[]")
     if not host or not (port.isascii() and port.isdigit() and int(port) < 65536):
@@ -118,14 +124,12 @@ def _listen(text: str) -> socket.socket:
         place.bind((host, int(port)))
     except OSError as problem:
         place.close()
-        raise UserError(
-            "--listen", text, f"an address and a port that are free ({in_words(problem)})"
-        ) from None
+        raise UserError("--listen", text, f"a free address and port ({in_words(problem)})") from None
     return place
 
 
 class _Connection(web.RequestHandler):
-    """One connection. What is no request never comes to the pages: aiohttp answers it by itself."""
+    """One connection. aiohttp itself answers malformed requests, which never reach the pages."""
 
     __slots__ = ()
 
@@ -136,7 +140,7 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Its answer, with what all of ours say."""
+        """Return aiohttp's answer, with the headers of all our answers."""
         answer = super().handle_error(request, status, exc, message)
         set_headers(answer)
         return answer
@@ -144,7 +148,7 @@ class _Connection(web.RequestHandler):
 
 @contextlib.asynccontextmanager
 async def serving(pages: Pages, place: socket.socket, context: ssl.SSLContext) -> AsyncGenerator[None]:
-    """The page at a socket, for as long as this lasts."""
+    """Serve the page on a socket, for as long as this context lasts."""
     loop = asyncio.get_running_loop()
     runner = web.AppRunner(
         pages.application(),
@@ -164,7 +168,7 @@ async def serving(pages: Pages, place: socket.socket, context: ssl.SSLContext) -
             silent = (other for other in others if other.transport not in pages.asked)
             oldest = next(silent, others[0]).transport
             if oldest is not None:
-                oldest.abort()  # a farewell would keep it for as long as the other side likes
+                oldest.abort()  # closing in an orderly way could take as long as the other side likes
         fresh = _Connection(
             http, loop=loop, access_log=_SILENT, logger=_SILENT, keepalive_timeout=FIRST_WITHIN
         )

@@ -1,4 +1,4 @@
-"""What the page shows: the runs, one run as it goes on, its reports, and comparisons. Nothing can be changed by it."""
+"""The views of the page: all runs, one run in progress, its reports, and comparisons. Nothing can be changed here."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from tippingpoint.units.shared_run import UnitWord
 from tippingpoint.util.durations import format_duration, show_us
 
 LARGEST_FORM = 4096
-"""Bytes of a login."""
+"""The most bytes of a login form."""
 MOST_COMPARED = 24
-"""Runs; a dozen weeks of two plans."""
+"""The most runs in a comparison: a dozen weeks of two plans."""
 _FORM_WITHIN = 10.0
 """Seconds for a form to arrive."""
 _NAMED = 3
-"""Units with the same reason, before they are counted."""
+"""How many units with the same reason are named, before they are counted."""
 _RECENT = 3600.0
-"""Seconds without a word after which a page that follows a run stops asking."""
-_COOKIE = "__Host-tippingpoint"  # this prefix has browsers refuse it from anywhere but this very host, by TLS
+"""Seconds without a word after which a page that follows a run stops polling."""
+_COOKIE = "__Host-tippingpoint"  # with this prefix, browsers accept it only from this very host, by TLS
 _FORMATS = {
     "html": "text/html",
     "md": "text/plain",
@@ -58,8 +58,8 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-# A report names in itself the only script and style that it may use. What units sent went into it: should that have got
-# the better of the engine, the page that came of it is still nobody's here and can ask for nothing.
+# A report names the only script and style that it may use. It contains what units sent: if that could deceive the
+# engine, the page that results still has no origin here, and can send no requests.
 _REPORT_POLICY = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -91,24 +91,24 @@ class RunView:
     outcome: str
     sentence: str
     live: bool
-    """Whether more may come of it."""
+    """Whether more may be reported of it."""
     reportable: bool = False
     reasons: tuple[str, ...] = ()
-    """Why it ended as it did, a line each, as far as the sentence does not say it."""
+    """Why it ended as it did, a line each, unless the sentence says it."""
 
 
 class Pages:
-    """The page of the runs below one directory, for those who have access."""
+    """The pages of the runs in one directory, for readers with access."""
 
     def __init__(self, runs: Runs, access: PageAccess, reports: Reports) -> None:
         self._runs = runs
         self._access = access
         self._reports = reports
         self.asked: WeakSet[asyncio.BaseTransport] = WeakSet()
-        """The connections that a whole request has come by."""
+        """The connections over which a whole request has come."""
 
     def application(self) -> web.Application:
-        """All of it."""
+        """Return the application with all pages."""
         application = web.Application(middlewares=[self._guarded], client_max_size=LARGEST_FORM)
         application.on_response_prepare.append(_with_headers)
         application.add_routes(
@@ -130,7 +130,7 @@ class Pages:
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Nothing for those without access, and one line for whatever goes wrong."""
+        """Refuse readers without access, and answer every error with one line."""
         if request.transport is not None:
             self.asked.add(request.transport)
         if request.path not in _PUBLIC and not self._may_read(request):
@@ -148,7 +148,7 @@ class Pages:
         except Exception as problem:
             line = " ".join(f"{type(problem).__name__}: {problem}".split())[:300]
             print(f"page: unexpected {line}", file=sys.stderr, flush=True)
-            return _problem(500, "this could not be made; the journal of the page's service says why")
+            return _problem(500, "this could not be made; see the log of the page's service")
 
     def _may_read(self, request: web.Request) -> bool:
         if self._access.is_bearer(request.headers.get("Authorization", "")):
@@ -167,7 +167,7 @@ class Pages:
             form = await request.post()
         there = _local(str(form.get("next", "/")))
         if not self._access.is_token(str(form.get("token", "")).strip()):
-            return _page("login.html.j2", status=401, next=there, problem="This is not the token.")
+            return _page("login.html.j2", status=401, next=there, problem="Wrong token.")
         response = web.Response(status=303, headers={"Location": there})
         login = self._access.login(time.time())
         response.set_cookie(_COOKIE, login, max_age=SESSION, secure=True, httponly=True, samesite="Strict")
@@ -212,7 +212,7 @@ class Pages:
         return _file(await self._reports.answer("export", [run]), "tar.gz", f"{run.id}.tar.gz")
 
     async def _compare(self, request: web.Request) -> web.StreamResponse:
-        """`against` and each `run`: ids, or seed:NAME; `format` and `tolerance` as the action has them."""
+        """Compare `against` with each `run`: ids, or seed:NAME; `format` and `tolerance` are as in the action."""
         asked = request.query
         against: list[str] = asked.getall("against", [])
         others: list[str] = asked.getall("run", [])
@@ -220,7 +220,7 @@ class Pages:
         form = asked.get("format", "html")
         if len(against) > 1 or not 2 <= len(names) <= MOST_COMPARED:
             raise UserError(
-                "runs", ", ".join(names) or "none", f"2 to {MOST_COMPARED}, one of them the first"
+                "runs", ", ".join(names) or "none", f"2 to {MOST_COMPARED}, at most one of them in `against`"
             )
         if form not in ("html", "md", "json"):
             raise UserError("format", form, "html, md or json")
@@ -236,13 +236,13 @@ class Pages:
     def _find(self, name: str) -> StoredRun:
         try:
             return self._runs.find(name or "-")
-        except (UserError, OSError, ValueError):  # a name may be anything, such as too long for a file's
+        except (UserError, OSError, ValueError):  # a name may be anything, for example too long for a file
             raise web.HTTPNotFound(reason="There is no such run here") from None
 
 
 def _view(run: StoredRun, now: float) -> RunView:
     shared, verdict = run.shared, run.verdict
-    target: Any = shared.plan.get("target")  # whatever its sender took for a plan
+    target: Any = shared.plan.get("target")  # the sender may have sent anything as a plan
     reported = run.reported
     judging = verdict is None and run.complete
     return RunView(
@@ -252,7 +252,7 @@ def _view(run: StoredRun, now: float) -> RunView:
         made=shared.made,
         units=len(shared.units),
         reported=reported,
-        state="is being judged" if judging else run.state(now),
+        state="verdict pending" if judging else run.state(now),
         outcome="" if verdict is None else verdict.outcome,
         sentence="" if verdict is None else verdict.sentence,
         live=verdict is None and now - run.heard < _RECENT,
@@ -262,7 +262,7 @@ def _view(run: StoredRun, now: float) -> RunView:
 
 
 def _reasons(run: StoredRun) -> tuple[str, ...]:
-    """Why units are missing or failed, why the run was stopped, and why the verdict is withheld."""
+    """Return why units are missing or failed, why the run was stopped, and why the verdict is withheld."""
     verdict, words = run.verdict, run.words
     why = {unit: word.problem for unit, word in words.items() if word.phase == "failed" and word.problem}
     by_reason: dict[str, list[str]] = {}
@@ -292,7 +292,7 @@ def _tolerance(text: str) -> float:
 
 
 def _local(path: str) -> str:
-    """Where to go after a login: here, whatever a form says."""
+    """Return the local path to go to after a login, whatever the form says."""
     try:
         url = URL(path)
     except ValueError:
@@ -318,7 +318,7 @@ async def _with_headers(request: web.Request, response: web.StreamResponse) -> N
 
 
 def set_headers(response: web.StreamResponse) -> None:
-    """Say what a browser may do with an answer."""
+    """Set the headers that tell a browser what it may do with an answer."""
     for name, value in _HEADERS.items():
         if name == "Server" or name not in response.headers:
             response.headers[name] = value
@@ -338,7 +338,7 @@ async def _script(request: web.Request) -> web.Response:
 
 
 async def _charts(request: web.Request) -> web.Response:
-    """What draws how a run goes on, with what draws the charts of a report."""
+    """Return the script that draws a run in progress, with the one that draws the charts of a report."""
     return _asset(
         "text/javascript",
         page_script(_text("report", "assets/charts.js"), _text("collect.page", "templates/course.js")),
