@@ -315,9 +315,7 @@ def test_a_run_without_results_has_no_report_yet() -> None:
     run = a_run()
     changed(related(run))
 
-    assert refused("report", {}) == (
-        f"run: {run.id}: expected a run with a result; no unit has sent one yet"
-    )
+    assert refused("report", {}) == (f"run: {run.id}: expected a run with a result; no unit has sent one yet")
 
 
 @pytest.mark.parametrize(
