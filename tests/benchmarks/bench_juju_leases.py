@@ -7,8 +7,8 @@ with `go build ./scripts/leadershipclaimer`. Every side runs in its turn against
 (lab/juju/simulator.py, patched as that tool needs it, its store instant) for the same time: LEASES leases that UNITS
 units each want over a connection of their own, claims of 10 s, renewals each 5 s. The simulator's own cost is not
 counted. Ours is a whole run, `tippingpoint run` to its finished report, as `agent` (as the tool: one agent's login
-for all) with one worker process and with one per core, and as `hollow` (which makes its units first, and removes
-them; the tool cannot do this).
+for all), with the workers that its load needs (one worker) and with one per core, and as `hollow` (which makes its
+units first, and removes them; the tool cannot do this).
 
 CPU is user and system time. Memory is the sum of every process's own peak of resident memory; "at once" is the
 greatest sum of the processes' proportional shares (PSS) seen at one time, four times a second: what the machine has
@@ -262,9 +262,9 @@ def compare(tool: str, rounds: int, leases: int, units: int, seconds: float, onl
     """Print the medians of the rounds, and what they are of the tool's."""
     sides = {
         "leadershipclaimer": claimer(tool),
-        "ours, agent, 1 worker": ours("agent", 1),
-        "ours, agent, worker per core": ours("agent", None),
-        "ours, hollow, 1 worker": ours("hollow", 1),
+        "ours, agent": ours("agent", None),
+        "ours, agent, worker per core": ours("agent", len(os.sched_getaffinity(0))),
+        "ours, hollow": ours("hollow", None),
     }
     if only is not None:
         sides = {name: side for name, side in sides.items() if only in name or name == "leadershipclaimer"}
