@@ -39,7 +39,9 @@ def take_up(directory: Path) -> tuple[Plan, TakenUp]:
     made = [entry for entry in own_entries(directory, manifest) if isinstance(entry, LastingEntry)]
     if not made:
         raise UserError("run", str(directory), "a run that has begun to make things: this one has no ledger")
-    from tippingpoint.rundir.results import load_run  # brings numpy, which a run needs for its report alone
+    from tippingpoint.rundir.results import (
+        load_run,
+    )  # it imports numpy, which a run needs only for its report
 
     stage = manifest.first_stage
     for begun in load_run(directory).stages:

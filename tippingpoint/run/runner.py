@@ -237,7 +237,7 @@ class Runner:
         """Run the search, the conductor's turns, or the listed stages."""
         plan = self._plan
         if isinstance(plan, ClaimPlan) and plan.find is not None:
-            # A search judges its stages while it runs, and so needs what only a report needs otherwise.
+            # A search judges its stages while it runs, so it needs modules that otherwise only a report needs.
             from tippingpoint.run.search import Search
 
             self._faults.start(stage=None)

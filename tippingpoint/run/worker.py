@@ -460,7 +460,7 @@ def main() -> None:
     """Run one worker on standard input and output."""
     # Ctrl-C on the terminal is for the runner, which then ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.freeze()  # what is imported lives as long as the process
+    gc.freeze()  # modules live as long as the process
     uvloop.run(_work())
 
 

@@ -75,7 +75,7 @@ def encoded_payload(payload: bytes | bytearray) -> str:
 
 
 def counts_in(text: str | bytes, number: int = 0) -> bytes:
-    """Return the counts of one encoding, still packed; ValueError names its number when it is not one of ours."""
+    """Return the packed counts in one encoding; raises ValueError with its number for another range or precision."""
     try:
         payload = zlib.decompress(memoryview(binascii.a2b_base64(text))[COMPRESSED_HEADER.size :])
         header = payload[: PAYLOAD_HEADER.size]
@@ -96,7 +96,7 @@ def rank_of(percentile: float, total: int) -> int:
 
 
 class Recorded:
-    """The values recorded under one tag, such as in one interval: counts by slot, of slots that are filled."""
+    """The values recorded under one tag, for example in one interval: counts by slot, for filled slots only."""
 
     __slots__ = ("_counts",)
 
@@ -119,7 +119,7 @@ class Recorded:
 
     @classmethod
     def decode(cls, encoded: str | bytes) -> Recorded:
-        """Return what one V2 compressed encoding holds; ValueError when it is not one of ours."""
+        """Return what a V2 compressed encoding holds; raises ValueError for one with another range or precision."""
         result = cls()
         slot = word = place = 0
         for byte in counts_in(encoded):

@@ -54,8 +54,8 @@ class Pulse:
     __slots__ = ("_begins", "_due", "_ended", "_ends", "_sums")
 
     def __init__(self) -> None:
-        # One after the other, so that a moment is found by bisection: a busy machine has hundreds of them, and every
-        # operation asks for the time of its own.
+        # Sorted, so that a moment is found by bisection: a busy machine has hundreds of standstills, and every
+        # operation looks for those in its own time.
         self._begins: list[float] = []
         self._ends: list[float] = []
         self._sums: list[float] = [0.0]
@@ -96,7 +96,7 @@ class Pulse:
         return found
 
     def _before(self, moment: float) -> float:
-        """Return for how many seconds the loop had stood still by then."""
+        """Return for how many seconds the loop had stood still by that moment."""
         index = bisect_left(self._begins, moment)
         return self._sums[index] - max(0.0, self._ends[index - 1] - moment) if index else self._sums[0]
 

@@ -1,4 +1,4 @@
-"""The cost of an operation: what was waited for, failures included. For any kind of histogram, in microseconds."""
+"""Computes the cost of an operation, failures included, from any kind of histogram, in microseconds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WAITED = ("ok", "timeout", "lost")
 
 
 class Distribution(Protocol):
-    """What a histogram has to say here."""
+    """The methods that a histogram needs here."""
 
     @property
     def total(self) -> int:
@@ -20,13 +20,13 @@ class Distribution(Protocol):
         ...
 
     def percentile(self, percentile: float) -> int:
-        """The value at a percentile in 0..100; 0 when empty."""
+        """Return the value at a percentile in 0..100; 0 when empty."""
         ...
 
 
 H = TypeVar("H", bound=Distribution)
 Merge = Callable[[Iterable[H]], H]
-"""The sum of any number of histograms."""
+"""Returns the sum of any number of histograms."""
 
 
 def waited_outcomes(histograms: Mapping[str, H], operation: str, merge: Merge[H]) -> tuple[str, ...]:
@@ -45,7 +45,7 @@ def waited_outcomes(histograms: Mapping[str, H], operation: str, merge: Merge[H]
 
 
 def cost_of(histograms: Mapping[str, H], operation: str, merge: Merge[H]) -> H:
-    """Merge the response times of everything that was waited for of an operation, in microseconds.
+    """Return the response times of all outcomes for which an operation was waited, merged, in microseconds.
 
     `histograms` are by tag. Successes, timeouts and lost leases count with the time they took. So do errors that were
     waited for (see waited_outcomes). An operation that was given up therefore never improves a percentile.

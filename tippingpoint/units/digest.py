@@ -158,9 +158,9 @@ class _Detail:
 def make_digest(directory: Path, limit: int = LIMIT) -> str:
     """Return the digest of the part of a run in a directory, of at most `limit` characters (at least LEAST).
 
-    Raises UserError when there is no run. If it does not fit, it loses detail in this order: the course over time,
-    precision of the histograms (which makes room for some course over time), service times and single events, the
-    first stages.
+    Raises UserError when there is no run. A digest that does not fit loses its course over time first, then precision
+    of the histograms, which makes room for some course over time. Then it loses service times and single events, and
+    in the end the first stages.
     """
     if limit < LEAST:
         raise ValueError(f"a limit of {limit} characters: expected at least {LEAST}")

@@ -380,7 +380,7 @@ def _named(units: Sequence[str]) -> str:
 def _loads(run: SharedRun, plan: Plan, parts: Iterable[_MergedPart]) -> dict[int, tuple[StageKind, int]]:
     """Return kind and load by the number of a stage in the journals, as the whole plan has them; empty for a search.
 
-    Storms requested during a run are in no plan. So a stage is found in the plan by counting the stages before it, by
+    Storms requested during a run are in no plan. A stage is found in the plan by counting the stages before it, by
     the kind that most units have for each, and from the turns that are still known.
     """
     if run.searches:

@@ -131,8 +131,14 @@ class UnitWord(BaseModel):
     version: Literal[1] = 1
     run: Annotated[str, Field(max_length=130)]
     phase: Literal["making", "ready", "up", "over", "failed"]
-    """making: it prepares what it needs; ready: for its first turn; up: its share of `turn` is up, or as far up as it
-    will get; over: it has ended its part as it was told to; failed: it could not begin or go on."""
+    """How far its part is.
+
+    - `making`: it prepares what it needs.
+    - `ready`: it is ready for its first turn.
+    - `up`: its share of `turn` is up, or as far up as it will get.
+    - `over`: it has ended its part as it was told to.
+    - `failed`: it could not begin or could not go on.
+    """
     turn: Number = 0
     """The number of its current turn; 0 before the first."""
     problem: Line = ""

@@ -1,4 +1,4 @@
-"""YAML that is installed beside the program, read quickly."""
+"""Reads YAML files that are installed with the program, quickly."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, cast
 import yaml
 
 FAST_LOADER = cast("type[yaml.SafeLoader]", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-"""libyaml's, several times as fast, where the installed PyYAML has it."""
+"""libyaml's loader, which is several times as fast, if the installed PyYAML has it."""
 
 
 def field_of(text: str, name: str) -> str:
-    """The field of this name of the mapping in a text; empty where there is no such field, or no mapping."""
+    """Return the field of this name in a YAML mapping; empty without such a field, or if it is no mapping."""
     try:
         document = yaml.load(text, FAST_LOADER)
     except (yaml.YAMLError, ValueError):

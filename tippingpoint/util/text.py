@@ -60,6 +60,6 @@ def listed(text: str) -> list[str]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint at the known name that is most like a wrong one; empty where none is."""
+    """Return a hint at the known name that is most similar to a wrong one; empty if none is."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f" (did you mean {close[0]}?)" if close else ""
