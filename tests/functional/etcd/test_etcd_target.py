@@ -40,10 +40,16 @@ def api(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def scope() -> Scope:
-    """A run of its own: keys and lease ids that no other test has."""
+def scope(request: pytest.FixtureRequest) -> Iterator[Scope]:
+    """A run of its own: keys and lease ids that no other test has. The shared cluster has none of them afterwards."""
     run = uuid.uuid4()
-    return Scope(f"/tippingpoint/{run.hex}/", (run.int % (1 << 30)) * LEASE_IDS)
+    scope = Scope(f"/tippingpoint/{run.hex}/", (run.int % (1 << 30)) * LEASE_IDS)
+    shared = request.getfixturevalue("etcd") if "etcd" in request.fixturenames else None
+    yield scope
+    if shared is not None:
+        ids = range(scope.lease_ids, scope.lease_ids + LEASE_IDS)
+        for api in ("v3", "v2"):
+            uvloop.run(clean(target_of(shared, api), scope.prefix, ids))
 
 
 def target_of(lab: EtcdLab, api: str, **fields: Any) -> EtcdTarget:
@@ -564,6 +570,7 @@ def test_clean_removes_a_runs_keys_and_leases_and_no_others(
             assert await clean(target, scope.prefix, ids) == 0
             if api == "v3":
                 assert (admin.leases(scope), admin.leases(neighbour)) == (0, 1)
+            await others.release(theirs)
 
     uvloop.run(run())
 
