@@ -1,4 +1,4 @@
-"""What a unit's agent asks: the Uniter facade, and the watchers of it and of its neighbours.
+"""The facades of a unit's agent: Uniter, and its watchers of the unit and its neighbours.
 
 Shapes are those of rpc/params and apiserver/facades/agent/uniter of Juju 4.0. There are no hooks, secrets, storage
 or actions in a simulator: what watches them never changes.
@@ -132,7 +132,7 @@ def _watch_relation_units(call: Call) -> dict[str, Any]:
 
 
 def _counterparts(call: Call, unit: Unit, relation: Relation) -> dict[str, Any]:
-    """A watcher's first event: who is in scope, and, as Juju 4.0.15 does, who is not yet as departed."""
+    """Return a watcher's first event: units in scope, and as departed, as in Juju 4.0.15, units not in scope yet."""
     applications = {name for name, _ in relation.ends if name != unit.application} or {unit.application}
     units = [
         other
@@ -161,7 +161,7 @@ def _merge_units(pending: Any, change: tuple[str, str], unit: Unit, relation: Re
 
 
 def _counterpart(unit: Unit, other: str, relation: Relation) -> bool:
-    """Whether a unit sees another through a relation: the other end's units, or a peer's fellows."""
+    """Tell whether a unit sees another through a relation: a unit of the other end, or a peer."""
     application = other.partition("/")[0]
     return application != unit.application or (len(relation.ends) == 1 and other != unit.name)
 
@@ -171,7 +171,7 @@ def _counterpart(unit: Unit, other: str, relation: Relation) -> bool:
 
 @method("Uniter", "Refresh")
 def _refresh(call: Call) -> dict[str, Any]:
-    # These keys are Go's own: rpc/params names them no other way.
+    # These keys are Go's field names, because rpc/params has no others.
     found = _for_each_unit(call, lambda _: {"error": None})["results"]
     return {
         "Results": [
@@ -367,7 +367,7 @@ def _described(call: Call, relation: Relation, application: str) -> dict[str, An
 @method("Uniter", "EnterScope")
 def _enter_scope(call: Call) -> dict[str, Any]:
     def enter(unit: Unit, relation: Relation) -> dict[str, Any]:
-        call.model.enter(relation, unit, {})  # a hollow machine has no address to tell
+        call.model.enter(relation, unit, {})  # a hollow machine has no address
         return {}
 
     return _for_each_relation(call, enter)
@@ -413,7 +413,7 @@ def _read_remote_settings(call: Call) -> dict[str, Any]:
 
 
 def _own_unit(call: Call, tag: str) -> Unit:
-    """The unit of a tag, if it is the one that asks."""
+    """Return the unit of a tag, if it is the one that asks."""
     name = call.entity.id
     if unit_name(tag) != name:
         raise permission_denied()
@@ -456,10 +456,10 @@ def _unit_and_relation(call: Call, tag: object, relation_tag: object) -> tuple[U
 
 
 def _relation_tag(key: str) -> str:
-    """As names.NewRelationTag: "a:x b:y" is relation-a.x#b.y."""
+    """Return a relation's tag, as names.NewRelationTag: "a:x b:y" is relation-a.x#b.y."""
     return "relation-" + key.replace(":", ".").replace(" ", "#")
 
 
 def _if_any(key: str, value: Any) -> dict[str, Any]:
-    """A field that Go leaves out when it is empty."""
+    """Return a field that Go leaves out if it is empty."""
     return {key: value} if value else {}

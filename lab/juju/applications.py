@@ -1,4 +1,4 @@
-"""The Application facade: deploy, add units, relate, destroy. Hollow things go at once, as forced ones do."""
+"""The Application facade: deploy, add units, relate, destroy. Hollow things are removed at once, as by force."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _deploy_one(model: Model, params: dict[str, Any]) -> None:
 
 
 def _machine(place: dict[str, str] | None) -> str | None:
-    """The machine of a placement; None stands for one of its own."""
+    """Return the machine of a placement; None for a new machine."""
     return None if place is None or place["scope"] != "#" else place["directive"]
 
 

@@ -1,6 +1,6 @@
-"""Uploading a local charm over HTTP, on the API's own port: PUT /model-UUID/charms/NAME-SHA256PREFIX.
+"""Handles the upload of a local charm over HTTP, on the API's port: PUT /model-UUID/charms/NAME-SHA256PREFIX.
 
-What is refused, and how, is read from apiserver/internal/handlers/objects/charms.go of Juju 4.0.
+Its refusals are those of apiserver/internal/handlers/objects/charms.go of Juju 4.0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STATUS = {
 
 @dataclass(slots=True)
 class Request:
-    """One HTTP request; header names in lower case."""
+    """One HTTP request, with header names in lower case."""
 
     method: str
     path: str
@@ -36,7 +36,7 @@ class Request:
 
 
 def answer(controller: Controller, request: Request) -> bytes:
-    """The whole response; the connection is closed after it."""
+    """Return the complete response, after which the connection is closed."""
     path = _PATH.fullmatch(request.path)
     if path is None:
         return _response(HTTPStatus.NOT_FOUND, b"404 page not found\n", "text/plain; charset=utf-8")

@@ -1,6 +1,6 @@
 """A plain, blocking client of a Juju API server, for tests of the simulator and of what it simulates.
 
-It shares no code with tippingpoint.targets.juju, so that what the two agree on is the protocol.
+It shares no code with tippingpoint.targets.juju, so that the two can only agree by the protocol.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ ANSWER_WITHIN_S = 30.0
 
 
 class WireClient:
-    """One connection: `exchange` sends a request and returns the reply to it, both whole as they are on the wire."""
+    """One connection. `exchange` sends a request and returns the reply, both complete as on the wire."""
 
     def __init__(self, address: str, ca: str, model: str | None = None) -> None:
-        """Connect to "host:port" for a model (UUID), or for the controller alone; OSError when that fails."""
+        """Connect to "host:port" for a model (UUID), or for the controller alone. Raises OSError if that fails."""
         self._next = 1
         self._stash: dict[int, dict[str, Any]] = {}
         self._received = b""
@@ -47,27 +47,27 @@ class WireClient:
         self.close()
 
     def login(self, tag: str, password: str, nonce: str = "") -> dict[str, Any]:
-        """Log in; the reply."""
+        """Log in and return the reply."""
         params = {"auth-tag": tag, "credentials": password, "nonce": nonce, "client-version": "4.0.0"}
         return self.exchange({"type": "Admin", "version": 3, "request": "Login", "params": params})
 
     def call(self, facade: str, version: int, request: str, params: object = None) -> dict[str, Any]:
-        """One request; the reply."""
+        """Send a request and return the reply."""
         return self.exchange({"type": facade, "version": version, "request": request, "params": params or {}})
 
     def exchange(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Send a request under a number of our own; the reply to it."""
+        """Send a request with a new number, and return the reply."""
         return self.reply(self.send(request))
 
     def send(self, request: dict[str, Any]) -> int:
-        """Send a request; its number."""
+        """Send a request and return its number."""
         number = self._next
         self._next += 1
         self._frame(0x1, json.dumps(request | {"request-id": number}).encode())
         return number
 
     def reply(self, number: int) -> dict[str, Any]:
-        """The reply to a request; TimeoutError when none comes, ConnectionError when the server has closed."""
+        """Return the reply to a request. Raises TimeoutError without one, ConnectionError if the server has closed."""
         while number not in self._stash:
             opcode, payload = self._message()
             if opcode == 0x8:
@@ -90,7 +90,7 @@ class WireClient:
             return "gone"
 
     def silent_for(self, seconds: float) -> bool:
-        """Whether the server says nothing for so long."""
+        """Tell whether the server sends nothing for some seconds."""
         self._sock.settimeout(seconds)
         try:
             self._message()
@@ -101,7 +101,7 @@ class WireClient:
         return False
 
     def close(self) -> None:
-        """Leave without a word."""
+        """Close the socket without a CLOSE frame."""
         self._sock.close()
 
     def _frame(self, opcode: int, payload: bytes) -> None:
@@ -117,7 +117,7 @@ class WireClient:
         self._sock.sendall(head + mask + masked)
 
     def _message(self) -> tuple[int, bytes]:
-        """The next message, put together where it came in several frames."""
+        """Return the next message, joined from its frames."""
         opcode, final, payload = self._one_frame()
         while not final:
             _, final, more = self._one_frame()
@@ -147,7 +147,7 @@ class WireClient:
 
 
 def dial(address: str, ca: str) -> ssl.SSLSocket:
-    """A TLS connection to a server, verified for the name every Juju server's certificate has."""
+    """Open a TLS connection to a server, verified for the common name of all Juju servers."""
     host, _, port = address.rpartition(":")
     context = ssl.create_default_context(cadata=ca)
     plain = socket.create_connection((host.strip("[]"), int(port)), timeout=ANSWER_WITHIN_S)
@@ -161,7 +161,7 @@ def dial(address: str, ca: str) -> ssl.SSLSocket:
 def upload(
     address: str, ca: str, user: str, password: str, model: str, name: str, sha256: str, archive: bytes
 ) -> tuple[int, dict[str, Any], str | None]:
-    """PUT a local charm into a model: the HTTP status, the answer's JSON, its Juju-Curl header."""
+    """PUT a local charm into a model. Return the HTTP status, the answer's JSON and its Juju-Curl header."""
     connection = http.client.HTTPConnection(address)
     connection.sock = dial(address, ca)
     try:

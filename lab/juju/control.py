@@ -1,7 +1,7 @@
-"""The simulator's control socket: a lab's five requests (see control.py), and the faults only a simulator can do.
+"""The simulator's control socket: a lab's five requests (see control.py), and faults that only a simulator can do.
 
-One JSON object a line, one line back, over a unix socket of mode 0600. Beside kill, stop, continue, start and
-members:
+Each request is one line of JSON, and so is the answer, over a unix socket of mode 0600. Beside kill, stop, continue,
+start and members there are:
 
     {"do": "reset", "share": 0.1}                    reset that share of the connections (each by its own chance)
     {"do": "mute", "share": 0.1}                     half open: never answered, never closed
@@ -33,7 +33,7 @@ _STATES = ("normal", "stalled", "failing")
 
 
 class Control:
-    """Acts on a controller and its servers; `pid` is what members show, they are all in one process."""
+    """Acts on a controller and its servers. `pid` is that of all members, which share one process."""
 
     def __init__(self, controller: Controller, servers: dict[str, Server], pid: int) -> None:
         self._controller = controller
@@ -56,7 +56,7 @@ class Control:
         }
 
     async def serve(self, path: Path) -> asyncio.Server:
-        """Listen on the socket; it exists when this returns, and only its owner can open it."""
+        """Listen on the socket. It exists on return, and only its owner can open it."""
         before = os.umask(0o177)
         try:
             return await asyncio.start_unix_server(self._converse, str(path))
@@ -64,7 +64,7 @@ class Control:
             os.umask(before)
 
     def leader(self) -> str | None:
-        """The server that leads the store: the first that runs, where a majority does."""
+        """The leader of the store: the first running server, if a majority is running."""
         running = [name for name, server in self._servers.items() if server.alive and not server.frozen]
         return running[0] if len(running) > len(self._servers) // 2 else None
 
@@ -73,7 +73,7 @@ class Control:
             while line := await reader.readline():
                 writer.write(json.dumps(answer_line(line, self._act)).encode() + b"\n")
                 await writer.drain()
-        except (OSError, ValueError):  # it left, or sent a line without an end
+        except (OSError, ValueError):  # it left, or sent an endless line
             pass
         finally:
             writer.close()

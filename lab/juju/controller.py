@@ -1,4 +1,4 @@
-"""A simulated controller's state: its models and users, its store, who is connected, and what it offers."""
+"""A simulated controller's state: models, users, store, connections, and facades."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from lab.juju.ratelimit import Bucket
 from lab.juju.store import PROFILES, Store
 
 VERSION = "4.0-simulator15"
-"""Reads as version 4.0, tag "simulator", patch 15 to Juju's own parser, so that its Go clients take it too."""
+"""The version, which Juju's parser reads as 4.0, tag "simulator", patch 15. So its Go clients accept it, too."""
 
 
 @dataclass
 class Setup:
-    """What a controller starts with; times in seconds. `rate_limit` is (burst, seconds for one more agent login)."""
+    """A controller's settings, with times in seconds. `rate_limit` is (burst, seconds for one more agent login)."""
 
     addresses: list[str]
     port: int
@@ -40,7 +40,7 @@ class Connection(Protocol):
     """A client's connection: `rpc.Session`."""
 
     model: Model | None
-    """The model it is for; None for the controller alone."""
+    """The connection's model; None for the controller alone."""
 
     def close(self) -> None:
         """End it."""
@@ -48,7 +48,7 @@ class Connection(Protocol):
 
 
 class Controller:
-    """One controller; its servers share it, as HA controllers share their database."""
+    """One controller, which its servers share, as HA controllers share their database."""
 
     def __init__(self, setup: Setup, loop: asyncio.AbstractEventLoop) -> None:
         self.setup = setup
@@ -68,17 +68,17 @@ class Controller:
         self._round()
 
     def new_model(self, name: str, owner: str) -> Model:
-        """An empty model."""
+        """Add an empty model."""
         model = Model(name, owner, Leases(self.store, self.loop))
         self.models[model.uuid] = model
         self._leases.append(model.leases)
         return model
 
     def remove_model(self, model: Model, disconnect: bool = False) -> None:
-        """Gone at once with all that is in it.
+        """Remove a model at once, with everything in it.
 
-        Whoever is logged in stays so, and is even granted leases, as Juju 4.0.15 was seen to do; `disconnect` ends
-        those connections.
+        Its clients stay logged in and still get leases, as seen with Juju 4.0.15. With `disconnect` their connections
+        end.
         """
         self.models.pop(model.uuid, None)
         model.empty()
@@ -87,11 +87,11 @@ class Controller:
                 session.close()
 
     def leases_held(self) -> int:
-        """Leases held now, those of removed models among them."""
+        """The number of leases held now, with those of removed models."""
         return sum(map(len, self._leases))
 
     def offer(self, versions: Versions) -> None:
-        """Offer other versions of some facades than Juju 4.0.15 does, none of a facade where there is none."""
+        """Offer other versions of some facades than Juju 4.0.15. An empty list removes a facade."""
         self.facades = CONTROLLER_FACADES | MODEL_FACADES | versions
         self.dispatch = tuple(
             {
@@ -105,22 +105,22 @@ class Controller:
         )
 
     def serves(self, facade: str, where: Literal["controller", "model"]) -> bool:
-        """Whether a facade is for this kind of login (restrict_controller.go and restrict_model.go of Juju)."""
+        """Tell whether a facade is for this kind of login (restrict_controller.go and restrict_model.go of Juju)."""
         if where == "controller":
             return facade in CONTROLLER_FACADES
         return facade in MODEL_FACADES or facade not in CONTROLLER_FACADES
 
     def offered(self, in_model: bool) -> Versions:
-        """What a login to a model, or to the controller alone, is offered."""
+        """Return the facades that a login to a model, or to the controller alone, gets."""
         here = MODEL_FACADES if in_model else CONTROLLER_FACADES
         return {name: self.facades[name] for name in here if self.facades[name]}
 
     def address_of(self, server: str) -> str:
-        """A server's host:port."""
+        """Return a server's host:port."""
         return f"{self.setup.addresses[int(server[1:]) - 1]}:{self.setup.port}"
 
     def host_ports(self, server: str | None = None) -> list[list[dict[str, object]]]:
-        """All servers' addresses, or one's, as replies carry them."""
+        """Return all servers' addresses, or one server's, in the form of replies."""
         addresses = self.setup.addresses
         if server is not None:
             addresses = [addresses[int(server[1:]) - 1]]
@@ -130,11 +130,11 @@ class Controller:
         ]
 
     def entered(self, session: Connection) -> None:
-        """Somebody has logged in."""
+        """Record a login."""
         self.sessions.add(session)
 
     def left(self, session: Connection) -> None:
-        """A connection has ended."""
+        """Record the end of a connection."""
         self.sessions.discard(session)
 
     def _round(self) -> None:

@@ -1,7 +1,7 @@
-"""Which facades a login is offered, by name and version: those of Juju 4.0.15.
+"""The facades that a login gets, by name and version, as in Juju 4.0.15.
 
-The model's are from the recording of a stock controller; the controller's are from its source (the register.go
-files under apiserver/facades, restrict_controller.go).
+Those of models are from the recording of a stock controller. Those of the controller are from its source (the
+register.go files under apiserver/facades, restrict_controller.go).
 """
 
 from __future__ import annotations
@@ -106,5 +106,5 @@ MODEL_FACADES: Versions = {
 
 
 def listed(versions: Versions) -> list[dict[str, object]]:
-    """As the login reply lists them."""
+    """Return facades in the form of the login reply."""
     return [{"name": name, "versions": list(versions[name])} for name in sorted(versions)]

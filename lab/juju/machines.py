@@ -14,7 +14,7 @@ from lab.juju.model import Machine, Refused, not_found, permission_denied
 from lab.juju.rpc import Call, for_each
 
 SHORTEST_PASSWORD = 18
-"""Characters of an agent's password (MinAgentPasswordLength of internal/password)."""
+"""The least number of characters of an agent's password (MinAgentPasswordLength of internal/password)."""
 
 facade("MachineManager", "user")
 facade("Deployer", "machine")
@@ -60,7 +60,7 @@ def _provisioning_script(call: Call) -> dict[str, Any]:
 
 
 def _script(call: Call, machine: Machine) -> str:
-    """The part of a provisioning script that matters to a client: the agent.conf it writes."""
+    """Return the part of a provisioning script that matters to a client: the agent.conf that it writes."""
     controller = call.session.controller
     directory = f"/var/lib/juju/agents/machine-{machine.id}"
     conf = yaml.safe_dump(
@@ -134,12 +134,12 @@ def _set_password(call: Call, tag: str, password: str) -> None:
 
 
 def unit_tag(name: str) -> str:
-    """The tag of a unit "app/0": "unit-app-0"."""
+    """Return a unit's tag: "unit-app-0" for "app/0"."""
     return "unit-" + name.replace("/", "-")
 
 
 def unit_name(tag: str) -> str | None:
-    """The unit of a tag; None when it is no unit's."""
+    """Return the unit of a tag; None if it is not a unit's."""
     kind, _, rest = tag.partition("-")
     application, _, number = rest.rpartition("-")
     return f"{application}/{number}" if kind == "unit" and application and number.isdigit() else None

@@ -1,4 +1,4 @@
-"""The table of what every facade answers, and to whom."""
+"""The table of all facades' methods, and who may use them."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 Kind = Literal["user", "machine", "unit"]
-"""Of an entity that logs in."""
+"""The kind of an entity that logs in."""
 Handler = Callable[[Any], "dict[str, Any] | None"]
-"""Answers an `rpc.Call`: the response, or None when it will be given to `Call.answer` later; Refused to refuse it."""
+"""Answers an `rpc.Call` with the response, or with None if `Call.answer` gets it later. Raises Refused to refuse."""
 
 METHODS: dict[str, dict[str, Handler]] = {}
-"""By facade and method."""
+"""Handlers by facade and method."""
 WHO: dict[str, frozenset[Kind]] = {}
-"""Who may use a facade at all; empty: everybody."""
+"""The kinds of entity that may use a facade; empty for all."""
 
 
 def facade(name: str, *who: Kind) -> None:
-    """Declare who may use a facade at all; nobody named: everybody."""
+    """Declare who may use a facade; without `who`, everybody."""
     WHO[name] = frozenset(who)
     METHODS.setdefault(name, {})
 
 
 def method(facade: str, name: str) -> Callable[[Handler], Handler]:
-    """Declare what answers a request."""
+    """Declare the handler of a request."""
 
     def declare(handler: Handler) -> Handler:
         METHODS[facade][name] = handler

@@ -1,4 +1,4 @@
-"""What a simulated controller holds of one model: charms, machines, applications, units and relations."""
+"""One model in a simulated controller: charms, machines, applications, units and relations."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from lab.juju.leases import Leases
 from lab.juju.watchers import Topics
 
 _APPLICATION = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]*[a-z][a-z0-9]*)*")
-"""A name Juju accepts: every part after a dash has a letter (names.IsValidApplication)."""
+"""Matches valid application names: every part after a dash has a letter (names.IsValidApplication)."""
 
 
 class Refused(Exception):
-    """A request's refusal as the API says it: a message and a code, which may be empty."""
+    """The refusal of a request: a message and a code, which may be empty."""
 
     def __init__(self, message: str, code: str = "", info: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -31,28 +31,28 @@ class Refused(Exception):
         self.info = info
 
     def as_dict(self) -> dict[str, Any]:
-        """As it stands in a bulk result; at the top of a reply the keys are others."""
+        """Return it in the form of bulk results; a reply itself has other keys."""
         return {"message": self.message, "code": self.code}
 
 
 def permission_denied() -> Refused:
-    """What a stock controller says to one who may not."""
+    """Return a stock controller's refusal for lack of permission."""
     return Refused("permission denied", "unauthorized access")
 
 
 def not_found(what: str) -> Refused:
-    """What a controller says about a thing that is not there."""
+    """Return a controller's refusal for a missing thing."""
     return Refused(f"{what} not found", "not found")
 
 
 def now() -> str:
-    """The present as the API writes times."""
+    """Return the present time in the API's form."""
     return datetime.now(UTC).isoformat().replace("+00:00", "Z")
 
 
 @dataclass(slots=True)
 class Status:
-    """A status with its message, as an agent sets it."""
+    """A status with its message, set by an agent."""
 
     status: str
     info: str = ""
@@ -60,7 +60,7 @@ class Status:
     since: str = field(default_factory=now)
 
     def detailed(self, life: str = "", data: bool = True) -> dict[str, Any]:
-        """As full status shows it; of some things it shows a life, of some no data."""
+        """Return it in the form of full status, which has a life for some things, and no data for others."""
         return {
             "status": self.status,
             "info": self.info,
@@ -74,7 +74,7 @@ class Status:
 
 @dataclass(slots=True)
 class Endpoint:
-    """One end of a relation a charm can have."""
+    """One end of a charm's relation."""
 
     name: str
     role: str
@@ -84,7 +84,7 @@ class Endpoint:
     limit: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """As the API writes a charm's relation."""
+        """Return it in the form of the API."""
         return {
             "name": self.name,
             "role": self.role,
@@ -97,7 +97,7 @@ class Endpoint:
 
 @dataclass(slots=True)
 class Charm:
-    """A local charm as it was uploaded; its architecture is amd64, the only one simulated."""
+    """An uploaded local charm. Its architecture is amd64, the only one simulated."""
 
     name: str
     revision: int
@@ -111,7 +111,7 @@ class Charm:
         return f"local:{self.name}-{self.revision}"
 
     def origin(self, base: dict[str, str]) -> dict[str, Any]:
-        """The charm's origin as GetCharmURLOrigin gives it."""
+        """Return the charm's origin in the form of GetCharmURLOrigin."""
         return {
             "source": "local",
             "type": "",
@@ -141,7 +141,7 @@ class Machine:
 
 @dataclass(slots=True)
 class Unit:
-    """A unit; `password` is empty until it is set, and nobody can log in with an empty one."""
+    """A unit. `password` is empty until it is set; an empty one allows no login."""
 
     name: str
     machine: str
@@ -157,7 +157,7 @@ class Unit:
 
 @dataclass(slots=True)
 class Application:
-    """An application, its charm and its units; unit numbers are never used again."""
+    """An application with its charm and units. Unit numbers are never reused."""
 
     name: str
     charm: Charm
@@ -170,7 +170,7 @@ class Application:
 
 @dataclass(slots=True)
 class Relation:
-    """A relation between two applications' endpoints, and who is in its scope."""
+    """A relation between two applications' endpoints, with the units in its scope."""
 
     id: int
     ends: list[tuple[str, Endpoint]]
@@ -179,14 +179,14 @@ class Relation:
 
     @property
     def key(self) -> str:
-        """As Juju writes it: requirer first, then provider (peers: alone)."""
+        """Juju's key: requirer first, then provider; a peer alone."""
         order = {"requirer": 0, "provider": 1, "peer": 2}
         ends = sorted(self.ends, key=lambda end: order[end[1].role])
         return " ".join(f"{application}:{endpoint.name}" for application, endpoint in ends)
 
 
 class Model:
-    """One model, and who watches what in it."""
+    """One model with its watchers."""
 
     def __init__(self, name: str, owner: str, leases: Leases) -> None:
         self.uuid = str(uuid.uuid4())
@@ -206,7 +206,7 @@ class Model:
         self._next_relation = 0
 
     def add_charm(self, name: str, archive: bytes, sha256: str) -> Charm:
-        """A charm from its archive; the revision counts up per name. Refused when it is no charm."""
+        """Add a charm from its archive, with the next revision of its name. Raises Refused if it is no charm."""
         try:
             with zipfile.ZipFile(io.BytesIO(archive)) as files:
                 metadata = _yaml(files, "metadata.yaml")
@@ -228,7 +228,7 @@ class Model:
         hardware: dict[str, Any],
         addresses: list[str],
     ) -> Machine:
-        """A machine somebody says exists."""
+        """Add a manual machine."""
         machine = Machine(str(self._next_machine), instance_id, nonce, base, hardware, addresses)
         self._next_machine += 1
         self.machines[machine.id] = machine
@@ -242,7 +242,7 @@ class Model:
         config: dict[str, Any],
         constraints: dict[str, Any],
     ) -> Application:
-        """An application without units."""
+        """Add an application without units."""
         if not _APPLICATION.fullmatch(name):
             raise Refused("application name is not valid", "not valid")
         charm = self.charms.get(url)
@@ -261,7 +261,7 @@ class Model:
         return application
 
     def add_unit(self, application: Application, machine: str) -> Unit:
-        """A unit on a machine there is."""
+        """Add a unit on an existing machine."""
         host = self.machines[machine]
         unit = Unit(f"{application.name}/{application.next_unit}", machine)
         application.next_unit += 1
@@ -270,12 +270,12 @@ class Model:
         return unit
 
     def unit(self, name: str) -> Unit | None:
-        """A unit by name."""
+        """Return a unit by name; None without one."""
         application = self.applications.get(name.partition("/")[0])
         return application.units.get(name) if application else None
 
     def remove_unit(self, unit: Unit) -> None:
-        """Gone at once, as a hollow unit goes when its removal is forced; so is its lease."""
+        """Remove a unit and its lease at once, as Juju removes a hollow unit by force."""
         self.applications[unit.application].units.pop(unit.name, None)
         if unit.machine in self.machines:
             self.machines[unit.machine].units.pop(unit.name, None)
@@ -286,7 +286,7 @@ class Model:
         self.topics.tell(("unit", unit.name), {})
 
     def remove_application(self, application: Application) -> None:
-        """Gone with its units and relations."""
+        """Remove an application with its units and relations."""
         for unit in list(application.units.values()):
             self.remove_unit(unit)
         for relation in self.relations_of(application.name):
@@ -294,7 +294,7 @@ class Model:
         self.applications.pop(application.name, None)
 
     def remove_machine(self, machine: Machine) -> None:
-        """Gone with the units on it."""
+        """Remove a machine with its units."""
         for name in list(machine.units):
             unit = self.unit(name)
             if unit is not None:
@@ -302,7 +302,7 @@ class Model:
         self.machines.pop(machine.id, None)
 
     def relate(self, one: str, other: str) -> Relation:
-        """A relation between two ends, each "application" or "application:endpoint"; Refused as Juju refuses."""
+        """Relate two ends, each "application" or "application:endpoint". Raises Refused in the same cases as Juju."""
         pairs = [
             (first, second)
             for first in self._ends(one, one, other)
@@ -327,14 +327,14 @@ class Model:
         return self._add_relation(pair)
 
     def empty(self) -> None:
-        """Nothing is left of it but who is logged in."""
+        """Remove everything from the model except its logged-in clients."""
         self.life = "dead"
         for application in list(self.applications.values()):
             self.remove_application(application)
         self.machines.clear()
 
     def set_password(self, unit: Unit, password: str) -> None:
-        """Refused when another unit of the model has the same, as the column of its hash is unique in Juju."""
+        """Set a unit's password. Raises Refused if another unit has the same: the hash's column is unique in Juju."""
         if self._passwords.get(password, unit) is not unit:
             raise Refused("setting password hash: UNIQUE constraint failed: unit.password_hash")
         self._passwords.pop(unit.password, None)
@@ -342,29 +342,29 @@ class Model:
         unit.password = password
 
     def relations_of(self, application: str) -> list[Relation]:
-        """The relations of an application, peers among them."""
+        """Return the relations of an application, with its peer relations."""
         return list(self._by_application.get(application, {}).values())
 
     def remove_relation(self, relation: Relation) -> None:
-        """Gone at once, whoever is in its scope."""
+        """Remove a relation at once, even with units in its scope."""
         self.relations.pop(relation.id, None)
         for application, _ in relation.ends:
             self._by_application.get(application, {}).pop(relation.id, None)
             self.topics.tell(("unit-relations", application), [relation.key])
 
     def enter(self, relation: Relation, unit: Unit, settings: dict[str, str]) -> None:
-        """A unit is in a relation's scope from now on."""
+        """Add a unit to a relation's scope."""
         if unit.name not in relation.in_scope:
             relation.in_scope[unit.name] = settings
             self.topics.tell(("relation", str(relation.id)), ("entered", unit.name))
 
     def leave(self, relation: Relation, unit: str) -> None:
-        """A unit is in a relation's scope no more."""
+        """Remove a unit from a relation's scope."""
         if relation.in_scope.pop(unit, None) is not None:
             self.topics.tell(("relation", str(relation.id)), ("left", unit))
 
     def matching(self, patterns: list[str]) -> tuple[list[Machine], list[tuple[Application, list[Unit]]]]:
-        """What a status filtered by patterns shows: applications and units by name, and their machines."""
+        """Return the contents of a status filtered by patterns: applications and units by name, and their machines."""
         if not patterns:
             every = [(item, list(item.units.values())) for item in self.applications.values()]
             return list(self.machines.values()), every

@@ -1,4 +1,4 @@
-"""Making, listing and destroying models: ModelManager, and what `juju add-model` asks of Cloud before."""
+"""Creates, lists and destroys models: ModelManager, and the requests of `juju add-model` to Cloud."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _destroy(call: Call) -> dict[str, Any]:
         if model is controller.controller_model:
             raise permission_denied()
         if model.machines and not params.get("force"):
-            model.life = "dying"  # and it stays so: it waits for agents that hollow units do not have
+            model.life = "dying"  # permanently, because it waits for agents, which hollow units do not have
         else:
             controller.remove_model(model)
         return {}
@@ -141,7 +141,7 @@ def _destroy(call: Call) -> dict[str, Any]:
 def _model(controller: Controller, tag: object) -> Model:
     model = controller.models.get(str(tag).removeprefix("model-"))
     if model is None:
-        # What Juju 4.0.15 says of a model that is not there, or no more.
+        # The message of Juju 4.0.15 for a missing or removed model.
         raise not_found("invoking getDB: database")
     return model
 

@@ -1,7 +1,7 @@
-"""The simulated controller's process: every server of it, its control socket, until it is told to end.
+"""The simulated controller's process, which runs all servers and the control socket until it is told to end.
 
-`python -m lab.juju.process DIRECTORY`: the directory has setup.json (mode 0600: the user's password is in
-it), cert.pem and key.pem. One JSON line on standard output says that it serves.
+`python -m lab.juju.process DIRECTORY`: the directory has setup.json (mode 0600, because it has the user's password),
+cert.pem and key.pem. It prints one JSON line when it serves.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from lab.juju.ratelimit import Bucket
 from lab.juju.server import Server
 
 FACADES = (agents, applications, leadership, login, machines, models, status)
-"""What this controller offers: each of these modules enters its methods into `methods.METHODS` as it is imported."""
+"""The modules of facades. Each adds its methods to `methods.METHODS` when it is imported."""
 _FILES_WANTED = 65_536
 
 
 def raise_file_limit() -> int:
-    """As many open files as are wanted or allowed; what it is now."""
+    """Raise the limit of open files as far as wanted or allowed, and return it."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES_WANTED
     if hard != resource.RLIM_INFINITY and hard < wanted:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
-        except (OSError, ValueError):  # not ours to raise
+        except (OSError, ValueError):  # not permitted
             wanted = hard
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, max(wanted, hard)))
     return wanted
@@ -54,7 +54,7 @@ def _context(directory: Path) -> ssl.SSLContext:
 
 
 def _controller_unit(model: Model) -> Unit:
-    """The unit of the controller's own charm, controller/0 on machine 0, as every Juju controller has one."""
+    """Add the unit of the controller's own charm, controller/0 on machine 0, which every Juju controller has."""
     charm = Charm("juju-controller", 0, "", {}, {})
     model.charms[charm.url] = charm
     base = {"name": "ubuntu", "channel": "24.04"}
@@ -87,13 +87,13 @@ async def serve(directory: Path) -> None:
     serving = {"files": files, "model": model.uuid, "unit": unit_tag(unit.name), "password": unit.password}
     print(json.dumps(serving), flush=True)  # into a pipe of the lab's
     gc.collect()
-    gc.freeze()  # tens of thousands of connections are garbage collected by counting alone
+    gc.freeze()  # reference counting is enough for tens of thousands of connections
     async with control:
         await ended.wait()
 
 
 def main() -> int:
-    """Run the simulated controller; returns the exit code."""
+    """Run the simulated controller and return the exit code."""
     try:
         uvloop.run(serve(Path(sys.argv[1])))
     except OSError as problem:

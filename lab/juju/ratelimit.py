@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class Bucket:
-    """Full at the start; a token comes back every `every_s` seconds until there are `most`."""
+    """A bucket that is full at the start. A token comes back every `every_s` seconds, up to `most`."""
 
     def __init__(self, most: int, every_s: float, clock: Callable[[], float]) -> None:
         self._most = float(most)
@@ -16,7 +16,7 @@ class Bucket:
         self._at = clock()
 
     def take(self) -> bool:
-        """Take a token; False when there is none."""
+        """Take a token; False if there is none."""
         now = self._clock()
         self._tokens = min(self._most, self._tokens + (now - self._at) / self._every_s)
         self._at = now

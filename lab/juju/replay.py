@@ -1,7 +1,7 @@
-"""Replaying recorded requests against any Juju controller, in a model made for it, and comparing what it replies.
+"""Replays recorded requests against any Juju controller, in a new model, and compares the replies.
 
-A recorded pair says on whose connection it went ("machine-0", "unit-hol1-0", "user-admin", "user-admin at the
-controller", ...). Words in angle brackets in a request stand for what differs from model to model.
+A recorded pair names the owner of its connection ("machine-0", "unit-hol1-0", "user-admin", "user-admin at the
+controller", ...). Words in angle brackets in a request stand for values that differ between models.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _FILES = {
 }
 _PASSWORD = "a-password-of-the-contract-test"
 _EXACT = frozenset({"error", "error-code", "message", "code", "life"})
-"""Keys whose values must be the recorded ones; of everything else the kind of value must."""
+"""Keys whose values must be the recorded ones. For all other keys, only the type must be the same."""
 _ANY_LENGTH = frozenset(
     {"servers", "facades", "regions", "auth-types", "users", "user-models", "api-addresses"}
 )
 _OF_A_PROVIDER = frozenset({"config", "host-cloud-region", "endpoint", "public-dns-name"})
-"""Keys that one cloud provider has and another has not."""
+"""Keys that only some cloud providers have."""
 
 
 class Stage:
-    """A model of its own with what the recording's had: machine 0, a charm, its application hol0 on that machine.
+    """A new model with the contents of the recording's: machine 0, and a charm with its application hol0 there.
 
     The charm has a peer endpoint `cluster`, provides `link`, and with `requires` requires `link-from`.
     """
@@ -58,7 +58,7 @@ class Stage:
         self._nonces: dict[str, str] = {}
         self.prefix = f"tp{secrets.token_hex(4)}"
         self.words: dict[str, Any] = {}
-        """What stands for each word in angle brackets; `sanitized` puts the words back."""
+        """The values of the words in angle brackets; `sanitized` puts the words back."""
 
     def __enter__(self) -> Stage:
         self.model, machine = asyncio.run(self._make())
@@ -78,7 +78,7 @@ class Stage:
             connection.close()
 
     def destroy(self) -> None:
-        """Destroy the model, by force; whoever is logged in stays so."""
+        """Destroy the model by force. Clients stay logged in."""
         with self._connect(None) as client:
             client.login(self._access.user.tag, self._access.user.password)
             destroy = {"destroy-storage": True, "force": True, "max-wait": 0, "timeout": 600 * 10**9}
@@ -86,7 +86,7 @@ class Stage:
             client.call("ModelManager", 11, "DestroyModels", {"models": models})
 
     def exchange(self, on: str, request: dict[str, Any]) -> dict[str, Any]:
-        """Send a recorded request where it belongs, with what it says of the recording's model put right."""
+        """Send a recorded request on its connection, with this model's values."""
         filled = self._filled(request)
         if filled["type"] == "Admin" and filled["request"] == "Login":
             return self._login(on, filled)
@@ -104,20 +104,20 @@ class Stage:
         return reply
 
     def begin(self, on: str, request: dict[str, Any]) -> int:
-        """Send a request that is answered later; the number `end` takes."""
+        """Send a request that is answered later, and return the number for `end`."""
         return (self._connections.get(on) or self.logged_in(on)).send(self._filled(request))
 
     def end(self, on: str, number: int) -> dict[str, Any]:
-        """The reply to what was begun."""
+        """Return the reply to a request that was begun."""
         return self._connections[on].reply(number)
 
     def try_login(self, tag: str) -> dict[str, Any]:
-        """What somebody who could log in is answered on a new connection."""
+        """Return the reply to a login with known credentials on a new connection."""
         with self._connect(self.model) as client:
             return client.login(tag, self._passwords[tag], self._nonces.get(tag, ""))
 
     def sanitized(self, value: Any) -> Any:
-        """A reply without what belongs to this controller and model alone."""
+        """Return a reply without the values of this controller and model."""
         text = json.dumps(value)
         for word, meant in self.words.items():
             if isinstance(meant, str):
@@ -203,7 +203,7 @@ class Stage:
         return self._new(on).exchange(request)
 
     def logged_in(self, on: str) -> WireClient:
-        """A new connection, logged in as somebody; `exchange` uses it from now on."""
+        """Open a new connection, logged in as an entity; `exchange` uses it from now on."""
         connection = self._connections.get(on) or self._new(on)
         if on != "nobody":
             tag = on.split(" ", maxsplit=1)[0]
@@ -239,7 +239,7 @@ class Stage:
 
 
 def differences(recorded: Any, replied: Any, at: str = "reply") -> list[str]:
-    """How a reply differs from the recorded one in what a client can rely on; empty when it does not."""
+    """Return the differences between a reply and the recorded one that matter to a client; empty without any."""
     if isinstance(recorded, dict) and isinstance(replied, dict):
         return _dict_differences(cast(dict[str, Any], recorded), cast(dict[str, Any], replied), at)
     if isinstance(recorded, list) and isinstance(replied, list):
@@ -265,7 +265,7 @@ def differences(recorded: Any, replied: Any, at: str = "reply") -> list[str]:
 
 
 def _dict_differences(recorded: dict[str, Any], replied: dict[str, Any], at: str) -> list[str]:
-    if at.endswith(".clouds"):  # whatever they are called
+    if at.endswith(".clouds"):  # with any names
         return differences(next(iter(recorded.values())), next(iter(replied.values())), f"{at}.*")
     ignored = _OF_A_PROVIDER | {"request-id"}
     missing = [f"{at}.{key}: missing" for key in recorded.keys() - replied.keys() - ignored]
@@ -276,7 +276,7 @@ def _dict_differences(recorded: dict[str, Any], replied: dict[str, Any], at: str
 
 
 def _ordered(items: list[Any]) -> list[Any]:
-    """Relations come in any order; they have a key, by which they are compared."""
+    """Sort relations by key, because they come in any order."""
     if all(isinstance(item, dict) and "key" in item for item in items):
         return sorted(items, key=lambda item: str(item["key"]))
     return items

@@ -23,7 +23,7 @@ T = TypeVar("T")
 def for_each(
     entries: Iterable[T], answer: Callable[[T], dict[str, Any]], refused: dict[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """The results of a bulk request: each entry's answer, or its refusal beside the fields that go with one."""
+    """Return the results of a bulk request: each entry's answer, or its refusal with the accompanying fields."""
     results: list[dict[str, Any]] = []
     for entry in entries:
         try:
@@ -34,26 +34,26 @@ def for_each(
 
 
 class Channel(Protocol):
-    """The connection a session answers on."""
+    """The connection of a session."""
 
     def send(self, message: bytes) -> None: ...
 
     def close(self) -> None:
-        """Orderly: a CLOSE frame, then the socket."""
+        """Close it in order: a CLOSE frame, then the socket."""
         ...
 
     def expect_pings(self) -> None:
-        """From now on the connection ends when no Pinger.Ping comes for the ping timeout."""
+        """End the connection from now on if no Pinger.Ping comes within the ping timeout."""
         ...
 
     def pinged(self) -> None:
-        """A Pinger.Ping came."""
+        """Record a Pinger.Ping."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """Who has logged in: a user "admin", a machine "0", a unit "app/0"."""
+    """A logged-in entity: a user "admin", a machine "0", a unit "app/0"."""
 
     kind: Kind
     id: str
@@ -72,20 +72,20 @@ class Call:
 
     @property
     def model(self) -> Model:
-        """The model the connection is for."""
+        """The connection's model."""
         model = self.session.model
         assert model is not None
         return model
 
     @property
     def entity(self) -> Entity:
-        """Who is asking."""
+        """The entity that asks."""
         entity = self.session.entity
         assert entity is not None
         return entity
 
     def answer(self, response: dict[str, Any]) -> None:
-        """Answer later what was not answered at once; nothing happens when the connection is gone."""
+        """Answer a request later. Nothing happens if the connection has ended."""
         self.session.reply(self.number, response)
 
 
@@ -116,7 +116,7 @@ class Session:
         self.watchers: dict[str, Watcher] = {}
 
     def receive(self, message: bytes) -> None:
-        """One message of the client's; a message that is no request ends the connection, as it does in Juju."""
+        """Handle a client's message. One that is no request ends the connection, as in Juju."""
         try:
             request = orjson.loads(message)
             number: int = request["request-id"]
@@ -163,15 +163,15 @@ class Session:
         self.channel.close()
 
     def when_gone(self, key: object, do: Callable[[], None]) -> None:
-        """Have something done when the connection ends; `not_when_gone` takes it back."""
+        """Call `do` when the connection ends; `not_when_gone` cancels this."""
         self.parting[key] = do
 
     def not_when_gone(self, key: object) -> None:
-        """Take back what `when_gone` was told."""
+        """Cancel a call of `when_gone`."""
         self.parting.pop(key, None)
 
     def new_watcher(self, watcher: Watcher, end: Callable[[], None] | None) -> str:
-        """The id of a watcher of this connection's; `end` is called when it ends."""
+        """Add a watcher to this connection and return its id. `end` is called when it ends."""
         self.last_watcher += 1
         number = f"w-{self.last_watcher}"
         self.watchers[number] = watcher
@@ -180,14 +180,14 @@ class Session:
         return number
 
     def end_watcher(self, number: str) -> None:
-        """The client wants no more of it."""
+        """End a watcher at the client's request."""
         del self.watchers[number]
         end = self.parting.pop(number, None)
         if end is not None:
             end()
 
     def gone(self) -> None:
-        """The connection has ended, whatever ended it."""
+        """Handle the end of the connection, by any cause."""
         parting, self.parting = self.parting, {}
         for do in parting.values():
             do()

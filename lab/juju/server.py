@@ -1,7 +1,7 @@
-"""A simulated controller's servers: TLS, HTTP and WebSocket on non-blocking sockets, on the loop's readiness.
+"""A simulated controller's servers: TLS, HTTP and WebSocket on non-blocking sockets, by the event loop's readiness.
 
-No transport and no task stands behind a connection: it is a socket, a parser and a session. That is what lets
-one process carry tens of thousands. (picows takes no request body, so charms could not be uploaded on its port.)
+A connection is only a socket, a parser and a session, without transport or task. So one process can have tens of
+thousands. (picows takes no request body, so charms could not be uploaded on its port.)
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _buffer = memoryview(bytearray(256 * 1024))
 
 
 class Server:
-    """One server of the controller: it can be killed and started, frozen and resumed."""
+    """One server of the controller, which can be killed and started, frozen and resumed."""
 
     def __init__(self, name: str, controller: Controller, context: ssl.SSLContext) -> None:
         self.name = name
@@ -58,7 +58,7 @@ class Server:
         return self._listener is not None
 
     def start(self) -> None:
-        """Listen; OSError when the address is taken."""
+        """Listen. Raises OSError if the address is in use."""
         host, port = self.controller.address_of(self.name).rsplit(":", 1)
         listener = socket.socket()
         try:
@@ -74,7 +74,7 @@ class Server:
         self._look_for_silent()
 
     def kill(self) -> None:
-        """As a killed process: the port is closed, and every connection without a word."""
+        """Act like a killed process: close the port and all connections without a CLOSE frame."""
         assert self._listener is not None
         if not self.frozen:
             self.controller.loop.remove_reader(self._listener.fileno())
@@ -88,7 +88,7 @@ class Server:
             channel.drop()
 
     def freeze(self) -> None:
-        """As a stopped process: the kernel still takes connections and bytes, nothing is read or answered."""
+        """Act like a stopped process: the kernel still accepts connections and bytes, but nothing is read or sent."""
         assert self._listener is not None
         self.frozen = True
         self.controller.loop.remove_reader(self._listener.fileno())
@@ -96,7 +96,7 @@ class Server:
             channel.listen(False)
 
     def resume(self) -> None:
-        """Undo `freeze`: what came meanwhile is read, what was to be said meanwhile is said."""
+        """Undo `freeze`: read and send everything that was pending."""
         assert self._listener is not None
         self.frozen = False
         self.controller.loop.add_reader(self._listener.fileno(), self._accept)
@@ -107,16 +107,16 @@ class Server:
             channel.send(message)
 
     def hold(self, channel: Channel, message: bytes) -> None:
-        """Keep what a frozen server cannot send."""
+        """Keep a message that a frozen server cannot send."""
         self._held.append((channel, message))
 
     def expect_pings(self, channel: Channel) -> None:
-        """From now on, or again: silence for the ping timeout ends the connection."""
+        """End a connection if there is no ping within the ping timeout from now."""
         self._expecting_pings.pop(channel, None)
         self._expecting_pings[channel] = self.controller.loop.time()
 
     def expect_no_pings(self, channel: Channel) -> None:
-        """It is gone."""
+        """Forget a connection that has ended."""
         self._expecting_pings.pop(channel, None)
 
     def _accept(self) -> None:
@@ -134,7 +134,7 @@ class Server:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
                 sock = self.context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
-            except OSError:  # it left again
+            except OSError:  # the client has left again
                 plain.close()
                 continue
             self.channels.add(Channel(self, sock))
@@ -144,7 +144,7 @@ class Server:
             self.controller.loop.add_reader(self._listener.fileno(), self._accept)
 
     def _look_for_silent(self) -> None:
-        # In order of the last ping, so that only the first ones need looking at.
+        # Sorted by the last ping, so that only the first ones need a check.
         timeout = self.controller.setup.ping_timeout_s
         limit = self.controller.loop.time() - timeout
         silent: list[Channel] = []
@@ -160,7 +160,7 @@ class Server:
 
 
 class Channel:
-    """One client's connection: handshake, HTTP head, then messages to its session."""
+    """One client's connection: handshake, HTTP head, then messages for its session."""
 
     __slots__ = (
         "_body",
@@ -196,11 +196,11 @@ class Channel:
 
     @property
     def open(self) -> bool:
-        """Whether it is a WebSocket now."""
+        """Whether it is an open WebSocket."""
         return self._parser is not None
 
     def send(self, message: bytes) -> None:
-        """A message to the client; kept while the server is frozen, dropped on a muted or closed connection."""
+        """Send a message. A frozen server keeps it; a muted or closed connection drops it."""
         if self._closing or self._muted or self._fileno < 0:
             return
         if self._server.frozen:
@@ -215,7 +215,7 @@ class Channel:
         self._server.expect_pings(self)
 
     def close(self) -> None:
-        """Orderly: a CLOSE frame, the client's answer to it or five seconds, then the socket."""
+        """Close it in order: a CLOSE frame, the client's answer or five seconds, then the socket."""
         if self._closing or self._fileno < 0:
             return
         if self._muted or self._server.frozen or self._parser is None:
@@ -227,7 +227,7 @@ class Channel:
         self._loop.call_later(_CLOSING_TAKES_S, self.drop)
 
     def drop(self) -> None:
-        """Close the socket without a word."""
+        """Close the socket without a CLOSE frame."""
         if self._fileno < 0:
             return
         self._loop.remove_reader(self._fileno)
@@ -245,13 +245,13 @@ class Channel:
         self.drop()
 
     def mute(self) -> None:
-        """Half open: nothing is read, answered or closed any more, as after the network between has gone."""
+        """Leave it half open: nothing is read, answered or closed, as after a loss of the network."""
         self._muted = True
         self.listen(False)
         self._server.expect_no_pings(self)
 
     def listen(self, on: bool) -> None:
-        """Read from the client, or let its bytes lie."""
+        """Read from the client, or leave its bytes unread."""
         if self._fileno < 0:
             return
         if not on:
@@ -403,5 +403,5 @@ def _is_api(path: str) -> bool:
 
 
 def some(channels: Iterable[Channel], share: float) -> list[Channel]:
-    """A share of the connections, each drawn with that probability; all of them with 1."""
+    """Draw a share of the connections, each with that probability; 1 gives all."""
     return [channel for channel in channels if channel.open and random.random() < share]

@@ -1,14 +1,14 @@
-"""A SIMULATED Juju controller on loopback, private to whoever starts it. Nothing it says is a measurement of Juju.
+"""Runs a private, SIMULATED Juju controller on loopback. Results against it are no measurements of Juju.
 
     with JujuLab(servers=3, profile="2.5.1", scale=100) as lab:
         ...  # lab.addresses, lab.ca, lab.user, lab.password, lab.data (JUJU_DATA), lab.kill("s2")
 
-It speaks the real protocol over real TLS WebSockets, from one process of its own; its state is in that process's
-memory. Its name as a controller is "simulator", its version "4.0-simulator15". What it is for: tests, faults that
-a real controller will not produce on demand, and the published cliffs at a stated scale (store.py).
+It speaks the real protocol over real TLS WebSockets. It runs in one process, with its state in memory. Its controller
+name is "simulator", and its version "4.0-simulator15". It is for tests, for faults that a real controller does not
+produce on demand, and for the published cliffs at a given scale (store.py).
 
-Run as a program it starts one, prints one JSON line that says where it is, and ends with its standard input,
-SIGINT or SIGTERM: `python -m lab.juju.simulator --servers 3`.
+As a program it starts a controller, prints one JSON line with its addresses, and ends with its standard input, SIGINT
+or SIGTERM: `python -m lab.juju.simulator --servers 3`.
 """
 
 from __future__ import annotations
@@ -45,17 +45,16 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 class JujuLab:
-    """A simulated controller with servers s1..sN, serving once the context is entered, gone once it is left.
+    """A simulated controller with servers s1..sN, which serves while the context lasts.
 
-    `profile` and `scale` are the store's (store.PROFILES); `patched` lets any unit claim any lease, as the
-    seed's canClaim = true; `rate_limit` is (burst, seconds for one more) for agents' logins, None for no limit;
-    `ping_timeout_s` is after how long without a ping an agent is disconnected; `certificate` is what is wrong
-    with the servers' certificate; `expiry_round_s` is how often leases past their time are removed (None: every
-    1 to 5 s, as Juju 4 does); `port` is every server's (None: a free one; Juju's own tools expect 17070).
+    `profile` and `scale` are the store's (store.PROFILES). `patched` lets any unit claim any lease (canClaim = true).
+    `rate_limit` is (burst, seconds for one more) for agents' logins; None for no limit. `ping_timeout_s` is the time
+    without a ping after which an agent is disconnected. `certificate` is the defect of the servers' certificate.
+    `expiry_round_s` is the time between removals of expired leases (None: 1 to 5 s, as in Juju 4). `port` is that of
+    every server (None: a free one; Juju's own tools expect 17070).
 
-    `data` is a juju client's store that knows the controller, to be used as JUJU_DATA; `credentials` is a file
-    that says the same; `agent_conf` is that of a unit in the controller's model; `control` is the control socket
-    (control.py).
+    `data` is a juju client's store with the controller, for JUJU_DATA; `credentials` is a file with the same data.
+    `agent_conf` is that of a unit in the controller's model. `control` is the control socket (control.py).
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class JujuLab:
             self.data = self.directory / "juju"
             self.credentials = self.directory / "credentials.yaml"
             self.agent_conf = self.directory / "agent.conf"
-            # The process gets a signal when the thread that started it ends: this one lasts as long as the lab.
+            # The process gets a signal when the thread that started it ends, so this thread lasts as long as the lab.
             starter = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="juju-lab"))
             cleanup.callback(self._end)
             self._configure()
@@ -127,17 +126,17 @@ class JujuLab:
 
     @property
     def pid(self) -> int:
-        """The process of all servers."""
+        """The id of the process of all servers."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def pids(self) -> dict[str, int]:
-        """The pid of each server that is alive, stopped ones included: one process has them all."""
+        """The process id of each living server, stopped ones included. All servers share one process."""
         return {member["name"]: member["pid"] for member in self.members() if member["pid"] is not None}
 
     def members(self) -> list[Member]:
-        """Every server as it is now."""
+        """Return every server's present state."""
         return self.ask({"do": "members"})["members"]
 
     def kill(self, name: str) -> None:
@@ -145,7 +144,7 @@ class JujuLab:
         self.ask({"do": "kill", "member": name})
 
     def stop(self, name: str) -> None:
-        """A server reads and answers nothing more; the kernel still takes connections for it."""
+        """Stop a server from reading and answering; the kernel still accepts connections for it."""
         self.ask({"do": "stop", "member": name})
 
     def resume(self, name: str) -> None:
@@ -153,18 +152,18 @@ class JujuLab:
         self.ask({"do": "continue", "member": name})
 
     def start(self, name: str) -> None:
-        """Undo `kill`; it serves on return."""
+        """Undo `kill`. The server serves on return."""
         self.ask({"do": "start", "member": name})
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Any request of control.py; LabError when it is refused."""
+        """Send any request of control.py. Raises LabError if it is refused."""
         answer = ask(self.control, request)
         if "error" in answer:
             raise LabError(answer["error"], answer["expected"])
         return answer
 
     def describe(self) -> dict[str, Any]:
-        """Where the lab is, for programs; the password is in accounts.yaml below `data`."""
+        """Return the lab's addresses for programs. The password is in accounts.yaml below `data`."""
         return {
             "controller": self.controller,
             "data": str(self.data),
@@ -174,12 +173,12 @@ class JujuLab:
         }
 
     def settings(self) -> list[str]:
-        """Where the lab is, for a plan: `key=value` for each `--set`; `environment` goes with it."""
+        """Return the lab's addresses for a plan: `key=value` for each `--set`, to be used with `environment`."""
         return [f"target.controller={self.controller}", f"lab={self.control}"]
 
     @property
     def environment(self) -> dict[str, str]:
-        """What makes a juju client, and this suite, find the controller by its name."""
+        """The environment in which a juju client, and this suite, find the controller by name."""
         return {"JUJU_DATA": str(self.data)}
 
     def _configure(self) -> None:
@@ -208,7 +207,7 @@ class JujuLab:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                start_new_session=True,  # a Ctrl-C at the terminal is for the run, not for its target
+                start_new_session=True,  # Ctrl-C at the terminal must end the run, not its target
             )
 
     def _await_serving(self) -> dict[str, Any]:
@@ -225,7 +224,7 @@ class JujuLab:
         return json.loads(line)
 
     def _write_store(self) -> None:
-        """The files of a juju client's store, as the client writes them (jujuclient in Juju's source)."""
+        """Write the files of a juju client's store, as the client does (jujuclient in Juju's source)."""
         self.data.mkdir(mode=0o700, exist_ok=True)
         controllers = {
             "uuid": self.controller_uuid,
@@ -255,7 +254,7 @@ class JujuLab:
         _write(self.credentials, yaml.safe_dump(login))
 
     def _write_agent_conf(self, unit: str, password: str) -> None:
-        """A unit's agent.conf, as its machine's agent writes it (agent/format-2.0.go in Juju's source)."""
+        """Write a unit's agent.conf, as its machine's agent does (agent/format-2.0.go in Juju's source)."""
         conf = {
             "tag": unit,
             "nonce": "",
@@ -282,7 +281,7 @@ def _write(path: Path, content: str) -> None:
 
 
 def main() -> int:
-    """Run a simulated controller until told to end; returns the exit code."""
+    """Run a simulated controller until it is told to end, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="lab.juju.simulator", description="A private, simulated Juju controller on loopback."
     )

@@ -106,7 +106,7 @@ def _stable(base: dict[str, str]) -> dict[str, str]:
 
 
 def _hardware(hardware: dict[str, Any]) -> str:
-    """As Juju writes a machine's hardware: "arch=amd64 cores=2 mem=4096M root-disk=16384M"."""
+    """Write a machine's hardware as Juju does: "arch=amd64 cores=2 mem=4096M root-disk=16384M"."""
     units = {"mem": "M", "root-disk": "M"}
     shown = {"arch": "arch", "cores": "cpu-cores", "mem": "mem", "root-disk": "root-disk"}
     given = {name: hardware.get(key) for name, key in shown.items()}

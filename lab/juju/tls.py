@@ -1,4 +1,4 @@
-"""The authority of a simulated controller and its servers' certificate, for the name `juju-apiserver` alone."""
+"""Makes the authority of a simulated controller, and its servers' certificate for the name `juju-apiserver` only."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ControllerCertificates:
 
 
 def make_controller_certificates(kind: Certificate) -> ControllerCertificates:
-    """An authority and what it signs: `expired` ended yesterday, both of them; the others name what is wrong."""
+    """Make an authority and a certificate. If `expired`, both ended yesterday; other kinds name the defect."""
     ends = datetime.datetime.now(datetime.UTC) + (-VALID / 2 if kind == "expired" else VALID)
     ca, ca_key = _authority(ends)
     signer, signer_key = _authority(ends) if kind == "other-authority" else (ca, ca_key)

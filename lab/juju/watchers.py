@@ -1,7 +1,7 @@
-"""Watchers: a change is told to whoever asks for the next one, or kept until somebody asks.
+"""Watchers, which deliver a change to the next request for it, or keep it until then.
 
-As in Juju the first event is part of the answer that begins a watcher, and `Next` with the watcher's id waits for
-a later one. A watcher of what never changes in a simulator is an id and nothing else.
+As in Juju the first event is part of the answer that begins a watcher. `Next` with the watcher's id waits for a later
+one. If something never changes in a simulator, its watcher is only an id.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 Topic = tuple[str, ...]
-"""What is watched: ("unit", name), ("unit-relations", application), ("relation", id)."""
+"""The topic of a watcher: ("unit", name), ("unit-relations", application), ("relation", id)."""
 
 
 class Watcher:
     """One client's watcher of one topic.
 
-    `merge` puts a change to what is pending (None at first) and returns what is pending then, None for nothing.
+    `merge` adds a change to the pending ones (None at first) and returns the result; None for nothing.
     """
 
     __slots__ = ("_answer", "_merge", "_pending")
@@ -27,12 +27,12 @@ class Watcher:
         self._answer: Callable[[Any], None] | None = None
 
     def changed(self, change: Any) -> None:
-        """Something changed."""
+        """Record a change."""
         self._pending = self._merge(self._pending, change)
         self._tell()
 
     def next(self, answer: Callable[[Any], None]) -> None:
-        """Call `answer` with what has changed, now or when it has."""
+        """Call `answer` with the pending changes, now or when there are any."""
         self._answer = answer
         self._tell()
 
@@ -44,13 +44,13 @@ class Watcher:
 
 
 class Topics:
-    """Who watches what in a model."""
+    """The watchers in a model, by topic."""
 
     def __init__(self) -> None:
         self._watching: dict[Topic, dict[Watcher, None]] = {}
 
     def watch(self, topic: Topic, watcher: Watcher) -> Callable[[], None]:
-        """Tell a watcher of a topic's changes; returns what ends that."""
+        """Subscribe a watcher to a topic, and return a function that ends this."""
         self._watching.setdefault(topic, {})[watcher] = None
 
         def end() -> None:
@@ -63,16 +63,16 @@ class Topics:
         return end
 
     def tell(self, topic: Topic, change: Any) -> None:
-        """Something of a topic changed."""
+        """Send a topic's change to its watchers."""
         for watcher in list(self._watching.get(topic, ())):
             watcher.changed(change)
 
 
 def merge_notice(_pending: Any, _change: Any) -> Any:
-    """That something changed is all there is to say."""
+    """Merge changes without content."""
     return {}
 
 
 def merge_names(pending: list[str] | None, change: list[str]) -> list[str]:
-    """Every name once, in order."""
+    """Merge names, each once, in order."""
     return list(dict.fromkeys([*(pending or []), *change]))

@@ -1,4 +1,4 @@
-"""The server's side of a WebSocket connection, without any input or output of its own (RFC 6455)."""
+"""The server's side of a WebSocket connection (RFC 6455), without input or output."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3
 
 
 class ProtocolError(Exception):
-    """The client sent what no WebSocket client may send."""
+    """The client violated the WebSocket protocol."""
 
 
 def upgrade_response(key: str) -> bytes:
-    """The answer to a client's upgrade request with this Sec-WebSocket-Key."""
+    """Return the answer to a client's upgrade request with this Sec-WebSocket-Key."""
     accept = b64encode(sha1(key.encode() + _GUID).digest())
     return (
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -26,7 +26,7 @@ def upgrade_response(key: str) -> bytes:
 
 
 def frame(opcode: int, payload: bytes) -> bytes:
-    """One whole message in one frame; a server does not mask."""
+    """Return a message in one frame; a server does not mask."""
     size = len(payload)
     if size < 126:
         return bytes((0x80 | opcode, size)) + payload
@@ -36,7 +36,7 @@ def frame(opcode: int, payload: bytes) -> bytes:
 
 
 class Parser:
-    """Turns the bytes a client sends into messages: (opcode, payload), control frames among them."""
+    """Parses a client's bytes into messages (opcode, payload), with control frames."""
 
     __slots__ = ("_message", "_opcode", "_rest")
 
@@ -46,7 +46,7 @@ class Parser:
         self._message: bytearray | None = None
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """The messages that are complete now; ProtocolError when the client breaks the protocol."""
+        """Return the messages that are complete now. Raises ProtocolError if the client violates the protocol."""
         if self._rest:
             data = self._rest + data
         messages: list[tuple[int, bytes]] = []
