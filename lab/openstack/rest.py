@@ -89,7 +89,7 @@ class Rest:
         return self._ask(method, self.endpoint(service) + path, body, self._token)[0]
 
     def await_answer(self, service: str, path: str, within: float, body: Any = None) -> Any:
-        """What `get`, or with a body `post`, comes to once it succeeds; LabError when it does not within seconds."""
+        """Repeat `get`, or with a body `post`, until it succeeds. Raises LabError if it does not `within` seconds."""
         deadline = time.monotonic() + within
         while True:
             try:

@@ -1,8 +1,8 @@
 """Runs a program of OpenStack by its own name under Debian's Python `run_program.py NAME MODULE FUNCTION ARGUMENTS...`.
 
-The packages that have programs for it would also configure and start them. The name is what the kernel calls the
-process, too: by that the packs group processes. Workers end with the process that forked them: by themselves they would
-first take leave of a broker that is gone as well.
+The packages with these programs would also configure and start them. NAME is also the kernel's name of the process, by
+which query packs group processes. Workers end with the process that forked them. Otherwise they would first try to
+close their connection to a broker that is gone, too.
 """
 
 import ctypes

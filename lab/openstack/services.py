@@ -1,4 +1,4 @@
-"""The command lines of an OpenStack lab's services, none of which is installed as one."""
+"""The command lines of an OpenStack lab's services, which are not installed as system services."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _APPLICATIONS = {
     "placement": "placement.wsgi:init_application",
     "glance-api": "glance.common.wsgi_app:init_app",
 }
-"""What runs in uwsgi, where answers can be made late."""
+"""The services that run in uwsgi, where answers can be delayed."""
 LATE = tuple(_APPLICATIONS)
 _PROGRAMS = {
     "neutron-server": ("neutron.cmd.eventlet.server", "neutron", "neutron.conf", "ml2.ini"),
@@ -27,7 +27,7 @@ _UWSGI_PROCESSES, _UWSGI_THREADS = 2, 4
 
 
 def mariadb(site: Site, starter: Starter) -> Service:
-    """The database, which survives its own death but not the machine's."""
+    """Start the database, whose data survive its own crash, but not that of the machine."""
     line = ["mariadbd", "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={site.state('mariadb')}"]
     line += [f"--socket={site.database}", "--skip-networking", "--skip-grant-tables"]
     line += ["--max-connections=1000", "--innodb-buffer-pool-size=256M", "--innodb-log-file-size=16M"]
@@ -37,13 +37,13 @@ def mariadb(site: Site, starter: Starter) -> Service:
 
 
 def memcached(site: Site, starter: Starter) -> Service:
-    """What services remember tokens in."""
+    """Start memcached, the services' cache of tokens."""
     line = ["memcached", f"--user={getpass.getuser()}", "--listen=127.0.0.1", "--memory-limit=64"]
     return Service(starter, "memcached", [*line, f"--port={site.ports['memcached']}"], environment(site))
 
 
 def services(site: Site, starter: Starter) -> dict[str, Service]:
-    """OpenStack's own, by name, but for computes and agents."""
+    """Start OpenStack's services, without computes and agents, and return them by name."""
     found = {name: _web(site, starter, name) for name in _APPLICATIONS}
     for name, (module, *files) in _PROGRAMS.items():
         line = program(site, name, module, *files)
@@ -54,13 +54,13 @@ def services(site: Site, starter: Starter) -> dict[str, Service]:
 
 
 def program(site: Site, name: str, module: str, directory: str, *files: str) -> list[str]:
-    """The command line of a program of OpenStack, whose `main` is in a module, with these configuration files."""
+    """Return the command line of an OpenStack program with `main` in a module, and these configuration files."""
     line = [PYTHON, "-I", str(_HERE / "run_program.py"), name, module, "main"]
     return line + [f"--config-file={site.configuration(directory, file)}" for file in files]
 
 
 def delay_file(site: Site, name: str) -> Path:
-    """Where it says how late a service's answers are (wsgi.py)."""
+    """Return the file with the delay of a service's answers (wsgi.py)."""
     return site.directory / f"{name}.delay"
 
 
@@ -74,7 +74,7 @@ def _web(site: Site, starter: Starter, name: str) -> Service:
     line = ["uwsgi", "--plugin=python3", "--master", "--no-orphans", "--lazy-apps", "--enable-threads"]
     line += ["--thunder-lock", "--buffer-size=65535", "--disable-logging", *_listening(site, service)]
     line += [f"--processes={_UWSGI_PROCESSES}", f"--threads={_UWSGI_THREADS}"]
-    # It closes after each answer whatever it says: a client that is not told uses the connection again, and fails.
+    # uwsgi closes the connection after each answer. Without this header a client would reuse it, and fail.
     line += ["--add-header=Connection: close", "--rem-header=Content-Length"]
     line += [f"--wsgi-file={_HERE / 'wsgi.py'}"]
     return Service(starter, name, line, environment(site) | own)

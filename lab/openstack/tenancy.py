@@ -1,4 +1,4 @@
-"""What an OpenStack lab has from its beginning: users and endpoints, a project, and what servers are made of."""
+"""Creates the initial contents of an OpenStack lab: users, endpoints, a project, and the parts of servers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IMAGE_BYTES = 1024
 
 
 def make_identities(admin: Rest, site: Site) -> None:
-    """The services' users and endpoints."""
+    """Create the services' users and endpoints."""
     roles = {role["name"]: role["id"] for role in admin.get("identity", "/roles")["roles"]}
     if "service" not in roles:
         roles["service"] = _make(admin, "/roles", "role", name="service")
@@ -49,7 +49,7 @@ def make_identities(admin: Rest, site: Site) -> None:
 
 
 def make_tenant(admin: Rest, site: Site, path: Path) -> Rest:
-    """An ordinary project's user, who has the role `member` alone; `path` is where the file of all clouds goes."""
+    """Create a project with a user, who only has the role `member`. `path` is for the file of all clouds."""
     roles = {role["name"]: role["id"] for role in admin.get("identity", "/roles")["roles"]}
     project = _make(admin, "/projects", "project", name=PROJECT, domain_id="default")
     password = secrets.token_urlsafe(16)
@@ -57,7 +57,7 @@ def make_tenant(admin: Rest, site: Site, path: Path) -> Rest:
     admin.put("identity", f"/projects/{project}/users/{user}/roles/{roles['member']}")
     tenant = Rest(admin.auth_url, PROJECT, password, PROJECT, site.ca)
     tenant.log_in()
-    # Keystone may not find the role at first that it has just given: what it remembers is a moment behind.
+    # Keystone may not find a role that was just granted, because its cache is a moment behind.
     credential = tenant.await_answer(
         "identity",
         f"/users/{tenant.user}/application_credentials",
@@ -84,9 +84,9 @@ def make_tenant(admin: Rest, site: Site, path: Path) -> Rest:
 
 
 def make_resources(admin: Rest, tenant: Rest) -> None:
-    """A flavor, an image and a network that every project can use, once their services answer.
+    """Create a flavor, an image and a network for all projects, once their services answer.
 
-    The ordinary project has its default security group then, which Neutron makes when it is first asked for.
+    This also creates the project's default security group, which Neutron makes at the first request for it.
     """
     with ThreadPoolExecutor(3) as pool:
         for made in [pool.submit(make, admin) for make in (_flavor, _image, _network)]:
@@ -96,7 +96,7 @@ def make_resources(admin: Rest, tenant: Rest) -> None:
 
 def _flavor(admin: Rest) -> None:
     admin.await_answer("compute", "/flavors", _SERVES_WITHIN_S)
-    # With a disk of 0 only servers whose disk is a volume are let in, but for an administrator's.
+    # With a disk of 0, only administrators may create servers without a volume.
     size = {"ram": 64, "disk": 1, "vcpus": 1}
     admin.post("compute", "/flavors", {"flavor": {"name": FLAVOR, **size}})
 

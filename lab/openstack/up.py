@@ -1,4 +1,4 @@
-"""A private OpenStack that a Prometheus watches, and how to use both: what `scripts/lab up openstack` starts.
+"""Runs a private OpenStack with a Prometheus that scrapes it, for `scripts/lab up openstack`.
 
 python -m lab.openstack.up --computes 4 --brokers 2
 """
@@ -20,11 +20,11 @@ from lab.watched import watched
 class _Up:
     lab: OpenstackLab
     prometheus: str
-    """Its address."""
+    """The URL of Prometheus."""
 
 
 def main() -> int:
-    """Run both until told to end; returns the exit code."""
+    """Run both until told to end, and return the exit code."""
     make = asked_for("lab.openstack.up", "A private OpenStack, watched.")
 
     @contextmanager
@@ -45,7 +45,7 @@ def _how_to(up: _Up) -> str:
         f"  .venv/bin/tippingpoint run openstack-boot-delete-small {settings}\n"
         f"  .venv/bin/tippingpoint run openstack-fill-small {settings}\n"
         f"with ports, which Neutron's broker has messages of: --set target.network={lab.network}\n"
-        f"have in a run's report what brokers and services felt:\n"
+        f"add the resource use of brokers and services to a run's report:\n"
         f"  .venv/bin/tippingpoint collect runs/RUN --prometheus {up.prometheus}\n"
         f"look at it (clouds are tippingpoint, tippingpoint-app and admin):\n"
         f"  OS_CLIENT_CONFIG_FILE={lab.clouds} openstack --os-cloud tippingpoint server list\n"

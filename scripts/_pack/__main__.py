@@ -1,4 +1,4 @@
-"""What ./scripts/pack was asked for, and who packs it: charmcraft where it will, else charm.py beside this."""
+"""Runs ./scripts/pack: charmcraft packs the charms if it can, otherwise charm.py beside this."""
 
 from __future__ import annotations
 
@@ -62,8 +62,10 @@ def own_arch() -> str:
 
 
 def charmcraft_packs(wanted: Wanted) -> bool:
-    """Whether charmcraft itself packs this here: an Ubuntu with the snap, the machine's own architecture, and git, by
-    which charmcraft finds the whole of a monorepo."""
+    """Tell whether charmcraft itself can pack this here.
+
+    It needs an Ubuntu with the snap, the machine's own architecture, and git, by which it finds the monorepo.
+    """
     system = platform.freedesktop_os_release().get("ID") if Path("/etc/os-release").exists() else ""
     return (
         system == "ubuntu"
@@ -79,12 +81,12 @@ def run_charmcraft(wanted: Wanted, out: Path) -> None:
     made = directory / wanted.file_name
     made.unlink(missing_ok=True)
     command = ["charmcraft", "pack", "--platform", f"{BASE}:{wanted.arch}"]
-    # Without this charmcraft shows its build only the charm's own directory, and not the rest of the workspace.
+    # Without this, charmcraft's build sees only the charm's own directory, and not the rest of the workspace.
     environment = os.environ | {"CHARMCRAFT_EXPERIMENTAL_MONOREPO": "1"}
     ended = subprocess.run(command, cwd=directory, env=environment, stdout=sys.stderr).returncode
     if ended or not made.exists():
         raise PackError(
-            f"{' '.join(command)} in charms/{wanted.name}: ended with {ended}, and its words are above"
+            f"{' '.join(command)} in charms/{wanted.name}: ended with {ended}, and its output is above"
         )
     shutil.move(made, out)
 
@@ -129,7 +131,7 @@ def tell(wanted: Wanted, dist: Path) -> None:
 
 
 def link(wanted: Sequence[Wanted]) -> None:
-    """Points dist/NAME.charm at the pack that was made: this machine's architecture, if both were."""
+    """Link dist/NAME.charm to the new pack, for this machine's architecture if there are several."""
     own = MACHINES.get(platform.machine())
     for each in sorted(wanted, key=lambda each: each.arch == own):
         if each.python == BASE_PYTHON:

@@ -1,8 +1,7 @@
-"""One charm, packed on charmcraft's own models as its uv plugin would lay it out, for hosts that charmcraft refuses.
+"""Packs one charm with charmcraft's own models and the layout of its uv plugin, on hosts that charmcraft refuses.
 
-The same checkout gives the same bytes, whatever the umask, the time or the locale (and, as the compressed bytes are
-zlib's, wherever zlib is the same). What the build block of charmcraft.yaml says is obeyed: platforms, and what `prime`
-leaves out.
+The same checkout gives the same bytes, with any umask, time or locale, if zlib is the same. The build block of
+charmcraft.yaml is obeyed: platforms, and the files that `prime` leaves out.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ EARLIEST = 315532800  # 1980-01-01, before which a zip has no dates
 
 
 class PackError(Exception):
-    """Why there is no pack, in one line."""
+    """There is no pack; the message says why in one line."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +50,13 @@ class Wanted:
 
     @property
     def file_name(self) -> str:
-        """As charmcraft names it; a pack for another Python is for no base, and its name says for which Python."""
+        """The file name in charmcraft's form. A pack for another Python is named for that, instead of a base."""
         platform = BASE if self.python == BASE_PYTHON else f"python{self.python}"
         return f"{self.name}_{platform}-{self.arch}.charm"
 
 
 def read_project(root: Path, name: str) -> PlatformCharm:
-    """What charms/NAME/charmcraft.yaml says.
+    """Read charms/NAME/charmcraft.yaml.
 
     Raises PackError if charmcraft's models refuse it.
     """
@@ -66,21 +65,21 @@ def read_project(root: Path, name: str) -> PlatformCharm:
         project = PlatformCharm.from_yaml_file(path)
     except (
         Exception
-    ) as error:  # whatever charmcraft raises: pydantic's, YAML's and its own have no common base
+    ) as error:  # charmcraft raises errors of pydantic, YAML and its own, which have no common base
         raise PackError(f"{path.relative_to(root)}: {one_line(error)}") from error
     assert isinstance(project, PlatformCharm)
     return project
 
 
 def build_wheels(root: Path, into: Path) -> None:
-    """Builds the wheels of this workspace's own packages, with the build backend of uv.lock."""
+    """Build the wheels of this workspace's own packages, with the build backend of uv.lock."""
     for package in OWN_PACKAGES:
         uv("build", "--wheel", "--no-build-isolation", "--python", sys.executable, "--package", package, "-o", into,
            cwd=root, env={"SOURCE_DATE_EPOCH": str(EARLIEST)})  # fmt: skip
 
 
 def pack(root: Path, wanted: Wanted, wheels: Path, work: Path, out: Path) -> None:
-    """Writes the charm to the file `out`; `wheels` holds those of our own packages, `work` is an empty directory.
+    """Write the charm to the file `out`. `wheels` has those of our own packages; `work` is an empty directory.
 
     Raises PackError.
     """
@@ -116,13 +115,13 @@ def install_packages(root: Path, wanted: Wanted, wheels: Path, requirements: Pat
     )  # scripts that begin with the path of this host's Python
     for path in (*packages.glob("*.dist-info/uv_cache.json"), packages / ".lock"):
         path.unlink(missing_ok=True)
-    # Found by the Python that `dispatch` links into venv/bin; charmcraft's says the same.
+    # The Python that `dispatch` links into venv/bin reads this file, which is the same as charmcraft's.
     lines = ["home = /usr/bin", "include-system-site-packages = false", f"version_info = {wanted.python}"]
     (venv / "pyvenv.cfg").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def leave_out(project: PlatformCharm, wanted: Wanted, prime: Path) -> None:
-    """Takes away what the part's `prime` filter names, then from every RECORD the files that are not there."""
+    """Remove the files named by the part's `prime` filter, and remove missing files from every RECORD."""
     for entry in project.parts[wanted.name].get("prime", []):
         if not entry.startswith("-"):
             raise PackError(
@@ -143,7 +142,7 @@ def write_metadata(project: PlatformCharm, wanted: Wanted, prime: Path, moment: 
     contents = {"metadata": CharmMetadata.from_charm(project).marshal()}
     contents |= {kind: said[kind] for kind in ("config", "actions") if said.get(kind)}
     for kind, content in contents.items():
-        # Not yaml.safe_dump: its output changes for good once dump_yaml was called.
+        # yaml.safe_dump is not used, because dump_yaml changes its output permanently.
         (prime / f"{kind}.yaml").write_text(utils.dump_yaml(content), encoding="utf-8")
     attributes = [
         Attribute(name=checker.name, result=checker.run(prime))
@@ -165,7 +164,7 @@ def write_metadata(project: PlatformCharm, wanted: Wanted, prime: Path, moment: 
 
 
 def time_of(root: Path) -> int:
-    """When what is packed was made: the time of the checkout's commit, or SOURCE_DATE_EPOCH (seconds since 1970)."""
+    """Return the time of the packed files: the checkout's commit time, or SOURCE_DATE_EPOCH (seconds since 1970)."""
     if said := os.environ.get("SOURCE_DATE_EPOCH"):
         if not said.isdigit():
             raise PackError(f"SOURCE_DATE_EPOCH: {said}: expected seconds since 1970")
