@@ -6,6 +6,7 @@ import asyncio
 import gc
 from asyncio import Future
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
@@ -82,6 +83,7 @@ class Rig:
     def __init__(
         self, units: int = 1, renew_time: float = 0.05, claim_time: float = 10.0, timeout: float = 60.0
     ) -> None:
+        self.units = units
         self.target = HandConnections()
         self.recorder = Recorder()
         load = ClaimWorkload(units=units, claim_time=claim_time, renew_time=renew_time, timeout=timeout)
@@ -110,11 +112,32 @@ def order(size: int, **fields: object) -> StageOrder:
     )
 
 
+async def dialling(leases: int = 1, **load: Any) -> Rig:
+    """A load whose units have all begun to log in."""
+    rig = Rig(**load)
+    await rig.load.begin_stage(order(leases))
+    await rig.target.connected(leases * rig.units)
+    return rig
+
+
+async def claiming(**load: Any) -> Rig:
+    """A load of which one unit was let in, and has claimed the lease."""
+    rig = await dialling(**load)
+    rig.target.let_in(0)
+    await rig.target.calls(claims=1)
+    return rig
+
+
+async def holding(**load: Any) -> Rig:
+    """A load of which one unit has the lease."""
+    rig = await claiming(**load)
+    rig.target.grant(0)
+    return rig
+
+
 async def test_a_unit_claims_once_it_is_connected() -> None:
     # given one unit that dials
-    rig = Rig()
-    await rig.load.begin_stage(order(1))
-    await rig.target.connected(1)
+    rig = await dialling()
     assert rig.target.claims == []
     assert not rig.load.gauge.up
     # when it is let in
@@ -128,12 +151,7 @@ async def test_a_unit_claims_once_it_is_connected() -> None:
 
 
 async def test_a_stage_is_up_when_those_that_wait_are_connected_too() -> None:
-    rig = Rig(units=2)
-    await rig.load.begin_stage(order(1))
-    await rig.target.connected(2)
-    rig.target.let_in(0)
-    await rig.target.calls(claims=1)
-    rig.target.grant(0)
+    rig = await holding(units=2)
     await asyncio.sleep(0)
     assert not rig.load.gauge.up
     rig.target.let_in(1)
@@ -143,9 +161,7 @@ async def test_a_stage_is_up_when_those_that_wait_are_connected_too() -> None:
 
 async def test_a_rate_limited_login_is_the_same_operation_still() -> None:
     # given a login that the rate limit refuses
-    rig = Rig()
-    await rig.load.begin_stage(order(1))
-    await rig.target.connected(1)
+    rig = await dialling()
     await asyncio.sleep(0.05)
     rig.target.connects[0][2].set_exception(Limited("try again"))
     # when the next one succeeds
@@ -161,9 +177,7 @@ async def test_a_rate_limited_login_is_the_same_operation_still() -> None:
 
 
 async def test_a_refused_login_is_an_error_and_tried_again() -> None:
-    rig = Rig()
-    await rig.load.begin_stage(order(1))
-    await rig.target.connected(1)
+    rig = await dialling()
     rig.target.connects[0][2].set_exception(OperationFailed("127.0.0.1:17070: connection refused"))
     await rig.target.connected(2)
     assert rig.counts() == {"connect.error": 1}
@@ -172,12 +186,7 @@ async def test_a_refused_login_is_an_error_and_tried_again() -> None:
 
 async def test_a_holder_whose_connection_is_lost_keeps_its_lease_and_extends_it_when_it_is_back() -> None:
     # given a holder
-    rig = Rig(renew_time=0.2)
-    await rig.load.begin_stage(order(1))
-    await rig.target.connected(1)
-    rig.target.let_in(0)
-    await rig.target.calls(claims=1)
-    rig.target.grant(0)
+    rig = await holding(renew_time=0.2)
     # when its connection is cut
     rig.target.cut(0)
     await rig.target.connected(2)
@@ -192,11 +201,7 @@ async def test_a_holder_whose_connection_is_lost_keeps_its_lease_and_extends_it_
 
 async def test_a_waiting_unit_whose_connection_is_lost_claims_when_it_is_back() -> None:
     # given a unit that waits for a release
-    rig = Rig()
-    await rig.load.begin_stage(order(1))
-    await rig.target.connected(1)
-    rig.target.let_in(0)
-    await rig.target.calls(claims=1)
+    rig = await claiming()
     rig.target.claims[0][2].set_result(None)
     await asyncio.sleep(0)
     assert rig.load.gauge.waiting == 1
@@ -211,11 +216,7 @@ async def test_a_waiting_unit_whose_connection_is_lost_claims_when_it_is_back() 
 
 async def test_a_unit_that_is_cut_off_while_it_claims_claims_once_when_it_is_back() -> None:
     # given a unit whose claim is under way when its connection is cut
-    rig = Rig(renew_time=5.0)
-    await rig.load.begin_stage(order(1))
-    await rig.target.connected(1)
-    rig.target.let_in(0)
-    await rig.target.calls(claims=1)
+    rig = await claiming(renew_time=5.0)
     rig.target.cut(0)
     rig.target.claims[0][2].set_exception(OperationFailed("connection reset"))
     # when it is connected again, before or after the failed claim would have been tried again
@@ -231,11 +232,7 @@ async def test_a_unit_that_is_cut_off_while_it_claims_claims_once_when_it_is_bac
 
 async def test_a_denial_that_comes_with_the_end_of_the_connection_is_no_wait() -> None:
     # given a claim that is denied in the moment in which the connection is lost
-    rig = Rig()
-    await rig.load.begin_stage(order(1))
-    await rig.target.connected(1)
-    rig.target.let_in(0)
-    await rig.target.calls(claims=1)
+    rig = await claiming()
     rig.target.claims[0][2].set_result(None)
     rig.target.cut(0)
     await asyncio.sleep(0)
@@ -251,9 +248,7 @@ async def test_a_denial_that_comes_with_the_end_of_the_connection_is_no_wait() -
 
 async def test_a_connection_that_is_lost_in_the_moment_of_its_login_is_made_again() -> None:
     # given a login that is answered, and cut before anybody could look at the answer
-    rig = Rig()
-    await rig.load.begin_stage(order(1))
-    await rig.target.connected(1)
+    rig = await dialling()
     rig.target.let_in(0)
     rig.target.cut(0)
     # then the unit connects again, and claims only then
@@ -269,12 +264,7 @@ async def test_a_lease_that_runs_out_while_its_holder_is_cut_off_is_lost_and_cla
     None
 ):
     # given a holder that is cut off
-    rig = Rig(claim_time=1.0, renew_time=0.4)
-    await rig.load.begin_stage(order(1))
-    await rig.target.connected(1)
-    rig.target.let_in(0)
-    await rig.target.calls(claims=1)
-    rig.target.grant(0)
+    rig = await holding(claim_time=1.0, renew_time=0.4)
     rig.target.cut(0)
     await rig.target.connected(2)
     # when its claim time is over
@@ -292,12 +282,7 @@ async def test_a_lease_that_runs_out_while_its_holder_is_cut_off_is_lost_and_cla
 
 async def test_an_extension_that_was_due_while_its_holder_was_cut_off_is_sent_when_it_is_back() -> None:
     # given a holder whose extension is due while it is cut off
-    rig = Rig(claim_time=10.0, renew_time=0.1)
-    await rig.load.begin_stage(order(1))
-    await rig.target.connected(1)
-    rig.target.let_in(0)
-    await rig.target.calls(claims=1)
-    rig.target.grant(0)
+    rig = await holding(claim_time=10.0, renew_time=0.1)
     rig.target.cut(0)
     await rig.target.connected(2)
     await asyncio.sleep(0.3)
@@ -316,12 +301,7 @@ async def test_an_extension_that_was_due_while_its_holder_was_cut_off_is_sent_wh
 
 
 async def test_an_extension_that_still_waits_for_its_connection_at_the_end_counts_as_a_timeout() -> None:
-    rig = Rig(claim_time=10.0, renew_time=0.1)
-    await rig.load.begin_stage(order(1))
-    await rig.target.connected(1)
-    rig.target.let_in(0)
-    await rig.target.calls(claims=1)
-    rig.target.grant(0)
+    rig = await holding(claim_time=10.0, renew_time=0.1)
     rig.target.cut(0)
     await asyncio.sleep(0.3)
     rig.load.stop()
@@ -332,9 +312,7 @@ async def test_an_extension_that_still_waits_for_its_connection_at_the_end_count
 
 
 async def test_in_a_storm_every_connection_is_dropped_and_made_again_at_once() -> None:
-    rig = Rig(units=2)
-    await rig.load.begin_stage(order(2))
-    await rig.target.connected(4)
+    rig = await dialling(leases=2, units=2)
     for number in range(4):
         rig.target.let_in(number)
     await rig.target.calls(claims=4)
@@ -347,9 +325,7 @@ async def test_in_a_storm_every_connection_is_dropped_and_made_again_at_once() -
 
 
 async def test_a_smaller_stage_closes_the_connections_it_has_no_use_for() -> None:
-    rig = Rig()
-    await rig.load.begin_stage(order(2))
-    await rig.target.connected(2)
+    rig = await dialling(leases=2)
     for number in range(2):
         rig.target.let_in(number)
     await rig.target.calls(claims=2)
@@ -368,11 +344,7 @@ async def test_what_a_worker_prepares_is_its_own_share() -> None:
 
 async def test_a_fresh_start_waits_until_leases_that_cannot_be_given_back_have_run_out() -> None:
     # given a lease that was just claimed, for a second
-    rig = Rig(claim_time=1.0, renew_time=0.5)
-    await rig.load.begin_stage(order(1))
-    await rig.target.connected(1)
-    rig.target.let_in(0)
-    await rig.target.calls(claims=1)
+    rig = await claiming(claim_time=1.0, renew_time=0.5)
     sent = asyncio.get_running_loop().time()
     rig.target.grant(0)
     await asyncio.sleep(0)
@@ -395,11 +367,7 @@ async def ran_out(rig: Rig) -> tuple[float, list[tuple[str, int, int]]]:
 
 async def test_a_fresh_start_waits_for_a_claim_too_that_may_have_been_granted_late() -> None:
     # given a claim without an answer when the load ends
-    rig = Rig(claim_time=1.0, renew_time=0.5)
-    await rig.load.begin_stage(order(1))
-    await rig.target.connected(1)
-    rig.target.let_in(0)
-    await rig.target.calls(claims=1)
+    rig = await claiming(claim_time=1.0, renew_time=0.5)
     rig.load.stop()
     await rig.load.drain(0.0)
     # when the next stage is to begin from nothing, then the lease that it may have got is over
@@ -409,12 +377,7 @@ async def test_a_fresh_start_waits_for_a_claim_too_that_may_have_been_granted_la
 
 async def test_a_fresh_start_waits_for_an_extension_too_that_may_have_been_granted_late() -> None:
     # given a lease whose extension has no answer when the load ends
-    rig = Rig(claim_time=1.0, renew_time=0.7)
-    await rig.load.begin_stage(order(1))
-    await rig.target.connected(1)
-    rig.target.let_in(0)
-    await rig.target.calls(claims=1)
-    rig.target.grant(0)
+    rig = await holding(claim_time=1.0, renew_time=0.7)
     await rig.target.calls(extends=1)
     rig.load.stop()
     await rig.load.drain(0.0)
@@ -428,9 +391,7 @@ async def test_a_fresh_start_that_waits_for_leases_to_run_out_says_so(
 ) -> None:
     monkeypatch.setattr(workload, "_STILL_WAITING", 0.2)
 
-    rig = Rig(claim_time=1.0, renew_time=0.5)
-    await rig.load.begin_stage(order(2))
-    await rig.target.connected(2)
+    rig = await dialling(leases=2, claim_time=1.0, renew_time=0.5)
     rig.target.let_in(0)
     await rig.target.calls(claims=1)
     _, told = await ran_out(rig)
@@ -445,9 +406,7 @@ async def test_the_service_time_of_a_login_counts_from_its_dial_and_its_response
     None
 ):
     # given a login that waits for its turn to dial
-    rig = Rig()
-    await rig.load.begin_stage(order(1))
-    await rig.target.connected(1)
+    rig = await dialling()
     await asyncio.sleep(0.1)
     # when it dials and is let in
     rig.target.begin[0]()
@@ -460,9 +419,7 @@ async def test_the_service_time_of_a_login_counts_from_its_dial_and_its_response
 
 async def test_a_login_times_out_when_its_dial_is_old_not_when_it_waited_long_for_its_turn() -> None:
     # given two logins that have waited longer for their turn than an operation may take
-    rig = Rig(timeout=0.05)
-    await rig.load.begin_stage(order(2))
-    await rig.target.connected(2)
+    rig = await dialling(leases=2, timeout=0.05)
     await asyncio.sleep(0.1)
     rig.load.expire_calls()
     await asyncio.sleep(0)
@@ -491,9 +448,7 @@ async def test_what_fails_in_the_moment_in_which_it_is_abandoned_is_no_complaint
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     # given a unit that connects, or claims
-    rig = Rig()
-    await rig.load.begin_stage(order(1))
-    await rig.target.connected(1)
+    rig = await dialling()
     if operation == "claim":
         rig.target.let_in(0)
         await rig.target.calls(claims=1)
