@@ -20,8 +20,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
 from tests.browser.conftest import find_chromium  # noqa: E402
-from tests.unit.resource_figures import MEANINGS, resources_of  # noqa: E402
-from tests.unit.synthetic import MadeStage, write_run  # noqa: E402
+from tests.unit.made.resource_figures import MEANINGS, resources_of  # noqa: E402
+from tests.unit.made.synthetic import MadeStage, write_run  # noqa: E402
 from tippingpoint.analysis.analyse import analyse  # noqa: E402
 from tippingpoint.report import write_report  # noqa: E402
 from tippingpoint.rundir.resources import write_resources  # noqa: E402

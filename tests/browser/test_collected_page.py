@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.functional.collect.page_server import TOKEN, UNITS, Reader, a_run, collect, digests_of, page_of
-from tests.unit.synthetic import STARTED
+from tests.unit.made.synthetic import STARTED
 from tippingpoint.collect.runs import Runs
 from tippingpoint.units.shared_run import Turn, UnitProgress, UnitWord
 

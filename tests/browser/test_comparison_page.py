@@ -9,8 +9,8 @@ import pytest
 
 from tests.browser.conftest import Opened
 from tests.browser.test_run_page import DRAWN, assert_within_400_pixels, charts, luminance
-from tests.unit.resource_figures import resources_of
-from tests.unit.synthetic import STARTED, MadeStage, write_run
+from tests.unit.made.resource_figures import resources_of
+from tests.unit.made.synthetic import STARTED, MadeStage, write_run
 from tippingpoint.compare.baselines import load_baseline
 from tippingpoint.compare.compare import compare
 from tippingpoint.report import write_comparison

@@ -10,10 +10,10 @@ import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.conftest import Opened
-from tests.unit.lxd_runs import FILL_PLAN, Fill, write_fill
-from tests.unit.openstack_runs import computes, write_cycles, write_servers
-from tests.unit.resource_figures import MEANINGS, resources_of
-from tests.unit.synthetic import MadeStage, write_run
+from tests.unit.made.lxd_runs import FILL_PLAN, Fill, write_fill
+from tests.unit.made.openstack_runs import computes, write_cycles, write_servers
+from tests.unit.made.resource_figures import MEANINGS, resources_of
+from tests.unit.made.synthetic import MadeStage, write_run
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.report import write_report
 from tippingpoint.rundir.results import load_run

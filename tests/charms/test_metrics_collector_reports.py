@@ -26,7 +26,7 @@ from tests.charms.collector import (
     state_of,
 )
 from tests.charms.related import SERVER
-from tests.unit.synthetic import JUJU, STARTED, MadeStage, write_run
+from tests.unit.made.synthetic import JUJU, STARTED, MadeStage, write_run
 from tippingpoint.collect.runs import Runs
 from tippingpoint.plan.read import load_plan
 from tippingpoint.plan.share import part_of

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.functional.program import WITHIN_S
-from tests.unit.synthetic import JUJU, STARTED, MadeStage, write_run
+from tests.unit.made.synthetic import JUJU, STARTED, MadeStage, write_run
 from tippingpoint.collect import sandbox
 from tippingpoint.collect.page.access import PageAccess
 from tippingpoint.collect.page.reports import Reports

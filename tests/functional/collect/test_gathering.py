@@ -27,7 +27,7 @@ from lab.recorded import Recorded
 from tests.functional.collect.page_server import UNITS, a_run, collect, digests_of
 from tests.functional.conftest import parent
 from tests.functional.program import WITHIN_S, until
-from tests.unit.synthetic import STARTED
+from tests.unit.made.synthetic import STARTED
 from tippingpoint.collect import sandbox
 from tippingpoint.collect.runs import Runs, StoredRun
 from tippingpoint.errors import UserError

@@ -29,7 +29,7 @@ from tests.functional.juju.juju_runs import (
     start_on,
 )
 from tests.functional.program import only_run, run, start, until, wait_for_hold
-from tests.unit.one_maximum import assert_one_maximum
+from tests.unit.report.one_maximum import assert_one_maximum
 from tippingpoint.rundir.results import RunData
 
 EVERYONE = LEASES * UNITS

@@ -39,7 +39,7 @@ from tests.functional.lxd.lxd_runs import (
 )
 from tests.functional.program import only_run, run, start, until
 from tests.functional.spawn_runs import crash, ended, going, named, wait_for
-from tests.unit.one_maximum import assert_one_maximum
+from tests.unit.report.one_maximum import assert_one_maximum
 from tippingpoint.targets.lxd.client import LARGEST_ANSWER
 
 pytestmark = pytest.mark.lxd

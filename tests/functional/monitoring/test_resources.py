@@ -17,7 +17,7 @@ import pytest
 
 from lab.recorded import Recorded
 from tests.functional.program import WITHIN_S
-from tests.unit.synthetic import MadeStage, write_run
+from tests.unit.made.synthetic import MadeStage, write_run
 from tippingpoint.monitoring.gather import gather_resources
 from tippingpoint.monitoring.prometheus import Prometheus
 from tippingpoint.monitoring.query_packs import Pack, load_pack

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from lab.certificates import make_certificates
 from lab.prometheus import find_promtool
 from tests.functional.program import WITHIN_S
-from tests.unit.scrape_bags import BAGS, UNITS
+from tests.unit.monitoring.scrape_bags import BAGS, UNITS
 from tippingpoint.errors import OperationFailed
 from tippingpoint.monitoring.scrape.check import checked, install
 from tippingpoint.monitoring.scrape.jobs import Configuration, Found, Group, Job, Rules, static_targets

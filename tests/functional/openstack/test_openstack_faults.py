@@ -19,7 +19,7 @@ from tests.functional.openstack.openstack_runs import (
 )
 from tests.functional.program import run, until
 from tests.functional.spawn_runs import ended, going, named, wait_for
-from tests.unit.one_maximum import assert_one_maximum
+from tests.unit.report.one_maximum import assert_one_maximum
 
 pytestmark = pytest.mark.openstack
 

@@ -32,7 +32,7 @@ from tests.functional.program import (
 )
 from tests.functional.spawn_runs import named
 from tests.functional.standstills import await_ticks
-from tests.unit.one_maximum import assert_one_maximum
+from tests.unit.report.one_maximum import assert_one_maximum
 from tippingpoint.rundir.journal import read_interval_log
 from tippingpoint.rundir.results import load_run
 

@@ -10,7 +10,7 @@ import urllib.request
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.unit.run_ticks import tick_of
+from tests.unit.run.run_ticks import tick_of
 from tippingpoint.agent.exporter import BUCKETS, Exporter, Measured
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import parse_plan

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.made_runs import made_run, made_stage
+from tests.unit.made.made_runs import made_run, made_stage
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.analysis.cost import LEVEL, Cost, Role, theil_sen
 from tippingpoint.rundir.manifest import TargetEntry

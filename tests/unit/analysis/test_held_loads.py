@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.made_runs import made_curve, made_run, made_stage
-from tests.unit.synthetic import MadeGrowth, MadeStage, write_run
+from tests.unit.made.made_runs import made_curve, made_run, made_stage
+from tests.unit.made.synthetic import MadeGrowth, MadeStage, write_run
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.analysis.findings import examine
 from tippingpoint.plan.read import parse_plan

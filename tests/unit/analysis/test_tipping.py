@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.made_runs import STAGE_SECONDS, made_curve, made_run, made_stage
+from tests.unit.made.made_runs import STAGE_SECONDS, made_curve, made_run, made_stage
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.analysis.knee import Knee, NoKnee, find_knee
 from tippingpoint.rundir.histogram import Histogram

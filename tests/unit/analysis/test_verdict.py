@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.lxd_runs import FILL_PLAN, Fill, write_fill
-from tests.unit.made_runs import made_curve, made_run, made_stage
+from tests.unit.made.lxd_runs import FILL_PLAN, Fill, write_fill
+from tests.unit.made.made_runs import made_curve, made_run, made_stage
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.analysis.generator_health import stage_saturated
 from tippingpoint.analysis.verdict import stage_checks

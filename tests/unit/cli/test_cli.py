@@ -16,8 +16,8 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.unit.juju_stub import certificates
-from tests.unit.synthetic import MadeStage, write_run
+from tests.unit.made.synthetic import MadeStage, write_run
+from tests.unit.targets.juju.juju_stub import certificates
 from tippingpoint.cli.program import build_parser, main
 from tippingpoint.rundir.ledger import remember
 from tippingpoint.rundir.manifest import Manifest, process_started

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.made_runs import made_run, made_stage
+from tests.unit.made.made_runs import made_run, made_stage
 from tippingpoint.analysis.confidence import percentile_interval
 from tippingpoint.compare.compare import Comparison, Row, compare
 from tippingpoint.compare.reach import Reach, tips_against

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.openstack_runs import write_cycles, write_servers
+from tests.unit.made.openstack_runs import write_cycles, write_servers
 from tests.unit.report.test_report import assert_loads_nothing, said
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.compare.baselines import load_baseline

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.made_runs import STAGE_SECONDS, made_run, made_stage
+from tests.unit.made.made_runs import STAGE_SECONDS, made_run, made_stage
 from tippingpoint.compare.compare import compare
 from tippingpoint.compare.resources import ResourceComparison, compare_resources
 from tippingpoint.rundir.resources import FigureData, Resources, Series

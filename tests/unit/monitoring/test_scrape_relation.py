@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from tests.unit.scrape_bags import BAGS, CA, METADATA, UNITS
+from tests.unit.monitoring.scrape_bags import BAGS, CA, METADATA, UNITS
 from tippingpoint.monitoring.scrape.jobs import Group, configuration
 from tippingpoint.monitoring.scrape.relation import jobs_of_relation
 

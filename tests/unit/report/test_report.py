@@ -18,8 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.one_maximum import assert_one_maximum
-from tests.unit.synthetic import JUJU, MadeGrowth, MadeStage, write_run
+from tests.unit.made.synthetic import JUJU, MadeGrowth, MadeStage, write_run
+from tests.unit.report.one_maximum import assert_one_maximum
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.compare.baselines import list_baselines
 from tippingpoint.plan.read import parse_plan

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.unit.made.resource_figures import made_figure, made_resources
+from tests.unit.made.synthetic import STARTED, MadeStage, write_run
 from tests.unit.report.test_report import (
     HOSTILE,
     PLAN,
@@ -22,8 +24,6 @@ from tests.unit.report.test_report import (
     said,
     spawn_stages,
 )
-from tests.unit.resource_figures import made_figure, made_resources
-from tests.unit.synthetic import STARTED, MadeStage, write_run
 from tippingpoint.compare.baselines import load_baseline
 from tippingpoint.compare.compare import Comparison, compare
 from tippingpoint.report import write_comparison

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.synthetic import MadeStage, write_run
+from tests.unit.made.synthetic import MadeStage, write_run
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.analysis.findings import examine
 from tippingpoint.report import write_report

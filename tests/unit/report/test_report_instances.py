@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lxd_runs import FILL_PLAN, OBSERVED_MS, Fill, write_fill
+from tests.unit.made.lxd_runs import FILL_PLAN, OBSERVED_MS, Fill, write_fill
 from tests.unit.report.test_report import Page, assert_loads_nothing, said
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.compare.baselines import load_baseline

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.openstack_runs import computes, write_cycles, write_servers
+from tests.unit.made.openstack_runs import computes, write_cycles, write_servers
 from tests.unit.report.test_report import Page, assert_loads_nothing, said
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.report import write_report

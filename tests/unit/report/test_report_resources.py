@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.lxd_runs import FILL_PLAN, Fill, write_fill
-from tests.unit.made_runs import made_run, made_stage
+from tests.unit.made.lxd_runs import FILL_PLAN, Fill, write_fill
+from tests.unit.made.made_runs import made_run, made_stage
+from tests.unit.made.resource_figures import MEANINGS, made_figure, made_resources, resources_of
+from tests.unit.made.synthetic import MadeStage, write_run
 from tests.unit.report.test_report import FORMATS, HOSTILE, PLAN, STEADY, assert_loads_nothing, said
-from tests.unit.resource_figures import MEANINGS, made_figure, made_resources, resources_of
-from tests.unit.synthetic import MadeStage, write_run
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.report import figures, write_report
 from tippingpoint.rundir.gathered import Unit

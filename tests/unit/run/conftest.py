@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.control import ControlServer
-from tests.unit.two_members import TwoMembers
+from tests.unit.run.two_members import TwoMembers
 
 
 @pytest.fixture

@@ -14,9 +14,7 @@ from hypothesis import strategies as st
 
 from lab.juju.client import WireClient
 from lab.juju.simulator import JujuLab
-from tests.unit.lxd_stub import LxdStub, lxd_at
-from tests.unit.openstack_cloud import Cloud, cloud_at
-from tests.unit.run_directories import (
+from tests.unit.run.run_directories import (
     OTHER,
     RUN,
     clean,
@@ -31,6 +29,8 @@ from tests.unit.run_directories import (
     put_run,
     spoilt,
 )
+from tests.unit.targets.lxd.lxd_stub import LxdStub, lxd_at
+from tests.unit.targets.openstack.openstack_cloud import Cloud, cloud_at
 from tests.unit.threaded_server import in_thread
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.ledger import FILE as LEDGER

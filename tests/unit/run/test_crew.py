@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.run_ticks import tick_of
+from tests.unit.run.run_ticks import tick_of
 from tippingpoint.run.crew import Headway
 from tippingpoint.run.messages import Tick
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.two_members import TwoMembers
+from tests.unit.run.two_members import TwoMembers
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.run.fault_timeline import FaultTimeline

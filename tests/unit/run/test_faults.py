@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.control import ControlServer, LabError
-from tests.unit.two_members import TwoMembers
+from tests.unit.run.two_members import TwoMembers
 from tippingpoint.errors import UserError
 from tippingpoint.run.faults import LabControl, LabMember
 

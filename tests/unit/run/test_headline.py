@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.unit.run_ticks import tick_of
+from tests.unit.run.run_ticks import tick_of
 from tippingpoint.run.headline import Headline
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.watcher import StageProgress

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from tests.unit.run_ticks import tick_of
+from tests.unit.run.run_ticks import tick_of
 from tippingpoint.run.messages import (
     Begun,
     Command,

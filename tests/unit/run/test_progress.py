@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.run_ticks import tick_of
+from tests.unit.run.run_ticks import tick_of
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.progress import ConsoleProgress

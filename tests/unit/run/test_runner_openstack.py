@@ -12,7 +12,7 @@ import pytest
 import yaml
 from aiohttp import web
 
-from tests.unit.openstack_cloud import Cloud, cloud_at, failure
+from tests.unit.targets.openstack.openstack_cloud import Cloud, cloud_at, failure
 from tippingpoint.errors import TargetError
 from tippingpoint.plan.read import load_plan
 from tippingpoint.run.runner import Runner

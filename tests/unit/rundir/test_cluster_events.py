@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lxd_runs import FILL_PLAN, Fill, write_fill
+from tests.unit.made.lxd_runs import FILL_PLAN, Fill, write_fill
 from tippingpoint.analysis.fill_rate import fill_words, fills_of
 from tippingpoint.rundir.cluster_events import Cluster, read_cluster
 from tippingpoint.rundir.results import RunData, load_run

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.parts_of_units import PLAN, names, shared, word, write_part
-from tests.unit.synthetic import MadeStage, write_run
+from tests.unit.made.synthetic import MadeStage, write_run
+from tests.unit.units.parts_of_units import PLAN, names, shared, word, write_part
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.report import write_report
 from tippingpoint.rundir.histogram import Histogram

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.synthetic import MadeStage, write_run
+from tests.unit.made.synthetic import MadeStage, write_run
 from tippingpoint.cli.program import main
 from tippingpoint.rundir.manifest import Manifest, process_started
 from tippingpoint.rundir.resources import FILE, FigureData, Resources, Series, read_resources, write_resources

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.lxd_runs import Fill, write_fill
-from tests.unit.openstack_runs import computes, write_cycles
-from tests.unit.parts_of_units import RUN, write_part
-from tests.unit.synthetic import MadeStage
+from tests.unit.made.lxd_runs import Fill, write_fill
+from tests.unit.made.openstack_runs import computes, write_cycles
+from tests.unit.made.synthetic import MadeStage
+from tests.unit.units.parts_of_units import RUN, write_part
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import Events, Journal

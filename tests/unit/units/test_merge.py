@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.lxd_runs import FILL_PLAN, Fill, write_fill
-from tests.unit.parts_of_units import PLAN, RUN, as_one_run, names, shared, word, write_part
-from tests.unit.synthetic import STARTED, MadeGrowth, MadeStage, write_run
+from tests.unit.made.lxd_runs import FILL_PLAN, Fill, write_fill
+from tests.unit.made.synthetic import STARTED, MadeGrowth, MadeStage, write_run
+from tests.unit.units.parts_of_units import PLAN, RUN, as_one_run, names, shared, word, write_part
 from tests.unit.units.test_digest import HEAD, packed
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.compare.compare import compare

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from lab.certificates import named, unsigned
-from tests.unit.lxd_files import written
+from tests.unit.targets.lxd.lxd_files import written
 from tippingpoint.errors import TargetError
 from tippingpoint.monitoring.prometheus import Prometheus
 from tippingpoint.plan.claim import ClaimWorkload

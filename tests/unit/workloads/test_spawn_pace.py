@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.spawn_rig import now
+from tests.unit.workloads.spawn_rig import now
 from tippingpoint.plan.spawn import SpawnWorkload
 from tippingpoint.workloads.schedule import Schedule
 from tippingpoint.workloads.spawn.pace import Ownership, Pace, Turns

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.memory_target import Cluster
-from tests.unit.spawn_rig import Rig, failing, items, plan_of
+from tests.unit.workloads.memory_target import Cluster
+from tests.unit.workloads.spawn_rig import Rig, failing, items, plan_of
 from tippingpoint.errors import OperationFailed
 from tippingpoint.plan.share import part_of
 from tippingpoint.plan.spawn import SpawnPlan

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.memory_target import Box, Cluster
-from tests.unit.spawn_rig import Rig, boxes, failing, items, plan_of, spoiling
+from tests.unit.workloads.memory_target import Box, Cluster
+from tests.unit.workloads.spawn_rig import Rig, boxes, failing, items, plan_of, spoiling
 from tippingpoint.targets.lxd.plan import OBSERVATIONS
 from tippingpoint.util import backoff
 from tippingpoint.workloads.spawn.target import Exists, Item, SpawnFailed, Trouble

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.memory_target import Cluster
-from tests.unit.spawn_rig import Rig, failing, plan_of, spoiling
+from tests.unit.workloads.memory_target import Cluster
+from tests.unit.workloads.spawn_rig import Rig, failing, plan_of, spoiling
 from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.workloads.spawn.target import Item
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.memory_target import Box, Cluster
-from tests.unit.spawn_rig import Rig, failing, items, plan_of
+from tests.unit.workloads.memory_target import Box, Cluster
+from tests.unit.workloads.spawn_rig import Rig, failing, items, plan_of
 from tippingpoint.util import backoff
 from tippingpoint.workloads.spawn.target import Item, SpawnFailed
 

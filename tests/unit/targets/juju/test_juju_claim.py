@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.juju_stub import Peer, Stub, login_reply, server_frame, stub
+from tests.unit.targets.juju.juju_stub import Peer, Stub, login_reply, server_frame, stub
 from tests.unit.targets.juju.test_juju_client import MODEL, UNIT
 from tippingpoint.targets.juju import claim
 from tippingpoint.targets.juju.api.access import AgentAccess

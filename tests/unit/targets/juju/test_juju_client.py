@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.juju_stub import Peer, login_reply, obliging, stub
+from tests.unit.targets.juju.juju_stub import Peer, login_reply, obliging, stub
 from tippingpoint.errors import UserError
 from tippingpoint.targets.juju.api.client import ApiClient, Identity
 from tippingpoint.targets.juju.api.errors import (

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lab.juju.tls import Certificate
-from tests.unit.juju_stub import (
+from tests.unit.targets.juju.juju_stub import (
     Peer,
     certificates,
     login_reply,

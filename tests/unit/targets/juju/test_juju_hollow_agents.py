@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.unit.juju_stub import Peer, Stub, login_reply, obliging, server_frame, stub
+from tests.unit.targets.juju.juju_stub import Peer, Stub, login_reply, obliging, server_frame, stub
 from tippingpoint.errors import OperationFailed
 from tippingpoint.plan.grow import GROW_OPERATIONS
 from tippingpoint.rundir.recorder import Recorder

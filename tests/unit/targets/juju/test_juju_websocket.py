@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.juju_stub import read_client_frame, server_frame
+from tests.unit.targets.juju.juju_stub import read_client_frame, server_frame
 from tippingpoint.targets.juju.api import websocket
 from tippingpoint.targets.juju.api.websocket import FrameReader, Upgrade, WebSocketError
 

@@ -15,7 +15,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.lxd_files import CLIENT, DAY, OTHER, SERVER, configuration, credentials, that_ends, written
+from tests.unit.targets.lxd.lxd_files import (
+    CLIENT,
+    DAY,
+    OTHER,
+    SERVER,
+    configuration,
+    credentials,
+    that_ends,
+    written,
+)
 from tippingpoint.errors import UserError
 from tippingpoint.targets.lxd.access import (
     LxdAccess,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.certificates import make_certificates
-from tests.unit.lxd_files import CLIENT, DAY, OTHER, SERVER, that_ends, written
+from tests.unit.targets.lxd.lxd_files import CLIENT, DAY, OTHER, SERVER, that_ends, written
 from tippingpoint.targets.lxd.access import LxdAccess
 from tippingpoint.targets.lxd.client import LxdClient
 from tippingpoint.targets.lxd.errors import LxdError

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.lxd_files import OTHER, SERVER, written
+from tests.unit.targets.lxd.lxd_files import OTHER, SERVER, written
 from tippingpoint.errors import TargetError, UserError
 from tippingpoint.targets.lxd.access import der, fingerprint
 from tippingpoint.targets.lxd.trust import from_identity, make_identity, read_token, redeem

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.openstack_cloud import Cloud, cloud_at
+from tests.unit.targets.openstack.openstack_cloud import Cloud, cloud_at
 from tippingpoint.errors import TargetError, UserError
 from tippingpoint.targets.openstack.capacity import check_room
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tests.unit.openstack_stub import OpenstackStub
+from tests.unit.targets.openstack.openstack_stub import OpenstackStub
 from tippingpoint.errors import Limited, TargetError, UserError
 from tippingpoint.targets.openstack.client import OpenstackClient, insist
 from tippingpoint.targets.openstack.errors import OpenstackError

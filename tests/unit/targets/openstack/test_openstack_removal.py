@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.unit.openstack_cloud import PREFIX, RUN, Cloud, cloud_at, failure
+from tests.unit.targets.openstack.openstack_cloud import PREFIX, RUN, Cloud, cloud_at, failure
 from tippingpoint.errors import TargetError
 from tippingpoint.targets.openstack import removal
 from tippingpoint.targets.openstack.provision import mark_text

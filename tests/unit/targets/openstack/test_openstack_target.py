@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.unit.openstack_stub import Answer, OpenstackStub
+from tests.unit.targets.openstack.openstack_stub import Answer, OpenstackStub
 from tippingpoint.errors import TargetError
 from tippingpoint.targets.openstack import spawn
 from tippingpoint.targets.openstack.errors import OpenstackError, OpenstackExists, OpenstackGone

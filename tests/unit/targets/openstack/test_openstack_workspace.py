@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.unit.openstack_cloud import PREFIX, Cloud, cloud_at, failure
+from tests.unit.targets.openstack.openstack_cloud import PREFIX, Cloud, cloud_at, failure
 from tippingpoint.errors import TargetError, UserError
 from tippingpoint.targets.openstack.provision import reach, take
 from tippingpoint.targets.openstack.removal import remove

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.unit.synthetic import STARTED, MadeGrowth, MadeStage, write_run
+from tests.unit.made.synthetic import STARTED, MadeGrowth, MadeStage, write_run
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.units.shared_run import SharedRun, Turn, UnitWord
 

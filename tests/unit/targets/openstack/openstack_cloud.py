@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from tests.unit.openstack_stub import OpenstackStub
+from tests.unit.targets.openstack.openstack_stub import OpenstackStub
 from tippingpoint.targets.openstack.ledger import OpenstackEntry
 from tippingpoint.targets.openstack.plan import OpenstackTarget
 from tippingpoint.targets.openstack.provision import mark_text

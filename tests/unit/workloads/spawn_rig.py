@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.memory_target import Box, Cluster, MemoryTarget
+from tests.unit.workloads.memory_target import Box, Cluster, MemoryTarget
 from tippingpoint.plan.read import validate_plan
 from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.rundir.recorder import Recorded, Recorder

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 BUNDLE = ROOT / "bundles" / "scale.yaml"
 OVERLAYS = {path.stem: path for path in sorted((ROOT / "bundles" / "overlays").glob("*.yaml"))}
 CHARMS = ["container-spawner", "load-claimer", "metrics-collector"]

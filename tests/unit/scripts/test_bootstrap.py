@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[3]
 _WAY = 'say "fetching one thing"; say "fetching another"; (die "it: not fetched") || tell "that is all"'
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SUFFIXES = {".md", ".yaml", ".py", ".sh", ".j2", ""}
 ADDED = re.compile(r"juju (?:add|update)-secret\s((?:[^\n\\]|\\\n|\\[^\n])*)")
 _SECRET = r"[a-z-]*(?:password|token|secret|key)"
