@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -60,6 +61,8 @@ def serve(make: Callable[[], AbstractContextManager[L]], describe: Callable[[L],
     except LabError as problem:
         print(problem, file=sys.stderr)
         return 2
+    with contextlib.suppress(OSError):  # nobody may be reading any more
+        print("the lab has ended, and its data is removed", file=sys.stderr)
     return 0
 
 

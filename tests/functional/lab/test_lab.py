@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import select
 import signal
 import stat
 import subprocess
@@ -221,6 +220,8 @@ def test_the_lab_program_ends_with_its_standard_input() -> None:
 
         assert lab.wait(_SOON_S) == 0
         assert not any(_alive(pid) for pid in pids)
+        assert lab.stderr is not None
+        assert lab.stderr.read() == b"the lab has ended, and its data is removed\n"
 
 
 _HEALTH = """
@@ -241,17 +242,17 @@ def _program() -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any], list[i
         [sys.executable, "-m", "lab.etcd.cluster", "--members", "3"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     try:
         assert lab.stdout is not None
-        assert select.select([lab.stdout], [], [], 30)[0], "the lab said nothing"
         told: dict[str, Any] = json.loads(lab.stdout.readline())
         members = asyncio.run(LabControl(Path(told["lab"])).members())
         yield lab, told, [member.pid for member in members if member.pid is not None]
     finally:
         lab.kill()
         lab.wait()
-        for stream in (lab.stdin, lab.stdout):
+        for stream in (lab.stdin, lab.stdout, lab.stderr):
             assert stream is not None
             stream.close()
 
