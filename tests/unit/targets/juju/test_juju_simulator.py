@@ -31,7 +31,7 @@ from lab.juju.simulator import JujuLab
 from lab.juju.store import PROFILES, Profile, Store
 from tippingpoint.targets.juju.api.access import from_agent_conf, from_file, from_store
 
-RECORDED = Path(__file__).resolve().parents[3] / "functional" / "data" / "juju-4.0.15.json"
+RECORDED = Path(__file__).resolve().parents[3] / "functional" / "juju" / "data" / "juju-4.0.15.json"
 
 
 class Clock:
