@@ -158,7 +158,7 @@ def test_a_run_has_the_things_that_it_went_on_with(tmp_path: Path) -> None:
     assert owned(directory) == [entry]
     assert owned(put_run(tmp_path / "part", entry, run=f"{OTHER}.2")) == [entry]
     for run in (f"{OTHER}.x", f"{OTHER}2", OTHER[:-1]):
-        with pytest.raises(UserError, match="goes by `tippingpoint clean` of that run"):
+        with pytest.raises(UserError, match="is removed by `tippingpoint clean` of that run"):
             owned(put_run(tmp_path / "part", entry, run=run))
 
 
