@@ -102,8 +102,8 @@ def test_a_controller_that_goes_and_comes_back(new_juju: Labs, tmp_path: Path) -
     before = contents(lab)
     faults = [{"do": "kill", "member": "s1", "stage": 1, "at": "1s", "undo_after": "3s"}]
     leases = 20  # enough units that they do not come back in one second by chance
-    stages = [{"leases": leases, "over": "200ms", "hold": "10s"}]
-    plan = lasting_plan(tmp_path, "10s", faults=faults, stages=stages)
+    stages = [{"leases": leases, "over": "200ms", "hold": "20s"}]
+    plan = lasting_plan(tmp_path, "20s", faults=faults, stages=stages)
     # when it is run
     done = run_on(lab, "run", plan, *lab_settings(lab), "--out", tmp_path / "runs")
     # then no lease is lost, what was due meanwhile took as long as it took, and what failed is counted by what was said
