@@ -93,7 +93,7 @@ class ConsoleProgress(RunnerEvents):
         self._headline.progress(progress, worker, tick)
         if tick.unwritten and not self._unwritten:
             self._unwritten = True
-            self._say("the disk of the journal is full: measurements are kept in memory")
+            self._say("the journal's disk is full: measurements are kept in memory")
         if self._live is not None:
             with self._surviving():
                 self._live.update(self._table(progress))
