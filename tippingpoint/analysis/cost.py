@@ -260,7 +260,7 @@ def _cost(
         loads = sum(point.size > 0 for point in points)
         idle = " and the idle state before stage 1" if loads < len(points) else ""
         withheld = (
-            f"a confidence interval needs {LEAST_POINTS} points, and there {'is' if len(points) == 1 else 'are'} "
+            f"a confidence interval needs {LEAST_POINTS} points, and this run has "
             f"{loads} load{'s' * (loads != 1)} with samples{idle}"
         )
     marginal = [

@@ -99,7 +99,7 @@ def find_knee(stages: Iterable[StageResult], operation: str) -> Knee | NoKnee:
     """
     loads = _loads(stages, operation)
     if not loads:
-        return NoKnee(f"{operation} was not measured")
+        return NoKnee(f"no load without a fault has at least {LEAST_SAMPLES} {show_calls(operation)}")
     random = np.random.default_rng(20190206)
     already = _already_beyond(loads, operation, random)
     if already is not None:

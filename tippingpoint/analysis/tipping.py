@@ -132,7 +132,7 @@ def find_tipping(
 
 _NAMED_SINGLY = 2
 _NO_THROUGHPUT = {
-    False: "the plan limits the rate of creation, so throughput says nothing about the target",
+    False: "the plan decides the rate of creation, so throughput says nothing about the target",
     True: "there is no throughput while a stage is held: everything is created before",
 }
 

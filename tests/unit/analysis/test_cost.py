@@ -264,7 +264,7 @@ class TestNoise:
         cost = cost_of(run_of({"a": lambda load: 1e3 * load}, made=stages((1000, 2000, 4000, 4000))))
         assert [point.size for point in cost.points] == [1000, 2000, 4000]
         assert cost.slope == pytest.approx(1.0)
-        assert cost.withheld == "a confidence interval needs 4 points, and there are 3 loads with samples"
+        assert cost.withheld == "a confidence interval needs 4 points, and this run has 3 loads with samples"
         assert not cost.is_told
 
     def test_points_at_one_load_give_no_slope(self) -> None:
@@ -310,7 +310,8 @@ class TestWithheld:
         cost = cost_of(run)
         assert (cost.base, cost.slope, cost.level) == (pytest.approx(5.0), pytest.approx(1.0), None)
         assert cost.withheld == (
-            "a confidence interval needs 4 points, and there are 1 load with samples and the idle state before stage 1"
+            "a confidence interval needs 4 points, and this run has 1 load with samples "
+            "and the idle state before stage 1"
         )
 
     def test_a_stage_in_whose_hold_samples_are_missing_is_left_out(self) -> None:

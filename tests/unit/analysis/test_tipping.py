@@ -189,7 +189,7 @@ def test_curves_without_a_knee_are_not_given_one(shape: str) -> None:
         ([100, 200, 400], "flat", "too few loads: 3 with at least 3 claims each, 4 are needed"),
         (DOUBLING, "flat", "latency never left its plateau"),
         (DOUBLING, "in step with the load", "latency grows all the way from 100 to 12,800"),
-        ([], "flat", "claim was not measured"),
+        ([], "flat", "no load without a fault has at least 3 claims"),
     ],
 )
 def test_no_knee_comes_with_its_reason(sizes: list[int], shape: str, said: str) -> None:
@@ -545,7 +545,7 @@ def test_a_spawn_run_has_the_knees_of_its_operations_and_removals_take_no_part()
 def test_how_much_is_made_per_second_is_the_plans_decision_and_neither_cliff_nor_forecast() -> None:
     tipping = analyse(made_run(spawned(DOUBLING, lambda _: 20.0), workload="spawn")).tipping
     assert (tipping.cliff, tipping.forecast) == (None, None)
-    assert tipping.no_forecast.startswith("the plan limits the rate of creation")
+    assert tipping.no_forecast.startswith("the plan decides the rate of creation")
 
 
 def test_calls_that_fail_while_a_model_grows_are_its_cliff() -> None:

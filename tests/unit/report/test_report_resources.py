@@ -291,7 +291,7 @@ def test_what_the_load_costs_is_told_where_it_is_more_than_noise() -> None:
 def test_too_few_loads_for_an_interval_are_said_where_nothing_is_told() -> None:
     grown = {"a": np.where(T < 30, 1e8, 4e8)}
     run = run_with(made_resources([made_figure("memory", T, grown, cost="load")], T))
-    why = "a confidence interval needs 4 points, and there are 2 loads with samples"
+    why = "a confidence interval needs 4 points, and this run has 2 loads with samples"
     assert json.loads(write_report(analyse(run), "json"))["resources"]["no_costs"] == [why]
     assert f"Not shown: {why}." in write_report(analyse(run), "html")
     assert f"- not shown: {why}" in write_report(analyse(run), "md")
