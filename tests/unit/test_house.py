@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.quick import QUICK
+
 ROOT = Path(__file__).resolve().parents[2]
 CHARMS = sorted(path.parent for path in ROOT.glob("charms/*/charmcraft.yaml"))
 DATA = ("py.typed", "__pycache__")
@@ -54,3 +56,11 @@ def files() -> list[Path]:
         for top in ("tippingpoint", "charms", "docs", "lab", "tests", "scripts")
         for path in (ROOT / top).rglob("*")
     ]
+
+
+@pytest.mark.parametrize("chosen", QUICK)
+def test_what_is_listed_as_quick_exists(chosen: str) -> None:
+    place, _, name = chosen.partition("::")
+    path = ROOT / "tests/functional" / place
+    assert path.exists()
+    assert not name or re.search(rf"^(class|def) {name}\b", path.read_text(), re.MULTILINE)
