@@ -365,7 +365,7 @@ class TestWithheld:
             1000, 2000, 8000, 16000,
         ]  # fmt: skip
 
-    @settings(deadline=None)
+    @settings(deadline=None, max_examples=50)
     @given(
         values=st.lists(st.one_of(st.none(), st.floats(-1e12, 1e12)), min_size=0, max_size=120),
         window=st.sampled_from([0.0, 20.0, 600.0]),

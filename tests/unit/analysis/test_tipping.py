@@ -177,7 +177,7 @@ def test_curves_without_a_knee_are_not_given_one(shape: str) -> None:
         for stages in (4, 5, 8)
         for samples in (5, 30, 1000)
         for between in (0.1, 0.2)
-        for _ in range(8)
+        for _ in range(6)
     ]
     false_alarms = sum(isinstance(found, Knee) for found in trials)
     assert false_alarms <= 0.03 * len(trials), f"{false_alarms} of {len(trials)}"

@@ -143,7 +143,7 @@ def written(made: MadeRun, directory: Path) -> tuple[RunData, int]:
 
 
 @settings(
-    max_examples=100,
+    max_examples=60,
     deadline=None,
     phases=set(Phase) - {Phase.explain},  # which takes minutes
     suppress_health_check=[HealthCheck.too_slow],

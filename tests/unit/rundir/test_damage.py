@@ -70,13 +70,14 @@ def cut(path: Path, gone: Iterable[int]) -> None:
 
 def expect_told(run: RunData, outcomes: Sequence[str] = ("withheld", "missed")) -> None:
     """A damaged run is not met, and every view of its report says that it is damaged."""
-    verdict = analyse(run).verdict
+    analysis = analyse(run)
+    verdict = analysis.verdict
     assert run.damage
     assert verdict.outcome in outcomes, verdict
     assert all(found.sentence in verdict.reasons for found in run.damage)
     for view in ("html", "md", "json"):
-        assert "is damaged: " in write_report(analyse(run), view)
-    suite = ElementTree.fromstring(write_report(analyse(run), "junit"))
+        assert "is damaged: " in write_report(analysis, view)
+    suite = ElementTree.fromstring(write_report(analysis, "junit"))
     assert int(suite.get("errors", 0)) + int(suite.get("failures", 0)) > 0
 
 
