@@ -14,6 +14,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any, cast
 
 from tippingpoint import __version__
@@ -24,7 +25,8 @@ from tippingpoint.analysis.tipping import Forecast, Tipping
 from tippingpoint.analysis.verdict import Check
 from tippingpoint.errors import UserError
 from tippingpoint.plan.kinds import facts_of
-from tippingpoint.plan.read import Plan, load_plan
+from tippingpoint.plan.read import Plan, parse_plan
+from tippingpoint.plan.shipped import plan_text
 from tippingpoint.report import figures
 from tippingpoint.report.sections.cautions import build_cautions
 from tippingpoint.report.sections.happened import build_happened
@@ -655,12 +657,18 @@ def _planned_target(run: RunData) -> dict[str, Any]:
     return cast(dict[str, Any], target) if isinstance(target, dict) else {}
 
 
+@lru_cache(maxsize=16)
+def _parsed(text: str, name: str) -> Plan:
+    """Return the plan in a text. Several reports in one process ask for the same one, and parsing takes 10 ms."""
+    return parse_plan(text, source=name)
+
+
 def _repeat(run: RunData, plan: Plan | None) -> dict[str, Any] | None:
     """Return the plan as YAML, and the command (for units the action) that runs it; None without a plan."""
     if plan is None:
         return None
     try:
-        shipped = load_plan(plan.name) == plan
+        shipped = _parsed(plan_text(plan.name), plan.name) == plan
     except UserError:
         shipped = False
     command = f"tippingpoint run {plan.name}" if shipped else f"tippingpoint run {plan.name}.yaml"

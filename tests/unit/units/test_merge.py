@@ -604,7 +604,7 @@ events = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     changes=st.dictionaries(st.sampled_from(sorted(HEAD)), json_values, max_size=2),
     phases=phases,

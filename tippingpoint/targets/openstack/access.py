@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import ssl
 from collections.abc import Mapping
@@ -177,9 +178,15 @@ def _versioned(url: str) -> str:
     return url if url.endswith("/v3") else url.removesuffix("/v2.0") + "/v3"
 
 
+@functools.cache
+def _of_system() -> ssl.SSLContext:
+    """Return the context that trusts the system's authorities. Reading these takes 20 ms: all clients share it."""
+    return ssl.create_default_context()
+
+
 def _context(ca: Path | None, name: str) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cafile=str(ca) if ca is not None else None)
+        context = _of_system() if ca is None else ssl.create_default_context(cafile=str(ca))
     except OSError as problem:  # ssl.SSLError is one
         why = "not PEM" if isinstance(problem, ssl.SSLError) else problem.strerror
         raise UserError(_PLACE, f"cacert of {name}: {ca}", f"a PEM file with an authority ({why})") from None
