@@ -13,7 +13,6 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.ports import free_ports
 from tippingpoint.monitoring import gather as gathering
 from tippingpoint.monitoring.gather import gather_resources
 from tippingpoint.monitoring.prometheus import Prometheus
@@ -46,8 +45,8 @@ async def gathered(answer: Answer, pack: Pack | None = None) -> Resources:
     application.router.add_route("*", "/{path:.*}", handle)
     runner = web.AppRunner(application, shutdown_timeout=0.1)
     await runner.setup()
-    (port,) = free_ports(1)
-    await web.TCPSite(runner, "127.0.0.1", port).start()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    port = runner.addresses[0][1]
     try:
         async with Prometheus(f"http://127.0.0.1:{port}") as prometheus:
             packs = [pack or load_pack(PACK, "made")]
