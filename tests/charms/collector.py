@@ -51,8 +51,8 @@ charm = load_charm()
 
 
 def context(unit: int = 0) -> testing.Context[ops.CharmBase]:
-    """The charm as Juju would run it."""
-    return testing.Context(charm.MetricsCollectorCharm, charm_root=ROOT, unit_id=unit)
+    """The charm as Juju would run it. Without `charm_root` ops writes its files into a directory of each test."""
+    return testing.Context(charm.MetricsCollectorCharm, unit_id=unit)
 
 
 def on_machine(monkeypatch: pytest.MonkeyPatch, root: Path) -> Directory:
