@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import tests.patience  # noqa: F401 - loads hypothesis' profile
 from tests.charms.generators import ScriptedAgent, Unit
 
 

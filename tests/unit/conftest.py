@@ -7,11 +7,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 import uvloop
-from hypothesis import settings
 
-# No example has to be quick: machines that run tests are busy with others.
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
+import tests.patience  # noqa: F401 - loads hypothesis' profile
 
 EVENT_LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
