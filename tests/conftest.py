@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 
 MARK = "TIPPINGPOINT_TEST_SESSION"
 os.environ[MARK] = uuid.uuid4().hex
+
+with contextlib.suppress(ImportError):  # tests/integration runs without
+    from hypothesis import settings
+
+    # No limit on how long one example takes: a busy machine takes longer.
+    settings.register_profile("any-machine", deadline=None)
+    settings.load_profile("any-machine")
