@@ -10,8 +10,8 @@ MARK = "TIPPINGPOINT_TEST_SESSION"
 os.environ[MARK] = uuid.uuid4().hex
 
 with contextlib.suppress(ImportError):  # tests/integration runs without
-    from hypothesis import settings
+    from hypothesis import HealthCheck, settings
 
-    # No limit on how long one example takes: a busy machine takes longer.
-    settings.register_profile("any-machine", deadline=None)
+    # No limit on how long an example, or making one, takes: a busy machine takes longer.
+    settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("any-machine")

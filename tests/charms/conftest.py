@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import tests.patience  # noqa: F401 - loads hypothesis' profile
 from tests.charms.generators import ScriptedAgent, Unit
 
 

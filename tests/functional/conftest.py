@@ -16,7 +16,6 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-import tests.patience  # noqa: F401 - loads hypothesis' profile
 from lab.etcd.cluster import EtcdLab
 from lab.juju.simulator import JujuLab
 from lab.lxd.cluster import LxdLab

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 import pytest
 import uvloop
 
-import tests.patience  # noqa: F401 - loads hypothesis' profile
-
 EVENT_LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
