@@ -229,8 +229,8 @@ class Runner:
                 raise UserError(
                     field,
                     size,
-                    f"at most {fits}: each of {workers} workers has a connection for every unit, and its limit of "
-                    f"open files (ulimit -n) allows no more; raise the limit or use more workers",
+                    f"at most {fits}: each of the run's workers ({workers}) connects its share of the units, and its "
+                    f"limit of open files (ulimit -n) allows no more; raise the limit or use more workers",
                 )
 
     async def _load_target(self) -> None:
