@@ -1,0 +1,1 @@
+"""The Pacemaker target: tickets and resources in the CIB of a cluster."""

@@ -1,0 +1,185 @@
+"""One connection to the CIB daemon of a node: log-in, calls that may overtake each other, notifications."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+import ssl
+from asyncio import Future
+from collections.abc import Callable
+from typing import cast
+
+from tippingpoint.errors import OperationFailed
+from tippingpoint.targets.pacemaker.wire import (
+    Answer,
+    FrameReader,
+    WireError,
+    command,
+    frame,
+    login,
+    notifications,
+    parse,
+)
+from tippingpoint.util.network_errors import CLOSED, in_words
+
+__all__ = ["Connection", "parse"]
+
+_SAID = {
+    -1: "not permitted",
+    -2: "no such entry",
+    -5: "input/output error",
+    -6: "nothing has this id",
+    -11: "try again",
+    -13: "permission denied",
+    -16: "busy",
+    -17: "exists already",
+    -22: "invalid, or no data",
+    -62: "timed out in the cluster",
+    -107: "not connected",
+    -110: "timed out in the cluster",
+    -201: "generic error of Pacemaker",
+    -202: "no quorum",
+    -203: "refused by the schema",
+    -205: "the update is older than the CIB",
+    -206: "the CIB is not the expected version",
+}
+"""Return codes in words: errno's, negated, and Pacemaker's own (include/crm/common/results.h)."""
+
+
+def in_plain_words(code: int) -> str:
+    """A return code as a reason, with its number in brackets."""
+    return f"{_SAID.get(code, 'refused')} ({code})"
+
+
+class Connection(asyncio.Protocol):
+    """A connection that is logged in once `connect` has returned. Every call ends, whatever becomes of it."""
+
+    def __init__(self, name: str, on_lost: Callable[[str], None]) -> None:
+        self.name = name
+        """The node's address and port, for errors."""
+        self.on_notification: Callable[[Answer], None] | None = None
+        self._on_lost = on_lost
+        self._loop = asyncio.get_running_loop()
+        self._reader = FrameReader()
+        self._numbers = itertools.count(1)
+        self._waiting: dict[str, Future[Answer]] = {}
+        self._registered: Future[str] = self._loop.create_future()
+        self._transport: asyncio.Transport | None = None
+        self._socket: socket.socket | None = None
+        self._token = ""
+        self.problem = ""
+        """Why the connection is down; empty while it is up."""
+
+    @classmethod
+    async def connect(
+        cls,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext,
+        user: str,
+        password: str,
+        on_lost: Callable[[str], None],
+        server_hostname: str | None = None,
+    ) -> Connection:
+        """Connect and log in. Raises OSError, ssl.SSLError, ConnectionError; the caller sets a time limit."""
+        made: Connection | None = None
+
+        def make() -> Connection:
+            nonlocal made
+            made = cls(f"{host}:{port}", on_lost)
+            return made
+
+        try:
+            _, connection = await asyncio.get_running_loop().create_connection(
+                make, host, port, ssl=tls, server_hostname=server_hostname or host
+            )
+            connection._send(login(user, password, "tippingpoint"))
+            connection._token = await connection._registered
+        except BaseException:
+            if made is not None:
+                made.close("not connected")
+            raise
+        return connection
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is of no class of asyncio's
+        self._socket = transport.get_extra_info("socket")
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            answers = self._reader.feed(data)
+        except WireError as problem:
+            self.close(f"is no CIB daemon: {problem}")
+            return
+        for answer in answers:
+            self._received(answer)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._down(in_words(exc) if exc is not None else CLOSED)
+
+    # what a load needs
+
+    @property
+    def up(self) -> bool:
+        """Whether calls can be made."""
+        return bool(self._token) and not self.problem
+
+    def call(self, operation: str, section: str | None, data: str | None, options: int) -> Future[Answer]:
+        """Make a call. The future ends with the answer, or with OperationFailed when the connection is lost.
+
+        The return code is not looked at. A cancelled future is forgotten, and its late answer dropped.
+        """
+        future: Future[Answer] = self._loop.create_future()
+        if self.problem:
+            future.set_exception(OperationFailed(f"{self.name}: {self.problem}"))
+            return future
+        number = next(self._numbers)
+        self._waiting[str(number)] = future
+        self._send(command(self._token, number, operation, section, data, options))
+        return future
+
+    def watch(self, kind: str = "cib_diff_notify") -> None:
+        """Have the node notify us of changes."""
+        self._send(notifications(self._token, kind))
+
+    def close(self, reason: str) -> None:
+        """Close it; calls under way end with OperationFailed."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._down(reason)
+
+    def _send(self, xml: str) -> None:
+        assert self._transport is not None
+        header, body = frame(xml)
+        self._transport.write(header)
+        self._transport.write(body)
+        if self._socket is not None:
+            # The daemon sends header and payload apart, with Nagle's algorithm: a lone answer would take 40 ms.
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+
+    def _received(self, answer: Answer) -> None:
+        attributes = answer.attributes
+        number = attributes.get("cib_callid")
+        if number is not None and (future := self._waiting.pop(number, None)) is not None:
+            if not future.done():
+                future.set_result(answer)
+        elif attributes.get("cib_op") == "register":
+            if not self._registered.done():
+                self._registered.set_result(attributes.get("cib_clientid", ""))
+        elif attributes.get("t") == "cib_notify" and self.on_notification is not None:
+            self.on_notification(answer)
+
+    def _down(self, reason: str) -> None:
+        if self.problem:
+            return
+        self.problem = reason
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(OperationFailed(f"{self.name}: {reason}"))
+        if not self._registered.done():
+            self._registered.set_exception(ConnectionError(reason))
+        self._on_lost(reason)

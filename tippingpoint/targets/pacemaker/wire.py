@@ -1,0 +1,130 @@
+"""The wire of Pacemaker's remote CIB: frames of XML, and the parts of an answer that the load needs.
+
+A frame is a header of 40 bytes in little endian, then XML that ends with a NUL (lib/common/remote.c of Pacemaker,
+`struct remote_header_v0`): endian mark, version 1, id, flags, size of the frame, offset of the payload, compressed
+size (0 where it is not compressed, else bz2), size of the XML with its NUL.
+"""
+
+from __future__ import annotations
+
+import bz2
+import re
+import struct
+from dataclasses import dataclass
+from xml.sax.saxutils import quoteattr
+
+HEADER = struct.Struct("<IIQQIIII")
+ENDIAN = 0xBADADBBD
+LONGEST = 64 * 1024 * 1024
+"""Bytes of the largest answer that is read. A CIB with 1000 resources on 16 nodes has some megabytes."""
+
+XPATH, CAN_CREATE, LOCAL, SYNC = 2, 8, 0x100, 0x1000
+"""Call options (include/crm/cib/cib_types.h): the section is an XPath; make what is missing; this node only; wait."""
+
+_ATTRIBUTE = re.compile(rb'([\w:.-]+)="([^"]*)"')
+
+
+class WireError(Exception):
+    """The peer sent something that is no frame of Pacemaker's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One message from the cluster: the attributes of its outermost element, and all of its XML."""
+
+    attributes: dict[str, str]
+    body: bytes
+
+    @property
+    def code(self) -> int:
+        """Pacemaker's return code: 0 is success, a negative number an error of errno or of crm/common/results.h."""
+        try:
+            return int(self.attributes.get("cib_rc", ""))
+        except ValueError:
+            raise WireError(f"cib_rc: {self.attributes.get('cib_rc')!r}: expected a number") from None
+
+
+def frame(xml: str) -> tuple[bytes, bytes]:
+    """The header and the body of a message.
+
+    They must be sent in two TLS records: Pacemaker 2.1 reads the header first and does not look at what its TLS
+    library still holds, so that a single record blocks the node's CIB daemon for seconds.
+    """
+    body = xml.encode() + b"\0"
+    size = len(body)
+    return HEADER.pack(ENDIAN, 1, 0, 0, HEADER.size + size, HEADER.size, 0, size), body
+
+
+def parse(body: bytes) -> Answer:
+    """Read the outermost element's attributes. The rest is parsed by those who need it, as that is the costly part."""
+    end = body.find(b">")
+    if end < 0:
+        raise WireError("an answer without an XML element")
+    found = _ATTRIBUTE.findall(body, 0, end)
+    return Answer({name.decode("ascii", "replace"): value.decode(errors="replace") for name, value in found}, body)
+
+
+class FrameReader:
+    """Puts frames together from pieces, as they come from the network."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Answer]:
+        """Return the messages that are complete now. WireError where the data are no frames."""
+        buffer = self._buffer
+        buffer += data
+        found: list[Answer] = []
+        at = 0
+        while len(buffer) - at >= HEADER.size:
+            endian, _version, _id, _flags, size, offset, compressed, _plain = HEADER.unpack_from(buffer, at)
+            if endian != ENDIAN:
+                raise WireError(f"endian mark {endian:#x}: expected {ENDIAN:#x}")
+            if not HEADER.size <= offset <= size <= LONGEST:
+                raise WireError(f"frame of {size} bytes, payload at {offset}: expected at most {LONGEST} bytes")
+            if len(buffer) - at < size:
+                break
+            body = bytes(buffer[at + offset : at + size])
+            found.append(parse(_decompressed(body) if compressed else body))
+            at += size
+        del buffer[:at]
+        return found
+
+
+def _decompressed(body: bytes) -> bytes:
+    decompressor = bz2.BZ2Decompressor()
+    try:
+        plain = decompressor.decompress(body, LONGEST)
+    except OSError:
+        raise WireError("a compressed answer that is no bz2") from None
+    if not decompressor.eof:
+        raise WireError(f"a compressed answer of more than {LONGEST} bytes, or a part of one")
+    return plain
+
+
+def login(user: str, password: str, name: str) -> str:
+    """The message that logs in. Its answer has the token that all later messages carry."""
+    return (
+        f'<cib_command op="authenticate" user={quoteattr(user)} password={quoteattr(password)} '
+        f'hidden="password" name={quoteattr(name)}/>'
+    )
+
+
+def command(
+    token: str, number: int, operation: str, section: str | None, data: str | None, options: int
+) -> str:
+    """A call of the CIB. Its answer has the number as `cib_callid`."""
+    where = f" cib_section={quoteattr(section)}" if section else ""
+    content = f"<cib_calldata>{data}</cib_calldata>" if data else ""
+    return (
+        f'<cib_command __name__="cib_command" t="cib" cib_async_id="{token}" cib_op="{operation}" '
+        f'cib_callid="{number}" cib_callopt="{options}"{where}>{content}</cib_command>'
+    )
+
+
+def notifications(token: str, kind: str, on: bool = True) -> str:
+    """The message that turns a kind of notification on or off. It has no answer."""
+    return (
+        f'<cib_command t="cib" cib_op="cib_notify" cib_async_id="{token}" cib_notify_type="{kind}" '
+        f'cib_notify_activate="{int(on)}"/>'
+    )
