@@ -1,0 +1,186 @@
+"""A worker's connections to the nodes of a cluster: opened, logged in, remade when lost, and chosen for each call."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from asyncio import Future
+from collections.abc import Callable
+
+from tippingpoint.errors import OperationFailed, TargetError
+from tippingpoint.targets.pacemaker.access import LOGIN_WITHIN, PacemakerAccess, refusal
+from tippingpoint.targets.pacemaker.connection import Connection
+from tippingpoint.targets.pacemaker.wire import LOCAL, SYNC, Answer
+from tippingpoint.util.backoff import backoff
+from tippingpoint.util.network_errors import in_words
+from tippingpoint.workloads.load import TargetFacts
+
+_FIRST_RETRY, _LONGEST_RETRY = 0.2, 5.0
+AFTER_REFUSAL = 60.0
+"""Seconds before the next login at a node that refused one. A wrong password blocks the node's CIB daemon for seconds."""
+ANSWER_WITHIN = 10.0
+"""Seconds that a node has for a question of `open`."""
+_VERSION = re.compile(rb'name="dc-version" value="([^"]*)"')
+_UNAME = re.compile(rb'<node [^>]*uname="([^"]*)"')
+_HEAD = re.compile(rb"<cib [^>]*>")
+
+
+class Link:
+    """One connection to a node. It is remade whenever it is lost, until it is closed."""
+
+    def __init__(self, access: PacemakerAccess, address: str, on_down: Callable[[Link], None]) -> None:
+        self.address = address
+        self.name = f"{address}:{access.port}"
+        self.connection: Connection | None = None
+        self.problem = "not connected"
+        self.on_up: Callable[[Link], None] = lambda link: None
+        self._access = access
+        self._on_down = on_down
+        self._remake: asyncio.Task[None] | None = None
+        self._wanted = True
+
+    @property
+    def up(self) -> bool:
+        """Whether calls can be made."""
+        return self.connection is not None and self.connection.up
+
+    async def connect(self) -> None:
+        """Connect and log in once; raises the cause of a failure."""
+        access = self._access
+        try:
+            async with asyncio.timeout(LOGIN_WITHIN):
+                connection = await Connection.connect(
+                    self.address, access.port, access.tls, access.user, access.password, self._lost
+                )
+        except Exception as error:
+            self.problem = in_words(error)
+            raise
+        if not self._wanted:
+            connection.close("closed")
+            raise ConnectionError("closed")
+        self.connection = connection
+        self.on_up(self)
+
+    def keep_trying(self, first: float = 0.0) -> None:
+        """Connect in the background, until it succeeds or the link is closed."""
+        if self._wanted and self._remake is None:
+            self._remake = asyncio.get_running_loop().create_task(self._try(first))
+
+    def call(self, operation: str, section: str | None, data: str | None, options: int) -> Future[Answer]:
+        """Make a call; see Connection.call."""
+        if self.connection is None:
+            future: Future[Answer] = asyncio.get_running_loop().create_future()
+            future.set_exception(OperationFailed(f"{self.name}: {self.problem}"))
+            return future
+        return self.connection.call(operation, section, data, options)
+
+    def close(self, reason: str) -> None:
+        """Close the connection and do not reconnect."""
+        self._wanted = False
+        self.problem = reason
+        if self._remake is not None:
+            self._remake.cancel()
+            self._remake = None
+        connection, self.connection = self.connection, None
+        if connection is not None:
+            connection.close(reason)
+
+    def reopen(self) -> None:
+        """Allow connections again after `close`."""
+        self._wanted = True
+
+    def _lost(self, reason: str) -> None:
+        if self.connection is not None:
+            self.connection = None
+            self.problem = reason
+            self._on_down(self)
+            self.keep_trying()
+
+    async def _try(self, first: float) -> None:
+        failures = 0
+        await asyncio.sleep(first)
+        while self._wanted:
+            try:
+                await self.connect()
+                break
+            except Exception as error:  # a broken server can make a TLS library raise anything
+                failures += 1
+                refused = refusal(self.name, error) is not None
+                wait = AFTER_REFUSAL if refused else backoff(failures, _FIRST_RETRY, _LONGEST_RETRY)
+                await asyncio.sleep(wait)
+        self._remake = None
+
+
+class Nodes:
+    """All connections of a worker, `connections` to each node."""
+
+    def __init__(self, access: PacemakerAccess, connections: int) -> None:
+        self.on_down: Callable[[Link], None] = lambda link: None
+        # The order alternates between nodes, so that neighbours in the list reach different nodes.
+        self.links = [
+            Link(access, address, lambda link: self.on_down(link))
+            for _ in range(connections)
+            for address in access.addresses
+        ]
+        self._count = len(access.addresses)
+
+    async def open(self) -> TargetFacts:
+        """Connect to every node that answers. TargetError when none does, or when all refuse us."""
+        firsts = self.links[: self._count]
+        errors = await asyncio.gather(*(link.connect() for link in firsts), return_exceptions=True)
+        refusals: list[TargetError] = []
+        for link, error in zip(firsts, errors, strict=True):
+            if error is None:
+                continue
+            if not isinstance(error, Exception):
+                raise error
+            if (refused := refusal(link.name, error)) is not None:
+                refusals.append(refused)
+            link.keep_trying(AFTER_REFUSAL if refused is not None else _FIRST_RETRY)
+        for link in firsts:
+            if link.up:
+                facts = await self._facts(link)
+                for other in self.links[self._count :]:
+                    other.keep_trying()
+                return facts
+        self.close("not connected")
+        if refusals:
+            raise refusals[0]
+        shown = "; ".join(f"{link.name}: {link.problem}" for link in firsts[:5])
+        raise TargetError("target.credentials", shown, "at least one node whose CIB answers (remote-tls-port)")
+
+    def link(self, lease: int, holder: int) -> Link:
+        """Return the link for this holder's next operation: its own, or the next one that is up."""
+        links = self.links
+        first = hash((lease, holder)) % len(links)
+        for step in range(len(links)):
+            link = links[first - step]
+            if link.up:
+                return link
+        return links[first]
+
+    def close(self, reason: str) -> None:
+        """Close every connection; calls under way end."""
+        for link in self.links:
+            link.close(reason)
+
+    async def reconnect(self, reason: str) -> None:
+        """Close every connection and open fresh ones; those that fail are retried in the background."""
+        self.close(reason)
+        for link in self.links:
+            link.reopen()
+        await asyncio.gather(*(link.connect() for link in self.links), return_exceptions=True)
+        for link in self.links:
+            if not link.up:
+                link.keep_trying()
+
+    async def _facts(self, link: Link) -> TargetFacts:
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN):
+                whole = await link.call("cib_query", None, None, SYNC | LOCAL)
+        except (TimeoutError, OperationFailed) as error:
+            raise TargetError("target.credentials", f"{link.name}: {in_words(error)}", "a node that answers") from None
+        version = _VERSION.search(whole.body)
+        release = version[1].decode(errors="replace").split("-")[0] if version else "of unknown version"
+        members = sorted({name.decode(errors="replace") for name in _UNAME.findall(whole.body)})
+        return TargetFacts("pacemaker", release, members)
