@@ -1,6 +1,7 @@
 # Sourced by the scripts beside it: fetches what they need (uv, Python packages, etcd, Prometheus, LXD, OpenStack) on a
 # machine that has only python3 and git. Everything goes into the checkout's .cache/ and .venv/; nothing is installed on
-# the machine, but for LXD (need_lxd), OpenStack (need_openstack) and a browser (need_chromium).
+# the machine, but for LXD (need_lxd), OpenStack (need_openstack), Pacemaker (need_pacemaker) and a browser
+# (need_chromium).
 # shellcheck shell=bash
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -195,6 +196,21 @@ need_lxd() {
     static_busybox || missing+=(busybox-static)
     if [ ${#missing[@]} = 0 ]; then return; fi
     install_packages LXD "${missing[@]}"
+}
+
+# Installs Pacemaker, Corosync, their tools and the programs that the lab calls from Debian's packages, as root. None of
+# them is started.
+need_pacemaker() {
+    local pair missing=()
+    [ "$(id -u)" = 0 ] || die "Pacemaker: not root: expected root, which its namespaces need"
+    export PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+    for pair in pacemakerd:pacemaker corosync:corosync cibadmin:pacemaker-cli-utils ip:iproute2 nft:nftables \
+        openssl:openssl; do
+        command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
+    done
+    [ -e /usr/lib/ocf/resource.d/heartbeat ] || missing+=(resource-agents)
+    if [ ${#missing[@]} = 0 ]; then return; fi
+    install_packages Pacemaker "${missing[@]}"
 }
 
 # Installs Debian's Python packages of OpenStack's services and their dependencies, as root, but no package that runs a

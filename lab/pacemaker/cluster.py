@@ -266,6 +266,16 @@ class PacemakerLab:
             return re.findall(r'<node_state [^>]*uname="([^"]+)"[^>]*crmd="online"', self.cib()) or []
         return []
 
+    def is_whole(self) -> bool:
+        """Whether every node runs and is a member, none is frozen or cut off, there is a DC, and fencing works."""
+        return (
+            self.fencing_works
+            and set(self.pids) == set(self.names)
+            and not any(node.frozen or node.cut for node in self._nodes.values())
+            and set(self.online()) >= set(self.names)
+            and self._dc_now() is not None
+        )
+
     def await_whole(self) -> None:
         """Wait until all nodes that run are members of one partition with a DC."""
         for name, node in self._nodes.items():
@@ -306,11 +316,31 @@ class PacemakerLab:
             "address": self._switch.with_prefix(number),
             "directory": str(directory),
             "shared": str(self.directory),
-            "environment": {"CIB_pam_service": PAM_SERVICE, "PCMK_logfile": "/var/log/pacemaker/pacemaker.log"},
+            "environment": {
+                "CIB_pam_service": PAM_SERVICE,
+                "PCMK_logfile": "/var/log/pacemaker/pacemaker.log",
+            },
         }
-        namespaces = ["unshare", "--net", "--mount", "--uts", "--ipc", "--propagation=private", "--pid", "--fork"]
+        namespaces = [
+            "unshare",
+            "--net",
+            "--mount",
+            "--uts",
+            "--ipc",
+            "--propagation=private",
+            "--pid",
+            "--fork",
+        ]
         node = Path(__file__).with_name("node.py")
-        command = [*namespaces, "--kill-child=SIGKILL", sys.executable, "-I", "-S", str(node), json.dumps(spec)]
+        command = [
+            *namespaces,
+            "--kill-child=SIGKILL",
+            sys.executable,
+            "-I",
+            "-S",
+            str(node),
+            json.dumps(spec),
+        ]
         self._nodes[name] = _Node(self._start_program(tethered(command), log=name))
 
     def _start_program(
@@ -343,7 +373,9 @@ class PacemakerLab:
                 if self._no_quorum():
                     return
             if time.monotonic() > deadline:
-                raise LabError(f"{name}: no member in {READY_WITHIN_S:g}s: {self._last_words(name)}", "a member")
+                raise LabError(
+                    f"{name}: no member in {READY_WITHIN_S:g}s: {self._last_words(name)}", "a member"
+                )
             time.sleep(_POLL_S)
 
     def _no_quorum(self) -> bool:
@@ -475,7 +507,9 @@ def _check_programs() -> None:
 
 def main() -> int:
     """Run a lab until told to end; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="lab.pacemaker.cluster", description="A private Pacemaker; needs root.")
+    parser = argparse.ArgumentParser(
+        prog="lab.pacemaker.cluster", description="A private Pacemaker; needs root."
+    )
     parser.add_argument("--nodes", type=int, default=3)
     parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
     options = parser.parse_args()

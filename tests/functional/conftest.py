@@ -1,6 +1,7 @@
-"""Targets for the functional tests, real etcd and LXD clusters, a real OpenStack and a simulated Juju controller, and
-the check that none of them is left behind. LXD needs root, and OpenStack packages that root installs: without that the
-tests on them are left out, which the header says. quick.py has the tests that plain `./scripts/test` runs."""
+"""Targets for the functional tests, real etcd, LXD and Pacemaker clusters, a real OpenStack and a simulated Juju
+controller, and the check that none of them is left behind. LXD and Pacemaker need root, and OpenStack packages that
+root installs: without that the tests on them are left out, which the header says. quick.py has the tests that plain
+`./scripts/test` runs."""
 
 from __future__ import annotations
 
@@ -21,6 +22,7 @@ from lab.juju.simulator import JujuLab
 from lab.lxd.cluster import LxdLab
 from lab.openstack.cloud import OpenstackLab
 from lab.openstack.places import is_installed
+from lab.pacemaker.cluster import PacemakerLab
 from tests.conftest import MARK
 from tests.functional.juju.juju_access import REAL, user_of
 from tests.functional.program import WITHIN_S
@@ -37,13 +39,18 @@ _ROOT = os.geteuid() == 0
 _OF_LXD = {"lxd", "lxd_single", "new_lxd"}
 _BROKEN = "openstack_to_break"
 _OF_OPENSTACK = {"openstack", _BROKEN}
-_LEFT_OUT = set[str]() if _ROOT else {"lxd"} if is_installed() else {"lxd", "openstack"}
+_BROKEN_PACEMAKER = "pacemaker_to_break"
+_OF_PACEMAKER = {"pacemaker", _BROKEN_PACEMAKER, "new_pacemaker"}
+_OF_ROOT = {"lxd", "pacemaker"}
+_LEFT_OUT = set[str]() if _ROOT else _OF_ROOT if is_installed() else {*_OF_ROOT, "openstack"}
+_FIXTURES = {"lxd": _OF_LXD, "openstack": _OF_OPENSTACK, "pacemaker": _OF_PACEMAKER}
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marks of tests on these targets. Those that use one of the fixtures get them by themselves."""
     config.addinivalue_line("markers", "lxd: needs LXD, and therefore root")
     config.addinivalue_line("markers", "openstack: needs OpenStack's packages, which root installs")
+    config.addinivalue_line("markers", "pacemaker: needs Pacemaker, and therefore root")
     config.addinivalue_line("markers", "quick: what plain ./scripts/test runs; see quick.py")
 
 
@@ -72,17 +79,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _ByFold
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by what is marked here
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs LXD or OpenStack, and leave it out for a user who cannot run it; mark what is quick. Tests that
-    break a shared OpenStack come last."""
+    """Mark what needs LXD, OpenStack or Pacemaker, and leave it out for a user who cannot run it; mark what is quick.
+    Tests that break a shared OpenStack or Pacemaker come last."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
-        for mark, of_mark in (("lxd", _OF_LXD), ("openstack", _OF_OPENSTACK)):
+        for mark, of_mark in _FIXTURES.items():
             if of_mark & fixtures:
                 item.add_marker(mark)
         if is_quick(_below(item.nodeid), fixtures):
             item.add_marker("quick")
         item.add_marker(pytest.mark.timeout(_HUNG_AFTER_S))
-    items.sort(key=lambda item: _BROKEN in getattr(item, "fixturenames", ()))
+    items.sort(key=lambda item: bool({_BROKEN, _BROKEN_PACEMAKER} & set(getattr(item, "fixturenames", ()))))
     out = [item for item in items if any(item.get_closest_marker(mark) for mark in _LEFT_OUT)]
     if out:
         config.hook.pytest_deselected(items=out)
@@ -221,6 +228,71 @@ def no_openstack_left_behind(openstack_directories: list[Path]) -> Iterator[None
     yield
     _expect_gone("processes of OpenStack labs", _session_lab_processes)
     _expect_gone("directories", lambda: {path for path in openstack_directories if path.exists()})
+
+
+class SharedPacemaker:
+    """The cluster that tests share: it is started for the first of them, and again for one after which it is broken."""
+
+    def __init__(self) -> None:
+        self.directories = set[Path]()
+        """Where it has what it runs on, or had."""
+        self._lab: PacemakerLab | None = None
+
+    def lab(self) -> PacemakerLab:
+        """The cluster, which runs."""
+        if self._lab is None:
+            self._lab = PacemakerLab(nodes=3).__enter__()
+            self.directories.add(self._lab.directory)
+        return self._lab
+
+    def end(self) -> None:
+        """End it, if it runs."""
+        lab, self._lab = self._lab, None
+        if lab is not None:
+            lab.__exit__(None, None, None)
+
+
+@pytest.fixture(scope="session")
+def shared_pacemaker() -> Iterator[SharedPacemaker]:
+    """What the next two fixtures hand out; no daemon and no directory of it is left behind by the session."""
+    shared = SharedPacemaker()
+    yield shared
+    shared.end()
+    _expect_gone("directories", lambda: {path for path in shared.directories if path.exists()})
+
+
+@pytest.fixture(scope="session")
+def pacemaker(shared_pacemaker: SharedPacemaker) -> PacemakerLab:
+    """A cluster of 3 nodes with fencing, shared by tests that leave its nodes alone and remove what they make."""
+    return shared_pacemaker.lab()
+
+
+@pytest.fixture
+def pacemaker_to_break(shared_pacemaker: SharedPacemaker) -> Iterator[PacemakerLab]:
+    """The same cluster, whose nodes a test may kill. One that a test leaves broken is replaced for the next test."""
+    lab = shared_pacemaker.lab()
+    yield lab
+    if not lab.is_whole():
+        shared_pacemaker.end()
+
+
+@pytest.fixture
+def new_pacemaker() -> Iterator[Callable[..., PacemakerLab]]:
+    """Starts clusters of the test's own, with PacemakerLab's arguments; all of them end with the test."""
+    with contextlib.ExitStack() as labs:
+        yield lambda *given, **named: labs.enter_context(PacemakerLab(*given, **named))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_pacemaker_left_behind() -> Iterator[None]:
+    """Fails the session after whose last test a daemon of Pacemaker or Corosync of it still runs."""
+    yield
+    _expect_gone(
+        "Pacemaker's processes",
+        lambda: {
+            pid for pid in _session_pids() if _read(pid, "comm").startswith((b"corosync", b"pacemaker"))
+        },
+    )
 
 
 @pytest.fixture(scope="session")

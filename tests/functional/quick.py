@@ -1,9 +1,9 @@
 """The quick tests: the part of the functional tests that plain `./scripts/test` runs.
 
 `pytest -m quick tests/functional` runs them alone. The rule: the clients of etcd and Juju in full, one server of LXD,
-whole runs on each of the three, the example of a target, and `clean`. Nothing that needs OpenStack, RabbitMQ,
-Prometheus or a packed charm is quick, and no test that starts or shares a cluster of LXD. All of it takes some three
-minutes of CPU time.
+whole runs on each of the three, the example of a target, and `clean`. Nothing that needs OpenStack, Pacemaker,
+RabbitMQ, Prometheus or a packed charm is quick, and no test that starts or shares a cluster of LXD. All of it takes
+some three minutes of CPU time.
 """
 
 from __future__ import annotations
