@@ -1,4 +1,4 @@
-"""What the nodes of a Pacemaker lab are configured by: corosync.conf, the first CIB, the password, and PAM's service."""
+"""What configures the nodes of a Pacemaker lab: corosync.conf, the first CIB, the password, and PAM's service."""
 
 from __future__ import annotations
 
@@ -74,8 +74,12 @@ def fencing(names: Sequence[str]) -> str:
 def write_shadow(path: Path, password: str) -> None:
     """This machine's /etc/shadow with a password for USER, readable as that file is."""
     command = ["openssl", "passwd", "-6", "-stdin"]
-    hashed = subprocess.run(command, input=password, capture_output=True, text=True, check=True).stdout.strip()
-    others = [line for line in Path("/etc/shadow").read_text().splitlines() if not line.startswith(f"{USER}:")]
+    hashed = subprocess.run(
+        command, input=password, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    others = [
+        line for line in Path("/etc/shadow").read_text().splitlines() if not line.startswith(f"{USER}:")
+    ]
     path.touch(0o640)
     path.write_text("\n".join([*others, f"{USER}:{hashed}:20000:0:99999:7:::"]) + "\n")
 

@@ -138,8 +138,13 @@ def _mount_all(directory: Path, shared: Path) -> None:
         own = directory / name
         own.mkdir(mode=0o755, exist_ok=True)
         _bind(own, at)
-    for path in ("/var/lib/pacemaker/cib", "/var/lib/pacemaker/pengine", "/var/lib/pacemaker/blackbox",
-                 "/var/lib/pacemaker/cores", "/var/log/pacemaker"):
+    for path in (
+        "/var/lib/pacemaker/cib",
+        "/var/lib/pacemaker/pengine",
+        "/var/lib/pacemaker/blackbox",
+        "/var/lib/pacemaker/cores",
+        "/var/log/pacemaker",
+    ):
         Path(path).mkdir(mode=0o750, exist_ok=True)
         shutil.chown(path, _USER, _GROUP)
     shutil.chown("/var/lib/pacemaker", _USER, _GROUP)

@@ -17,7 +17,9 @@ PORT = 9898
 """The port that Pacemaker's documents use for `remote-tls-port`; a cluster has none unless it is set."""
 LOGIN_WITHIN = 15.0
 """Seconds a node has to let us in. A wrong password takes PAM's `login` service up to 4 s."""
-_ACCEPTED = "a YAML file with `addresses`, `user`, `password` and, where they differ or exist, `port`, `ca`, `cert`, `key`"
+_ACCEPTED = (
+    "a YAML file with `addresses`, `user`, `password` and, where they exist, `port`, `ca`, `cert`, `key`"
+)
 _TEXTS = ("user", "password", "ca", "cert", "key")
 
 
@@ -52,7 +54,9 @@ def access(target: PacemakerTarget) -> PacemakerAccess:
     if not whole:
         raise UserError("target.credentials", str(target.credentials), _ACCEPTED)
     tls = _tls(target, {name: Path(texts[name]) for name in ("ca", "cert", "key") if name in texts})
-    return PacemakerAccess(cast("list[str]", addresses), cast(int, port), texts["user"], texts["password"], tls)
+    return PacemakerAccess(
+        cast("list[str]", addresses), cast(int, port), texts["user"], texts["password"], tls
+    )
 
 
 def refusal(address: str, error: BaseException) -> TargetError | None:

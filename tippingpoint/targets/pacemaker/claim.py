@@ -34,13 +34,17 @@ _LEADER_WITHIN = 2.0
 _TICKETS = "/cib/status/tickets/ticket_state"
 _HEAD = re.compile(rb"<cib [^>]*>")
 _DC = re.compile(rb'dc-uuid="([^"]*)"')
-_FREED = re.compile(rb"ticket_state\[@id='([^']*)'\]\">.{0,200}?name=\"owner\" operation=\"set\" value=\"\"", re.DOTALL)
+_FREED = re.compile(
+    rb"ticket_state\[@id='([^']*)'\]\">.{0,200}?name=\"owner\" operation=\"set\" value=\"\"", re.DOTALL
+)
 
 
 class Tickets:
     """A ClaimTarget on the CIB. `drop` forgets waiting units, as a restarted worker would."""
 
-    def __init__(self, access: PacemakerAccess, connections: int, workload: ClaimWorkload, prefix: str) -> None:
+    def __init__(
+        self, access: PacemakerAccess, connections: int, workload: ClaimWorkload, prefix: str
+    ) -> None:
         self._nodes = Nodes(access, connections)
         self._nodes.on_down = self._down
         self._claim_time = workload.claim_time
@@ -178,9 +182,7 @@ class Tickets:
 
     def _ticket(self, lease: int, owner: str, stamp: int) -> str:
         granted = "true" if owner else "false"
-        return (
-            f'<ticket_state id={quoteattr(self._id(lease))} granted="{granted}" owner="{owner}" stamp="{stamp}"/>'
-        )
+        return f'<ticket_state id={quoteattr(self._id(lease))} granted="{granted}" owner="{owner}" stamp="{stamp}"/>'
 
     def _code(self, done: Future[Answer], future: Future[object], link: Link) -> int | None:
         """The return code of a call; None when `future` has ended with what became of the call."""

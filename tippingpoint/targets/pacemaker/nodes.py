@@ -17,7 +17,7 @@ from tippingpoint.workloads.load import TargetFacts
 
 _FIRST_RETRY, _LONGEST_RETRY = 0.2, 5.0
 AFTER_REFUSAL = 60.0
-"""Seconds before the next login at a node that refused one. A wrong password blocks the node's CIB daemon for seconds."""
+"""Seconds before the next login at a node that refused one: a wrong password blocks its CIB daemon for seconds."""
 ANSWER_WITHIN = 10.0
 """Seconds that a node has for a question of `open`."""
 _VERSION = re.compile(rb'name="dc-version" value="([^"]*)"')
@@ -147,7 +147,9 @@ class Nodes:
         if refusals:
             raise refusals[0]
         shown = "; ".join(f"{link.name}: {link.problem}" for link in firsts[:5])
-        raise TargetError("target.credentials", shown, "at least one node whose CIB answers (remote-tls-port)")
+        raise TargetError(
+            "target.credentials", shown, "at least one node whose CIB answers (remote-tls-port)"
+        )
 
     def link(self, lease: int, holder: int) -> Link:
         """Return the link for this holder's next operation: its own, or the next one that is up."""
@@ -179,7 +181,9 @@ class Nodes:
             async with asyncio.timeout(ANSWER_WITHIN):
                 whole = await link.call("cib_query", None, None, SYNC | LOCAL)
         except (TimeoutError, OperationFailed) as error:
-            raise TargetError("target.credentials", f"{link.name}: {in_words(error)}", "a node that answers") from None
+            raise TargetError(
+                "target.credentials", f"{link.name}: {in_words(error)}", "a node that answers"
+            ) from None
         version = _VERSION.search(whole.body)
         release = version[1].decode(errors="replace").split("-")[0] if version else "of unknown version"
         members = sorted({name.decode(errors="replace") for name in _UNAME.findall(whole.body)})

@@ -61,7 +61,9 @@ def parse(body: bytes) -> Answer:
     if end < 0:
         raise WireError("an answer without an XML element")
     found = _ATTRIBUTE.findall(body, 0, end)
-    return Answer({name.decode("ascii", "replace"): value.decode(errors="replace") for name, value in found}, body)
+    return Answer(
+        {name.decode("ascii", "replace"): value.decode(errors="replace") for name, value in found}, body
+    )
 
 
 class FrameReader:
@@ -81,7 +83,9 @@ class FrameReader:
             if endian != ENDIAN:
                 raise WireError(f"endian mark {endian:#x}: expected {ENDIAN:#x}")
             if not HEADER.size <= offset <= size <= LONGEST:
-                raise WireError(f"frame of {size} bytes, payload at {offset}: expected at most {LONGEST} bytes")
+                raise WireError(
+                    f"frame of {size} bytes, payload at {offset}: expected at most {LONGEST} bytes"
+                )
             if len(buffer) - at < size:
                 break
             body = bytes(buffer[at + offset : at + size])
