@@ -17,6 +17,7 @@ import re
 import time
 from asyncio import Future
 from collections.abc import Callable
+from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from tippingpoint.errors import OperationFailed
@@ -184,7 +185,7 @@ class Tickets:
         granted = "true" if owner else "false"
         return f'<ticket_state id={quoteattr(self._id(lease))} granted="{granted}" owner="{owner}" stamp="{stamp}"/>'
 
-    def _code(self, done: Future[Answer], future: Future[object], link: Link) -> int | None:
+    def _code(self, done: Future[Answer], future: Future[Any], link: Link) -> int | None:
         """The return code of a call; None when `future` has ended with what became of the call."""
         if future.done():
             return None
