@@ -19,7 +19,7 @@ import contextlib
 import json
 import socketserver
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TypedDict, cast, runtime_checkable
@@ -102,6 +102,15 @@ class Counts(Protocol):
         ...
 
 
+@runtime_checkable
+class Verbs(Protocol):
+    """More requests, which only this lab knows: see lab/pacemaker/verbs.py."""
+
+    def verbs(self) -> Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]:
+        """Return what answers each request by its `do`; it may raise LabError."""
+        ...
+
+
 class ControlServer:
     """Serves a lab's control socket from a thread for as long as the context lasts."""
 
@@ -163,6 +172,9 @@ def _answers(lab: Lab) -> Callable[[bytes], dict[str, Any]]:
     if isinstance(lab, Partitions):
         actions |= {"partition": lab.partition, "heal": lab.heal}
     more = ["count"] * isinstance(lab, Counts) + ["slow"] * isinstance(lab, Slowness)
+    own: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = (
+        lab.verbs() if isinstance(lab, Verbs) else {}
+    )
 
     def act(fields: dict[str, Any]) -> dict[str, Any]:
         do, member = fields.get("do"), fields.get("member")
@@ -176,8 +188,10 @@ def _answers(lab: Lab) -> Callable[[bytes], dict[str, Any]]:
                 raise LabError(f"seconds: {seconds!r}", f"a number, at most {_SLOWEST_S}")
             lab.slow(_known(member, lab), seconds)
             return {"ok": True}
+        if isinstance(do, str) and do in own:
+            return own[do](fields)
         if not isinstance(do, str) or do not in actions:
-            raise LabError(f"do: {do!r}", f"one of {', '.join([*actions, 'members', *more])}")
+            raise LabError(f"do: {do!r}", f"one of {', '.join([*actions, 'members', *more, *own])}")
         actions[do](_known(member, lab))
         return {"ok": True}
 

@@ -45,6 +45,8 @@ from lab.pacemaker.configuration import (
     pam_service,
     write_shadow,
 )
+from lab.pacemaker.load import NodeLoads
+from lab.pacemaker.verbs import Verb, verbs_of
 from lab.program import serve, vanishing_directory
 from lab.tether import tethered
 
@@ -81,6 +83,7 @@ class PacemakerLab:
         if not 1 <= nodes <= 64:
             raise LabError(f"nodes: {nodes}", "1 to 64")
         self.names = [f"node{number}" for number in range(1, nodes + 1)]
+        self._most = nodes
         self.token_ms = token_ms
         self._fence = fence
         self._properties = dict(properties or {})
@@ -91,6 +94,8 @@ class PacemakerLab:
         self.fenced: list[str] = []
         """The nodes that the cluster had fenced, in order."""
         self.fencing_works = True
+        self.loads = NodeLoads(lambda: self.pids)
+        """The load averages and the CPU time of each node."""
 
     def __enter__(self) -> PacemakerLab:
         _check_programs()
@@ -108,6 +113,7 @@ class PacemakerLab:
             for name in self.names:
                 self._boot(name)
             self.await_whole()
+            cleanup.enter_context(self.loads)
             cleanup.enter_context(ControlServer(self, self.socket))
             self._cleanup = cleanup.pop_all()
         return self
@@ -122,6 +128,10 @@ class PacemakerLab:
     def address(self, name: str) -> str:
         """A node's address."""
         return self._switch.address(self._number(name))
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """What the cluster's own tests ask for; see verbs.py."""
+        return verbs_of(self)
 
     def settings(self) -> list[str]:
         """Where the lab is, for a plan: `key=value` for each `--set` of `tippingpoint run`."""
@@ -217,6 +227,41 @@ class PacemakerLab:
             os.kill(first, signal.SIGTERM)
         node.process.wait(READY_WITHIN_S)
 
+    def ask_to_shut_down(self, name: str) -> None:
+        """Begin what `shut_down` does; the node is off once its process has ended."""
+        if (first := self._first_process(self._node(name))) is not None:
+            os.kill(first, signal.SIGTERM)
+
+    def boot(self, name: str) -> None:
+        """Begin what `start` does: the node is a member some time later."""
+        with self._acting:
+            if name in self.pids:
+                raise LabError(f"{name}: is running", "a node that is off")
+            self._boot(name)
+
+    def lose_cib(self, name: str) -> None:
+        """Delete the CIB on the disk of a node that is off: it boots with the lab's first one, and gets the cluster's
+        when it joins."""
+        with self._acting:
+            if name in self.pids:
+                raise LabError(f"{name}: is running", "a node that is off")
+            for file in (self.directory / name / "pacemaker" / "cib").glob("cib*"):
+                file.unlink()
+
+    def resize(self, nodes: int) -> None:
+        """Begin a new cluster of the first `nodes` nodes; the others are off. Nothing of the old cluster is left."""
+        if not 1 <= nodes <= self._most:
+            raise LabError(f"nodes: {nodes}", f"1 to {self._most}, as the lab was started with so many")
+        with self._acting:
+            self._end_all()
+            self._nodes.clear()
+            for name in self.names:
+                shutil.rmtree(self.directory / name, ignore_errors=True)
+            self.names = [f"node{number}" for number in range(1, nodes + 1)]
+            self._describe_cluster()
+            for name in self.names:
+                self._boot(name)
+
     def partition(self, name: str) -> None:
         """Drop Corosync's packets of a node; its CIB can be reached from outside."""
         self.split([name])
@@ -286,10 +331,7 @@ class PacemakerLab:
 
     def _configure(self) -> None:
         shared = self.directory
-        addresses = [self._switch.address(number) for number in range(1, len(self.names) + 1)]
-        (shared / "corosync.conf").write_text(corosync_conf(addresses, self.names, self.token_ms))
-        properties = {"stonith-enabled": "true" if self._fence else "false", **self._properties}
-        (shared / "cib.xml").write_text(first_cib(properties, fencing(self.names) if self._fence else ""))
+        addresses = self._describe_cluster()
         password = secrets.token_urlsafe(16)
         write_shadow(shared / "shadow", password)
         shutil.chown(shared / "shadow", "root", "shadow")
@@ -305,6 +347,15 @@ class PacemakerLab:
         self.credentials.touch(0o600)
         known = {"addresses": addresses, "port": TLS_PORT, "user": USER, "password": password}
         self.credentials.write_text(json.dumps(known))  # JSON is YAML
+
+    def _describe_cluster(self) -> list[str]:
+        """Write what every node boots with, and return the nodes' addresses."""
+        shared = self.directory
+        addresses = [self._switch.address(number) for number in range(1, len(self.names) + 1)]
+        (shared / "corosync.conf").write_text(corosync_conf(addresses, self.names, self.token_ms))
+        properties = {"stonith-enabled": "true" if self._fence else "false", **self._properties}
+        (shared / "cib.xml").write_text(first_cib(properties, fencing(self.names) if self._fence else ""))
+        return addresses
 
     def _boot(self, name: str) -> None:
         number, directory = self._number(name), self.directory / name

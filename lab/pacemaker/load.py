@@ -1,0 +1,108 @@
+"""Each node's load averages and CPU time, as if the node were a machine of its own.
+
+The nodes of a lab share one kernel, and /proc/loadavg is the whole machine's. A node's own averages are computed from
+the node's own tasks, by the kernel's rule (kernel/sched/loadavg.c): every 5 s count the tasks that run, may run, or
+wait uninterruptibly, and let each average forget at its own pace. A node that boots begins with zeros.
+
+All daemons of a node descend from its first process. Programs that the lab runs on a node (`nsenter`) do not, and are
+not counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict
+
+EVERY_S = 5.0
+"""Seconds between two counts, as in the kernel (LOAD_FREQ)."""
+_MINUTES = (1, 5, 15)
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PROC = Path("/proc")
+
+
+class NodeLoad(TypedDict):
+    """One node: load averages over 1, 5 and 15 minutes, and the seconds of CPU since its boot."""
+
+    load: list[float]
+    cpu: float
+
+
+@dataclass
+class _Averages:
+    first: int
+    values: list[float]
+
+
+class NodeLoads:
+    """Counts in a thread for as long as the context lasts. `first_pids` has each running node's first process."""
+
+    def __init__(self, first_pids: Callable[[], Mapping[str, int]]) -> None:
+        self._first_pids = first_pids
+        self._averages: dict[str, _Averages] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._count_on, daemon=True)
+
+    def __enter__(self) -> NodeLoads:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def read(self) -> dict[str, NodeLoad]:
+        """Every node that runs, with its averages as of the last count and its CPU time now."""
+        found: dict[str, NodeLoad] = {}
+        for name, first in self._first_pids().items():
+            known = self._averages.get(name)
+            values = known.values if known is not None and known.first == first else [0.0, 0.0, 0.0]
+            found[name] = {"load": [round(value, 3) for value in values], "cpu": round(_usage(first).cpu, 2)}
+        return found
+
+    def _count_on(self) -> None:
+        while not self._ended.wait(EVERY_S):
+            for name, first in self._first_pids().items():
+                known = self._averages.get(name)
+                before = known.values if known is not None and known.first == first else [0.0, 0.0, 0.0]
+                self._averages[name] = _Averages(first, next_averages(before, _usage(first).active))
+
+
+def next_averages(before: list[float], active: int) -> list[float]:
+    """The averages over 1, 5 and 15 minutes after one more count of active tasks."""
+    kept = [math.exp(-EVERY_S / (60 * minutes)) for minutes in _MINUTES]
+    return [value * keep + active * (1 - keep) for value, keep in zip(before, kept, strict=True)]
+
+
+@dataclass
+class _Usage:
+    active: int = 0
+    cpu: float = 0.0
+
+
+def _usage(first: int) -> _Usage:
+    """The tasks below a process, itself included: how many are active, and the CPU time of them and of what ended."""
+    usage = _Usage()
+    waiting = [first]
+    while waiting:
+        process = _PROC / str(waiting.pop())
+        with contextlib.suppress(OSError):
+            own = _stat(process / "stat")
+            usage.cpu += (
+                sum(map(int, own[11:15])) / _TICKS
+            )  # user and system: its own, and its ended children's
+            for task in (process / "task").iterdir():
+                with contextlib.suppress(OSError):
+                    usage.active += _stat(task / "stat")[0] in ("R", "D")
+                    waiting += map(int, (task / "children").read_text().split())
+    return usage
+
+
+def _stat(path: Path) -> list[str]:
+    """The fields of a stat file from the state on: the name before may have blanks."""
+    return path.read_text().rpartition(")")[2].split()

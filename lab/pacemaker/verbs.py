@@ -1,0 +1,93 @@
+"""What the cluster's own tests need of a lab, beside a plan's faults: requests on its control socket.
+
+    {"do": "cluster"}  ->  {"running": ["node1", ...], "fenced": [...], "loads": {"node1": {"load": [...], "cpu": 1.5}}}
+    {"do": "resize", "nodes": 4}  ->  {"ok": true}: the nodes beyond are off, and node1 to node4 boot as a new cluster
+    {"do": "boot", "member": "node2"}  ->  {"ok": true}; a node that is off boots, and nobody waits for it
+    {"do": "shut-down", "member": "node2"}  ->  {"ok": true}; it stops in order, and nobody waits for it
+    {"do": "split", "members": ["node1", "node2"]}  ->  {"ok": true}: Corosync's packets to the others are dropped
+    {"do": "kill-daemon", "member": "node2", "daemon": "pacemaker-based"}  ->  {"ok": true}
+    {"do": "fail-resource", "member": "node2", "resource": "id"}  ->  {"ok": true}, as by `crm_resource --fail`
+    {"do": "lose-cib", "member": "node2"}  ->  {"ok": true}: what a node that is off had on disk of the CIB is gone
+
+`fenced` has the nodes that the cluster had fenced since the lab began, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from lab.control import LabError
+
+if TYPE_CHECKING:
+    from lab.pacemaker.cluster import PacemakerLab
+
+Verb = Callable[[dict[str, Any]], dict[str, Any]]
+_DONE: dict[str, Any] = {"ok": True}
+
+
+def verbs_of(lab: PacemakerLab) -> Mapping[str, Verb]:
+    """The requests by their names; each raises LabError where it is impossible."""
+
+    def cluster(_: dict[str, Any]) -> dict[str, Any]:
+        return {"running": sorted(lab.pids), "fenced": list(lab.fenced), "loads": lab.loads.read()}
+
+    def resize(fields: dict[str, Any]) -> dict[str, Any]:
+        nodes = fields.get("nodes")
+        if not isinstance(nodes, int):
+            raise LabError(f"nodes: {nodes!r}", "a number")
+        lab.resize(nodes)
+        return _DONE
+
+    def boot(fields: dict[str, Any]) -> dict[str, Any]:
+        lab.boot(_member(lab, fields))
+        return _DONE
+
+    def shut_down(fields: dict[str, Any]) -> dict[str, Any]:
+        lab.ask_to_shut_down(_member(lab, fields))
+        return _DONE
+
+    def split(fields: dict[str, Any]) -> dict[str, Any]:
+        members = fields.get("members")
+        if not isinstance(members, list) or not members:
+            raise LabError(f"members: {members!r}", f"some of {', '.join(lab.names)}")
+        lab.split([_member(lab, {"member": name}) for name in cast("list[object]", members)])
+        return _DONE
+
+    def kill_daemon(fields: dict[str, Any]) -> dict[str, Any]:
+        lab.kill_daemon(_member(lab, fields), _text(fields, "daemon"))
+        return _DONE
+
+    def fail_resource(fields: dict[str, Any]) -> dict[str, Any]:
+        name = _member(lab, fields)
+        lab.run_on(name, "crm_resource", "--fail", "--resource", _text(fields, "resource"), "--node", name)
+        return _DONE
+
+    def lose_cib(fields: dict[str, Any]) -> dict[str, Any]:
+        lab.lose_cib(_member(lab, fields))
+        return _DONE
+
+    return {
+        "cluster": cluster,
+        "resize": resize,
+        "boot": boot,
+        "shut-down": shut_down,
+        "split": split,
+        "kill-daemon": kill_daemon,
+        "fail-resource": fail_resource,
+        "lose-cib": lose_cib,
+    }
+
+
+def _member(lab: PacemakerLab, fields: Mapping[str, Any]) -> str:
+    name = fields.get("member")
+    if not isinstance(name, str) or name not in lab.names:
+        raise LabError(f"member: {name!r}", f"one of {', '.join(lab.names)}")
+    return name
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str) or not value:
+        raise LabError(f"{name}: {value!r}", "a text")
+    return value
