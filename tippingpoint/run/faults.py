@@ -6,19 +6,14 @@ The lab listens on a unix socket. A request is one JSON object in a line, and so
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-from tippingpoint.errors import UserError
-from tippingpoint.util.network_errors import in_words
+from tippingpoint.util.lab_socket import ask_lab, no_lab
 
 Action = Literal["kill", "stop", "continue", "start", "partition", "heal"]
-
-ANSWER_TIMEOUT_S = 180.0
-"""Seconds. A lab answers when the action is done; the slowest is a start, which waits until the member serves."""
 
 
 @dataclass(frozen=True)
@@ -54,37 +49,7 @@ class LabControl:
                 for entry in answer["members"]
             ]
         except (KeyError, TypeError):
-            raise self._not_a_lab(f"it answered {json.dumps(answer)}") from None
+            raise no_lab(self._socket, f"it answered {json.dumps(answer)}") from None
 
     async def _ask(self, request: dict[str, str]) -> dict[str, Any]:
-        try:
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
-                line = await self._exchange(json.dumps(request).encode() + b"\n")
-        except TimeoutError:
-            raise self._not_a_lab(f"no answer within {ANSWER_TIMEOUT_S:g}s") from None
-        except (OSError, ValueError) as problem:  # ValueError: a line without an end
-            raise self._not_a_lab(in_words(problem)) from None
-        try:
-            answer = json.loads(line)
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise self._not_a_lab("it gave no answer" if not line else "its answer is not a JSON object")
-        fields = cast(dict[str, Any], answer)
-        if "error" in fields:
-            raise UserError(
-                "lab", str(fields["error"]), str(fields.get("expected", "something the lab can do"))
-            )
-        return fields
-
-    async def _exchange(self, line: bytes) -> bytes:
-        reader, writer = await asyncio.open_unix_connection(str(self._socket))
-        try:
-            writer.write(line)
-            await writer.drain()
-            return await reader.readline()
-        finally:
-            writer.close()
-
-    def _not_a_lab(self, reason: str) -> UserError:
-        return UserError("lab", str(self._socket), f"the control socket of a running lab ({reason})")
+        return await ask_lab(self._socket, request)
