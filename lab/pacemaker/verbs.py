@@ -15,18 +15,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 from lab.control import LabError
-
-if TYPE_CHECKING:
-    from lab.pacemaker.cluster import PacemakerLab
+from lab.pacemaker.load import NodeLoads
 
 Verb = Callable[[dict[str, Any]], dict[str, Any]]
 _DONE: dict[str, Any] = {"ok": True}
 
 
-def verbs_of(lab: PacemakerLab) -> Mapping[str, Verb]:
+class Cluster(Protocol):
+    """The lab, as far as it is asked here: see cluster.py."""
+
+    names: list[str]
+    fenced: list[str]
+    loads: NodeLoads
+
+    @property
+    def pids(self) -> dict[str, int]: ...
+    def resize(self, nodes: int) -> None: ...
+    def boot(self, name: str) -> None: ...
+    def ask_to_shut_down(self, name: str) -> None: ...
+    def split(self, minority: list[str]) -> None: ...
+    def kill_daemon(self, name: str, daemon: str) -> None: ...
+    def lose_cib(self, name: str) -> None: ...
+    def run_on(self, name: str, *command: str) -> str: ...
+
+
+def verbs_of(lab: Cluster) -> Mapping[str, Verb]:
     """The requests by their names; each raises LabError where it is impossible."""
 
     def cluster(_: dict[str, Any]) -> dict[str, Any]:
@@ -79,7 +95,7 @@ def verbs_of(lab: PacemakerLab) -> Mapping[str, Verb]:
     }
 
 
-def _member(lab: PacemakerLab, fields: Mapping[str, Any]) -> str:
+def _member(lab: Cluster, fields: Mapping[str, Any]) -> str:
     name = fields.get("member")
     if not isinstance(name, str) or name not in lab.names:
         raise LabError(f"member: {name!r}", f"one of {', '.join(lab.names)}")
