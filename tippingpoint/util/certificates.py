@@ -1,7 +1,8 @@
-"""Explains, for every client, why verification of a server's certificate failed."""
+"""TLS for every client: why a server's certificate was rejected, and a certificate of our own from memory."""
 
 from __future__ import annotations
 
+import os
 import ssl
 from dataclasses import dataclass
 from typing import Literal
@@ -46,3 +47,13 @@ def certificate_fault(problem: ssl.SSLCertVerificationError) -> Fault:
         f"the server's certificate{why}: {told}",
         "the authority that signed the server's certificate",
     )
+
+
+def load_pair(context: ssl.SSLContext, certificate: str, key: str) -> None:
+    """Have a context show this certificate; both are PEM texts. ssl.SSLError if they do not belong together."""
+    # The ssl module reads keys from files only; this file is in memory and has no name.
+    descriptor = os.memfd_create("client", os.MFD_CLOEXEC)
+    with open(descriptor, "wb", buffering=0) as file:
+        file.write(f"{certificate}\n{key}\n".encode())
+        # Without an explicit password, OpenSSL would ask for one on the terminal.
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=b"")

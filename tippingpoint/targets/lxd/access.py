@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from cryptography import x509
 
 from tippingpoint.errors import UserError
+from tippingpoint.util.certificates import load_pair
 from tippingpoint.util.secret_files import read_text, read_yaml
 
 DEFAULT_PORT = 8443
@@ -51,12 +52,7 @@ class LxdAccess:
         Raises ssl.SSLError if a certificate or the key is unusable, or the key does not belong to its certificate.
         """
         context = pinned(der(self.server_certificate))
-        # The ssl module reads keys from files only; this file is in memory and has no name.
-        descriptor = os.memfd_create("client", os.MFD_CLOEXEC)
-        with open(descriptor, "wb", buffering=0) as file:
-            file.write(f"{self.certificate}\n{self.key}\n".encode())
-            # Without an explicit password, OpenSSL would ask for one on the terminal.
-            context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=b"")
+        load_pair(context, self.certificate, self.key)
         return context
 
 

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, cast
 
 from tippingpoint.errors import TargetError, UserError
 from tippingpoint.targets.pacemaker.plan import PacemakerTarget
-from tippingpoint.util.certificates import certificate_fault
+from tippingpoint.util.certificates import certificate_fault, load_pair
 from tippingpoint.util.network_errors import CLOSED, in_words
-from tippingpoint.util.secret_files import read_text, read_yaml
+from tippingpoint.util.secret_files import read_yaml
 
 PORT = 9898
 """The port that Pacemaker's documents use for `remote-tls-port`; a cluster has none unless it is set."""
 LOGIN_WITHIN = 15.0
 """Seconds a node has to let us in. A wrong password takes PAM's `login` service up to 4 s."""
 _ACCEPTED = (
-    "a YAML file with `addresses`, `user`, `password` and, where they exist, `port`, `ca`, `cert`, `key`"
+    "a YAML file with `addresses`, `user`, `password`, perhaps `port`, and perhaps `ca`, `cert`, `key` (PEM)"
 )
 _TEXTS = ("user", "password", "ca", "cert", "key")
 
@@ -53,7 +52,7 @@ def access(target: PacemakerTarget) -> PacemakerAccess:
     )
     if not whole:
         raise UserError("target.credentials", str(target.credentials), _ACCEPTED)
-    tls = _tls(target, {name: Path(texts[name]) for name in ("ca", "cert", "key") if name in texts})
+    tls = _tls(target, {name: texts[name] for name in ("ca", "cert", "key") if name in texts})
     return PacemakerAccess(
         cast("list[str]", addresses), cast(int, port), texts["user"], texts["password"], tls
     )
@@ -83,28 +82,25 @@ def refusal(address: str, error: BaseException) -> TargetError | None:
     return None
 
 
-def _tls(target: PacemakerTarget, files: dict[str, Path]) -> ssl.SSLContext:
+def _tls(target: PacemakerTarget, texts: dict[str, str]) -> ssl.SSLContext:
     if target.tls == "anonymous":
-        if files:
-            raise UserError("target.tls", "anonymous", "`verified`, as the credentials have certificates")
+        if texts:
+            raise UserError("target.tls", "anonymous", "verified, as the credentials have certificates")
         return _anonymous()
-    if "ca" not in files:
+    if "ca" not in texts:
         raise UserError(
             "target.tls",
             "verified, and the credentials have no `ca`",
             "a `ca`, or tls: anonymous (on a private network: whoever is in between reads the password)",
         )
-    for name, path in files.items():
-        read_text(f"target.credentials.{name}", path, "a PEM file", private=name == "key")
-    if ("cert" in files) != ("key" in files):
+    if ("cert" in texts) != ("key" in texts):
         raise UserError("target.credentials", "cert or key alone", "both or neither")
     try:
-        context = ssl.create_default_context(cafile=str(files["ca"]))
-        if "cert" in files:
-            # Without an explicit password, OpenSSL would ask for one on the terminal.
-            context.load_cert_chain(files["cert"], files["key"], password=b"")
-    except ssl.SSLError as problem:
-        raise UserError("target.credentials", f"{problem.reason}", "PEM files that belong together") from None
+        context = ssl.create_default_context(cadata=texts["ca"])
+        if "cert" in texts:
+            load_pair(context, texts["cert"], texts["key"])
+    except (ssl.SSLError, ValueError):
+        raise UserError("target.credentials", "ca, cert, key", "PEM texts that belong together") from None
     return context
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from tippingpoint.errors import OperationFailed, TargetError
 from tippingpoint.targets.pacemaker.access import LOGIN_WITHIN, PacemakerAccess, refusal
 from tippingpoint.targets.pacemaker.connection import Connection
-from tippingpoint.targets.pacemaker.wire import LOCAL, SYNC, Answer
+from tippingpoint.targets.pacemaker.wire import LOCAL, SHALLOW, SYNC, Answer
 from tippingpoint.util.backoff import backoff
 from tippingpoint.util.network_errors import in_words
 from tippingpoint.workloads.load import TargetFacts
@@ -150,6 +150,19 @@ class Nodes:
         raise TargetError(
             "target.credentials", shown, "at least one node whose CIB answers (remote-tls-port)"
         )
+
+    async def quorate(self) -> Link:
+        """Return a link to a node that has quorum. A change without quorum may be undone later.
+
+        OperationFailed where no node that answers has it.
+        """
+        for link in self.links[: self._count]:
+            if link.up:
+                async with asyncio.timeout(ANSWER_WITHIN):
+                    head = await link.call("cib_query", None, None, SYNC | LOCAL | SHALLOW)
+                if b'have-quorum="1"' in head.body:
+                    return link
+        raise OperationFailed("no node that answers has quorum")
 
     def link(self, lease: int, holder: int) -> Link:
         """Return the link for this holder's next operation: its own, or the next one that is up."""

@@ -8,13 +8,14 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.fields import in_units
 from tippingpoint.plan.kinds import TargetSection
 
 
 class PacemakerTarget(TargetSection, frozen=True):
     """A Pacemaker cluster, reached by its remote CIB. Secrets stay in the file of credentials."""
 
-    kind: Literal["pacemaker"] = "pacemaker"
+    kind: Literal["pacemaker"] = Field(default="pacemaker", description="The target: `pacemaker`.")
     plans: ClassVar = {"claim": ClaimPlan}
     filled_in: ClassVar = ("credentials",)
     member: ClassVar = "node"
@@ -22,8 +23,8 @@ class PacemakerTarget(TargetSection, frozen=True):
 
     credentials: Path | None = Field(
         default=None,
-        description="YAML file, mode 0600, with `addresses`, `port`, `user` and `password`, and where the cluster has "
-        "certificates the paths of `ca`, `cert` and `key`.",
+        description="YAML file, mode 0600, with `addresses`, `port`, `user` and `password`. Where the cluster has "
+        "certificates also `ca`, `cert` and `key`, as PEM texts.",
     )
     tls: Literal["verified", "anonymous"] = Field(
         default="verified",
@@ -36,8 +37,8 @@ class PacemakerTarget(TargetSection, frozen=True):
         description="What a lease is. A `ticket` is in the status section, which stays in memory. `config` is a set "
         "of properties in the configuration, which every node writes to its disk.",
     )
-    connections: Annotated[int, Field(ge=1, le=100)] = Field(
-        default=1, description="Connections to each node, from each worker."
+    connections: Annotated[int, Field(ge=1, le=100, json_schema_extra=in_units("connections"))] = Field(
+        default=1, description="How many connections each worker has to each node."
     )
 
 

@@ -18,8 +18,12 @@ ENDIAN = 0xBADADBBD
 LONGEST = 64 * 1024 * 1024
 """Bytes of the largest answer that is read. A CIB with 1000 resources on 16 nodes has some megabytes."""
 
-XPATH, CAN_CREATE, LOCAL, SYNC = 2, 8, 0x100, 0x1000
-"""Call options (include/crm/cib/cib_types.h): the section is an XPath; make what is missing; this node only; wait."""
+XPATH, MULTIPLE, CAN_CREATE, SHALLOW, LOCAL, SYNC = 2, 4, 8, 0x20, 0x100, 0x1000
+"""Call options (include/crm/cib/cib_types.h): the section is an XPath; all that it matches; make what is missing;
+without children; this node only; wait."""
+NO_MATCH = -6
+"""The return code where an XPath matches nothing (ENXIO)."""
+EXISTS = -17
 
 _ATTRIBUTE = re.compile(rb'([\w:.-]+)="([^"]*)"')
 

@@ -1,0 +1,54 @@
+"""How to reach a Pacemaker, read from a Juju secret."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+
+from tippingpoint.errors import UserError
+from tippingpoint.targets.pacemaker.plan import PacemakerTarget
+from tippingpoint.targets.secret import PLACE, Reached, Secret
+from tippingpoint.util.secret_keys import Keys
+from tippingpoint.util.text import listed
+
+_TLS = {"cacert": "ca", "cert": "cert", "key": "key"}
+"""Keys of a secret, and their names in a file of credentials. Juju accepts no key of two letters."""
+
+
+class PacemakerSecret(Secret[PacemakerTarget]):
+    """The nodes' addresses, a user of the group haclient with a password, and PEM texts where the cluster has any.
+
+    `tls=anonymous` allows TLS without certificates, as the plan's field of this name does.
+    """
+
+    ways = (Keys(("addresses", "user", "password"), ("port", "tls", *_TLS)),)
+    example = "addresses=HOST,HOST user=hacluster password#file=FILE cacert#file=FILE"
+    names: ClassVar = {name: key for key, name in _TLS.items()}
+
+    def reached(self, content: Mapping[str, str], units: int) -> Reached:
+        addresses = listed(content["addresses"])
+        known: dict[str, Any] = {"addresses": addresses}
+        if port := content.get("port"):
+            if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
+                raise UserError("port", "", "a number from 1 to 65535")
+            known["port"] = int(port)
+        known |= {key: content[key] for key in ("user", "password")}
+        known |= {name: content[key] for key, name in _TLS.items() if content.get(key)}
+        fields = {"credentials": f"{PLACE}/pacemaker.yaml"}
+        if tls := content.get("tls"):
+            if tls not in ("anonymous", "verified"):
+                raise UserError("tls", "", "anonymous or verified")
+            fields["tls"] = tls
+        text = yaml.safe_dump(known)
+        return Reached(fields, {"pacemaker.yaml": text}, addresses[0] if addresses else "")
+
+    def read(self, section: PacemakerTarget, files: Mapping[str, Path]) -> None:
+        from tippingpoint.targets.pacemaker.access import access
+
+        access(section)
+
+
+SECRET = PacemakerSecret()

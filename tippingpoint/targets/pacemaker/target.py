@@ -1,0 +1,66 @@
+"""The Pacemaker target: its contract with runs, `tippingpoint clean` and agents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.read import Plan
+from tippingpoint.rundir.ownership import name_prefix
+from tippingpoint.rundir.recorder import Recorder
+from tippingpoint.targets.pacemaker.ledger import PacemakerEntry
+from tippingpoint.targets.pacemaker.plan import PacemakerTarget
+from tippingpoint.targets.pacemaker.workspace import PacemakerWorkspace
+from tippingpoint.targets.target import Target, Tell
+from tippingpoint.workloads.load import Load, OnProgress
+from tippingpoint.workloads.schedule import Schedule
+
+ANONYMOUS = (
+    "TLS was anonymous, as the plan allows: the nodes proved nothing, and whoever was in between could read the "
+    "password of the cluster's administrator."
+)
+
+
+class Pacemaker(Target[PacemakerTarget, PacemakerEntry, PacemakerWorkspace]):
+    """Tickets, or sets of properties, in the CIB of a real cluster. The workers create them."""
+
+    workspace = PacemakerWorkspace
+
+    def new_entry(self, plan: Plan, run_id: str, directory: Path) -> PacemakerEntry:
+        assert isinstance(plan.target, PacemakerTarget)
+        return PacemakerEntry(prefix=name_prefix(run_id), target=plan.target)
+
+    async def take(self, entry: PacemakerEntry, plan: Plan, tell: Tell) -> PacemakerWorkspace:
+        if entry.target.tls == "anonymous":
+            tell(ANONYMOUS)
+        return PacemakerWorkspace(prefix=entry.prefix)
+
+    def make_load(
+        self, plan: Plan, workspace: PacemakerWorkspace, worker: str, recorder: Recorder, schedule: Schedule
+    ) -> Load:
+        from tippingpoint.targets.pacemaker.claim import CibLeases
+        from tippingpoint.workloads.claim.workload import ClaimLoad
+
+        assert isinstance(plan, ClaimPlan)
+        assert isinstance(plan.target, PacemakerTarget)
+        leases = CibLeases(plan.target, f"{workspace.prefix}-{worker}-")
+        return ClaimLoad(plan.workload, leases, recorder, schedule)
+
+    async def clean(self, entry: PacemakerEntry, run_id: str, progress: OnProgress) -> int:
+        from tippingpoint.targets.pacemaker.access import access
+        from tippingpoint.targets.pacemaker.removal import remove
+
+        return await remove(access(entry.target), entry.prefix)
+
+    async def log_in(self, section: PacemakerTarget) -> None:
+        from tippingpoint.targets.pacemaker.access import access
+        from tippingpoint.targets.pacemaker.nodes import Nodes
+
+        nodes = Nodes(access(section), 1)
+        try:
+            await nodes.open()
+        finally:
+            nodes.close("closed")
+
+
+TARGET = Pacemaker()
