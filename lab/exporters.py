@@ -1,8 +1,9 @@
-"""Runs exporters beside a lab: the distribution's node exporter and process exporter.
+"""Runs exporters beside a lab: the distribution's node exporter, process exporter and ha_cluster_exporter.
 
     with Exporters() as exporters:
         exporters.node("10.87.3.11:9100", of=pid)  # the network of that process's machine
         exporters.processes("10.87.3.11:9256", LXD, of=pid)  # the processes of that machine
+        exporters.pacemaker("10.87.3.11:9664", of=pid)  # the cluster as that machine sees it
 
 Machines with the same kernel share load averages, CPU and disks. A member in its own namespaces has only its own
 network and processes.
@@ -49,6 +50,8 @@ EVERY = """process_names:
 NETWORK = ("netdev", "sockstat")
 MACHINE = ("cpu", "diskstats", "loadavg", "meminfo")
 """Collectors of node exporter for figures that members share. The query pack `host` uses them and the member's own."""
+_NODE = ("--mount", "--uts", "--ipc", "--net", "--pid", "setpriv", "--pdeathsig=KILL")
+"""All namespaces of a lab's node. nsenter forks to enter the last, and its child must not outlive it."""
 SERVES_WITHIN_S = 120.0
 _POLL_S = 0.03
 _CHECKOUT = Path(__file__).resolve().parents[1]
@@ -100,7 +103,31 @@ class Exporters:
         line += [f"-config.path={configuration}", "-children=false", "-threads=false", "-gather-smaps=false"]
         self._start(line, address, of, ["--net", "--mount"])
 
+    def pacemaker(self, address: str, of: int) -> None:
+        """Serve the cluster as the node with the process `of` sees it. Each scrape starts the cluster's own tools."""
+        self._start([_find("ha_cluster_exporter"), f"--web.listen-address={address}"], address, of, _NODE)
+
+    def texts(self, address: str, script: Path, every: float, of: int) -> None:
+        """Serve what a script prints in the namespaces of the process `of`, by the textfile collector."""
+        texts = self._directory / f"{address.replace(':', '-')}.texts"
+        texts.mkdir()
+        # A file that is moved there is read as a whole only.
+        loop = (
+            f"cd {texts} && while :; do sh {script} > .new; mv .new {script.stem}.prom; sleep {every:g}; done"
+        )
+        self._run(["sh", "-c", loop], of, _NODE)
+        line = [
+            _find("prometheus-node-exporter"),
+            f"--web.listen-address={address}",
+            "--collector.disable-defaults",
+        ]
+        line += ["--collector.textfile", f"--collector.textfile.directory={texts}"]
+        self._start(line, address, of, ["--net"])
+
     def _start(self, line: Sequence[str], address: str, of: int | None, namespaces: Sequence[str]) -> None:
+        await_served(f"http://{address}/metrics", self._run(line, of, namespaces))
+
+    def _run(self, line: Sequence[str], of: int | None, namespaces: Sequence[str]) -> subprocess.Popen[bytes]:
         entered = ["nsenter", f"--target={of}", *namespaces] if of is not None else []
         command = tethered([*entered, *line])
 
@@ -110,7 +137,7 @@ class Exporters:
 
         process = self._starter.submit(start).result()
         self._running.append(process)
-        await_served(f"http://{address}/metrics", process)
+        return process
 
     def _end(self) -> None:
         for process in self._running:

@@ -135,15 +135,19 @@ need_prometheus() {
     done
 }
 
-# Finds or unpacks the distribution's exporters of hosts and of processes, on which queries are tested.
+# Finds or unpacks the distribution's exporters of hosts, processes and Pacemaker, on which queries are tested.
 need_exporters() {
-    local program
-    for program in prometheus-node-exporter prometheus-process-exporter; do
+    local pair program package
+    for pair in prometheus-node-exporter: prometheus-process-exporter: \
+        ha_cluster_exporter:prometheus-hacluster-exporter; do
+        program=${pair%%:*}
+        package=${pair#*:}
+        package=${package:-$program}
         if command -v "$program" >/dev/null || [ -x "$cache/bin/$program" ]; then continue; fi
-        say "fetching $program from the distribution into .cache/packages/$program (unpacked, not installed)"
-        unpack_packages "$cache/packages/$program" "$program" ||
+        say "fetching $package from the distribution into .cache/packages/$package (unpacked, not installed)"
+        unpack_packages "$cache/packages/$package" "$package" ||
             die "$program: not fetched (see .cache/apt.log): expected it on PATH"
-        ln -sfn "../packages/$program/usr/bin/$program" "$cache/bin/$program"
+        ln -sfn "../packages/$package/usr/bin/$program" "$cache/bin/$program"
     done
 }
 
