@@ -16,7 +16,7 @@ from lab.lxd.access import make_client_certificate
 from tippingpoint.targets.openstack.access import CloudAccess, from_clouds
 from tippingpoint.targets.openstack.plan import OpenstackTarget
 
-KINDS = ("juju", "lxd", "etcd", "openstack")
+KINDS = ("juju", "lxd", "etcd", "openstack", "pacemaker")
 PORT = 9477
 SERVER = make_client_certificate()
 CLIENT = make_client_certificate()

@@ -240,7 +240,7 @@ class TestSecrets:
         with ctx(ctx.on.update_status(), state()) as manager:
             manager.run()
             access = find_access(manager.charm, "maas")
-        assert access.missing == "target: 'maas': expected one of etcd, juju, lxd, openstack"
+        assert access.missing == "target: 'maas': expected one of etcd, juju, lxd, openstack, pacemaker"
 
 
 def token() -> str:
@@ -362,6 +362,87 @@ class TestEtcd:
     )
     def test_says_what_is_wrong_with_a_secret(self, given: dict[str, str], said: str) -> None:
         assert found(state(**credentials(**given)), "etcd").missing == said
+
+
+HACLUSTER = {"addresses": "192.0.2.1, 192.0.2.2", "user": "hacluster", "password": PASSWORD}
+A_NODE = (
+    "credentials: expected a secret with addresses, user, password (and port, tls, cacert, cert, key); "
+    "and nothing else"
+)
+
+
+class TestPacemaker:
+    def test_without_a_secret_the_commands_are_named_that_make_one(self) -> None:
+        example = "addresses=HOST,HOST user=hacluster password#file=FILE cacert#file=FILE"
+        assert found(state(), "pacemaker").missing == HOW.format(example)
+
+    def test_certificates_are_verified_and_no_danger_is_told(self) -> None:
+        """Given an authority, and a client's pair besides, then everything is in one file."""
+        pair = {"cert": CLIENT.certificate, "key": CLIENT.key}
+        for more in ({}, pair):
+            given = credentials(**HACLUSTER, port="9899", cacert=SERVER.certificate, **more)
+            access = found(state(**given), "pacemaker")
+            assert access.missing == ""
+            assert access.target == {"kind": "pacemaker", "credentials": "{credentials}/pacemaker.yaml"}
+            assert access.address == "192.0.2.1"
+            assert access.danger == ""
+            assert content(access, "pacemaker.yaml") == {
+                "addresses": ["192.0.2.1", "192.0.2.2"],
+                "port": 9899,
+                "user": "hacluster",
+                "password": PASSWORD,
+                "ca": SERVER.certificate.strip(),
+                **{key: text.strip() for key, text in more.items()},
+            }
+
+    def test_anonymous_tls_is_asked_for_and_its_danger_is_told(self) -> None:
+        access = found(state(**credentials(**HACLUSTER, tls="anonymous")), "pacemaker")
+        assert access.missing == ""
+        assert access.target["tls"] == "anonymous"
+        assert access.danger == "TLS is anonymous and can be intercepted: private networks only"
+        assert content(access, "pacemaker.yaml").keys() == {"addresses", "user", "password"}
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            ({"addresses": "192.0.2.1", "user": "hacluster"}, A_NODE),
+            (HACLUSTER | {"cacrt": "x"}, A_NODE),
+            (
+                HACLUSTER,
+                "credentials: cacert: expected the nodes' CA (PEM), or tls=anonymous, which whoever is in between can "
+                "read",
+            ),
+            (HACLUSTER | {"tls": "none"}, "credentials: tls: expected anonymous or verified"),
+            (
+                HACLUSTER | {"tls": "anonymous", "cacert": SERVER.certificate},
+                "credentials: anonymous: expected verified, as the credentials have certificates",
+            ),
+            *(
+                (HACLUSTER | {"port": port}, "credentials: port: expected a number from 1 to 65535")
+                for port in ("0", "65536", "http", "9898.0", "-1", "\u0663")
+            ),
+            (
+                HACLUSTER | {"cacert": "none"},
+                "credentials: cacert, cert, key: expected PEM texts that belong together",
+            ),
+            (
+                HACLUSTER | {"cacert": SERVER.certificate, "cert": CLIENT.certificate, "key": SERVER.key},
+                "credentials: cacert, cert, key: expected PEM texts that belong together",
+            ),
+            (
+                HACLUSTER | {"cacert": SERVER.certificate, "cert": CLIENT.certificate},
+                "credentials: cert or key alone: expected both or neither",
+            ),
+            (
+                HACLUSTER | {"addresses": " , ", "tls": "anonymous"},
+                "credentials: addresses: expected HOST,HOST",
+            ),
+        ],
+    )
+    def test_says_what_is_wrong_with_a_secret(self, given: dict[str, str], said: str) -> None:
+        access = found(state(**credentials(**given)), "pacemaker")
+        assert access.missing == said
+        assert access.files == {}
 
 
 APPLICATION = {

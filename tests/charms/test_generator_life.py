@@ -172,7 +172,7 @@ class TestConfiguration:
         self, unit: Unit, agent: ScriptedAgent
     ) -> None:
         out = unit.run(unit.on.config_changed(), state_of(unit, config={"target": "lxd"}))
-        assert out.unit_status == testing.BlockedStatus("target: lxd: expected juju or etcd")
+        assert out.unit_status == testing.BlockedStatus("target: lxd: expected juju, etcd or pacemaker")
 
     def test_projects_that_cannot_be_are_named(self, spawner: Unit) -> None:
         with ScriptedAgent(spawner).at_its_socket():
@@ -238,9 +238,10 @@ def wrong_secrets() -> list[tuple[str, dict[str, str] | None]]:
     }
     etcd: dict[str, str] = {"endpoints": "https://192.0.2.7:2379"}
     juju = {"user": "a", "password": "b", "addresses": "192.0.2.1:17070"}
+    nodes = {"user": "hacluster", "password": "b", "addresses": "192.0.2.1"}
     return [
-        *((kind, None) for kind in ("juju", "etcd", "lxd", "openstack")),
-        *((kind, {"nothing": "x"}) for kind in ("juju", "etcd", "lxd", "openstack")),
+        *((kind, None) for kind in ("juju", "etcd", "lxd", "openstack", "pacemaker")),
+        *((kind, {"nothing": "x"}) for kind in ("juju", "etcd", "lxd", "openstack", "pacemaker")),
         *(("lxd", given) for given in (lxd, {"token": "abc"}, {**lxd, "addresses": "nonsense::"})),
         *(
             ("etcd", {**etcd, **given})
@@ -251,6 +252,7 @@ def wrong_secrets() -> list[tuple[str, dict[str, str] | None]]:
             for given in (juju, {**juju, "cacert": "y"}, {**juju, "user": "a b", "cacert": "y"})
         ),
         *(("openstack", {**cloud, **given}) for given in ({"auth-url": "x"}, {"cacert": "x"})),
+        *(("pacemaker", {**nodes, **given}) for given in ({}, {"port": "x"}, {"cacert": "x"}, {"tls": "x"})),
     ]
 
 
@@ -261,7 +263,7 @@ class TestWhatAStatusSays:
     def test_of_a_secret_is_in_its_own_words_with_the_command_first(
         self, root: Path, target: str, given: dict[str, str] | None
     ) -> None:
-        unit = Unit(root, "load-claimer" if target in ("juju", "etcd") else "container-spawner")
+        unit = Unit(root, "container-spawner" if target in ("lxd", "openstack") else "load-claimer")
         state = state_of(
             unit,
             config={"target": target, **({} if given is not None else {"credentials": None})},

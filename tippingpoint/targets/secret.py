@@ -33,6 +33,8 @@ class Reached:
     """Content of the files that `fields` name, by file name."""
     address: str = ""
     """The target's address, for people; empty if it is not known yet."""
+    danger: str = ""
+    """What is dangerous about this access, for the status of a unit; empty if nothing is."""
 
 
 class Secret(ABC, Generic[S]):

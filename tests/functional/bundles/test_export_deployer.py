@@ -24,7 +24,8 @@ stack = ConfigStack([sys.argv[1]])
 found = {}
 for name in stack.keys():
     deployment = stack.get(name)
-    if not any(str(each.get("charm")).startswith("cs:") for each in deployment.data["services"].values()):
+    ours = not any(str(each.get("charm")).startswith("cs:") for each in deployment.data["services"].values())
+    if ours and deployment.data.get("series"):  # without one it is there to inherit from, and finds no charm
         deployment.resolve()  # checks options against the charms' configuration, and relations
     found[name] = {
         "version": deployment.version,
@@ -130,6 +131,14 @@ def test_a_deployment_of_an_overlay_inherits_the_bundle(deployer: Any) -> None:
     assert etcd["services"]["etcd"]["charm"] == "cs:etcd"
     assert ["load-claimer:etcd", "etcd:db"] in etcd["relations"]
     assert ["load-claimer:scale-run", "metrics-collector:scale-run"] in etcd["relations"]
+
+
+def test_options_of_an_overlay_that_adds_no_charm_are_in_the_charms_configuration(deployer: Any) -> None:
+    services = deployer(export().stdout)["noble-pacemaker"]["services"]
+
+    assert set(services) == {*CHARMS}
+    for name in ("load-claimer", "container-spawner"):
+        assert services[name]["options"] == {"target": "pacemaker"}
 
 
 def test_a_cloud_lies_below_every_deployment_of_its_file(deployer: Any) -> None:

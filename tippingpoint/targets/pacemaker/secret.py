@@ -16,6 +16,7 @@ from tippingpoint.util.text import listed
 
 _TLS = {"cacert": "ca", "cert": "cert", "key": "key"}
 """Keys of a secret, and their names in a file of credentials. Juju accepts no key of two letters."""
+_INTERCEPTED = "TLS is anonymous and can be intercepted: private networks only"
 
 
 class PacemakerSecret(Secret[PacemakerTarget]):
@@ -26,10 +27,12 @@ class PacemakerSecret(Secret[PacemakerTarget]):
 
     ways = (Keys(("addresses", "user", "password"), ("port", "tls", *_TLS)),)
     example = "addresses=HOST,HOST user=hacluster password#file=FILE cacert#file=FILE"
-    names: ClassVar = {name: key for key, name in _TLS.items()}
+    names: ClassVar = {f"{name}, cert": f"{key}, cert" for key, name in _TLS.items() if key != name}
 
     def reached(self, content: Mapping[str, str], units: int) -> Reached:
         addresses = listed(content["addresses"])
+        if not addresses:
+            raise UserError("addresses", "", "HOST,HOST")
         known: dict[str, Any] = {"addresses": addresses}
         if port := content.get("port"):
             if not (port.isascii() and port.isdecimal() and 0 < int(port) < 65536):
@@ -42,8 +45,13 @@ class PacemakerSecret(Secret[PacemakerTarget]):
             if tls not in ("anonymous", "verified"):
                 raise UserError("tls", "", "anonymous or verified")
             fields["tls"] = tls
+        if tls != "anonymous" and not content.get("cacert"):
+            raise UserError(
+                "cacert", "", "the nodes' CA (PEM), or tls=anonymous, which whoever is in between can read"
+            )
         text = yaml.safe_dump(known)
-        return Reached(fields, {"pacemaker.yaml": text}, addresses[0] if addresses else "")
+        danger = _INTERCEPTED if tls == "anonymous" else ""
+        return Reached(fields, {"pacemaker.yaml": text}, addresses[0], danger)
 
     def read(self, section: PacemakerTarget, files: Mapping[str, Path]) -> None:
         from tippingpoint.targets.pacemaker.access import access

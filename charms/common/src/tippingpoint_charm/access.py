@@ -54,6 +54,8 @@ class TargetAccess:
     """Whether the missing part may arrive without an event of Juju: a grant of the secret."""
     source: str = ""
     """The relation or option that it is from."""
+    danger: str = ""
+    """What is dangerous about it, for people; empty if nothing is."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,9 @@ def _access(kind: str, secret: Secret[Any], given: _Given, units: int) -> Target
     if given.projects:
         target["projects"] = given.projects
     _check(secret, target, reached, given)
-    return TargetAccess(kind, target, reached.files, reached.address, source=given.source)
+    return TargetAccess(
+        kind, target, reached.files, reached.address, source=given.source, danger=reached.danger
+    )
 
 
 # Relations and Juju

@@ -90,8 +90,9 @@ def _running(now: Situation, run: SharedRun) -> ops.StatusBase:
 
 
 def where(access: TargetAccess) -> str:
-    """Say where a target is, for people."""
-    return f"at {access.address}" if access.address else "at the address in the token"
+    """Say where a target is, and what is dangerous about the way there, for people."""
+    place = f"at {access.address}" if access.address else "at the address in the token"
+    return f"{place}; {access.danger}" if access.danger else place
 
 
 def _last(run: SharedRun | None) -> str:
