@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,8 +29,11 @@ class Certificates:
     client_key: Path
 
 
-def make_certificates(directory: Path, user: str) -> Certificates:
-    """Make an authority and its certificates in a directory. The authority's own key is thrown away."""
+def make_certificates(directory: Path, user: str, addresses: Sequence[str] = ()) -> Certificates:
+    """Make an authority and its certificates in a directory. The authority's own key is thrown away.
+
+    The server certificate is also for these addresses.
+    """
     made = Certificates(
         *(directory / f"{n}.pem" for n in ("ca", "server", "server-key", "client", "client-key"))
     )
@@ -48,7 +52,10 @@ def make_certificates(directory: Path, user: str) -> Certificates:
         x509.Name([]), ca_name, server_key := ec.generate_private_key(ec.SECP256R1()), ends
     ).add_extension(
         x509.SubjectAlternativeName(
-            [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+            [
+                x509.DNSName("localhost"),
+                *(x509.IPAddress(ipaddress.ip_address(address)) for address in ("127.0.0.1", *addresses)),
+            ]
         ),
         critical=True,
     )

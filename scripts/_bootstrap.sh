@@ -203,9 +203,9 @@ need_lxd() {
 }
 
 # Installs Pacemaker, Corosync, their tools and the programs that the lab calls from Debian's packages, as root. None of
-# them is started.
+# them is started. The program of remote nodes is only unpacked.
 need_pacemaker() {
-    local pair missing=()
+    local pair missing=() unpacked=$cache/packages/pacemaker-remote
     [ "$(id -u)" = 0 ] || die "Pacemaker: not root: expected root, which its namespaces need"
     export PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
     for pair in pacemakerd:pacemaker corosync:corosync cibadmin:pacemaker-cli-utils ip:iproute2 nft:nftables \
@@ -213,8 +213,11 @@ need_pacemaker() {
         command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
     done
     [ -e /usr/lib/ocf/resource.d/heartbeat ] || missing+=(resource-agents)
-    if [ ${#missing[@]} = 0 ]; then return; fi
-    install_packages Pacemaker "${missing[@]}"
+    if [ ${#missing[@]} != 0 ]; then install_packages Pacemaker "${missing[@]}"; fi
+    if [ -e "$unpacked/usr/sbin/pacemaker-remoted" ]; then return; fi
+    say "fetching pacemaker-remote into .cache/packages/pacemaker-remote (unpacked, as it conflicts with pacemaker)"
+    unpack_packages "$unpacked" pacemaker-remote ||
+        die "pacemaker-remote: not fetched (see .cache/apt.log): expected the packages of Debian 12 or 13"
 }
 
 # Installs Debian's Python packages of OpenStack's services and their dependencies, as root, but no package that runs a

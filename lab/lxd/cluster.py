@@ -40,8 +40,8 @@ from lab.exporters import LXD, MACHINE, NETWORK, Exporters
 from lab.halt import halt
 from lab.lxd.access import make_client_certificate, write_credentials, write_remote
 from lab.lxd.machine import SMALL
-from lab.lxd.network import Switch
 from lab.lxd.unix_socket import ask
+from lab.network import BRIDGE, Switch
 from lab.ports import free_ports
 from lab.program import serve, vanishing_directory
 from lab.tether import tethered
@@ -359,6 +359,7 @@ class LxdLab:
         spec = {
             "cgroups": groups,
             "switch": self._switch.path,
+            "bridge": BRIDGE,
             "port": port,
             "address": self._switch.with_prefix(number),
             "small": 256 * 1024,

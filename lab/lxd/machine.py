@@ -5,8 +5,8 @@ makes the rest of the machine (control groups, file systems, network card), runs
 kernel then kills all other processes, containers included, and removes mounts and links.
 
 SPEC is JSON with these keys. `cgroups` is [[kind, options, mount point, directory of the machine's group], ...].
-`switch` is the path of the network namespace with the bridge. `port` is the name of the machine's port there. `address`
-has a prefix length. `small` is the size in bytes of the file system at SMALL.
+`switch` is the path of the network namespace with the bridge, whose name is `bridge`. `port` is the name of the
+machine's port there. `address` has a prefix length. `small` is the size in bytes of the file system at SMALL.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-BRIDGE = "br0"
-"""The bridge in the switch's network namespace."""
 SMALL = "/run/small"
 """A small file system of the machine that is soon full."""
 
@@ -35,7 +33,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def main(spec: dict[str, Any], command: list[str]) -> int:
     """Make the machine, run the command in it, and return its exit code."""
     _enter_cgroups(spec["cgroups"])
-    _connect(spec["switch"], spec["port"], spec["address"])
+    _connect(spec["switch"], spec["bridge"], spec["port"], spec["address"])
     _mount_all(spec["cgroups"], spec["small"])
     _soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -59,14 +57,14 @@ def _enter_cgroups(cgroups: list[list[str]]) -> None:
             (below / "cgroup.procs").write_text("0")
 
 
-def _connect(switch: str, port: str, address: str) -> None:
+def _connect(switch: str, bridge: str, port: str, address: str) -> None:
     batch = f"""link set lo up
 link add eth0 type veth peer name {port} netns {switch}
 addr add {address} dev eth0
 link set eth0 up
 """
     subprocess.run(["ip", "-batch", "-"], input=batch, text=True, check=True)
-    plug = ["ip", "link", "set", port, "master", BRIDGE, "up"]
+    plug = ["ip", "link", "set", port, "master", bridge, "up"]
     subprocess.run(["nsenter", f"--net={switch}", *plug], check=True)
 
 

@@ -15,12 +15,11 @@ import contextlib
 import itertools
 import json
 import os
-import re
 import secrets
 import shlex
 import shutil
 import signal
-import socketserver
+import socket
 import subprocess
 import sys
 import threading
@@ -31,11 +30,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, cast
+from typing import Any
 
+from lab.cgroups import Hierarchy, VanishingCgroups
 from lab.control import ControlServer, LabError, Member
 from lab.exporters import EVERY, MACHINE, NETWORK, Exporters
-from lab.lxd.network import Switch
+from lab.halt import halt
+from lab.network import BRIDGE, Switch
 from lab.pacemaker.configuration import (
     PAM_SERVICE,
     TLS_PORT,
@@ -46,19 +47,29 @@ from lab.pacemaker.configuration import (
     pam_service,
     write_shadow,
 )
+from lab.pacemaker.fencing import FenceServer
 from lab.pacemaker.load import NodeLoads
+from lab.pacemaker.releases import Release, installed, unpacked
+from lab.pacemaker.slow_disk import limit_writes
 from lab.pacemaker.verbs import Verb, verbs_of
 from lab.ports import free_ports
 from lab.program import serve, vanishing_directory
 from lab.tether import tethered
+from tippingpoint.errors import OperationFailed
 from tippingpoint.monitoring.scrape.jobs import Found, Group, Job
+from tippingpoint.targets.pacemaker.status import ClusterStatus, read_status
 
-PROGRAMS = ("corosync", "pacemakerd", "cibadmin", "ip", "nft", "nsenter", "unshare", "openssl")
+PROGRAMS = ("ip", "nft", "nsenter", "unshare", "openssl")
 READY_WITHIN_S = 600.0
 COROSYNC_PORT = 5405
+REMOTE_PORT = 3121
+MOST_NODES, MOST_REMOTES = 64, 150
+_FIRST_REMOTE = MOST_NODES + 1
+_KEYS = {"PCMK_ca_file": "ca.pem", "PCMK_cert_file": "server.pem", "PCMK_key_file": "server-key.pem"}
 _POLL_S = 0.1
 _FIGURES = Path(__file__).resolve().parents[2] / "docs" / "reference" / "pacemaker-figures.sh"
 _TABLE = "tippingpoint"
+LOG = "pacemaker.log"
 
 
 @dataclass
@@ -66,15 +77,20 @@ class _Node:
     """A node that runs, or ran: `process` ends when all of it has."""
 
     process: subprocess.Popen[bytes]
+    groups: dict[Hierarchy, Path]
     frozen: bool = False
     cut: bool = False
+    slow: bool = False
 
 
 class PacemakerLab:
     """Nodes node1..nodeN, all members of one partition with a DC once the context is entered; gone once it is left.
 
     Clients use `credentials`, a file of mode 0600 with addresses, port, user and password. `socket` is the control
-    socket (see control.py). `properties` are cluster properties that the first CIB has besides.
+    socket (see control.py). `properties` are cluster properties that the first CIB has besides. `remotes` more nodes
+    run pacemaker-remoted at the addresses of `remotes`; the cluster has no resources for them yet. `release` is one of
+    Debian, or a version of Pacemaker (see releases.py), and empty for this machine's. With `tls` the CIB's port has
+    certificates, which needs Pacemaker 3.
     """
 
     def __init__(
@@ -83,14 +99,22 @@ class PacemakerLab:
         token_ms: int = 1000,
         fence: bool = True,
         properties: Mapping[str, str] | None = None,
+        remotes: int = 0,
+        release: str = "",
+        tls: bool = False,
     ) -> None:
-        if not 1 <= nodes <= 64:
-            raise LabError(f"nodes: {nodes}", "1 to 64")
+        if not 1 <= nodes <= MOST_NODES:
+            raise LabError(f"nodes: {nodes}", f"1 to {MOST_NODES}")
+        if not 0 <= remotes <= MOST_REMOTES:
+            raise LabError(f"remotes: {remotes}", f"at most {MOST_REMOTES}")
         self.names = [f"node{number}" for number in range(1, nodes + 1)]
         self._most = nodes
         self.token_ms = token_ms
         self._fence = fence
         self._properties = dict(properties or {})
+        self._remotes = [f"remote{number}" for number in range(1, remotes + 1)]
+        self._asked_for = release
+        self.tls = tls
         self._nodes: dict[str, _Node] = {}
         self._generation = itertools.count(1)
         self._acting = threading.RLock()
@@ -110,13 +134,16 @@ class PacemakerLab:
             self.credentials = self.directory / "credentials.yaml"
             # Nodes get a signal when the thread that started them ends: this one lasts as long as the lab.
             self._starter = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="pacemaker-lab"))
+            self.release = self._find_release()
+            self._cgroups = VanishingCgroups(cleanup, self.directory.name)
             self._switch = Switch(self._start_program, cleanup)
             cleanup.callback(self._end_all)
             self._configure()
-            cleanup.enter_context(_FenceServer(self.directory / "fence.sock", self._answer_fence))
-            for name in self.names:
+            cleanup.enter_context(FenceServer(self.directory / "fence" / "socket", self._answer_fence))
+            for name in [*self.names, *self._remotes]:
                 self._boot(name)
             self.await_whole()
+            self._await_remotes()
             cleanup.enter_context(self.loads)
             cleanup.enter_context(ControlServer(self, self.socket))
             self._cleanup = cleanup.pop_all()
@@ -133,18 +160,26 @@ class PacemakerLab:
         """A node's address."""
         return self._switch.address(self._number(name))
 
+    @property
+    def remotes(self) -> dict[str, str]:
+        """The address of each remote node, by its name; they listen on Pacemaker's own port, 3121."""
+        return {name: self.address(name) for name in self._remotes}
+
     def verbs(self) -> Mapping[str, Verb]:
         """What the cluster's own tests ask for; see verbs.py."""
         return verbs_of(self)
 
     def settings(self) -> list[str]:
         """Where the lab is, for a plan: `key=value` for each `--set` of `tippingpoint run`."""
-        return [f"target.credentials={self.credentials}", "target.tls=anonymous", f"lab={self.socket}"]
+        tls = "verified" if self.tls else "anonymous"
+        return [f"target.credentials={self.credentials}", f"target.tls={tls}", f"lab={self.socket}"]
 
     def describe(self) -> dict[str, Any]:
         """Where the lab is, for programs."""
         return {
+            "pacemaker": self.release.version,
             "addresses": [self.address(name) for name in self.names],
+            "remotes": self.remotes,
             "credentials": str(self.credentials),
             "lab": str(self.socket),
         }
@@ -174,8 +209,11 @@ class PacemakerLab:
     def run_on(self, name: str, *command: str, content: str = "") -> str:
         """What a program prints that is run on a node; LabError when it fails."""
         first = self._first_process(self._node(name))
+        entered = ["nsenter", f"--target={first}", "--mount", "--uts", "--ipc", "--net", "--pid", "--"]
+        if self.release.root is not None:
+            entered += ["chroot", str(self.directory / name / "root")]
         ran = subprocess.run(
-            ["nsenter", f"--target={first}", "--mount", "--uts", "--ipc", "--net", "--pid", "--", *command],
+            [*entered, *command],
             input=content,
             capture_output=True,
             text=True,
@@ -231,9 +269,12 @@ class PacemakerLab:
         """Freeze a node: it keeps its connections and answers nothing."""
         with self._acting:
             node = self._node(name)
-            for pid in self._processes(node):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGSTOP)
+            halted = set[int]()
+            while running := set(self._processes(node)) - halted:  # what has started meanwhile, too
+                for pid in running:
+                    with contextlib.suppress(ProcessLookupError):
+                        halt(pid)
+                halted |= running
             node.frozen = True
 
     def resume(self, name: str) -> None:
@@ -281,11 +322,11 @@ class PacemakerLab:
         with self._acting:
             self._end_all()
             self._nodes.clear()
-            for name in self.names:
+            for name in [*self.names, *self._remotes]:
                 shutil.rmtree(self.directory / name, ignore_errors=True)
             self.names = [f"node{number}" for number in range(1, nodes + 1)]
             self._describe_cluster()
-            for name in self.names:
+            for name in [*self.names, *self._remotes]:
                 self._boot(name)
 
     def partition(self, name: str) -> None:
@@ -304,16 +345,35 @@ class PacemakerLab:
                             f"table inet {_TABLE} {{ chain input {{ type filter hook input priority 0; "
                             f"ip saddr {{ {sources} }} udp dport {COROSYNC_PORT} drop; }} }}"
                         )
-                        self.run_on(name, "nft", "-f", "-", content=rules)
+                        self._filter(name, "-f", "-", content=rules)
                         self._nodes[name].cut = True
 
     def heal(self, name: str = "") -> None:
         """Undo every `partition` and `split`."""
         with self._acting:
-            for each in self.pids:
-                if self._nodes[each].cut:
-                    self.run_on(each, "nft", "delete", "table", "inet", _TABLE)
+            for each in self.names:
+                if each in self.pids and self._nodes[each].cut:
+                    self._filter(each, "delete", "table", "inet", _TABLE)
                     self._nodes[each].cut = False
+
+    def _filter(self, name: str, *rules: str, content: str = "") -> None:
+        first = self._first_process(self._node(name))
+        command = ["nsenter", f"--target={first}", "--net", "nft", *rules]
+        ran = subprocess.run(command, input=content, capture_output=True, text=True, check=False)
+        if ran.returncode != 0:
+            raise LabError(f"nft on {name}: {ran.stderr}", "nftables of this kernel")
+
+    def slow_disk(self, name: str, writes_per_s: int) -> None:
+        """Allow a node so many writes a second that it waits for, as by fsync; 0 ends that. See slow_disk.py."""
+        with self._acting:
+            node = self._node(name)
+            limit_writes(node.groups, self.directory, writes_per_s)
+            node.slow = writes_per_s != 0
+
+    def set_property(self, name: str, value: str | None) -> None:
+        """Set a cluster property, such as cluster-ipc-limit, as an administrator would; None deletes it."""
+        asked = ["--update", value] if value is not None else ["--delete"]
+        self.run_on(self._voice(), "crm_attribute", "--type", "crm_config", "--name", name, *asked)
 
     def start(self, name: str) -> None:
         """Undo `kill`: the node boots with what it had on disk, and is a member on return where there is a quorum."""
@@ -321,7 +381,8 @@ class PacemakerLab:
             if name in self.pids:
                 raise LabError(f"{name}: is running", "a node that is dead")
             self._boot(name)
-        self._await_member(name)
+        if name in self.names:
+            self._await_member(name)
 
     def kill_daemon(self, name: str, daemon: str) -> None:
         """Kill one of a node's daemons, such as pacemaker-controld: pacemakerd starts it again."""
@@ -331,47 +392,84 @@ class PacemakerLab:
                 return
         raise LabError(f"{daemon}: does not run on {name}", "a daemon that runs")
 
+    def status(self, name: str | None = None) -> ClusterStatus:
+        """The cluster as a node knows it: the first that runs, or `name`. Raises LabError when it does not answer."""
+        try:
+            return read_status(self.cib(name).encode())
+        except OperationFailed as problem:
+            raise LabError(f"{name or 'CIB'}: {problem}", "a node that serves its CIB") from None
+
     def online(self) -> list[str]:
-        """The nodes that the DC counts as members, by the first node that answers."""
+        """The nodes that the cluster counts as members, by the first node that answers."""
         with contextlib.suppress(LabError):
-            return re.findall(r'<node_state [^>]*uname="([^"]+)"[^>]*crmd="online"', self.cib()) or []
+            return [node.name for node in self.status().nodes.values() if node.online and not node.pending]
         return []
 
     def is_whole(self) -> bool:
         """Whether every node runs and is a member, none is frozen or cut off, there is a DC, and fencing works."""
         return (
             self.fencing_works
-            and set(self.pids) == set(self.names)
-            and not any(node.frozen or node.cut for node in self._nodes.values())
+            and set(self.pids) == {*self.names, *self._remotes}
+            and not any(node.frozen or node.cut or node.slow for node in self._nodes.values())
             and set(self.online()) >= set(self.names)
             and self._dc_now() is not None
         )
 
     def await_whole(self) -> None:
         """Wait until all nodes that run are members of one partition with a DC."""
-        for name, node in self._nodes.items():
-            if node.process.poll() is None:
+        for name in self.names:
+            if name in self._nodes and self._nodes[name].process.poll() is None:
                 self._await_member(name)
 
+    def _await_remotes(self) -> None:
+        """Wait until every remote node listens."""
+        deadline = time.monotonic() + READY_WITHIN_S
+        for name, address in self.remotes.items():
+            while True:
+                if self._nodes[name].process.poll() is not None:
+                    raise LabError(f"{name}: ended: {self._last_words(name)}", "a remote node that runs")
+                with contextlib.suppress(OSError), socket.create_connection((address, REMOTE_PORT), _POLL_S):
+                    break
+                if time.monotonic() > deadline:
+                    raise LabError(f"{name}: does not listen: {self._last_words(name)}", "a remote node")
+                time.sleep(_POLL_S)
+
     # How it is made
+
+    def _find_release(self) -> Release:
+        release = unpacked(self._asked_for) if self._asked_for else installed()
+        if self.tls and release.major < 3:
+            raise LabError(
+                f"tls: Pacemaker {release.version}", "Pacemaker 3: those before have anonymous TLS only"
+            )
+        if self._remotes and release.remoted is None:
+            raise LabError("pacemaker-remoted: not found", "the one that ./scripts/lab up pacemaker unpacks")
+        return release
 
     def _configure(self) -> None:
         shared = self.directory
         addresses = self._describe_cluster()
         password = secrets.token_urlsafe(16)
-        write_shadow(shared / "shadow", password)
+        foreign = self.release.root is not None
+        write_shadow(shared / "shadow", password, alone=foreign)
         shutil.chown(shared / "shadow", "root", "shadow")
-        shutil.copytree("/etc/pam.d", shared / "pam.d")
+        if foreign:
+            (shared / "pam.d").mkdir()
+        else:
+            shutil.copytree("/etc/pam.d", shared / "pam.d")
         (shared / "pam.d" / PAM_SERVICE).write_text(pam_service())
+        (shared / "authkey").touch(0o640)
+        (shared / "authkey").write_text(secrets.token_urlsafe(64))
+        (shared / "fence").mkdir(mode=0o755)
         (shared / "sbin").mkdir()
-        agent = shared / "sbin" / "fence_lab"
-        program = Path(__file__).with_name("fence_lab.py")
-        agent.write_text(
-            f"#!/bin/sh\nTIPPINGPOINT_FENCE_SOCKET={shared / 'fence.sock'} exec {sys.executable} -I -S {program}\n"
-        )
-        agent.chmod(0o755)
+        shutil.copy(Path(__file__).with_name("fence_lab"), shared / "sbin")
+        known: dict[str, Any] = {"addresses": addresses, "port": TLS_PORT, "user": USER, "password": password}
+        if self.tls:
+            from lab.certificates import make_certificates  # needs the `test` group; plain labs do not
+
+            made = make_certificates(shared, USER, addresses)
+            known |= {"ca": str(made.ca), "cert": str(made.client_cert), "key": str(made.client_key)}
         self.credentials.touch(0o600)
-        known = {"addresses": addresses, "port": TLS_PORT, "user": USER, "password": password}
         self.credentials.write_text(json.dumps(known))  # JSON is YAML
 
     def _describe_cluster(self) -> list[str]:
@@ -384,19 +482,25 @@ class PacemakerLab:
         return addresses
 
     def _boot(self, name: str) -> None:
-        number, directory = self._number(name), self.directory / name
+        directory = self.directory / name
         directory.mkdir(mode=0o711, exist_ok=True)
+        groups = self._cgroups.fresh(name)
+        environment = {"CIB_pam_service": PAM_SERVICE, "PCMK_logfile": f"/var/log/pacemaker/{LOG}"}
+        if self.tls:
+            environment |= {name: f"/etc/pacemaker/{file}" for name, file in _KEYS.items()}
         spec = {
             "name": name,
+            "remote": name in self._remotes,
+            "groups": [str(group) for group in groups.values()],
             "switch": self._switch.path,
+            "bridge": BRIDGE,
             "port": f"{name}.{next(self._generation)}",  # the port before may take a moment to go
-            "address": self._switch.with_prefix(number),
+            "address": self._switch.with_prefix(self._number(name)),
             "directory": str(directory),
             "shared": str(self.directory),
-            "environment": {
-                "CIB_pam_service": PAM_SERVICE,
-                "PCMK_logfile": "/var/log/pacemaker/pacemaker.log",
-            },
+            "lower": str(self.release.root or ""),
+            "program": self.release.remoted or "",
+            "environment": environment,
         }
         namespaces = [
             "unshare",
@@ -418,7 +522,7 @@ class PacemakerLab:
             str(node),
             json.dumps(spec),
         ]
-        self._nodes[name] = _Node(self._start_program(tethered(command), log=name))
+        self._nodes[name] = _Node(self._start_program(tethered(command), log=name), groups)
 
     def _start_program(
         self, command: list[str], environment: dict[str, str] | None = None, log: str = "lab"
@@ -443,9 +547,8 @@ class PacemakerLab:
             if node.process.poll() is not None:
                 raise LabError(f"{name}: ended: {self._last_words(name)}", "a node that runs")
             with contextlib.suppress(LabError):
-                cib = self.cib(name)
-                state = re.search(rf'<node_state [^>]*uname="{name}"[^>]*>', cib)
-                if state and 'crmd="online"' in state[0] and 'join="member"' in state[0]:
+                itself = (status := self.status(name)).nodes.get(name)
+                if status.dc and itself is not None and itself.online and not itself.pending:
                     return
                 if self._no_quorum():
                     return
@@ -456,7 +559,7 @@ class PacemakerLab:
             time.sleep(_POLL_S)
 
     def _no_quorum(self) -> bool:
-        return len(self.pids) * 2 <= len(self.names) and len(self.names) > 2
+        return len(set(self.pids) & set(self.names)) * 2 <= len(self.names) and len(self.names) > 2
 
     def _answer_fence(self, action: str, name: str) -> bool:
         if not self.fencing_works or name not in self.names:
@@ -486,6 +589,8 @@ class PacemakerLab:
     # What it is like now
 
     def _number(self, name: str) -> int:
+        if name in self._remotes:
+            return _FIRST_REMOTE + self._remotes.index(name)
         if name not in self.names:
             raise LabError(f"node: {name!r}", f"one of {', '.join(self.names)}")
         return self.names.index(name) + 1
@@ -497,17 +602,15 @@ class PacemakerLab:
         return self._nodes[name]
 
     def _voice(self) -> str:
-        for name in self.pids:
-            if not self._nodes[name].frozen and not self._nodes[name].cut:
+        for name in self.names:
+            if name in self.pids and not self._nodes[name].frozen and not self._nodes[name].cut:
                 return name
         raise LabError("nodes: none is running", "one that is")
 
     def _dc_now(self) -> str | None:
         with contextlib.suppress(LabError):
-            cib = self.cib()
-            found = re.search(r'dc-uuid="(\d+)"', cib)
-            if found and 'have-quorum="1"' in cib:
-                return self.names[int(found[1]) - 1]
+            status = self.status()
+            return status.dc if status.dc and status.quorum else None
         return None
 
     def _first_process(self, node: _Node) -> int | None:
@@ -534,38 +637,16 @@ class PacemakerLab:
 
     def _last_words(self, name: str, lines: int = 5) -> str:
         said: list[str] = []
-        for path in (self.directory / f"{name}.out", self.directory / name / "corosync.out"):
+        outputs = (
+            f"{name}.out",
+            f"{name}/corosync.out",
+            f"{name}/pacemakerd.out",
+            f"{name}/pacemaker-remoted.out",
+        )
+        for path in (self.directory / output for output in outputs):
             if path.exists():
                 said += path.read_text(errors="replace").splitlines()[-lines:]
         return " | ".join(said) or "its log is empty"
-
-
-class _FenceServer:
-    """Serves the lab's fencing device from a thread for as long as the context lasts."""
-
-    def __init__(self, path: Path, answer: Any) -> None:
-        self._server = _Server(str(path), _Request)
-        self._server.daemon_threads = True
-        self._server.answer = answer
-
-    def __enter__(self) -> _FenceServer:
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-
-class _Server(socketserver.ThreadingUnixStreamServer):
-    answer: Any
-
-
-class _Request(socketserver.StreamRequestHandler):
-    def handle(self) -> None:
-        asked = json.loads(self.rfile.readline(4096) or b"{}")
-        done = cast(_Server, self.server).answer(asked.get("action", ""), asked.get("node", ""))
-        self.wfile.write(json.dumps({"ok": done}).encode() + b"\n")
 
 
 def _command(pid: int) -> str:
@@ -587,21 +668,62 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         prog="lab.pacemaker.cluster", description="A private Pacemaker; needs root."
     )
-    parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--nodes", type=int, default=3, metavar="N", help="full nodes (3)")
+    parser.add_argument(
+        "--remotes", type=int, default=0, metavar="M", help="nodes with pacemaker-remoted (0)"
+    )
+    parser.add_argument(
+        "--release",
+        default="",
+        metavar="R",
+        help="a release of Debian such as trixie, or a version such as 3.0.0 (this machine's)",
+    )
+    parser.add_argument(
+        "--property",
+        dest="properties",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        type=_property,
+        help="a cluster property to start with, such as cluster-ipc-limit=20000",
+    )
+    parser.add_argument(
+        "--token", type=int, default=1000, metavar="MS", help="Corosync's token timeout (1000)"
+    )
+    parser.add_argument("--tls", action="store_true", help="with certificates; needs Pacemaker 3")
     parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
     options = parser.parse_args()
     return serve(
-        lambda: PacemakerLab(options.nodes),
+        lambda: PacemakerLab(
+            options.nodes,
+            options.token,
+            properties=dict(options.properties),
+            remotes=options.remotes,
+            release=options.release,
+            tls=options.tls,
+        ),
         lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
     )
 
 
+def _property(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=VALUE")
+    return name, value
+
+
 def _how_to(lab: PacemakerLab) -> str:
     settings = " ".join(f"--set {shlex.quote(setting)}" for setting in lab.settings())
+    remotes = f", and remote nodes at {', '.join(lab.remotes.values())}" if lab.remotes else ""
     return (
-        f"Pacemaker is up: {', '.join(lab.names)}\n"
+        f"Pacemaker {lab.release.version} is up: {', '.join(lab.names)}{remotes}\n"
         f"logs and data are in {lab.directory} while it runs; Ctrl-C ends it and removes all of it\n"
-        f"use it:\n  .venv/bin/tippingpoint run pacemaker-cib {settings}"
+        f"use it:\n  .venv/bin/tippingpoint run pacemaker-cib {settings}\n"
+        f"look at it: nsenter --target {lab.pids['node1']} --all crm_mon -1\n"
+        f"kill, stop, continue, start, partition or heal one of {', '.join(lab.names)}:\n"
+        f'  ./scripts/lab fault pacemaker {lab.socket} \'{{"do": "kill", "member": "node2"}}\'\n'
+        f"slow disks, dead daemons, fencing that fails, properties: lab/pacemaker/verbs.py lists all requests"
     )
 
 

@@ -71,8 +71,8 @@ def fencing(names: Sequence[str]) -> str:
     )
 
 
-def write_shadow(path: Path, password: str) -> None:
-    """This machine's /etc/shadow with a password for USER, readable as that file is."""
+def write_shadow(path: Path, password: str, alone: bool) -> None:
+    """This machine's /etc/shadow with a password for USER, or USER alone; readable as that file is."""
     command = ["openssl", "passwd", "-6", "-stdin"]
     hashed = subprocess.run(
         command, input=password, capture_output=True, text=True, check=True

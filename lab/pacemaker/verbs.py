@@ -6,6 +6,9 @@
     {"do": "shut-down", "member": "node2"}  ->  {"ok": true}; it stops in order, and nobody waits for it
     {"do": "split", "members": ["node1", "node2"]}  ->  {"ok": true}: Corosync's packets to the others are dropped
     {"do": "kill-daemon", "member": "node2", "daemon": "pacemaker-based"}  ->  {"ok": true}
+    {"do": "slow-disk", "member": "node2", "writes_per_s": 2}  ->  {"ok": true}; 0 ends it (slow_disk.py)
+    {"do": "fencing", "works": false}  ->  {"ok": true}: from now on the fencing device fails; true ends that
+    {"do": "property", "name": "cluster-ipc-limit", "value": "20000"}  ->  {"ok": true}; null deletes it
     {"do": "fail-resource", "member": "node2", "resource": "id"}  ->  {"ok": true}, as by `crm_resource --fail`
     {"do": "lose-cib", "member": "node2"}  ->  {"ok": true}: what a node that is off had on disk of the CIB is gone
 
@@ -21,6 +24,7 @@ from lab.control import LabError
 from lab.pacemaker.load import NodeLoads
 
 Verb = Callable[[dict[str, Any]], dict[str, Any]]
+_MOST_WRITES = 100_000
 _DONE: dict[str, Any] = {"ok": True}
 
 
@@ -29,6 +33,7 @@ class Cluster(Protocol):
 
     names: list[str]
     fenced: list[str]
+    fencing_works: bool
     loads: NodeLoads
 
     @property
@@ -38,6 +43,8 @@ class Cluster(Protocol):
     def ask_to_shut_down(self, name: str) -> None: ...
     def split(self, minority: list[str]) -> None: ...
     def kill_daemon(self, name: str, daemon: str) -> None: ...
+    def slow_disk(self, name: str, writes_per_s: int) -> None: ...
+    def set_property(self, name: str, value: str | None) -> None: ...
     def lose_cib(self, name: str) -> None: ...
     def run_on(self, name: str, *command: str) -> str: ...
 
@@ -74,6 +81,26 @@ def verbs_of(lab: Cluster) -> Mapping[str, Verb]:
         lab.kill_daemon(_member(lab, fields), _text(fields, "daemon"))
         return _DONE
 
+    def slow_disk(fields: dict[str, Any]) -> dict[str, Any]:
+        writes = fields.get("writes_per_s")
+        if type(writes) is not int or not 0 <= writes <= _MOST_WRITES:
+            raise LabError(f"writes_per_s: {writes!r}", f"a whole number, 0 to {_MOST_WRITES}")
+        lab.slow_disk(_member(lab, fields), writes)
+        return _DONE
+
+    def fencing(fields: dict[str, Any]) -> dict[str, Any]:
+        works = fields.get("works")
+        if not isinstance(works, bool):
+            raise LabError(f"works: {works!r}", "true or false")
+        lab.fencing_works = works
+        return _DONE
+
+    def set_property(fields: dict[str, Any]) -> dict[str, Any]:
+        lab.set_property(
+            _text(fields, "name"), None if fields.get("value") is None else _text(fields, "value")
+        )
+        return _DONE
+
     def fail_resource(fields: dict[str, Any]) -> dict[str, Any]:
         name = _member(lab, fields)
         lab.run_on(name, "crm_resource", "--fail", "--resource", _text(fields, "resource"), "--node", name)
@@ -90,6 +117,9 @@ def verbs_of(lab: Cluster) -> Mapping[str, Verb]:
         "shut-down": shut_down,
         "split": split,
         "kill-daemon": kill_daemon,
+        "slow-disk": slow_disk,
+        "fencing": fencing,
+        "property": set_property,
         "fail-resource": fail_resource,
         "lose-cib": lose_cib,
     }

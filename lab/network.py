@@ -15,9 +15,10 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from lab.control import LabError
-from lab.lxd.machine import BRIDGE
 from lab.tether import tethered
 
+BRIDGE = "br0"
+"""The bridge in the switch's network namespace."""
 _BELOW = "10.87.{}.0/24"
 _HELD_WITHIN_S = 10.0
 
@@ -65,7 +66,7 @@ def _link(switch: str) -> tuple[str, ipaddress.IPv4Network]:
     numbers = random.sample(range(256), 256)
     for number in numbers:
         subnet = ipaddress.IPv4Network(_BELOW.format(number))
-        name = f"tp-lxd-{number}"
+        name = f"tp-lab-{number}"
         if any(subnet.overlaps(other) for other in used):
             continue
         add = ["ip", "link", "add", name, "type", "veth", "peer", "name", "host", "netns", switch]

@@ -1,0 +1,205 @@
+"""Finds the Pacemaker that a lab runs: this machine's, or another release's from the distribution's signed packages.
+
+    unpacked("trixie"), unpacked("3.0.0")  # a root file system in .cache/releases
+
+A root is unpacked, and nothing is installed: no maintainer script runs, and the machine's own packages, lists and
+sources stay as they are. Nodes have it as the lower layer of their own root. It is kept under the version that was
+found, as forky and sid move on; to follow them, delete it. The first time takes some 30 s.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.control import LabError
+
+SUITES = {"2.0.5": "bullseye", "2.1.5": "bookworm", "3.0.0": "trixie", "3.0.1": "forky", "3.0.3": "sid"}
+"""The release of Debian that has each version of Pacemaker. forky and sid had theirs in November 2026."""
+PACKAGES = ("pacemaker", "corosync", "pacemaker-cli-utils", "resource-agents")
+_PROGRAMS = ("corosync", "pacemakerd", "cibadmin", "crm_attribute")
+_REMOTE = "pacemaker-remote"
+"""Pacemaker's package of remote nodes. It conflicts with `pacemaker`, so that it is unpacked beside it."""
+_REMOTED = "usr/sbin/pacemaker-remoted"
+_ESSENTIAL = ("?essential", "mawk")
+_UNUSED = ("doc", "man", "locale", "info", "lintian")
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_ID = 499
+"""The id of Pacemaker's user and group in a root; its package would make them."""
+_CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class Release:
+    """A Pacemaker to run: `root` is its file system, None for this machine's own."""
+
+    version: str
+    root: Path | None
+    remoted: str | None
+    """The program of remote nodes, by its path in that file system."""
+
+    @property
+    def major(self) -> int:
+        """The first number of the version."""
+        return int(self.version.partition(".")[0])
+
+
+def installed() -> Release:
+    """Return this machine's Pacemaker. Raises LabError without one."""
+    for program in _PROGRAMS:
+        if shutil.which(program) is None:
+            raise LabError(f"{program}: not found", "the packages that ./scripts/lab up pacemaker installs")
+    beside = _CHECKOUT / ".cache" / "packages" / _REMOTE / _REMOTED
+    remoted = str(beside) if beside.exists() else shutil.which("pacemaker-remoted")
+    said = subprocess.run(["pacemakerd", "--version"], capture_output=True, text=True, check=False).stdout
+    return Release(_version(said), None, remoted)
+
+
+def unpacked(asked_for: str) -> Release:
+    """Return the Pacemaker of a release of Debian, or of this version, which is fetched the first time.
+
+    Raises LabError when there is no such release, when it cannot be fetched, or when it has another version by now.
+    """
+    suite = SUITES.get(asked_for, asked_for)
+    if suite not in SUITES.values():
+        known = [*SUITES.values(), *SUITES]
+        raise LabError(f"release: {asked_for}", f"one of {', '.join(known)}")
+    kept = _CHECKOUT / ".cache" / "releases"
+    kept.mkdir(parents=True, exist_ok=True)
+    with (kept / f"{suite}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another lab may be fetching it
+        wanted = asked_for if asked_for in SUITES else "*"
+        found = sorted(kept.glob(f"{suite}-{wanted}")) or [_fetch(suite, kept)]
+    root = found[-1]
+    version = root.name.removeprefix(f"{suite}-")
+    if asked_for in SUITES and version != asked_for:
+        raise LabError(
+            f"release: {asked_for}: {suite} has {version} now", f"{suite}, or a release that has it"
+        )
+    return Release(version, root, f"/opt/{_REMOTE}/{_REMOTED}")
+
+
+def _fetch(suite: str, kept: Path) -> Path:
+    if not _KEYRING.exists():
+        raise LabError(
+            f"release: {suite}: {_KEYRING}: not there", "Debian, with its package debian-archive-keyring"
+        )
+    with _work(kept, suite) as work:
+        apt = _Apt(suite, work)
+        apt.run("update")
+        apt.run("install", "--yes", "--download-only", *_ESSENTIAL, *PACKAGES)
+        root = work / "root"
+        for path in ("usr/bin", "usr/sbin", "usr/lib", "usr/lib64"):
+            (root / path).mkdir(parents=True)
+            (root / Path(path).name).symlink_to(
+                path
+            )  # first, as the packages of some releases do not expect it
+        for package in sorted(apt.archives.glob("*.deb")):
+            _unpack(package, root)
+        apt.run("download", _REMOTE)
+        (package,) = work.glob(f"{_REMOTE}_*.deb")
+        (root / "opt" / _REMOTE).mkdir(parents=True)
+        _unpack(package, root / "opt" / _REMOTE)
+        _finish(root)
+        said = _run(["chroot", str(root), "/usr/sbin/pacemakerd", "--version"])
+        return root.rename(kept / f"{suite}-{_version(said)}")
+
+
+class _Apt:
+    """apt-get of another release, with lists and packages of its own below a directory."""
+
+    def __init__(self, suite: str, work: Path) -> None:
+        self.archives = work / "cache" / "archives"
+        for path in (self.archives / "partial", work / "lists" / "partial", work / "state"):
+            path.mkdir(parents=True)
+        (work / "state" / "status").touch()
+        sources = work / "sources.list"
+        sources.write_text(f"deb [signed-by={_KEYRING}] {_mirror()} {suite} main\n")
+        settings = {
+            "APT::Sandbox::User": "root",
+            "APT::Install-Recommends": "false",
+            "Acquire::Languages": "none",
+            "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
+            "Dir::Etc::SourceList": sources,
+            "Dir::Etc::SourceParts": "/dev/null",
+            "Dir::Etc::Preferences": "/dev/null",
+            "Dir::Etc::PreferencesParts": "/dev/null",
+            "Dir::State": work / "state",
+            "Dir::State::Lists": work / "lists",
+            "Dir::State::Status": work / "state" / "status",
+            "Dir::Cache": work / "cache",
+            "Dir::Cache::pkgcache": "",
+            "Dir::Cache::srcpkgcache": "",
+        }
+        self._work = work
+        self._options = [part for name, value in settings.items() for part in ("-o", f"{name}={value}")]
+
+    def run(self, *arguments: str) -> None:
+        """Run it. Raises LabError with its last line when it fails."""
+        _run(["apt-get", "-qq", *self._options, *arguments], self._work)
+
+
+def _mirror() -> str:
+    """The mirror of Debian in the machine's own sources."""
+    uris = _run(["apt-get", "--print-uris", "update"])
+    found = re.search(r"^'(\S+/debian/)dists/", uris, re.MULTILINE)
+    if found is None:
+        raise LabError("release: no mirror of Debian", "one in the machine's sources of packages")
+    return found[1]
+
+
+@contextmanager
+def _work(kept: Path, suite: str) -> Generator[Path]:
+    """A directory beside the roots, so that a root moves in one step. It is removed."""
+    with tempfile.TemporaryDirectory(prefix=f"{suite}.", dir=kept, ignore_cleanup_errors=True) as work:
+        yield Path(work)
+
+
+def _unpack(package: Path, root: Path) -> None:
+    """Unpack one package. Only tar keeps links to directories as they are; dpkg-deb -x replaces them."""
+    command = ["tar", "-x", "-C", str(root), "--keep-directory-symlink", "--numeric-owner"]
+    command += [f"--exclude=./usr/share/{name}/*" for name in _UNUSED]
+    with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(package)], stdout=subprocess.PIPE) as reading:
+        unpacking = subprocess.run(command, stdin=reading.stdout, capture_output=True, text=True, check=False)
+    if reading.returncode != 0 or unpacking.returncode != 0:
+        raise LabError(f"{package.name}: {unpacking.stderr or 'not a package'}", "room for some 250 MB")
+
+
+def _finish(root: Path) -> None:
+    """Make what maintainer scripts would have made, as far as Pacemaker needs it."""
+    for name in ("passwd", "group"):
+        shutil.copy(root / "usr/share/base-passwd" / f"{name}.master", root / "etc" / name)
+    with (root / "etc/passwd").open("a") as users, (root / "etc/group").open("a") as groups:
+        users.write(f"hacluster:x:{_ID}:{_ID}::/var/lib/pacemaker:/usr/sbin/nologin\n")
+        groups.write(f"haclient:x:{_ID}:\n")
+    (root / "etc/shadow").touch(0o640)
+    (root / "etc/hosts").write_text("127.0.0.1 localhost\n")
+    for name, to in (("awk", "mawk"), ("sh", "dash")):
+        if not (root / "usr/bin" / name).exists():
+            (root / "usr/bin" / name).symlink_to(to)
+    for path in ("proc", "sys", "run", "tmp", "dev", "etc/corosync", "etc/pacemaker", "var/lib/pacemaker"):
+        (root / path).mkdir(parents=True, exist_ok=True)
+    (root / "tmp").chmod(0o1777)
+    _run(["chroot", str(root), "/usr/sbin/ldconfig"])
+
+
+def _run(command: list[str], work: Path | None = None) -> str:
+    ran = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+    if ran.returncode != 0:
+        said = (ran.stderr or ran.stdout).strip().splitlines()[-1:]
+        raise LabError(f"{command[0]}: {' '.join(said)}", "a mirror of Debian within reach, and root")
+    return ran.stdout
+
+
+def _version(said: str) -> str:
+    found = re.search(r"Pacemaker (\d+(?:\.\d+)+)", said)
+    if found is None:
+        raise LabError(f"pacemakerd --version: {said!r}", "Pacemaker 2.0 or later")
+    return found[1]
