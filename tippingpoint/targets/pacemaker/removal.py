@@ -7,7 +7,7 @@ import re
 
 from tippingpoint.errors import OperationFailed, TargetError
 from tippingpoint.targets.pacemaker.access import PacemakerAccess
-from tippingpoint.targets.pacemaker.connection import in_plain_words
+from tippingpoint.targets.pacemaker.connection import Connection, in_plain_words
 from tippingpoint.targets.pacemaker.nodes import Link, Nodes
 from tippingpoint.targets.pacemaker.stores import MADE, STORES
 from tippingpoint.targets.pacemaker.wire import LOCAL, MULTIPLE, NO_MATCH, SYNC, XPATH, Answer
@@ -25,14 +25,17 @@ async def remove(access: PacemakerAccess, prefix: str) -> int:
     try:
         await nodes.open()
         link = await nodes.quorate()
-        return await _remove(link, f"{prefix}-")
+        count = await remove_leases(link, f"{prefix}-")
+        await remove_element(link)
+        return count
     except (OperationFailed, TimeoutError) as problem:
         raise TargetError("target.credentials", in_words(problem), "a cluster that removes them") from None
     finally:
         nodes.close("closed")
 
 
-async def _remove(link: Link, prefix: str) -> int:
+async def remove_leases(link: Link | Connection, prefix: str) -> int:
+    """Remove every lease whose id begins with `prefix`; returns their number. OperationFailed when it fails."""
     count = 0
     for store in STORES.values():
         every = store.all_of(prefix)
@@ -42,11 +45,15 @@ async def _remove(link: Link, prefix: str) -> int:
         while found.code != NO_MATCH:
             await _ask(link, "cib_delete", f"({every})[position() <= {AT_ONCE}]", MULTIPLE)
             found = await _ask(link, "cib_query", f"({every})[1]", LOCAL)
-    await _ask(link, "cib_delete", _EMPTY, 0)
     return count
 
 
-async def _ask(link: Link, operation: str, path: str, options: int) -> Answer:
+async def remove_element(link: Link | Connection) -> None:
+    """Remove the element for tickets, if a run made it and it is empty. OperationFailed when it fails."""
+    await _ask(link, "cib_delete", _EMPTY, 0)
+
+
+async def _ask(link: Link | Connection, operation: str, path: str, options: int) -> Answer:
     async with asyncio.timeout(ANSWER_WITHIN):
         answer = await link.call(operation, path, None, SYNC | XPATH | options)
     if answer.code not in (0, NO_MATCH):

@@ -25,6 +25,7 @@ class Pacemaker(Target[PacemakerTarget, PacemakerEntry, PacemakerWorkspace]):
     """Tickets, or sets of properties, in the CIB of a real cluster. The workers create them."""
 
     workspace = PacemakerWorkspace
+    can_probe = True
 
     def new_entry(self, plan: Plan, run_id: str, directory: Path) -> PacemakerEntry:
         assert isinstance(plan.target, PacemakerTarget)
@@ -61,6 +62,11 @@ class Pacemaker(Target[PacemakerTarget, PacemakerEntry, PacemakerWorkspace]):
             await nodes.open()
         finally:
             nodes.close("closed")
+
+    async def probe(self, section: PacemakerTarget, made: PacemakerEntry | None) -> list[str]:
+        from tippingpoint.targets.pacemaker.probe import probe
+
+        return await probe(section, "" if made is None else made.prefix)
 
 
 TARGET = Pacemaker()

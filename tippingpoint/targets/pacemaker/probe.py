@@ -1,0 +1,111 @@
+"""What a cluster's administrators wait for, timed once now: a login, the full status, an update, and a ticket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable
+
+from tippingpoint.errors import OperationFailed, TargetError
+from tippingpoint.targets.pacemaker.access import LOGIN_WITHIN, PacemakerAccess, access, refusal
+from tippingpoint.targets.pacemaker.connection import Connection, in_plain_words
+from tippingpoint.targets.pacemaker.plan import PacemakerTarget
+from tippingpoint.targets.pacemaker.removal import remove_element, remove_leases
+from tippingpoint.targets.pacemaker.status import read_status
+from tippingpoint.targets.pacemaker.stores import TICKET, TICKETS
+from tippingpoint.targets.pacemaker.wire import CAN_CREATE, LOCAL, SYNC, Answer, WireError
+from tippingpoint.util.network_errors import in_words
+
+PROBE = "tippingpoint-probe"
+"""The id of the ticket when no run is in progress. The next probe removes what a crash left of it."""
+ANSWERS_WITHIN = 30.0
+"""Seconds to wait for each answer. While the membership changes, a cluster of 16 nodes answers no update for 22 s."""
+
+
+async def probe(target: PacemakerTarget, prefix: str = "") -> list[str]:
+    """Log in to the first node that answers, ask it for each of these once, and return a line for each.
+
+    The update is `cibadmin --bump`: a new version of the configuration, which every node writes to its disk. It
+    changes nothing else. The ticket is made, and removed at once; `prefix` is that of the run in progress.
+    TargetError if no node lets us in.
+    """
+    known = access(target)
+    began = time.perf_counter()
+    connection = await _log_in(known)
+    lines = [f"login {_ms(began)}, at {connection.name}"]
+    name = f"{prefix}-probe" if prefix else PROBE
+    try:
+        lines.append(await _timed("status", lambda: _status(connection)))
+        lines.append(await _timed("update", lambda: _update(connection)))
+        await _timed("tickets", lambda: _tickets(connection))
+        lines.append(await _timed("ticket", lambda: _ticket(connection, name)))
+        with contextlib.suppress(OperationFailed, WireError, TimeoutError):  # it is removed next time
+            await remove_leases(connection, name)
+            if not prefix:
+                await remove_element(connection)
+    finally:
+        connection.close("closed")
+    return lines
+
+
+async def _log_in(known: PacemakerAccess) -> Connection:
+    """Connect to one node after another: a wrong password blocks the CIB daemon of each that is asked."""
+    problems: list[str] = []
+    for address in known.addresses:
+        try:
+            async with asyncio.timeout(LOGIN_WITHIN):
+                return await Connection.connect(
+                    address, known.port, known.tls, known.user, known.password, lambda reason: None
+                )
+        except Exception as error:  # a broken server can make a TLS library raise anything
+            if (refused := refusal(f"{address}:{known.port}", error)) is not None:
+                raise refused from None
+            problems.append(f"{address}:{known.port}: {in_words(error)}")
+    raise TargetError("target.credentials", "; ".join(problems[:5]), "at least one node that answers")
+
+
+async def _timed(what: str, ask: Callable[[], Awaitable[str]]) -> str:
+    began = time.perf_counter()
+    try:
+        async with asyncio.timeout(ANSWERS_WITHIN):
+            more = await ask()
+    except TimeoutError:
+        return f"{what}: no answer within {ANSWERS_WITHIN:g} s"
+    except (OperationFailed, WireError) as problem:
+        return f"{what}: {problem}"
+    return f"{what} {_ms(began)}{more}"
+
+
+async def _status(connection: Connection) -> str:
+    """Read the whole CIB, as `crm_mon` does."""
+    answer = _accepted(await connection.call("cib_query", None, None, SYNC | LOCAL))
+    status = read_status(answer.body)
+    quorum = "" if status.quorum else ", no quorum"
+    return f", {len(answer.body)} bytes, {len(status.online)} nodes online, DC {status.dc or 'none'}{quorum}"
+
+
+async def _update(connection: Connection) -> str:
+    _accepted(await connection.call("cib_bump", None, None, SYNC))
+    return ""
+
+
+async def _tickets(connection: Connection) -> str:
+    """Make the element for tickets, marked as ours, unless there is one."""
+    await connection.call("cib_create", "status", TICKETS, SYNC)
+    return ""
+
+
+async def _ticket(connection: Connection, name: str) -> str:
+    _accepted(await connection.call("cib_modify", TICKET.section, TICKET.create(name, ""), SYNC | CAN_CREATE))
+    return ""
+
+
+def _accepted(answer: Answer) -> Answer:
+    if answer.code != 0:
+        raise OperationFailed(in_plain_words(answer.code))
+    return answer
+
+
+def _ms(began: float) -> str:
+    return f"{(time.perf_counter() - began) * 1000:.1f} ms"
