@@ -12,6 +12,7 @@ network and processes.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import time
@@ -69,12 +70,15 @@ def _find(program: str) -> str:
 class Exporters:
     """Exporters that serve until the context ends."""
 
+    def __init__(self) -> None:
+        self.ended = False
+
     def __enter__(self) -> Exporters:
         with ExitStack() as cleanup:
             self._directory = vanishing_directory(cleanup)
             # They get a signal when the thread that started them ends, so this thread lasts as long as they do.
             self._starter = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="exporters"))
-            self._running: list[subprocess.Popen[bytes]] = []
+            self._running: dict[str, list[subprocess.Popen[bytes]]] = {}
             cleanup.callback(self._end)
             self._cleanup = cleanup.pop_all()
         return self
@@ -82,7 +86,16 @@ class Exporters:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.ended = True
         self._cleanup.close()
+
+    def end(self, host: str) -> None:
+        """End what serves at this host, as when the host is dead: it would keep the host's network from going."""
+        running = self._running.pop(host, [])
+        for process in running:
+            process.kill()
+        for process in running:
+            process.wait(10)
 
     def node(
         self, address: str, collectors: Sequence[str] = (*MACHINE, *NETWORK), of: int | None = None
@@ -107,27 +120,31 @@ class Exporters:
         """Serve the cluster as the node with the process `of` sees it. Each scrape starts the cluster's own tools."""
         self._start([_find("ha_cluster_exporter"), f"--web.listen-address={address}"], address, of, _NODE)
 
-    def texts(self, address: str, script: Path, every: float, of: int) -> None:
-        """Serve what a script prints in the namespaces of the process `of`, by the textfile collector."""
-        texts = self._directory / f"{address.replace(':', '-')}.texts"
-        texts.mkdir()
+    def texts(
+        self, address: str, script: Path, every: float, of: int, texts: Path, within: Sequence[str] = ()
+    ) -> None:
+        """Serve what a script prints in the namespaces of the process `of`, by the textfile collector.
+
+        `within` is a command that runs the shell. What others write into the directory `texts`, as files called *.prom,
+        is served too.
+        """
         # A file that is moved there is read as a whole only.
         loop = (
-            f"cd {texts} && while :; do sh {script} > .new; mv .new {script.stem}.prom; sleep {every:g}; done"
+            f"cd {texts} && while :; do {shlex.join([*within, 'sh'])} < {script} > .new; "
+            f"mv .new {script.stem}.prom; sleep {every:g}; done"
         )
-        self._run(["sh", "-c", loop], of, _NODE)
-        line = [
-            _find("prometheus-node-exporter"),
-            f"--web.listen-address={address}",
-            "--collector.disable-defaults",
-        ]
-        line += ["--collector.textfile", f"--collector.textfile.directory={texts}"]
+        self._run(["sh", "-c", loop], address, of, _NODE)
+        line = [_find("prometheus-node-exporter"), f"--web.listen-address={address}"]
+        line += ["--collector.disable-defaults", "--collector.textfile"]
+        line += [f"--collector.textfile.directory={texts}"]
         self._start(line, address, of, ["--net"])
 
     def _start(self, line: Sequence[str], address: str, of: int | None, namespaces: Sequence[str]) -> None:
-        await_served(f"http://{address}/metrics", self._run(line, of, namespaces))
+        await_served(f"http://{address}/metrics", self._run(line, address, of, namespaces))
 
-    def _run(self, line: Sequence[str], of: int | None, namespaces: Sequence[str]) -> subprocess.Popen[bytes]:
+    def _run(
+        self, line: Sequence[str], address: str, of: int | None, namespaces: Sequence[str]
+    ) -> subprocess.Popen[bytes]:
         entered = ["nsenter", f"--target={of}", *namespaces] if of is not None else []
         command = tethered([*entered, *line])
 
@@ -136,14 +153,12 @@ class Exporters:
                 return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
         process = self._starter.submit(start).result()
-        self._running.append(process)
+        self._running.setdefault(address.rpartition(":")[0], []).append(process)
         return process
 
     def _end(self) -> None:
-        for process in self._running:
-            process.kill()
-        for process in self._running:
-            process.wait(10)
+        for host in list(self._running):
+            self.end(host)
 
 
 def await_served(url: str, process: subprocess.Popen[bytes], within: float = SERVES_WITHIN_S) -> None:

@@ -56,6 +56,11 @@ class Switch:
         """Undo `unplug`."""
         self._ip("link", "set", port, "up")
 
+    def remove(self, port: str) -> None:
+        """Remove a machine's link, both ends; one that has gone already is no error."""
+        command = ["nsenter", f"--net={self.path}", "ip", "link", "del", port]
+        subprocess.run(command, capture_output=True, check=False)
+
     def _ip(self, *arguments: str) -> None:
         _run(["nsenter", f"--net={self.path}", "ip", *arguments])
 

@@ -77,6 +77,9 @@ class _Node:
     """A node that runs, or ran: `process` ends when all of it has."""
 
     process: subprocess.Popen[bytes]
+    address: str
+    port: str
+    """The name of its plug in the switch."""
     groups: dict[Hierarchy, Path]
     frozen: bool = False
     cut: bool = False
@@ -119,6 +122,8 @@ class PacemakerLab:
         self._generation = itertools.count(1)
         self._acting = threading.RLock()
         self._cleanup = ExitStack()
+        self._exporters: Exporters | None = None
+        """Of whoever watches the lab; nodes that boot meanwhile are watched again."""
         self.fenced: list[str] = []
         """The nodes that the cluster had fenced, in order."""
         self.fencing_works = True
@@ -187,33 +192,59 @@ class PacemakerLab:
     def scraped(self, exporters: Exporters) -> Found:
         """The scrape jobs: this machine, and each node's network, daemons and view of the cluster.
 
-        The nodes share the CPU, memory and disks of this machine.
+        The nodes share the memory and disks of this machine. Each has load averages and CPU time of its own (load.py).
+        Remote nodes are not scraped.
         """
-        # To ask a node's tools takes 0.07 s of CPU: for all nodes that is at most 0.15 of a core.
-        every = max(2, len(self.names) // 2)
         machine = f"127.0.0.1:{free_ports(1)[0]}"
         exporters.node(machine, MACHINE)
         jobs = [Job("lab", "machine", [Group([machine], {"host": "machine"})])]
-        for name, pid in self.pids.items():
+        self._exporters = exporters
+        for name in self.names:
+            self._watch(name)
             host = self.address(name)
-            exporters.node(f"{host}:9100", NETWORK, of=pid)
-            exporters.processes(f"{host}:9256", EVERY, of=pid)
-            exporters.pacemaker(f"{host}:9664", of=pid)
-            exporters.texts(f"{host}:9101", _FIGURES, every, of=pid)
             around = Group([f"{host}:9100", f"{host}:9256"], {"host": name})
-            cluster = Group([f"{host}:9664", f"{host}:9101"], {"host": name})
+            views = [9101] if self.release.root is not None else [9101, 9664]
+            cluster = Group([f"{host}:{port}" for port in views], {"host": name})
             jobs.append(Job("lab", f"around-{name}", [around]))
-            jobs.append(Job("lab", f"cluster-{name}", [cluster], interval=every))
+            jobs.append(Job("lab", f"cluster-{name}", [cluster], interval=self._asked_every()))
         return Found(jobs)
+
+    def _asked_every(self) -> int:
+        """Seconds between two scrapes of what a node's tools say. For all nodes it is at most 0.15 of a core, as asking
+        one takes 0.07 s of CPU."""
+        return max(2, len(self.names) // 2)
+
+    def _watch(self, name: str) -> None:
+        """Start a node's exporters. ha_cluster_exporter is not in the roots of other releases."""
+        exporters, host, pid = self._exporters, self.address(name), self.pids[name]
+        if exporters is None or exporters.ended:
+            return
+        exporters.node(f"{host}:9100", NETWORK, of=pid)
+        exporters.processes(f"{host}:9256", EVERY, of=pid)
+        texts = self.directory / name / "figures"
+        texts.mkdir(exist_ok=True)
+        self.loads.texts[name] = texts
+        exporters.texts(f"{host}:9101", _FIGURES, self._asked_every(), pid, texts, within=self._within(name))
+        if self.release.root is None:
+            exporters.pacemaker(f"{host}:9664", of=pid)
+
+    def _watch_again(self, name: str) -> None:
+        """Start the exporters of a node that boots, once it has its address."""
+        node = self._nodes[name]
+        while node.process.poll() is None and self._nodes.get(name) is node:
+            with contextlib.suppress(LabError, KeyError, OSError, RuntimeError):
+                self._watch(name)
+                return
+            if self._exporters is not None:
+                self._exporters.end(self.address(name))
+            time.sleep(_POLL_S)
 
     def run_on(self, name: str, *command: str, content: str = "") -> str:
         """What a program prints that is run on a node; LabError when it fails."""
         first = self._first_process(self._node(name))
         entered = ["nsenter", f"--target={first}", "--mount", "--uts", "--ipc", "--net", "--pid", "--"]
-        if self.release.root is not None:
-            entered += ["chroot", str(self.directory / name / "root")]
         ran = subprocess.run(
-            [*entered, *command],
+            [*entered, *self._within(name), *command],
             input=content,
             capture_output=True,
             text=True,
@@ -222,6 +253,10 @@ class PacemakerLab:
         if ran.returncode != 0:
             raise LabError(f"{shlex.join(command)} on {name}: {ran.stderr or ran.stdout}", "success")
         return ran.stdout
+
+    def _within(self, name: str) -> list[str]:
+        """What runs a program in a node's root."""
+        return ["chroot", str(self.directory / name / "root")] if self.release.root is not None else []
 
     def cib(self, name: str | None = None) -> str:
         """The whole CIB as a node has it: the first that runs, or `name`."""
@@ -484,7 +519,10 @@ class PacemakerLab:
     def _boot(self, name: str) -> None:
         directory = self.directory / name
         directory.mkdir(mode=0o711, exist_ok=True)
+        if name in self._nodes:
+            self._end(self._nodes[name])  # it may have ended by itself
         groups = self._cgroups.fresh(name)
+        port = f"{name}.{next(self._generation)}"
         environment = {"CIB_pam_service": PAM_SERVICE, "PCMK_logfile": f"/var/log/pacemaker/{LOG}"}
         if self.tls:
             environment |= {name: f"/etc/pacemaker/{file}" for name, file in _KEYS.items()}
@@ -494,7 +532,7 @@ class PacemakerLab:
             "groups": [str(group) for group in groups.values()],
             "switch": self._switch.path,
             "bridge": BRIDGE,
-            "port": f"{name}.{next(self._generation)}",  # the port before may take a moment to go
+            "port": port,
             "address": self._switch.with_prefix(self._number(name)),
             "directory": str(directory),
             "shared": str(self.directory),
@@ -522,7 +560,10 @@ class PacemakerLab:
             str(node),
             json.dumps(spec),
         ]
-        self._nodes[name] = _Node(self._start_program(tethered(command), log=name), groups)
+        process = self._start_program(tethered(command), log=name)
+        self._nodes[name] = _Node(process, self.address(name), port, groups)
+        if self._exporters is not None and name in self.names:
+            threading.Thread(target=self._watch_again, args=(name,), daemon=True).start()
 
     def _start_program(
         self, command: list[str], environment: dict[str, str] | None = None, log: str = "lab"
@@ -573,6 +614,14 @@ class PacemakerLab:
         return True
 
     def _end(self, node: _Node) -> None:
+        """Kill it, and wait until it and its plug are gone."""
+        self._kill(node)
+        node.process.wait(READY_WITHIN_S)
+        if self._exporters is not None:
+            self._exporters.end(node.address)  # they keep its network namespace
+        self._switch.remove(node.port)
+
+    def _kill(self, node: _Node) -> None:
         """Kill its first process: the kernel kills the others before that one is gone."""
         first = self._first_process(node)
         if first is None:
@@ -580,9 +629,10 @@ class PacemakerLab:
         else:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(first, signal.SIGKILL)
-        node.process.wait(30)
 
     def _end_all(self) -> None:
+        for node in self._nodes.values():
+            self._kill(node)
         for node in self._nodes.values():
             self._end(node)
 

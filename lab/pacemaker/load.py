@@ -4,6 +4,9 @@ The nodes of a lab share one kernel, and /proc/loadavg is the whole machine's. A
 the node's own tasks, by the kernel's rule (kernel/sched/loadavg.c): every 5 s count the tasks that run, may run, or
 wait uninterruptibly, and let each average forget at its own pace. A node that boots begins with zeros.
 
+Prometheus can have them under the names of node exporter, for which they are written into a directory of its textfile
+collector. So a node is a host of its own in the query pack `host`.
+
 All daemons of a node descend from its first process. Programs that the lab runs on a node (`nsenter`) do not, and are
 not counted.
 """
@@ -11,6 +14,7 @@ not counted.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 import threading
@@ -21,6 +25,8 @@ from typing import TypedDict
 
 EVERY_S = 5.0
 """Seconds between two counts, as in the kernel (LOAD_FREQ)."""
+_WRITTEN_EVERY = 5
+"""How often the figures are written between two counts: CPU time is a counter, which is asked for each second."""
 _MINUTES = (1, 5, 15)
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
@@ -44,6 +50,8 @@ class NodeLoads:
 
     def __init__(self, first_pids: Callable[[], Mapping[str, int]]) -> None:
         self._first_pids = first_pids
+        self.texts: dict[str, Path] = {}
+        """The directory that a node's figures are written into, of those that are scraped."""
         self._averages: dict[str, _Averages] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._count_on, daemon=True)
@@ -66,17 +74,45 @@ class NodeLoads:
         return found
 
     def _count_on(self) -> None:
-        while not self._ended.wait(EVERY_S):
-            for name, first in self._first_pids().items():
-                known = self._averages.get(name)
-                before = known.values if known is not None and known.first == first else [0.0, 0.0, 0.0]
-                self._averages[name] = _Averages(first, next_averages(before, _usage(first).active))
+        for turn in itertools.count(1):
+            if self._ended.wait(EVERY_S / _WRITTEN_EVERY):
+                return
+            if turn % _WRITTEN_EVERY == 0:
+                self._count()
+            if self.texts:
+                self._write()
+
+    def _write(self) -> None:
+        read = self.read()
+        for name, directory in list(self.texts.items()):
+            with contextlib.suppress(OSError):  # the directory may be gone with its node
+                new = directory / ".load"
+                new.write_text(_as_text(read[name]) if name in read else "")
+                new.rename(directory / "load.prom")  # read as a whole only
+
+    def _count(self) -> None:
+        for name, first in self._first_pids().items():
+            known = self._averages.get(name)
+            before = known.values if known is not None and known.first == first else [0.0, 0.0, 0.0]
+            self._averages[name] = _Averages(first, next_averages(before, _usage(first).active))
 
 
 def next_averages(before: list[float], active: int) -> list[float]:
     """The averages over 1, 5 and 15 minutes after one more count of active tasks."""
     kept = [math.exp(-EVERY_S / (60 * minutes)) for minutes in _MINUTES]
     return [value * keep + active * (1 - keep) for value, keep in zip(before, kept, strict=True)]
+
+
+def _as_text(node: NodeLoad) -> str:
+    """The figures as node exporter has them; all CPU time is counted as `user`."""
+    lines = [
+        f"# TYPE node_load{minutes} gauge\nnode_load{minutes} {value:g}"
+        for minutes, value in zip(_MINUTES, node["load"], strict=True)
+    ]
+    cpu = (
+        f'# TYPE node_cpu_seconds_total counter\nnode_cpu_seconds_total{{cpu="0",mode="user"}} {node["cpu"]}'
+    )
+    return "\n".join([*lines, cpu, ""])
 
 
 @dataclass
