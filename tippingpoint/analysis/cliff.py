@@ -1,4 +1,4 @@
-"""Finds the cliff: the load from which leases are lost, operations fail, or throughput falls."""
+"""Finds the cliff: the load from which leases are lost, operations fail, throughput falls, or the leader changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FALL = 0.8
 _EXPECTED_AGAIN = 3.0
 """A larger load contradicts a break if at least this many failures were expected there: exp(-3) is 5 %."""
 
-Breakage = Literal["lost", "error", "throughput"]
+Breakage = Literal["leader", "lost", "error", "throughput"]
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Cliff:
     first_broken: int
     """The size of the stage that broke."""
     by: Breakage
-    """How it broke: leases were lost, operations failed (errors and timeouts), or throughput fell or was below the due
-    rate."""
+    """How it broke: the leader changed without a fault, leases were lost, operations failed (errors and timeouts), or
+    throughput fell or was below the due rate."""
     evidence: str
     """The evidence in a few words: "2 of 11 extends lost"."""
     stage: int
@@ -77,6 +77,8 @@ class Load:
     """How the target broke in most stages, and the evidence; None if it held them (see held_loads.py)."""
     late_by_us: str
     """Why the generator itself may have been late; see held_loads.late_by_us."""
+    leader_changed: str
+    """The evidence that the leader changed without a fault in one of its stages; see leaders.py."""
 
     def failed(self, operation: str, by: Breakage) -> int:
         """Count the losses of an operation, or its errors and timeouts."""
@@ -134,6 +136,7 @@ def loads_of(findings: Findings) -> list[Load]:
                 doubt=next((each.own_losses.why for each in stages if each.own_losses), ""),
                 gave_way=how,
                 late_by_us=by_us,
+                leader_changed=next((each.leader_changed for each in stages if each.leader_changed), ""),
             )
         )
     return loads
@@ -153,10 +156,11 @@ def find_cliff(
     for operation in operations:
         for by in ("lost", "error"):
             cliffs += _by_failures(loads, operation, by, notes)
+    cliffs += _by_leader(loads)
     cliffs += _by_giving_way(loads, notes)
     if rates_known:
         cliffs += _by_throughput(loads, notes)
-    order: dict[Breakage, int] = {"lost": 0, "error": 1, "throughput": 2}
+    order: dict[Breakage, int] = {"leader": 0, "lost": 1, "error": 2, "throughput": 3}
     # A break without a fault says more than one with a fault, so it is preferred at any load.
     cliffs.sort(key=lambda cliff: (cliff.during_fault, cliff.first_broken, order[cliff.by]))
     return (cliffs[0] if cliffs else None), notes
@@ -232,6 +236,14 @@ def _by_throughput(loads: Sequence[Load], notes: list[str]) -> list[Cliff]:
             return [_cliff(loads, position, "throughput", evidence, 0.0)]
         if not load.faulted and (best is None or rate > best[0]):
             best = rate, float(spread)
+    return []
+
+
+def _by_leader(loads: Sequence[Load]) -> list[Cliff]:
+    """Return the first load at which the leader changed. Larger loads do not excuse it: chance deposes no leader."""
+    for position, load in enumerate(loads):
+        if load.leader_changed:
+            return [_cliff(loads, position, "leader", load.leader_changed, 0.0)]
     return []
 
 

@@ -20,6 +20,7 @@ from tippingpoint.analysis.held_loads import (
     load_missing,
     not_made,
 )
+from tippingpoint.analysis.leaders import leader_changed
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, recorded_plan
 from tippingpoint.rundir.damage import Damage
@@ -49,6 +50,8 @@ class StageFindings:
     """Why it cannot show whether its load holds."""
     late: str
     """The evidence that most of the load was answered too late."""
+    leader_changed: str
+    """The evidence that its leader changed without a fault, if that is a cliff."""
     gave_way: str
     """Why the target did not hold the load, for as long as the stage lasted."""
     late_by_us: str
@@ -104,6 +107,7 @@ def _examined(run: RunData, plan: Plan | None, stalls: Sequence[Stall], stage: S
     missing = load_missing(run, stage)
     unmade = not_made(run, stage)
     late = behind(run, plan, stage)
+    changed = leader_changed(run, stage)
     return StageFindings(
         stage=stage,
         strained=strained,
@@ -114,7 +118,8 @@ def _examined(run: RunData, plan: Plan | None, stalls: Sequence[Stall], stage: S
         not_made=unmade,
         cut_short=cut_short(run, plan, stage, missing, unmade, damage),
         late=late,
-        gave_way=gave_way(run, stage, stood_still, late),
+        leader_changed=changed,
+        gave_way=gave_way(run, stage, stood_still, late, changed),
         late_by_us=late_by_us(stage, own, strained, late),
     )
 

@@ -61,10 +61,12 @@ def cut_short(
     return unmade or next((found.sentence for found in damage), "")
 
 
-def gave_way(run: RunData, stage: StageResult, stalls: Iterable[Stall], late: str) -> str:
+def gave_way(
+    run: RunData, stage: StageResult, stalls: Iterable[Stall], late: str, leader_changed: str = ""
+) -> str:
     """Return why the target did not hold a load; empty if it held it for as long as the stage lasted.
 
-    `stalls` are the stage's; `late` is the answer of `behind`.
+    `stalls` are the stage's, `late` is the answer of `behind`, and `leader_changed` that of leaders.leader_changed.
     """
     composite = [name for name in LAUNCHES if stage.attempts(name)]
     own = composite or run.own_load
@@ -75,6 +77,8 @@ def gave_way(run: RunData, stage: StageResult, stalls: Iterable[Stall], late: st
     silent = _silent_at_its_end(run, stage, stalls)
     if silent:
         return silent
+    if leader_changed:
+        return leader_changed
     if late:
         return (
             "most of its extends were answered after the next one was due"

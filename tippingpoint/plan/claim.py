@@ -12,8 +12,9 @@ from tippingpoint.plan.kinds import ByKind, TargetSection, default_target, said_
 from tippingpoint.util.durations import format_duration
 
 MAX_LEASES = 10_000_000
-CLAIM_OPERATIONS = ("connect", "claim", "extend")
-"""The operations of the claim workload. `connect` is timed only where every unit has its own connection."""
+CLAIM_OPERATIONS = ("connect", "claim", "extend", "visible")
+"""The operations of the claim workload. `connect` is timed only where every unit has its own connection, `visible` only
+where members answer reads for themselves: it is a sample of extensions, until all members show them."""
 
 Leases = Annotated[int, Field(ge=1, le=MAX_LEASES, strict=True, json_schema_extra=in_units("leases"))]
 
@@ -125,9 +126,12 @@ class ClaimPlan(BasePlan, frozen=True):
             )
         check_operations(
             self.thresholds,
-            CLAIM_OPERATIONS
-            if self.target.own_connections
-            else [op for op in CLAIM_OPERATIONS if op != "connect"],
+            [
+                operation
+                for operation in CLAIM_OPERATIONS
+                if (operation != "connect" or self.target.own_connections)
+                and (operation != "visible" or self.target.read_back)
+            ],
         )
         renews = any(threshold.operation == "extend" for threshold in self.thresholds)
         if self.find is not None and renews and self.find.hold < self.workload.renew_time:

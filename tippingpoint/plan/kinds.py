@@ -35,6 +35,11 @@ class TargetSection(Section, frozen=True):
     """Old names of workloads on this target, which plans and runs may still use, and the present name of each."""
     own_connections: ClassVar[bool] = False
     """Whether every unit that claims has its own connection, so that `connect` is timed."""
+    read_back: ClassVar[bool] = False
+    """Whether extensions of leases are read back from all members, so that `visible` is timed."""
+    steady_leader: ClassVar[str] = ""
+    """The word for the member that leads, if it only changes when something broke: a change without a fault is then a
+    cliff. Empty where leaders may change."""
     things: ClassVar[str] = "containers"
     """The word for the things that a spawn workload makes here."""
     member: ClassVar[str] = "member"

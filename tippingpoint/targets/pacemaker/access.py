@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from tippingpoint.errors import TargetError, UserError
+from tippingpoint.targets.pacemaker.connection import LoginRefused
 from tippingpoint.targets.pacemaker.plan import PacemakerTarget
 from tippingpoint.util.certificates import certificate_fault, load_pair
 from tippingpoint.util.network_errors import CLOSED, in_words
@@ -71,7 +72,7 @@ def refusal(address: str, error: BaseException) -> TargetError | None:
             "`anonymous` for a cluster without certificates, `verified` and `ca`, `cert`, `key` for one with them",
             refused=True,
         )
-    if problem == CLOSED:
+    if isinstance(error, LoginRefused) and problem == CLOSED:
         # The daemon gives no reason: a wrong password, a user that is not in the group haclient, no such user.
         return TargetError(
             "target.credentials",

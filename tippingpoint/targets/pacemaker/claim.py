@@ -6,6 +6,10 @@ stamp at each renew time.
 A claim and an extension are conditional changes: an XPath that only matches the lease as it is expected to be. All
 contenders of a lease are in one worker, and lease numbers are never used twice. So the first claim of a number may
 make the lease.
+
+The side with quorum judges. A node without it answers as always, and the cluster may forget such a write later. So an
+acknowledgement from a node that we know to be without quorum is a failure. Nobody but the holder changes a lease: one
+whose stamps are all gone had been acknowledged, and was undone.
 """
 
 from __future__ import annotations
@@ -13,14 +17,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import re
 from asyncio import Future
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from tippingpoint.errors import OperationFailed
 from tippingpoint.targets.pacemaker.access import access
 from tippingpoint.targets.pacemaker.connection import in_plain_words
+from tippingpoint.targets.pacemaker.members import Members
 from tippingpoint.targets.pacemaker.nodes import Link, Nodes
 from tippingpoint.targets.pacemaker.plan import PacemakerTarget
 from tippingpoint.targets.pacemaker.stores import STORES, TICKET, TICKETS
@@ -28,33 +33,41 @@ from tippingpoint.targets.pacemaker.wire import (
     CAN_CREATE,
     LOCAL,
     NO_MATCH,
-    SHALLOW,
     SYNC,
     XPATH,
     Answer,
 )
-from tippingpoint.workloads.claim.target import Holding
+from tippingpoint.util.network_errors import in_words
+from tippingpoint.workloads.claim.target import Happened, Holding
 from tippingpoint.workloads.load import TargetFacts
 
-_LEADER_WITHIN = 2.0
-_MADE_WITHIN = 10.0
-_DC = re.compile(rb'dc-uuid="([^"]*)"')
+_ANSWER_WITHIN = 10.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
+"""Seconds between two reads of a lease on a node that does not show it yet: the pause grows by half each time."""
+_TOLD_EVERY = 1.0
+"""Seconds in which writes that were undone are one event."""
 
 
 class CibLeases:
     """A ClaimTarget on the CIB."""
 
     def __init__(self, target: PacemakerTarget, prefix: str) -> None:
-        self._nodes = Nodes(access(target), target.connections)
+        self._nodes = Nodes(access(target), target.connections, reading=True)
         self._nodes.on_down = self._down
+        self._members = Members(self._nodes.links, self._nodes.readers)
+        self._happened: Happened | None = None
+        self._undone: dict[str, Any] = {}
+        """The event of writes that were undone, while it waits for more of them."""
+        self._tasks: set[asyncio.Task[None]] = set()
         self._store = STORES[target.store]
         self._prefix = prefix
         """Begins the ids of all leases of this worker."""
         self._stamps = itertools.count(1)
         self._made: set[int] = set()
+        """Leases that exist."""
+        self._making: set[int] = set()
         self._waiting: dict[int, dict[int, Callable[[], None]]] = {}
         self._watching: Link | None = None
-        self._turn = itertools.count()
 
     async def open(self) -> TargetFacts:
         """Connect; see ClaimTarget."""
@@ -62,6 +75,7 @@ class CibLeases:
         facts = await self._nodes.open()
         if self._store is TICKET:
             await self._make_tickets()
+        self._members.follow()
         return facts
 
     def claim(self, lease: int, holder: int) -> Future[Holding | None]:
@@ -70,9 +84,10 @@ class CibLeases:
         link, store, name = self._nodes.link(lease, holder), self._store, self._name(lease)
         stamp = next(self._stamps)
         held = f"{holder}:{stamp}"
-        if lease not in self._made:
-            self._made.add(lease)
+        if lease not in self._made and lease not in self._making:
+            self._making.add(lease)
             call = link.call("cib_modify", store.section, store.create(name, held), SYNC | CAN_CREATE)
+            call.add_done_callback(partial(self._was_made, lease))
         else:
             # A claim of ours whose answer was lost may have succeeded: the lease then names us already.
             where = store.where(name, [""], or_of=f"{holder}:")
@@ -102,9 +117,11 @@ class CibLeases:
         def answered(code: int) -> None:
             if code == 0:
                 holding.token = (held,)
+                future.set_result(True)
             else:
-                self._made.discard(holding.lease)
-            future.set_result(code == 0)
+                judging = self._loop.create_task(self._judge(holding, link, future))
+                self._tasks.add(judging)
+                judging.add_done_callback(self._tasks.discard)
 
         self._when_answered(call, future, link, answered)
         return future
@@ -127,6 +144,11 @@ class CibLeases:
         self._waiting.setdefault(lease, {})[holder] = released
         if self._watching is None:
             self._watch()
+        if self._watching is not None:
+            # It may have been freed before the notifications began.
+            where = self._store.where(self._name(lease), [""])
+            call = self._watching.call("cib_query", where, None, SYNC | LOCAL | XPATH)
+            call.add_done_callback(partial(self._was_free, lease))
 
     def unwatch(self, lease: int, holder: int) -> None:
         """Stop waiting; see ClaimTarget."""
@@ -135,19 +157,18 @@ class CibLeases:
         if not waiting:
             self._waiting.pop(lease, None)
 
-    async def leader(self) -> str | None:
-        """Return the DC as one node knows it, nodes taking turns; see Led."""
-        links = [link for link in self._nodes.links if link.up]
-        if not links:
-            return ""
-        link = links[next(self._turn) % len(links)]
-        try:
-            async with asyncio.timeout(_LEADER_WITHIN):
-                answer = await link.call("cib_query", None, None, SYNC | LOCAL | SHALLOW)
-        except (TimeoutError, OperationFailed):
-            return ""
-        found = _DC.search(answer.body)
-        return found[1].decode(errors="replace") if found else ""
+    def seen(self, holding: Holding) -> Future[None]:
+        """Read a lease on every node until its last stamp is there; see Visible."""
+        stamp = int(_stamps(holding)[0].rpartition(":")[2])
+        look = self._loop.create_task(self._see(self._name(holding.lease), stamp))
+        self._tasks.add(look)
+        look.add_done_callback(self._tasks.discard)
+        return look
+
+    def notice(self, happened: Happened, members: bool) -> None:
+        """Report writes that were undone, and changes of the members; see Noticing."""
+        self._happened = happened
+        self._members.happened = happened if members else None
 
     async def drop(self) -> None:
         """Abandon everything and connect afresh; see ClaimTarget."""
@@ -158,6 +179,9 @@ class CibLeases:
     async def close(self) -> None:
         """Close every connection; see ClaimTarget."""
         self._waiting.clear()
+        self._members.close()
+        for task in self._tasks:
+            task.cancel()
         self._nodes.close("closed")
 
     # how it is done
@@ -169,7 +193,7 @@ class CibLeases:
         """Make the element for tickets, unless there is one: with a mark, so that it is removed after the run."""
         with contextlib.suppress(TimeoutError, OperationFailed):
             link = self._nodes.link(0, 0)
-            async with asyncio.timeout(_MADE_WITHIN):
+            async with asyncio.timeout(_ANSWER_WITHIN):
                 await link.call("cib_create", "status", TICKETS, SYNC)
 
     def _when_answered(
@@ -184,17 +208,78 @@ class CibLeases:
                 future.set_exception(OperationFailed(f"{link.name}: given up"))
             elif (problem := call.exception()) is not None:
                 future.set_exception(problem)
-            elif (code := call.result().code) in (0, NO_MATCH):
+            elif (code := call.result().code) == 0 and not link.quorate:
+                _fail(future, f"{link.name}: acknowledged without quorum")
+            elif code in (0, NO_MATCH):
                 answered(code)
             else:
                 future.set_exception(OperationFailed(f"{link.name}: {in_plain_words(code)}"))
 
         call.add_done_callback(done)
 
+    def _was_made(self, lease: int, call: Future[Answer]) -> None:
+        self._making.discard(lease)
+        if not call.cancelled() and call.exception() is None and call.result().code == 0:
+            self._made.add(lease)
+
+    def _was_free(self, lease: int, call: Future[Answer]) -> None:
+        if not call.cancelled() and call.exception() is None and call.result().code == 0:
+            self._released(lease)
+
+    def _was_undone(self, name: str, acknowledged: str) -> None:
+        """Report that an acknowledged write is gone, by its lease and stamp; several together."""
+        if not self._undone:
+            self._undone = {"count": 0, "lease": name, "acknowledged": acknowledged}
+            self._loop.call_later(_TOLD_EVERY, self._tell_undone)
+        self._undone["count"] += 1
+
+    def _tell_undone(self) -> None:
+        told, self._undone = self._undone, {}
+        if self._happened is not None:
+            self._happened("undone", told)
+
+    async def _judge(self, holding: Holding, link: Link, future: Future[bool]) -> None:
+        """End an extension that matched nothing: was the last one undone, or did a node answer for an old copy?
+
+        A node that comes back answers before it has the cluster's CIB.
+        """
+        name = self._name(holding.lease)
+        try:
+            async with asyncio.timeout(_ANSWER_WITHIN):
+                judge = self._members.judge()
+                answer = await judge.call(
+                    "cib_query", self._store.where(name, []), None, SYNC | LOCAL | XPATH
+                )
+        except (TimeoutError, OperationFailed) as problem:
+            _fail(future, f"{link.name}: no match, and no other node says why ({in_words(problem)})")
+            return
+        if self._store.read(answer.body) in _stamps(holding):
+            _fail(future, f"{link.name}: answered for an old copy of the CIB")
+        elif not future.done():
+            self._was_undone(name, _stamps(holding)[0])
+            self._made.discard(holding.lease)
+            future.set_result(False)
+
+    async def _see(self, name: str, stamp: int) -> None:
+        await asyncio.gather(*(self._see_on(link, name, stamp) for link in self._nodes.readers))
+
+    async def _see_on(self, link: Link, name: str, stamp: int) -> None:
+        where, pause = self._store.where(name, []), _FIRST_PAUSE
+        while link.up and link.quorate:
+            try:
+                answer = await link.call("cib_query", where, None, SYNC | LOCAL | XPATH)
+            except OperationFailed:
+                return  # the node is gone: it is not waited for
+            held = self._store.read(answer.body)
+            if held is not None and int(held.rpartition(":")[2] or stamp) >= stamp:
+                return
+            await asyncio.sleep(pause)
+            pause = min(1.5 * pause, _LONGEST_PAUSE)
+
     def _watch(self) -> None:
         """Have one node notify us of changes, while units wait for a release."""
-        for link in self._nodes.links:
-            if link.up and link.connection is not None:
+        for link in self._nodes.readers:
+            if link.connection is not None and link.up and link.quorate:
                 link.connection.on_notification = self._changed
                 link.connection.watch()
                 self._watching = link
@@ -219,6 +304,11 @@ class CibLeases:
     def _released(self, lease: int) -> None:
         for released in self._waiting.pop(lease, {}).values():
             released()
+
+
+def _fail(future: Future[Any], problem: str) -> None:
+    if not future.done():
+        future.set_exception(OperationFailed(problem))
 
 
 def _stamps(holding: Holding) -> tuple[str, ...]:

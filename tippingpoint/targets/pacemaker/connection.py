@@ -52,6 +52,10 @@ def in_plain_words(code: int) -> str:
     return f"{_SAID.get(code, 'refused')} ({code})"
 
 
+class LoginRefused(ConnectionError):
+    """Raised when a node closes the connection instead of letting us in. It gives no reason."""
+
+
 class Connection(asyncio.Protocol):
     """A connection that is logged in once `connect` has returned. Every call ends, whatever becomes of it."""
 
@@ -82,7 +86,7 @@ class Connection(asyncio.Protocol):
         on_lost: Callable[[str], None],
         server_hostname: str | None = None,
     ) -> Connection:
-        """Connect and log in. Raises OSError, ssl.SSLError, ConnectionError; the caller sets a time limit."""
+        """Connect and log in. Raises OSError, ssl.SSLError, LoginRefused; the caller sets a time limit."""
         made: Connection | None = None
 
         def make() -> Connection:
@@ -164,7 +168,13 @@ class Connection(asyncio.Protocol):
         attributes = answer.attributes
         number = attributes.get("cib_callid")
         if number is not None and (future := self._waiting.pop(number, None)) is not None:
-            if not future.done():
+            if future.done():
+                return
+            try:
+                _ = answer.code
+            except WireError as problem:
+                future.set_exception(OperationFailed(f"{self.name}: {problem}"))
+            else:
                 future.set_result(answer)
         elif attributes.get("cib_op") == "register":
             if not self._registered.done():
@@ -181,5 +191,6 @@ class Connection(asyncio.Protocol):
             if not future.done():
                 future.set_exception(OperationFailed(f"{self.name}: {reason}"))
         if not self._registered.done():
-            self._registered.set_exception(ConnectionError(reason))
+            self._registered.set_exception(LoginRefused(reason))
+            self._registered.exception()  # nobody may be waiting for it, which asyncio would complain about
         self._on_lost(reason)

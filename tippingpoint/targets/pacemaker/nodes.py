@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from tippingpoint.errors import OperationFailed, TargetError
 from tippingpoint.targets.pacemaker.access import LOGIN_WITHIN, PacemakerAccess, refusal
@@ -25,15 +26,46 @@ _UNAME = re.compile(rb'<node [^>]*uname="([^"]*)"')
 _HEAD = re.compile(rb"<cib [^>]*>")
 
 
+class _Door:
+    """A node's door: after it has refused a login, one link at a time knocks, at most once in AFTER_REFUSAL."""
+
+    def __init__(self) -> None:
+        self.refused = False
+        self._opens = 0.0
+        self._turn = asyncio.Lock()
+
+    async def pass_by(self, connect: Callable[[], Awaitable[None]], name: str) -> None:
+        """Connect when it is our turn; raises what `connect` does."""
+        if not self.refused:
+            await self._knock(connect, name)
+            return
+        async with self._turn:
+            await asyncio.sleep(max(0.0, self._opens - time.monotonic()))
+            await self._knock(connect, name)
+
+    async def _knock(self, connect: Callable[[], Awaitable[None]], name: str) -> None:
+        try:
+            await connect()
+        except Exception as error:
+            if refusal(name, error) is not None:
+                self.refused, self._opens = True, time.monotonic() + AFTER_REFUSAL
+            raise
+        self.refused = False
+
+
 class Link:
     """One connection to a node. It is remade whenever it is lost, until it is closed."""
 
-    def __init__(self, access: PacemakerAccess, address: str, on_down: Callable[[Link], None]) -> None:
+    def __init__(
+        self, access: PacemakerAccess, address: str, door: _Door, on_down: Callable[[Link], None]
+    ) -> None:
         self.address = address
         self.name = f"{address}:{access.port}"
         self.connection: Connection | None = None
         self.problem = "not connected"
-        self.on_up: Callable[[Link], None] = lambda link: None
+        self.quorate = True
+        """Whether the node has quorum, as far as we know."""
+        self._door = door
         self._access = access
         self._on_down = on_down
         self._remake: asyncio.Task[None] | None = None
@@ -44,8 +76,16 @@ class Link:
         """Whether calls can be made."""
         return self.connection is not None and self.connection.up
 
+    @property
+    def refused(self) -> bool:
+        """Whether the node refused the last login."""
+        return self._door.refused
+
     async def connect(self) -> None:
         """Connect and log in once; raises the cause of a failure."""
+        await self._door.pass_by(self._connect, self.name)
+
+    async def _connect(self) -> None:
         access = self._access
         try:
             async with asyncio.timeout(LOGIN_WITHIN):
@@ -59,7 +99,6 @@ class Link:
             connection.close("closed")
             raise ConnectionError("closed")
         self.connection = connection
-        self.on_up(self)
 
     def keep_trying(self, first: float = 0.0) -> None:
         """Connect in the background, until it succeeds or the link is closed."""
@@ -103,24 +142,31 @@ class Link:
             try:
                 await self.connect()
                 break
-            except Exception as error:  # a broken server can make a TLS library raise anything
+            except Exception:  # a broken server can make a TLS library raise anything
                 failures += 1
-                refused = refusal(self.name, error) is not None
-                wait = AFTER_REFUSAL if refused else backoff(failures, _FIRST_RETRY, _LONGEST_RETRY)
-                await asyncio.sleep(wait)
+                await asyncio.sleep(backoff(failures, _FIRST_RETRY, _LONGEST_RETRY))
         self._remake = None
 
 
 class Nodes:
-    """All connections of a worker, `connections` to each node."""
+    """Connections to all nodes, `connections` to each.
 
-    def __init__(self, access: PacemakerAccess, connections: int) -> None:
+    With `reading`, `readers` has one more connection to each node, for what must not wait behind the load.
+    """
+
+    def __init__(self, access: PacemakerAccess, connections: int, reading: bool = False) -> None:
+        doors = {address: _Door() for address in access.addresses}
         self.on_down: Callable[[Link], None] = lambda link: None
+        """Called when a reader has lost its connection."""
         # The order alternates between nodes, so that neighbours in the list reach different nodes.
         self.links = [
-            Link(access, address, lambda link: self.on_down(link))
+            Link(access, address, doors[address], lambda link: None)
             for _ in range(connections)
             for address in access.addresses
+        ]
+        self.readers = [
+            Link(access, address, doors[address], lambda link: self.on_down(link))
+            for address in (access.addresses if reading else [])
         ]
         self._count = len(access.addresses)
 
@@ -136,11 +182,11 @@ class Nodes:
                 raise error
             if (refused := refusal(link.name, error)) is not None:
                 refusals.append(refused)
-            link.keep_trying(AFTER_REFUSAL if refused is not None else _FIRST_RETRY)
+            link.keep_trying(_FIRST_RETRY)
         for link in firsts:
             if link.up:
                 facts = await self._facts(link)
-                for other in self.links[self._count :]:
+                for other in (*self.links[self._count :], *self.readers):
                     other.keep_trying()
                 return facts
         self.close("not connected")
@@ -165,27 +211,26 @@ class Nodes:
         raise OperationFailed("no node that answers has quorum")
 
     def link(self, lease: int, holder: int) -> Link:
-        """Return the link for this holder's next operation: its own, or the next one that is up."""
+        """Return the link for this holder's next operation: its own, or the next one that is up and has quorum."""
         links = self.links
         first = hash((lease, holder)) % len(links)
-        for step in range(len(links)):
-            link = links[first - step]
-            if link.up:
-                return link
-        return links[first]
+        in_turn = [links[first - step] for step in range(len(links))]
+        up = [link for link in in_turn if link.up]
+        return next((link for link in up if link.quorate), next(iter(up), links[first]))
 
     def close(self, reason: str) -> None:
         """Close every connection; calls under way end."""
-        for link in self.links:
+        for link in (*self.links, *self.readers):
             link.close(reason)
 
     async def reconnect(self, reason: str) -> None:
         """Close every connection and open fresh ones; those that fail are retried in the background."""
         self.close(reason)
-        for link in self.links:
+        every = [*self.links, *self.readers]
+        for link in every:
             link.reopen()
-        await asyncio.gather(*(link.connect() for link in self.links), return_exceptions=True)
-        for link in self.links:
+        await asyncio.gather(*(link.connect() for link in every if not link.refused), return_exceptions=True)
+        for link in every:
             if not link.up:
                 link.keep_trying()
 

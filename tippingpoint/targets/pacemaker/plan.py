@@ -19,6 +19,8 @@ class PacemakerTarget(TargetSection, frozen=True):
     plans: ClassVar = {"claim": ClaimPlan}
     filled_in: ClassVar = ("credentials",)
     member: ClassVar = "node"
+    read_back: ClassVar = True
+    steady_leader: ClassVar = "DC"
     coded_errors: ClassVar = True
 
     credentials: Path | None = Field(

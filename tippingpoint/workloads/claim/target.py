@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -73,6 +73,34 @@ class Led(Protocol):
 
         Returns an empty name if no member leads or none answers, and None if the target does not tell our user. Never
         raises.
+        """
+        ...
+
+
+@runtime_checkable
+class Visible(Protocol):
+    """An addition for a target whose members answer reads for themselves, perhaps with old values."""
+
+    def seen(self, holding: Holding) -> Future[None]:
+        """Read a lease from all members until each shows its last acknowledged extension, or a later one.
+
+        Members that are down, or have no quorum, are not waited for. The future ends like those of ClaimTarget.
+        """
+        ...
+
+
+Happened = Callable[[str, Mapping[str, Any]], None]
+"""Called with an event of the target and its fields."""
+
+
+@runtime_checkable
+class Noticing(Protocol):
+    """An addition for a target that notices more than the answers to its calls."""
+
+    def notice(self, happened: Happened, members: bool) -> None:
+        """Call `happened` with each event from now on. Only with `members` may these be about the target's members.
+
+        One worker of a run reports the members for all. A target that reports who leads is not `Led`, too.
         """
         ...
 

@@ -16,7 +16,7 @@ import gc
 import random
 import time
 from asyncio import Future
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,15 @@ from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.util.backoff import backoff
 from tippingpoint.workloads.calls import Call, Calls
-from tippingpoint.workloads.claim.target import ClaimTarget, Holding, Led, Link, OwnConnections
+from tippingpoint.workloads.claim.target import (
+    ClaimTarget,
+    Holding,
+    Led,
+    Link,
+    Noticing,
+    OwnConnections,
+    Visible,
+)
 from tippingpoint.workloads.failures import failure
 from tippingpoint.workloads.load import OWED, Event, Gauge, OnProgress, PrepareOrder, StageOrder, TargetFacts
 from tippingpoint.workloads.schedule import Schedule, spread
@@ -37,6 +45,8 @@ RELEASE_WITHIN = 20.0
 """Seconds in which leases are released before a stage that begins from nothing."""
 LEADER_EVERY = 2.0
 """Seconds between a worker's polls for the leader; by default, etcd elects one within one to two seconds."""
+LOOK_EVERY = 0.1
+"""The least seconds between two extensions of a worker that are read back: a sample, which costs the target little."""
 _RELEASES_AT_ONCE = 256
 _STILL_WAITING = 1.0
 """Seconds between two progress messages about a wait."""
@@ -96,6 +106,9 @@ class ClaimLoad:
         self._workload = workload
         self._target = target
         self._connections = target if isinstance(target, OwnConnections) else None
+        self._visible = target if isinstance(target, Visible) else None
+        self._looked = float("-inf")
+        """When an extension was last read back."""
         self._schedule = schedule
         self._loop = asyncio.get_running_loop()
         self._calls: Calls[Unit] = Calls(
@@ -115,7 +128,7 @@ class ClaimLoad:
         self.lost: list[tuple[float, int, int, float]] = []
         """(moment, lease, unit, seconds held) of leases lost since the worker last took them."""
         self.events: list[Event] = []
-        """Changes of the target's leader since the worker last took them."""
+        """What the target noticed, such as changes of its leader, since the worker last took them."""
         self._following: asyncio.Task[None] | None = None
 
     @property
@@ -145,8 +158,13 @@ class ClaimLoad:
         if stage.kind == "storm":
             await self._abandon()
         self.set_leases(set(_share(stage.size, stage.share)), stage.over)
+        if isinstance(self._target, Noticing):
+            self._target.notice(self._happened, stage.share[0] == 0)
         if stage.share[0] == 0 and isinstance(self._target, Led) and self._following is None:
             self._following = self._loop.create_task(self._follow(self._target))
+
+    def _happened(self, event: str, fields: Mapping[str, Any]) -> None:
+        self.events.append((time.monotonic(), event, dict(fields)))
 
     async def _follow(self, target: Led) -> None:
         """Note changes of the leader, while the target tells; one worker does this for all."""
@@ -495,9 +513,26 @@ class ClaimLoad:
             self._calls.end(call, "ok", now)
             # The next moment on the fixed schedule, even if it has passed: lateness is not forgiven.
             self._schedule.at(call.intended + self._workload.renew_time, partial(self._extend, unit))
+            if self._visible is not None and now - self._looked >= LOOK_EVERY and not self._stopped:
+                self._looked = now
+                self._look(self._visible, unit, call.intended)
         else:
             self._calls.end(call, "lost", now)
             self._lose(unit, now)
+
+    def _look(self, target: Visible, unit: Unit, due: float) -> None:
+        """Read an extension back until all members show it, with the time counted from when the extension was due."""
+        assert unit.holding is not None
+        self._calls.add(unit, "visible", target.seen(unit.holding), due, unit.ready, self._seen)
+
+    def _seen(self, call: _Call, now: float) -> None:
+        if call.subject.generation != self._generation or call.subject.holding is None:
+            return  # it was released or lost meanwhile, and the loss is counted already
+        failed = failure(call.future, self._workload.timeout)
+        if failed is None:
+            self._calls.end(call, "ok", now)
+        else:
+            self._calls.end(call, failed[0], now, failed[1])
 
     def _lose(self, unit: Unit, now: float) -> None:
         self.lost.append((now, unit.lease, unit.holder, now - unit.claimed))

@@ -1,0 +1,67 @@
+"""Changes of the leader that no fault explains, for targets whose leader only changes when something broke.
+
+Some targets fall over while every answer is still right and quick. Their members lose their own leader first. The
+target's section of a plan says whether that holds for it (`TargetSection.steady_leader`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from math import inf
+from typing import Any
+
+from tippingpoint.plan.base import UNDONE_BY
+from tippingpoint.plan.kinds import facts_of
+from tippingpoint.rundir.cluster_events import read_cluster
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
+
+EXPLAINS_FOR = 60.0
+"""Seconds after a fault, or its undoing, in which it explains a change: 16 nodes of Pacemaker need 35 s to recover."""
+
+
+def leader_changed(run: RunData, stage: StageResult) -> str:
+    """Return the evidence that the leader changed in a stage without a fault; empty if it did not.
+
+    A change counts for the stage until the next one begins: it may be noticed a little later.
+    """
+    word = facts_of(run.manifest.target.kind).steady_leader
+    if not word:
+        return ""
+    until = min((other.begin for other in run.stages if other.begin > stage.begin), default=inf)
+    changes = [change for change in unexplained(run.events) if stage.begin <= change[0] < until]
+    if not changes:
+        return ""
+    who = [changes[0][1], *(after for _, _, after in changes)]
+    times = f" {len(changes)} times" if len(changes) > 1 else ""
+    return (
+        f"the {word} changed{times} without a fault ({' to '.join(who[:4])}{' ...' if len(who) > 4 else ''})"
+    )
+
+
+def unexplained(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, str, str]]:
+    """Return the moment, the leader before and the leader after of each change that no fault explains."""
+    spans = list(_explained(events))
+    return [
+        (t, before, after)
+        for (_, before), (t, after) in pairwise(read_cluster(events).leaders)
+        if not any(begin <= t <= end for begin, end in spans)
+    ]
+
+
+def _explained(events: Iterable[Mapping[str, Any]]) -> Iterable[tuple[float, float]]:
+    """The times in which a fault explains a change of the leader."""
+    undone = set(UNDONE_BY.values())
+    began: dict[str, float] = {}
+    for event in events:
+        if event["event"] != "fault":
+            continue
+        t, do, member = float(event["t"]), event.get("do"), str(event.get("member"))
+        if do in UNDONE_BY:
+            began.setdefault(member, t)
+        elif do in undone and member in began:
+            yield began.pop(member), t + EXPLAINS_FOR
+        else:
+            yield t, t + EXPLAINS_FOR
+    yield from ((t, inf) for t in began.values())

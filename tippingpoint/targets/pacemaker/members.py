@@ -1,0 +1,191 @@
+"""What the CIB tells about the cluster itself: who is the DC, who has quorum, which nodes and controllers are there.
+
+Every node is asked for the attributes of its `cib` element twice a second, and one that has quorum for the `node_state`
+elements, both without children: 0.2 ms of the node's time each. Notifications would tell as much. But they carry every
+change, and cost a daemon that is near its limit 10 % more.
+
+Evictions themselves are only in the logs. What the CIB shows is their consequence: the controller of a node that is
+still a member goes, and comes back, and if it was the DC's the DC changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+
+from tippingpoint.errors import OperationFailed
+from tippingpoint.targets.pacemaker.nodes import Link
+from tippingpoint.targets.pacemaker.status import Version
+from tippingpoint.targets.pacemaker.wire import LOCAL, SHALLOW, SYNC, XPATH, WireError
+from tippingpoint.workloads.claim.target import Happened
+
+EVERY = 0.5
+"""Seconds between two looks."""
+CLIENT = "tippingpoint"
+"""The name of this client in a CIB, as the one that changed it last."""
+_ANSWER_WITHIN = 2.0
+_HEAD = re.compile(rb"<cib [^>]*>")
+_STATE = re.compile(rb"<node_state [^>]*>")
+_ATTRIBUTE = re.compile(rb'([\w:.-]+)="([^"]*)"')
+
+
+@dataclass(frozen=True)
+class Head:
+    """The attributes of a node's `cib` element that tell about the cluster."""
+
+    quorate: bool
+    dc: str
+    """The DC's id; empty while there is none."""
+    version: Version
+    client: str
+    """Who changed the configuration last."""
+
+
+@dataclass(frozen=True)
+class State:
+    """A node as the cluster's controllers see it."""
+
+    name: str
+    member: bool
+    """Whether it is a member of the partition."""
+    controlled: bool
+    """Whether its controller has joined."""
+
+
+class Members:
+    """Follows the members, marks the links of nodes without quorum, and reports changes."""
+
+    def __init__(self, links: list[Link], readers: list[Link]) -> None:
+        self._links = links
+        self._readers = readers
+        self._task: asyncio.Task[None] | None = None
+        self._names: dict[str, str] = {}
+        self._states: dict[str, State] = {}
+        self._dc = ""
+        self._epoch: int | None = None
+        self._judge: Link | None = None
+        self.happened: Happened | None = None
+        """Where changes are reported, if anywhere."""
+
+    def follow(self) -> None:
+        """Begin, in the background."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._follow())
+
+    def close(self) -> None:
+        """End it."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    async def _follow(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(EVERY)
+
+    async def look(self) -> None:
+        """Look once at all nodes that answer."""
+        heads = await asyncio.gather(*map(_head, self._readers))
+        for reader, head in zip(self._readers, heads, strict=True):
+            if head is not None and head.quorate != reader.quorate:
+                for link in (*self._links, *self._readers):
+                    if link.address == reader.address:
+                        link.quorate = head.quorate
+                self._report("quorum", member=reader.name, status="has" if head.quorate else "lost")
+        quorate = [
+            (reader, head)
+            for reader, head in zip(self._readers, heads, strict=True)
+            if head is not None and head.quorate
+        ]
+        if not quorate:
+            return
+        # A node that has come back says that it has quorum, and has old values.
+        reader, head = max(quorate, key=lambda each: each[1].version)
+        self._judge = reader
+        for state in await _states(reader):
+            self._note(state)
+        if head.dc != self._dc and (name := self._names.get(head.dc)):
+            self._dc = head.dc
+            self._report("leader", member=name)
+        epoch = head.version.epoch
+        if self._epoch is not None and epoch > self._epoch and head.client != CLIENT:
+            self._report("configuration", epoch=epoch, by=head.client)
+        self._epoch = max(epoch, self._epoch or 0)
+
+    def judge(self) -> Link:
+        """Return a link to a node that has quorum and knew most at the last look; OperationFailed without one."""
+        if self._judge is None or not (self._judge.up and self._judge.quorate):
+            raise OperationFailed("no node that answers has quorum")
+        return self._judge
+
+    def _note(self, told: tuple[str, State]) -> None:
+        number, state = told
+        self._names[number] = state.name
+        before, self._states[number] = self._states.get(number), state
+        if before is None or before.member != state.member:
+            self._report("member", member=state.name, status="online" if state.member else "offline")
+        elif state.member and before.controlled != state.controlled:
+            # Evicted, crashed or stopped: the node is a member, and its controller is not.
+            self._report("controller", member=state.name, status="joined" if state.controlled else "gone")
+
+    def _report(self, event: str, **fields: str | int) -> None:
+        if self.happened is not None:
+            self.happened(event, fields)
+
+
+async def _head(reader: Link) -> Head | None:
+    """Ask a node for its `cib` element; None where it does not answer."""
+    if not reader.up:
+        return None
+    try:
+        async with asyncio.timeout(_ANSWER_WITHIN):
+            answer = await reader.call("cib_query", None, None, SYNC | LOCAL | SHALLOW)
+    except (TimeoutError, OperationFailed, WireError):
+        return None
+    found = _HEAD.search(answer.body)
+    if found is None:
+        return None
+    known = _attributes(found[0])
+
+    def number(name: str) -> int:
+        return int(known[name]) if known.get(name, "").isdecimal() else 0
+
+    return Head(
+        quorate=known.get("have-quorum") == "1",
+        dc=known.get("dc-uuid", ""),
+        version=Version(number("admin_epoch"), number("epoch"), number("num_updates")),
+        client=known.get("update-client", ""),
+    )
+
+
+async def _states(reader: Link) -> list[tuple[str, State]]:
+    """Ask a node for the states of all nodes, by id; empty where it does not answer."""
+    try:
+        async with asyncio.timeout(_ANSWER_WITHIN):
+            answer = await reader.call(
+                "cib_query", "/cib/status/node_state", None, SYNC | LOCAL | XPATH | SHALLOW
+            )
+    except (TimeoutError, OperationFailed, WireError):
+        return []
+    found: list[tuple[str, State]] = []
+    for element in _STATE.findall(answer.body):
+        known = _attributes(element)
+        if known.get("remote_node") == "true":
+            continue
+        joined = known.get("join") == "member" and _is_on(known.get("crmd", ""), "online")
+        state = State(known.get("uname", ""), _is_on(known.get("in_ccm", ""), "true"), joined)
+        found.append((known.get("id", ""), state))
+    return found
+
+
+def _is_on(value: str, word: str) -> bool:
+    """Whether a node has this: older releases write a word, newer ones since when (0 without it)."""
+    return value == word or (value.isdecimal() and int(value) > 0)
+
+
+def _attributes(element: bytes) -> dict[str, str]:
+    return {
+        name.decode("ascii", "replace"): value.decode(errors="replace")
+        for name, value in _ATTRIBUTE.findall(element)
+    }
