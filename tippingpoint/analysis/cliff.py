@@ -250,7 +250,7 @@ def _by_leader(loads: Sequence[Load]) -> list[Cliff]:
 def _by_giving_way(loads: Sequence[Load], notes: list[str]) -> list[Cliff]:
     """Return the first load that the target did not hold, unless it held a larger one."""
     for position, load in enumerate(loads):
-        if load.gave_way is None:
+        if load.gave_way is None or load.gave_way[1] == load.leader_changed:
             continue
         by, evidence = load.gave_way
         if any(larger.was_held for larger in loads[position + 1 :]):

@@ -72,15 +72,18 @@ def made_run(
     timeline: Literal["seconds", "order"] = "seconds",
     curves: Mapping[str, Curve] | None = None,
     workload: Literal["claim", "spawn"] = "claim",
+    target: str = "",
 ) -> RunData:
-    """A run of these stages; `plan` is YAML."""
+    """A run of these stages; `plan` is YAML, and `target` a kind, if not the usual one of the workload."""
     parsed = parse_plan(plan).model_dump(mode="json") if plan is not None else None
     manifest = Manifest(
         id=title,
         title=title,
         workload=workload,
         load_unit="leases" if workload == "claim" else "units",
-        target=TargetEntry(kind="etcd", version="3.5.16")
+        target=TargetEntry(kind=target, version="1.0")
+        if target
+        else TargetEntry(kind="etcd", version="3.5.16")
         if workload == "claim"
         else TargetEntry(kind="juju", version="4.0.15"),
         plan=parsed,

@@ -47,6 +47,8 @@ LEADER_EVERY = 2.0
 """Seconds between a worker's polls for the leader; by default, etcd elects one within one to two seconds."""
 LOOK_EVERY = 0.1
 """The least seconds between two extensions of a worker that are read back: a sample, which costs the target little."""
+LOOKS_AT_ONCE = 8
+"""The most extensions that a worker reads back at once. A target that is slow would get ever more reads."""
 _RELEASES_AT_ONCE = 256
 _STILL_WAITING = 1.0
 """Seconds between two progress messages about a wait."""
@@ -107,6 +109,7 @@ class ClaimLoad:
         self._target = target
         self._connections = target if isinstance(target, OwnConnections) else None
         self._visible = target if isinstance(target, Visible) else None
+        self._looking = 0
         self._looked = float("-inf")
         """When an extension was last read back."""
         self._schedule = schedule
@@ -513,17 +516,28 @@ class ClaimLoad:
             self._calls.end(call, "ok", now)
             # The next moment on the fixed schedule, even if it has passed: lateness is not forgiven.
             self._schedule.at(call.intended + self._workload.renew_time, partial(self._extend, unit))
-            if self._visible is not None and now - self._looked >= LOOK_EVERY and not self._stopped:
-                self._looked = now
-                self._look(self._visible, unit, call.intended)
+            self._look(unit, call.intended, now)
         else:
             self._calls.end(call, "lost", now)
             self._lose(unit, now)
 
-    def _look(self, target: Visible, unit: Unit, due: float) -> None:
-        """Read an extension back until all members show it, with the time counted from when the extension was due."""
-        assert unit.holding is not None
-        self._calls.add(unit, "visible", target.seen(unit.holding), due, unit.ready, self._seen)
+    def _look(self, unit: Unit, due: float, now: float) -> None:
+        """Read an extension back until all members show it, with the time counted from when the extension was due.
+
+        Only a sample is read back.
+        """
+        if self._visible is None or self._stopped or unit.holding is None:
+            return
+        if now - self._looked < LOOK_EVERY or self._looking >= LOOKS_AT_ONCE:
+            return
+        self._looked = now
+        future = self._visible.seen(unit.holding)
+        self._looking += 1
+        future.add_done_callback(self._looked_enough)
+        self._calls.add(unit, "visible", future, due, unit.ready, self._seen)
+
+    def _looked_enough(self, _future: Future[None]) -> None:
+        self._looking -= 1
 
     def _seen(self, call: _Call, now: float) -> None:
         if call.subject.generation != self._generation or call.subject.holding is None:
