@@ -220,6 +220,13 @@ need_pacemaker() {
         die "pacemaker-remote: not fetched (see .cache/apt.log): expected the packages of Debian 12 or 13"
 }
 
+# need_pacemaker_of RELEASE: unpacks the Pacemaker of a release of Debian into .cache/releases, as root.
+need_pacemaker_of() {
+    say "fetching Pacemaker of $1 into .cache/releases (unpacked, not installed), unless it is there"
+    (cd "$root" && .venv/bin/python -m lab.pacemaker.releases "$1") ||
+        die "Pacemaker of $1: not fetched: expected a mirror of Debian within reach"
+}
+
 # Installs Debian's Python packages of OpenStack's services and their dependencies, as root, but no package that runs a
 # service. The services' api-paste.ini are in -common packages, which would configure them. So these are only unpacked
 # into .cache/packages/openstack.

@@ -377,8 +377,8 @@ class PacemakerLab:
                     if name in self.pids:
                         sources = ", ".join(self.address(other) for other in far)
                         rules = (
-                            f"table inet {_TABLE} {{ chain input {{ type filter hook input priority 0; "
-                            f"ip saddr {{ {sources} }} udp dport {COROSYNC_PORT} drop; }} }}"
+                            f"table inet {_TABLE} {{\nchain input {{\ntype filter hook input priority 0;\n"
+                            f"ip saddr {{ {sources} }} udp dport {COROSYNC_PORT} drop\n}}\n}}\n"
                         )
                         self._filter(name, "-f", "-", content=rules)
                         self._nodes[name].cut = True
@@ -503,7 +503,8 @@ class PacemakerLab:
             from lab.certificates import make_certificates  # needs the `test` group; plain labs do not
 
             made = make_certificates(shared, USER, addresses)
-            known |= {"ca": str(made.ca), "cert": str(made.client_cert), "key": str(made.client_key)}
+            files = {"ca": made.ca, "cert": made.client_cert, "key": made.client_key}
+            known |= {name: file.read_text() for name, file in files.items()}
         self.credentials.touch(0o600)
         self.credentials.write_text(json.dumps(known))  # JSON is YAML
 

@@ -5,6 +5,7 @@
 A root is unpacked, and nothing is installed: no maintainer script runs, and the machine's own packages, lists and
 sources stay as they are. Nodes have it as the lower layer of their own root. It is kept under the version that was
 found, as forky and sid move on; to follow them, delete it. The first time takes some 30 s.
+`python -m lab.pacemaker.releases RELEASE...` fetches roots beforehand.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import fcntl
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -203,3 +205,18 @@ def _version(said: str) -> str:
     if found is None:
         raise LabError(f"pacemakerd --version: {said!r}", "Pacemaker 2.0 or later")
     return found[1]
+
+
+def main(releases: list[str]) -> int:
+    """Fetch the roots of releases that are not there yet; returns the exit code."""
+    try:
+        for release in releases:
+            unpacked(release)
+    except LabError as problem:
+        print(problem, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

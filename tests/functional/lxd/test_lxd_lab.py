@@ -13,7 +13,6 @@ import ssl
 import stat
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,12 +21,11 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from lab.cgroups import hierarchies
 from lab.control import LabError
 from lab.etcd.cluster import EtcdLab
 from lab.lxd.cluster import LxdLab
-from tests.conftest import MARK
 from tests.functional.program import WITHIN_S, until
+from tests.functional.traces import pids_of, read, traces
 from tippingpoint.errors import UserError
 from tippingpoint.run.faults import LabControl
 from tippingpoint.targets.lxd.image import tiny_image
@@ -193,14 +191,14 @@ def test_a_daemon_that_will_not_start_is_explained_by_its_log(
     broken.write_text("#!/bin/sh\necho 'Error: no database' >&2\nexit 1\n")
     broken.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/sbin:/usr/bin:/sbin:/bin")
-    before = _traces()
+    before = traces()
     lab = LxdLab(members=2)
 
     with pytest.raises(LabError) as refusal, lab:
         pass
 
     assert str(refusal.value) == "m1: did not start: Error: no database: expected a member that serves"
-    assert not _traces(lab.directory.name) - before
+    assert not traces(lab.directory.name, lab.address("m1")) - before
 
 
 def test_etcd_cannot_cut_its_members_off(etcd: EtcdLab) -> None:
@@ -215,20 +213,20 @@ def test_etcd_cannot_cut_its_members_off(etcd: EtcdLab) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_behind_whatever_ends_the_lab_program(number: signal.Signals, tmp_path: Path) -> None:
     (tmp_path / "image").write_bytes(tiny_image("left"))
-    before = _traces()
+    before = traces()
     with _program() as (lab, told):
         name = Path(told["lab"]).parent.name
         _lxc(told["remote"], "image", "import", str(tmp_path / "image"), "lab:", "--alias=tiny")
         _lxc(told["remote"], "launch", "lab:tiny", "lab:left")
-        until(lambda: any(_read(pid, "comm").strip() == "udhcpc" for pid in _pids_of(name)))
-        made = _traces(name) - before
+        until(lambda: any(read(pid, "comm").strip() == "udhcpc" for pid in pids_of(name)))
+        made = traces(name, told["addresses"][0]) - before
         assert {kind for kind, _what in made} == {"process", "link", "directory", "cgroup"}
         assert any(kind == "cgroup" and "lxc.payload.left" in what for kind, what in made)
 
         lab.send_signal(number)
 
         assert lab.wait(WITHIN_S) == (0 if number != signal.SIGKILL else -signal.SIGKILL)
-        until(lambda: not _traces(name) - before)
+        until(lambda: not traces(name, told["addresses"][0]) - before)
 
 
 @contextlib.contextmanager
@@ -249,51 +247,16 @@ def _program() -> Iterator[tuple[subprocess.Popen[bytes], dict[str, Any]]]:
             stream.close()
 
 
-def _traces(lab: str = "no lab") -> set[tuple[str, str]]:
-    """What a lab could leave on this machine: what this session or the lab made, and links and mounts of anyone."""
-    traces = {("process", f"{pid} {_read(pid, 'comm').strip()}") for pid in _pids_of(lab)}
-    links = json.loads(subprocess.run(["ip", "-j", "link"], capture_output=True, check=True).stdout)
-    traces |= {("link", link["ifname"]) for link in links}
-    namespaces = subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout
-    traces |= {("namespace", line) for line in namespaces.splitlines()}
-    traces |= {("mount", line) for line in Path("/proc/self/mountinfo").read_text().splitlines()}
-    traces |= {("directory", str(path)) for path in Path(tempfile.gettempdir()).glob(lab)}
-    groups = {
-        directory
-        for hierarchy in hierarchies()
-        for directory, _directories, _files in os.walk(hierarchy.mount_point)  # others come and go meanwhile
-        if f"/{lab}/" in f"{directory}/"
-    }
-    return traces | {("cgroup", group) for group in groups}
-
-
-def _pids_of(lab: str) -> Iterator[int]:
-    """The processes of this session, and those on the machines of a lab."""
-    mark = f"{MARK}={os.environ[MARK]}"
-    for process in Path("/proc").iterdir():
-        if process.name.isdigit():
-            pid = int(process.name)
-            if mark in _read(pid, "environ").split("\0") or f"/{lab}/" in _read(pid, "cgroup"):
-                yield pid
-
-
 def _init_pid(lab: LxdLab, container: str) -> int:
     """The pid of a container's first process, as seen here and not on its machine."""
-    for pid in _pids_of(lab.directory.name):
-        if f"/lxc.payload.{container}" in _read(pid, "cgroup") and _read(pid, "comm").strip() == "init":
+    for pid in pids_of(lab.directory.name):
+        if f"/lxc.payload.{container}" in read(pid, "cgroup") and read(pid, "comm").strip() == "init":
             return pid
     raise AssertionError(f"{container}: has no process")
 
 
 def _alive(pid: int) -> bool:
-    return _read(pid, "stat").rpartition(")")[2].split()[:1] not in ([], ["Z"])
-
-
-def _read(pid: int, name: str) -> str:
-    """A file of a process; nothing when it has ended."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/{name}").read_text(errors="replace")
-    return ""
+    return read(pid, "stat").rpartition(")")[2].split()[:1] not in ([], ["Z"])
 
 
 def _lxc(configuration: str, *arguments: str) -> str:
