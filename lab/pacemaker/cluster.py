@@ -421,11 +421,16 @@ class PacemakerLab:
 
     def kill_daemon(self, name: str, daemon: str) -> None:
         """Kill one of a node's daemons, such as pacemaker-controld: pacemakerd starts it again."""
-        for pid in self._processes(self._node(name)):
-            if _command(pid) == daemon[:15]:
-                os.kill(pid, signal.SIGKILL)
-                return
-        raise LabError(f"{daemon}: does not run on {name}", "a daemon that runs")
+        self._node(name)
+        if (pid := self.daemon(name, daemon)) is None:
+            raise LabError(f"{daemon}: does not run on {name}", "a daemon that runs")
+        os.kill(pid, signal.SIGKILL)
+
+    def daemon(self, name: str, daemon: str) -> int | None:
+        """The pid of one of a node's daemons; None while it does not run."""
+        self._number(name)
+        processes = self._processes(self._nodes[name]) if name in self.pids else []
+        return next((pid for pid in processes if _command(pid) == daemon[:15]), None)
 
     def status(self, name: str | None = None) -> ClusterStatus:
         """The cluster as a node knows it: the first that runs, or `name`. Raises LabError when it does not answer."""

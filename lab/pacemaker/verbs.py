@@ -1,15 +1,18 @@
 """What the cluster's own tests need of a lab, beside a plan's faults: requests on its control socket.
 
-    {"do": "cluster"}  ->  {"running": ["node1", ...], "fenced": [...], "loads": {"node1": {"load": [...], "cpu": 1.5}}}
+    {"do": "cluster"}  ->  {"running": ["node1", ...], "fenced": [...], "addresses": {"node1": "10.77.0.1", ...}}
+    {"do": "loads"}  ->  {"loads": {"node1": {"load": [0.4, 0.2, 0.1], "cpu": 1.5}, ...}}: see load.py
     {"do": "resize", "nodes": 4}  ->  {"ok": true}: the nodes beyond are off, and node1 to node4 boot as a new cluster
-    {"do": "boot", "member": "node2"}  ->  {"ok": true}; a node that is off boots, and nobody waits for it
-    {"do": "shut-down", "member": "node2"}  ->  {"ok": true}; it stops in order, and nobody waits for it
+    {"do": "boot", "member": "node2"}  ->  {"ok": true}; nobody waits for it, and a node that is on stays so
+    {"do": "shut-down", "member": "node2"}  ->  {"ok": true}; it stops in order, nobody waits for it, or it is off
     {"do": "split", "members": ["node1", "node2"]}  ->  {"ok": true}: Corosync's packets to the others are dropped
     {"do": "kill-daemon", "member": "node2", "daemon": "pacemaker-based"}  ->  {"ok": true}
     {"do": "slow-disk", "member": "node2", "writes_per_s": 2}  ->  {"ok": true}; 0 ends it (slow_disk.py)
     {"do": "fencing", "works": false}  ->  {"ok": true}: from now on the fencing device fails; true ends that
     {"do": "property", "name": "cluster-ipc-limit", "value": "20000"}  ->  {"ok": true}; null deletes it
+    {"do": "daemon", "member": "node2", "daemon": "pacemaker-based"}  ->  {"pid": 4711}; null while it does not run
     {"do": "fail-resource", "member": "node2", "resource": "id"}  ->  {"ok": true}, as by `crm_resource --fail`
+    {"do": "forgive-resource", "member": "node2", "resource": "id"}  ->  {"ok": true}, as by `crm_resource --cleanup`
     {"do": "lose-cib", "member": "node2"}  ->  {"ok": true}: what a node that is off had on disk of the CIB is gone
 
 `fenced` has the nodes that the cluster had fenced since the lab began, in order.
@@ -38,6 +41,7 @@ class Cluster(Protocol):
 
     @property
     def pids(self) -> dict[str, int]: ...
+    def address(self, name: str) -> str: ...
     def resize(self, nodes: int) -> None: ...
     def boot(self, name: str) -> None: ...
     def ask_to_shut_down(self, name: str) -> None: ...
@@ -45,6 +49,7 @@ class Cluster(Protocol):
     def kill_daemon(self, name: str, daemon: str) -> None: ...
     def slow_disk(self, name: str, writes_per_s: int) -> None: ...
     def set_property(self, name: str, value: str | None) -> None: ...
+    def daemon(self, name: str, daemon: str) -> int | None: ...
     def lose_cib(self, name: str) -> None: ...
     def run_on(self, name: str, *command: str) -> str: ...
 
@@ -53,7 +58,11 @@ def verbs_of(lab: Cluster) -> Mapping[str, Verb]:
     """The requests by their names; each raises LabError where it is impossible."""
 
     def cluster(_: dict[str, Any]) -> dict[str, Any]:
-        return {"running": sorted(lab.pids), "fenced": list(lab.fenced), "loads": lab.loads.read()}
+        addresses = {name: lab.address(name) for name in lab.names}
+        return {"running": sorted(lab.pids), "fenced": list(lab.fenced), "addresses": addresses}
+
+    def loads(_: dict[str, Any]) -> dict[str, Any]:
+        return {"loads": lab.loads.read()}
 
     def resize(fields: dict[str, Any]) -> dict[str, Any]:
         nodes = fields.get("nodes")
@@ -63,11 +72,15 @@ def verbs_of(lab: Cluster) -> Mapping[str, Verb]:
         return _DONE
 
     def boot(fields: dict[str, Any]) -> dict[str, Any]:
-        lab.boot(_member(lab, fields))
+        name = _member(lab, fields)
+        if name not in lab.pids:
+            lab.boot(name)
         return _DONE
 
     def shut_down(fields: dict[str, Any]) -> dict[str, Any]:
-        lab.ask_to_shut_down(_member(lab, fields))
+        name = _member(lab, fields)
+        if name in lab.pids:
+            lab.ask_to_shut_down(name)
         return _DONE
 
     def split(fields: dict[str, Any]) -> dict[str, Any]:
@@ -101,9 +114,17 @@ def verbs_of(lab: Cluster) -> Mapping[str, Verb]:
         )
         return _DONE
 
+    def daemon(fields: dict[str, Any]) -> dict[str, Any]:
+        return {"pid": lab.daemon(_member(lab, fields), _text(fields, "daemon"))}
+
     def fail_resource(fields: dict[str, Any]) -> dict[str, Any]:
         name = _member(lab, fields)
         lab.run_on(name, "crm_resource", "--fail", "--resource", _text(fields, "resource"), "--node", name)
+        return _DONE
+
+    def forgive_resource(fields: dict[str, Any]) -> dict[str, Any]:
+        name = _member(lab, fields)
+        lab.run_on(name, "crm_resource", "--cleanup", "--resource", _text(fields, "resource"), "--node", name)
         return _DONE
 
     def lose_cib(fields: dict[str, Any]) -> dict[str, Any]:
@@ -112,6 +133,7 @@ def verbs_of(lab: Cluster) -> Mapping[str, Verb]:
 
     return {
         "cluster": cluster,
+        "loads": loads,
         "resize": resize,
         "boot": boot,
         "shut-down": shut_down,
@@ -120,7 +142,9 @@ def verbs_of(lab: Cluster) -> Mapping[str, Verb]:
         "slow-disk": slow_disk,
         "fencing": fencing,
         "property": set_property,
+        "daemon": daemon,
         "fail-resource": fail_resource,
+        "forgive-resource": forgive_resource,
         "lose-cib": lose_cib,
     }
 

@@ -8,6 +8,7 @@ from scripts._reference.fields import plan_table
 from scripts._reference.markdown import code, sentence, table
 from tippingpoint.plan.base import Fault, Threshold
 from tippingpoint.plan.claim import CLAIM_OPERATIONS, ClaimPlan, ClaimWorkload, Find, Stage
+from tippingpoint.plan.cts import CTS_OPERATIONS, CtsPlan, CtsStage, CtsWorkload
 from tippingpoint.plan.fields import Section
 from tippingpoint.plan.grow import GROW_OPERATIONS, GrowPlan, GrowStage, GrowWorkload
 from tippingpoint.plan.kinds import section_of
@@ -23,9 +24,11 @@ _LINKS = {
     "ClaimWorkload": "[workload](#workload-claim)",
     "SpawnWorkload": "[workload](#workload-spawn)",
     "GrowWorkload": "[workload](#workload-grow)",
+    "CtsWorkload": "[workload](#workload-cts)",
     "Stage": "[stages](#stages-of-claim)",
     "SpawnStage": "[stages](#stages-of-spawn)",
     "GrowStage": "[stages](#stages-of-grow)",
+    "CtsStage": "[stages](#stages-of-cts)",
 }
 _MODELS: dict[str, type[Section]] = {
     "workload-claim": ClaimWorkload,
@@ -34,7 +37,9 @@ _MODELS: dict[str, type[Section]] = {
     "workload-spawn": SpawnWorkload,
     "stages-spawn": SpawnStage,
     "workload-grow": GrowWorkload,
+    "workload-cts": CtsWorkload,
     "stages-grow": GrowStage,
+    "stages-cts": CtsStage,
     "thresholds": Threshold,
     "faults": Fault,
 }
@@ -45,11 +50,14 @@ def plan() -> str:
     links = {
         **_LINKS,
         "oneOf": "[target](#targets)",
-        "ClaimWorkload": f"{_LINKS['ClaimWorkload']} of claim, {_LINKS['SpawnWorkload']} of spawn or "
-        f"{_LINKS['GrowWorkload']} of grow",
-        "Stage": f"{_LINKS['Stage']} of claim, {_LINKS['SpawnStage']} of spawn or {_LINKS['GrowStage']} of grow",
+        "ClaimWorkload": f"{_LINKS['ClaimWorkload']} of claim, {_LINKS['SpawnWorkload']} of spawn, "
+        f"{_LINKS['GrowWorkload']} of grow or {_LINKS['CtsWorkload']} of cts",
+        "Stage": f"{_LINKS['Stage']} of claim, {_LINKS['SpawnStage']} of spawn, {_LINKS['GrowStage']} of grow or "
+        f"{_LINKS['CtsStage']} of cts",
     }
-    assert {*SpawnPlan.model_fields, *GrowPlan.model_fields} <= {*ClaimPlan.model_fields}
+    assert {*SpawnPlan.model_fields, *GrowPlan.model_fields, *CtsPlan.model_fields} <= {
+        *ClaimPlan.model_fields
+    }
     return plan_table(ClaimPlan, links, ("name", "description", "target", "workload", "stages", "find"))
 
 
@@ -80,7 +88,8 @@ def operations() -> str:
             if workload == "claim":
                 names = tuple(op for op in CLAIM_OPERATIONS if op != "connect" or section.own_connections)
             else:
-                names = spawn_operations(section) if workload == "spawn" else GROW_OPERATIONS
+                of = {"grow": GROW_OPERATIONS, "cts": CTS_OPERATIONS}
+                names = spawn_operations(section) if workload == "spawn" else of[workload]
             rows.append([code(kind), code(workload), ", ".join(map(code, names))])
     return table(["target", "workload", "operations"], rows)
 

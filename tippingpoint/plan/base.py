@@ -133,6 +133,11 @@ class BasePlan(Section, frozen=True):
         default=None, description="The control socket of the lab on whose members faults act."
     )
 
+    @property
+    def lab_for(self) -> str:
+        """What of the plan, beside its faults, needs a lab, in a few words; empty if nothing does."""
+        return ""
+
     def to_yaml(self) -> str:
         """The plan as YAML that `parse_plan` reads back to an equal plan."""
         document = self.model_dump(mode="json", exclude_none=True, exclude_defaults=True)

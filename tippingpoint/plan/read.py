@@ -21,6 +21,7 @@ from pydantic_core import core_schema
 from tippingpoint.errors import UserError
 from tippingpoint.plan.base import BasePlan
 from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.explain import explained, without_login
 from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.kinds import (
@@ -39,13 +40,14 @@ from tippingpoint.plan.spawn import SpawnPlan
 # YAML's own constructors raise these on values that only look like theirs, such as the date 2001-99-99.
 _NO_YAML = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
-Plan = ClaimPlan | SpawnPlan | GrowPlan
+Plan = ClaimPlan | SpawnPlan | GrowPlan | CtsPlan
 """A validated plan: `workload.kind` says which."""
 
 _WORKLOADS: Mapping[str, type[BasePlan]] = {
     "claim": ClaimPlan,
     "spawn": SpawnPlan,
     "grow": GrowPlan,
+    "cts": CtsPlan,
 }
 """By workload: the class of a plan that names no kind of target, by which errors are explained too."""
 

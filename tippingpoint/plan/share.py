@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.grow import GrowPlan, GrowStage, GrowWorkload
 from tippingpoint.plan.read import Plan
 from tippingpoint.plan.spawn import SpawnPlan, SpawnWorkload
@@ -38,6 +39,8 @@ def part_of(plan: Plan, index: int, of: int) -> Plan:
             stage.model_copy(update={"leases": _share(stage.leases, index, of)}) for stage in plan.stages
         ]
         return plan.model_copy(update={"stages": stages})
+    if isinstance(plan, CtsPlan):
+        raise UserError("workload.kind", "cts", f"one unit, as its tests follow each other ({of} units)")
     if isinstance(plan, SpawnPlan):
         return _fill_part(plan, index, of)
     return _model_part(plan, index, of)
@@ -54,6 +57,8 @@ def size_of(plan: Plan, part: Plan, stage: int) -> int:
         return (
             (part.stages[stage - 1].members or 0) if plan.load_unit == "members" else part.stages[place].size
         )
+    if isinstance(part, CtsPlan):
+        return part.loads[stage - 1][1]
     assert isinstance(plan, GrowPlan)
     return part.stages[place].amounts[plan.load_unit]
 

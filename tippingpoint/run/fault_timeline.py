@@ -22,7 +22,11 @@ class FaultTimeline:
         self._undone: list[Fault] = []
 
     async def check(self) -> None:
-        """Raise UserError for a plan whose faults have no members to act on."""
+        """Raise UserError for a plan that needs a lab and has none, or whose faults have no members to act on."""
+        if self._plan.lab_for:
+            if self._lab is None:
+                raise UserError("lab", "missing", f"the control socket of a lab, for {self._plan.lab_for}")
+            await self._lab.members()
         wanted = {fault.member for fault in self._plan.faults if fault.member is not None}
         if not wanted:
             return

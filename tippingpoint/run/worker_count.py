@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import ceil, inf
 
 from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.run.own_part import OwnPart
 from tippingpoint.targets.target import Connections
@@ -25,6 +26,8 @@ def worker_count(part: OwnPart, connections: Connections, cores: int) -> int:
     plan = part.plan
     if isinstance(plan, SpawnPlan):
         return max(1, min(plan.workers or cores, max(stage.groups for stage in plan.stages)))
+    if isinstance(plan, CtsPlan):
+        return 1  # its tests follow each other
     plan = part.whole
     if plan.workers is not None or not isinstance(plan, ClaimPlan):
         return plan.workers or cores

@@ -20,7 +20,7 @@ LARGEST_FILE = 16 << 20
 """Bytes; a manifest contains a plan and the names of workers."""
 RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$")]
 """An id that is safe in names on targets and of files: one component of a path, never `.` or `..`."""
-Workload = Literal["claim", "spawn", "grow"]
+Workload = Literal["claim", "spawn", "grow", "cts"]
 RunStatus = Literal["running", "complete", "interrupted", "cut", "failed"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tippingpoint.plan.claim import CLAIM_OPERATIONS
+from tippingpoint.plan.cts import CTS_OPERATIONS
 from tippingpoint.plan.grow import GROW_OPERATIONS
 from tippingpoint.plan.kinds import facts_of
 from tippingpoint.plan.packages import kinds
@@ -22,6 +23,7 @@ OPERATIONS = tuple(
         (
             *(*CLAIM_OPERATIONS, *GROW_OPERATIONS, *LIFE[:-1], *_called(*LIFE)),
             *(operation for target in _TARGETS for operation in spawn_operations(target)),
+            *CTS_OPERATIONS,
         )
     )
 )
@@ -43,5 +45,10 @@ OWN_CALLS = ("poll",)
 """Calls that a workload makes for itself: they are shown, but are no load of the workload."""
 BRINGING_UP = (CONNECT, *MAKING, *REMOVING)
 """Operations that only happen while a stage is brought up, and only in stages that ask for them."""
-OWN_LOAD: dict[str, tuple[str, ...]] = {"claim": ("claim", "extend"), "spawn": MAKING, "grow": MAKING}
+OWN_LOAD: dict[str, tuple[str, ...]] = {
+    "claim": ("claim", "extend"),
+    "spawn": MAKING,
+    "grow": MAKING,
+    "cts": ("test",),
+}
 """By workload, the operations that are its load; all others prepare, observe or undo it."""

@@ -98,8 +98,8 @@ class Baseline(_Section):
     title: str
     source: Source
     target: BaselineTarget
-    workload: Literal["claim", "spawn", "grow", "other"]
-    """The kind of load. `other` is one that the suite has no workload for, such as a cluster's own tests."""
+    workload: Literal["claim", "spawn", "grow", "cts", "other"]
+    """The kind of load. `other` is one that the suite has no workload for."""
     summary: str
     """What was tested, and on which system."""
     tables: list[RallyTable] = []

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.fields import in_units
 from tippingpoint.plan.kinds import TargetSection
 
@@ -15,8 +16,8 @@ from tippingpoint.plan.kinds import TargetSection
 class PacemakerTarget(TargetSection, frozen=True):
     """A Pacemaker cluster, reached by its remote CIB. Secrets stay in the file of credentials."""
 
-    kind: Literal["pacemaker"] = Field(default="pacemaker", description="The target: `pacemaker`.")
-    plans: ClassVar = {"claim": ClaimPlan}
+    kind: Literal["pacemaker"] = Field(description="The target: `pacemaker`.")
+    plans: ClassVar = {"claim": ClaimPlan, "cts": CtsPlan}
     filled_in: ClassVar = ("credentials",)
     member: ClassVar = "node"
     read_back: ClassVar = True

@@ -8,6 +8,7 @@ import re
 from tippingpoint.errors import OperationFailed, TargetError
 from tippingpoint.targets.pacemaker.access import PacemakerAccess
 from tippingpoint.targets.pacemaker.connection import Connection, in_plain_words
+from tippingpoint.targets.pacemaker.cts_things import Call, remove_things
 from tippingpoint.targets.pacemaker.nodes import Link, Nodes
 from tippingpoint.targets.pacemaker.stores import MADE, STORES
 from tippingpoint.targets.pacemaker.wire import LOCAL, MULTIPLE, NO_MATCH, SYNC, XPATH, Answer
@@ -25,13 +26,26 @@ async def remove(access: PacemakerAccess, prefix: str) -> int:
     try:
         await nodes.open()
         link = await nodes.quorate()
-        count = await remove_leases(link, f"{prefix}-")
+        count = await remove_things(_checked(link), prefix) + await remove_leases(link, f"{prefix}-")
         await remove_element(link)
         return count
     except (OperationFailed, TimeoutError) as problem:
         raise TargetError("target.credentials", in_words(problem), "a cluster that removes them") from None
     finally:
         nodes.close("closed")
+
+
+def _checked(link: Link | Connection) -> Call:
+    """A call whose return code is looked at."""
+
+    async def call(operation: str, section: str | None, data: str | None, options: int) -> Answer:
+        async with asyncio.timeout(ANSWER_WITHIN):
+            answer = await link.call(operation, section, data, options)
+        if answer.code not in (0, NO_MATCH):
+            raise OperationFailed(f"{link.name}: {in_plain_words(answer.code)}")
+        return answer
+
+    return call
 
 
 async def remove_leases(link: Link | Connection, prefix: str) -> int:
@@ -54,8 +68,4 @@ async def remove_element(link: Link | Connection) -> None:
 
 
 async def _ask(link: Link | Connection, operation: str, path: str, options: int) -> Answer:
-    async with asyncio.timeout(ANSWER_WITHIN):
-        answer = await link.call(operation, path, None, SYNC | XPATH | options)
-    if answer.code not in (0, NO_MATCH):
-        raise OperationFailed(f"{link.name}: {in_plain_words(answer.code)}")
-    return answer
+    return await _checked(link)(operation, path, None, SYNC | XPATH | options)

@@ -146,7 +146,7 @@ def read_status(body: bytes) -> ClusterStatus:
 
     It takes about 20 ms of CPU a megabyte. 1000 resources on 16 nodes have 12 MB: 0.22 s.
     """
-    return _read(parse_cib(body))
+    return status_of(parse_cib(body))
 
 
 def parse_cib(body: bytes) -> Element:
@@ -161,7 +161,8 @@ def parse_cib(body: bytes) -> Element:
     return cib
 
 
-def _read(cib: Element) -> ClusterStatus:
+def status_of(cib: Element) -> ClusterStatus:
+    """Read the element `cib`."""
     properties = {
         pair.get("name", ""): pair.get("value", "")
         for pair in cib.iterfind("configuration/crm_config/cluster_property_set/nvpair")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.ownership import name_prefix
 from tippingpoint.rundir.recorder import Recorder
@@ -26,6 +27,8 @@ class Pacemaker(Target[PacemakerTarget, PacemakerEntry, PacemakerWorkspace]):
 
     workspace = PacemakerWorkspace
     can_probe = True
+    settles_within = 120.0
+    """A worker that a test's end finds with stopped nodes starts them, so that `clean` finds a cluster."""
 
     def new_entry(self, plan: Plan, run_id: str, directory: Path) -> PacemakerEntry:
         assert isinstance(plan.target, PacemakerTarget)
@@ -39,11 +42,16 @@ class Pacemaker(Target[PacemakerTarget, PacemakerEntry, PacemakerWorkspace]):
     def make_load(
         self, plan: Plan, workspace: PacemakerWorkspace, worker: str, recorder: Recorder, schedule: Schedule
     ) -> Load:
+        assert isinstance(plan.target, PacemakerTarget)
+        if isinstance(plan, CtsPlan):
+            from tippingpoint.targets.pacemaker.access import access
+            from tippingpoint.targets.pacemaker.cts import CtsLoad
+
+            return CtsLoad(plan, access(plan.target), workspace.prefix, recorder, schedule)
         from tippingpoint.targets.pacemaker.claim import CibLeases
         from tippingpoint.workloads.claim.workload import ClaimLoad
 
         assert isinstance(plan, ClaimPlan)
-        assert isinstance(plan.target, PacemakerTarget)
         leases = CibLeases(plan.target, f"{workspace.prefix}-{worker}-")
         return ClaimLoad(plan.workload, leases, recorder, schedule)
 
