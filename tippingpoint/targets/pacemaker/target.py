@@ -17,7 +17,7 @@ from tippingpoint.workloads.load import Load, OnProgress
 from tippingpoint.workloads.schedule import Schedule
 
 ANONYMOUS = (
-    "TLS was anonymous, as the plan allows: the nodes proved nothing, and whoever was in between could read the "
+    "TLS was anonymous, as allowed: the nodes proved nothing, and whoever was in between could read the "
     "password of the cluster's administrator."
 )
 

@@ -34,6 +34,8 @@ LARGEST_ARGUMENT = 100_000
 PATIENCE = 20.0
 """Seconds that an action waits for its agent: `juju run` waits 60, and other hooks wait for the action."""
 
+_RUNS = {"claim": "load-claimer", "spawn": "container-spawner", "grow": "container-spawner"}
+"""The charm that runs plans of a workload."""
 _OWN_PLAN = 'juju run --string-args ... plan-yaml="$(cat FILE)"'
 """Without that option Juju parses the text as YAML, and refuses it or passes something else."""
 
@@ -211,7 +213,7 @@ def read_plan(asked: Start, workloads: Sequence[str]) -> Plan:
             raise UserError(source, problem.value, f"{problem.accepted}; {_OWN_PLAN}") from None
         raise
     if plan.workload.kind not in workloads:
-        other = "container-spawner" if "claim" in workloads else "load-claimer"
+        other = _RUNS.get(plan.workload.kind, "only the command line")
         wanted = " or ".join(workloads)
         raise UserError("plan", plan.name, f"a plan of the workload {wanted}: {other} runs this one")
     return plan
