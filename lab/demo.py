@@ -2,6 +2,7 @@
 
     python -m lab.demo etcd              # leases on 3 members of etcd, one of which is killed
     python -m lab.demo lxd --members 8   # containers on 8 members of LXD; needs root
+    python -m lab.demo pacemaker         # a ramp of CIB updates on 3 nodes of Pacemaker; needs root
 
 The run is a separate process, as if started by a user. Ctrl-C, SIGTERM and SIGHUP end it with a report of what was
 measured; then the cluster is removed. The exit code is 0 with a report, even if the killed member made the run miss a
@@ -15,19 +16,23 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from lab.control import LabError
 from lab.etcd.cluster import EtcdLab
 from lab.lxd.cluster import LxdLab
+from lab.pacemaker.cluster import PacemakerLab
 from lab.prometheus import PrometheusLab
 from lab.tether import tethered
 from lab.watched import watched
 
-_LABS: dict[str, type[EtcdLab] | type[LxdLab]] = {"etcd": EtcdLab, "lxd": LxdLab}
-_PLANS = {"etcd": "etcd-demo", "lxd": "lxd-cluster-small"}
+_Lab = EtcdLab | LxdLab | PacemakerLab
+_LABS: dict[str, Callable[[int], _Lab]] = {"etcd": EtcdLab, "lxd": LxdLab, "pacemaker": PacemakerLab}
+"""By the number of members."""
+_PLANS = {"etcd": "etcd-demo", "lxd": "lxd-cluster-small", "pacemaker": "pacemaker-cib-small"}
+_NAMES = {"etcd": "etcd", "lxd": "LXD", "pacemaker": "Pacemaker"}
 _MEASURED = {0: "thresholds met", 1: "thresholds missed", 4: "verdict withheld"}
 _END_WITHIN_S = 20.0
 
@@ -62,10 +67,10 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
     signal.signal(signal.SIGALRM, end_now)
-    name = {"etcd": "etcd", "lxd": "LXD"}[options.target]
+    name = _NAMES[options.target]
     print(f"demo: starting a private {options.members}-member {name}", flush=True)
     try:
-        with _LABS[options.target](members=options.members) as lab, _watched_if_possible(lab) as prometheus:
+        with _LABS[options.target](options.members) as lab, _watched_if_possible(lab) as prometheus:
             settings = [f"--set={setting}" for setting in [*lab.settings(), *options.settings]]
             # In its own session, so that Ctrl-C reaches the run only once, through `end`.
             run = _start("run", _PLANS[options.target], f"--out={options.out}", *settings)
@@ -94,7 +99,7 @@ def main(arguments: list[str]) -> int:
 
 
 @contextmanager
-def _watched_if_possible(lab: EtcdLab | LxdLab) -> Generator[PrometheusLab | None]:
+def _watched_if_possible(lab: _Lab) -> Generator[PrometheusLab | None]:
     """Yield a Prometheus that scrapes the lab; None if there is none, which the report then says."""
     with ExitStack() as ending:
         try:
