@@ -46,5 +46,19 @@ Seconds = Annotated[
 ]
 
 
+def _setting(value: object) -> object:
+    """A setting as text. YAML may have read it as a number or a truth value."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+Settings = dict[
+    Annotated[str, Field(min_length=1, max_length=200)],
+    Annotated[str, BeforeValidator(_setting), Field(max_length=10_000)],
+]
+"""What a target is told by name, such as the parameters of what it makes."""
+
+
 class Section(BaseModel, extra="forbid", frozen=True):
     """A part of a plan. It refuses unknown fields and never changes; each subclass says `frozen` again for pyright."""

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.base import BasePlan
+from tippingpoint.plan.fields import Settings
 from tippingpoint.plan.kinds import TargetSection
 from tippingpoint.plan.spawn import SpawnPlan
 
@@ -33,19 +34,6 @@ OBSERVATIONS = (
     "network-list",
 )
 """The requests of ordinary users, timed as the number of containers grows."""
-
-
-def _setting(value: object) -> object:
-    """A setting as text. YAML may have read it as a number or a truth value."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else value
-
-
-Settings = dict[
-    Annotated[str, Field(min_length=1, max_length=200)],
-    Annotated[str, BeforeValidator(_setting), Field(max_length=10_000)],
-]
 
 
 class LxdTarget(TargetSection, frozen=True):

@@ -18,7 +18,7 @@ PORT = 9898
 LOGIN_WITHIN = 15.0
 """Seconds a node has to let us in. A wrong password takes PAM's `login` service up to 4 s."""
 _ACCEPTED = (
-    "a YAML file with `addresses`, `user`, `password`, perhaps `port`, and perhaps `ca`, `cert`, `key` (PEM)"
+    "a YAML file with `addresses`, `user`, `password`, perhaps `port`, `remotes`, `ca`, `cert`, `key` (PEM)"
 )
 _TEXTS = ("user", "password", "ca", "cert", "key")
 
@@ -32,6 +32,8 @@ class PacemakerAccess:
     user: str
     password: str = field(repr=False)
     tls: ssl.SSLContext
+    remotes: list[str] = field(default_factory=list[str])
+    """Addresses at which a pacemaker_remote waits for a cluster."""
 
 
 def access(target: PacemakerTarget) -> PacemakerAccess:
@@ -40,22 +42,30 @@ def access(target: PacemakerTarget) -> PacemakerAccess:
         raise UserError("target.credentials", "none", _ACCEPTED)
     known = read_yaml("target.credentials", target.credentials, _ACCEPTED, private=True)
     addresses, port = known.get("addresses"), known.get("port", PORT)
+    remotes = known.get("remotes", [])
     texts = {name: known[name] for name in _TEXTS if name in known}
     whole = (
         isinstance(addresses, list)
         and bool(cast("list[Any]", addresses))
         and all(isinstance(address, str) and address for address in cast("list[Any]", addresses))
+        and isinstance(remotes, list)
+        and all(isinstance(address, str) and address for address in cast("list[Any]", remotes))
         and isinstance(port, int)
         and 0 < port < 65536
         and all(isinstance(text, str) and text for text in texts.values())
         and {"user", "password"} <= texts.keys()
-        and not known.keys() - {"addresses", "port", *_TEXTS}
+        and not known.keys() - {"addresses", "port", "remotes", *_TEXTS}
     )
     if not whole:
         raise UserError("target.credentials", str(target.credentials), _ACCEPTED)
     tls = _tls(target, {name: texts[name] for name in ("ca", "cert", "key") if name in texts})
     return PacemakerAccess(
-        cast("list[str]", addresses), cast(int, port), texts["user"], texts["password"], tls
+        cast("list[str]", addresses),
+        cast(int, port),
+        texts["user"],
+        texts["password"],
+        tls,
+        cast("list[str]", remotes),
     )
 
 

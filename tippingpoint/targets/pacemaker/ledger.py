@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
-from tippingpoint.errors import UserError
-from tippingpoint.rundir.ledger import Entry
-from tippingpoint.rundir.manifest import Manifest
-from tippingpoint.rundir.ownership import name_prefix
+from tippingpoint.rundir.ownership import LastingEntry
 from tippingpoint.targets.pacemaker.plan import PacemakerTarget
 
 
-class PacemakerEntry(Entry, frozen=True):
-    """Everything that a run creates in a CIB: the tickets and sets of properties whose ids begin with PREFIX-."""
+class PacemakerEntry(LastingEntry, frozen=True):
+    """Everything that a run creates in a CIB: tickets, sets of properties and resources, with ids PREFIX-..."""
 
     kind: Literal["pacemaker"] = "pacemaker"
-    prefix: str
-    """The beginning of all ids of the run, without the hyphen that follows."""
     target: PacemakerTarget
+    spawns: bool = False
+    """Whether it makes resources."""
 
     @property
     def described(self) -> str:
@@ -26,13 +22,7 @@ class PacemakerEntry(Entry, frozen=True):
 
     @property
     def made_by_workers(self) -> bool:
-        return True
-
-    def own(self, directory: Path, manifest: Manifest) -> Self:
-        prefix = name_prefix(manifest.id)
-        if self.prefix != prefix:
-            raise UserError("ledger", self.prefix, f"what this run made, named {prefix}-...")
-        return self
+        return not self.spawns  # remote nodes are there before the workers
 
 
 ENTRY = PacemakerEntry

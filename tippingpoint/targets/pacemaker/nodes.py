@@ -204,8 +204,13 @@ class Nodes:
         """
         for link in self.links[: self._count]:
             if link.up:
-                async with asyncio.timeout(ANSWER_WITHIN):
-                    head = await link.call("cib_query", None, None, SYNC | LOCAL | SHALLOW)
+                try:
+                    async with asyncio.timeout(ANSWER_WITHIN):
+                        head = await link.call("cib_query", None, None, SYNC | LOCAL | SHALLOW)
+                except (TimeoutError, OperationFailed) as problem:
+                    if link.connection is not None:  # it is up, and silent
+                        link.connection.close(in_words(problem))
+                    continue
                 if b'have-quorum="1"' in head.body:
                     return link
         raise OperationFailed("no node that answers has quorum")

@@ -10,9 +10,11 @@ from tippingpoint.targets.pacemaker.access import PacemakerAccess
 from tippingpoint.targets.pacemaker.connection import Connection, in_plain_words
 from tippingpoint.targets.pacemaker.cts_things import Call, remove_things
 from tippingpoint.targets.pacemaker.nodes import Link, Nodes
+from tippingpoint.targets.pacemaker.resource_removal import remove_resources
 from tippingpoint.targets.pacemaker.stores import MADE, STORES
 from tippingpoint.targets.pacemaker.wire import LOCAL, MULTIPLE, NO_MATCH, SYNC, XPATH, Answer
 from tippingpoint.util.network_errors import in_words
+from tippingpoint.workloads.load import OnProgress, untold
 
 AT_ONCE = 500
 """The most leases that one change removes: the cluster answers nobody meanwhile, 3,000 tickets take it 0.4 s."""
@@ -20,15 +22,16 @@ ANSWER_WITHIN = 60.0
 _EMPTY = f"/cib/status/tickets[@{MADE} and not(*)]"
 
 
-async def remove(access: PacemakerAccess, prefix: str) -> int:
-    """Remove every lease whose id begins with PREFIX-; returns how many there were. TargetError when it fails."""
+async def remove(access: PacemakerAccess, prefix: str, progress: OnProgress = untold) -> int:
+    """Remove every lease and resource whose id begins with PREFIX-; returns how many there were. TargetError when that
+    fails."""
     nodes = Nodes(access, 1)
     try:
         await nodes.open()
         link = await nodes.quorate()
         count = await remove_things(_checked(link), prefix) + await remove_leases(link, f"{prefix}-")
         await remove_element(link)
-        return count
+        return count + await remove_resources(nodes, prefix, progress)
     except (OperationFailed, TimeoutError) as problem:
         raise TargetError("target.credentials", in_words(problem), "a cluster that removes them") from None
     finally:

@@ -103,6 +103,8 @@ class Resource:
     """The group, clone or bundle that it is in."""
     cloned: bool = False
     """Whether it may be active on several nodes."""
+    role: str = ""
+    """The role that it is told to have (`target-role`), such as Stopped; empty for that which Pacemaker gives it."""
     active: tuple[str, ...] = ()
     """The nodes where it runs, as far as the cluster knows."""
     known: tuple[str, ...] = ()
@@ -211,7 +213,9 @@ def _configured(cib: Element) -> dict[str, Resource]:
         for each in within:
             id = each.get("id", "")
             if each.tag == "primitive":
-                found[id] = Resource(id, _agent(each), parent=parent, cloned=cloned)
+                role = each.find("meta_attributes/nvpair[@name='target-role']")
+                told = "" if role is None else role.get("value", "")
+                found[id] = Resource(id, _agent(each), parent=parent, cloned=cloned, role=told)
             elif each.tag in ("group", "clone", "master", "bundle"):
                 look(each, parent or id, cloned or each.tag != "group")
 
@@ -345,6 +349,7 @@ class _History:
                 configured=base is not None,
                 parent=base.parent if base else "",
                 cloned=base.cloned if base else False,
+                role=base.role if base else "",
                 active=tuple(self.active.get(id, ())),
                 known=tuple(self._known.get(id, ())),
             )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.read import Plan
+from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.rundir.ownership import name_prefix
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.targets.pacemaker.ledger import PacemakerEntry
@@ -22,8 +24,11 @@ ANONYMOUS = (
 )
 
 
+UNSIMULATED = "`simulate` was not timed: this machine has no crm_simulate (package pacemaker-cli-utils)."
+
+
 class Pacemaker(Target[PacemakerTarget, PacemakerEntry, PacemakerWorkspace]):
-    """Tickets, or sets of properties, in the CIB of a real cluster. The workers create them."""
+    """Tickets, sets of properties, or resources in the CIB of a real cluster."""
 
     workspace = PacemakerWorkspace
     can_probe = True
@@ -32,11 +37,28 @@ class Pacemaker(Target[PacemakerTarget, PacemakerEntry, PacemakerWorkspace]):
 
     def new_entry(self, plan: Plan, run_id: str, directory: Path) -> PacemakerEntry:
         assert isinstance(plan.target, PacemakerTarget)
-        return PacemakerEntry(prefix=name_prefix(run_id), target=plan.target)
+        return PacemakerEntry(
+            run=run_id, prefix=name_prefix(run_id), target=plan.target, spawns=isinstance(plan, SpawnPlan)
+        )
+
+    async def reach(self, entry: PacemakerEntry) -> None:
+        if entry.spawns:
+            from tippingpoint.targets.pacemaker.remotes import check_remotes
+
+            check_remotes(entry.target)
+            await self.log_in(entry.target)
 
     async def take(self, entry: PacemakerEntry, plan: Plan, tell: Tell) -> PacemakerWorkspace:
         if entry.target.tls == "anonymous":
             tell(ANONYMOUS)
+        if isinstance(plan, SpawnPlan):
+            from tippingpoint.targets.pacemaker.remotes import add_remotes
+            from tippingpoint.targets.pacemaker.spawn import SIMULATOR
+
+            if plan.workload.observe_every and shutil.which(SIMULATOR) is None:
+                tell(UNSIMULATED)
+            if entry.target.nodes.remote:
+                await add_remotes(entry.target, entry.prefix, tell)
         return PacemakerWorkspace(prefix=entry.prefix)
 
     def make_load(
@@ -48,6 +70,12 @@ class Pacemaker(Target[PacemakerTarget, PacemakerEntry, PacemakerWorkspace]):
             from tippingpoint.targets.pacemaker.cts import CtsLoad
 
             return CtsLoad(plan, access(plan.target), workspace.prefix, recorder, schedule)
+        if isinstance(plan, SpawnPlan):
+            from tippingpoint.targets.pacemaker.spawn import PacemakerResources
+            from tippingpoint.workloads.spawn.workload import SpawnLoad
+
+            resources = PacemakerResources(plan, plan.target, workspace.prefix, int(worker))
+            return SpawnLoad(plan, resources, recorder, schedule)
         from tippingpoint.targets.pacemaker.claim import CibLeases
         from tippingpoint.workloads.claim.workload import ClaimLoad
 
@@ -55,11 +83,14 @@ class Pacemaker(Target[PacemakerTarget, PacemakerEntry, PacemakerWorkspace]):
         leases = CibLeases(plan.target, f"{workspace.prefix}-{worker}-")
         return ClaimLoad(plan.workload, leases, recorder, schedule)
 
+    def clean_within(self, things: int) -> float:
+        return 600.0 + 2.0 * things  # a cluster stops 2 to 10 resources a second
+
     async def clean(self, entry: PacemakerEntry, run_id: str, progress: OnProgress) -> int:
         from tippingpoint.targets.pacemaker.access import access
         from tippingpoint.targets.pacemaker.removal import remove
 
-        return await remove(access(entry.target), entry.prefix)
+        return await remove(access(entry.target), entry.prefix, progress)
 
     async def log_in(self, section: PacemakerTarget) -> None:
         from tippingpoint.targets.pacemaker.access import access
