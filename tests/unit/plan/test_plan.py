@@ -184,7 +184,11 @@ SPAWN = "name: x\ntarget: {kind: juju}\nworkload: {kind: spawn}\nstages: [{appli
         (SPAWN, ["workload.kind=spwan"], r"workload\.kind: spwan: expected one of claim, spawn"),
         (SPAWN, ["workload=spawn"], r"workload: spawn: expected a mapping"),
         (SPAWN, ["workload.batchs=3"], r"workload\.batchs: 3: .*did you mean batch\?"),
-        (SPAWN, ["target.kind=etcd"], r"target\.kind: etcd: expected one of juju, lxd, openstack, for spawn"),
+        (
+            SPAWN,
+            ["target.kind=etcd"],
+            r"target\.kind: etcd: expected one of juju, lxd, openstack, pacemaker, for spawn",
+        ),
         (SPAWN, ["target=x"], r"target: x: expected a mapping"),
         (SPAWN, ["target.identity=agent", "target.agent=/x"], r"target\.identity: agent: expected hollow"),
         (SPAWN, ["stages.0.leases=1"], r"stages\.0\.leases: 1: expected one of machines, applications"),
