@@ -59,7 +59,10 @@ _CURVE_POINTS = 80
 _SINGLE_EVENTS = 10
 _ERROR_CODE = re.compile(r"\(([a-z][a-z ,'-]*)\)$")
 """The end of a Juju controller's error, which is its code: (not found)."""
-_ON_CHARTS = ("fault", "fault-failed", "worker-cut", TAKEN_UP, "interrupted")
+_ON_CHARTS = (
+    *("fault", "fault-failed", "worker-cut", TAKEN_UP, "interrupted"),
+    *("silence", "undone", "quorum", "controller"),
+)
 _NOTES = ("note", "left-behind", "left-to-expire", "journal-lost", "fault-failed", "room-unknown")
 _OF_CLUSTERS = ("member", "leader", "placed", "retry", "gave-up", "repaired", "agent", "landed")
 _OF_RALLY = {"boot_server": 0, "create_server": 1, "await_active": 1, "delete_server": 0, "total": 0}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import Future
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -85,6 +85,16 @@ class Calls(Generic[Subject]):
     def next_number(self) -> int:
         """The number that the next call will have, for `its_turn_came`."""
         return self._number + 1
+
+    def silence(self, since: float, now: float, due: float, operations: Collection[str]) -> float:
+        """Return for how many seconds none of these operations was answered before `now`, while one was due.
+
+        `since` is the last answer's moment, and `due` when the operation was due that is answered now. Standstills of
+        the worker are left out.
+        """
+        others = (call.intended for call in self._calls.values() if call.operation in operations)
+        begin = max(since, min((*others, due)))
+        return now - begin - self._pulse.stopped(begin, now)
 
     def add(
         self,

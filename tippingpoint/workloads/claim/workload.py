@@ -45,6 +45,9 @@ RELEASE_WITHIN = 20.0
 """Seconds in which leases are released before a stage that begins from nothing."""
 LEADER_EVERY = 2.0
 """Seconds between a worker's polls for the leader; by default, etcd elects one within one to two seconds."""
+SILENT = 1.0
+"""Seconds without an answer, while some were due, from which on a silence of the target is an event."""
+_SERVED = ("claim", "extend")
 LOOK_EVERY = 0.1
 """The least seconds between two extensions of a worker that are read back: a sample, which costs the target little."""
 LOOKS_AT_ONCE = 8
@@ -109,6 +112,8 @@ class ClaimLoad:
         self._target = target
         self._connections = target if isinstance(target, OwnConnections) else None
         self._visible = target if isinstance(target, Visible) else None
+        self._answered = float("-inf")
+        """When the target last answered a claim or an extension."""
         self._looking = 0
         self._looked = float("-inf")
         """When an extension was last read back."""
@@ -470,6 +475,7 @@ class ClaimLoad:
             self._claim_at(unit, now + self._backoff(unit))
             return
         unit.failures = 0
+        self._note_answer(call, now)
         holding: Holding | None = call.future.result()
         if holding is None:
             self._calls.end(call, "denied", now)
@@ -513,6 +519,7 @@ class ClaimLoad:
         elif call.future.result():
             unit.failures = 0
             unit.held = call.sent
+            self._note_answer(call, now)
             self._calls.end(call, "ok", now)
             # The next moment on the fixed schedule, even if it has passed: lateness is not forgiven.
             self._schedule.at(call.intended + self._workload.renew_time, partial(self._extend, unit))
@@ -520,6 +527,15 @@ class ClaimLoad:
         else:
             self._calls.end(call, "lost", now)
             self._lose(unit, now)
+
+    def _note_answer(self, call: _Call, now: float) -> None:
+        """Note an answer; a silence that it ends is an event, with its length as the worker saw it."""
+        since, self._answered = self._answered, now
+        if now - since < SILENT:
+            return
+        seconds = self._calls.silence(since, now, call.intended, _SERVED)
+        if seconds >= SILENT:
+            self._happened("silence", {"seconds": round(seconds, 3)})
 
     def _look(self, unit: Unit, due: float, now: float) -> None:
         """Read an extension back until all members show it, with the time counted from when the extension was due.
