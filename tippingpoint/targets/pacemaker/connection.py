@@ -28,7 +28,7 @@ __all__ = ["Connection", "parse"]
 _SAID = {
     -1: "not permitted",
     -2: "no such entry",
-    -5: "input/output error",
+    -5: "input or output error",
     -6: "nothing has this id",
     -11: "try again",
     -13: "permission denied",
@@ -38,18 +38,18 @@ _SAID = {
     -62: "timed out in the cluster",
     -107: "not connected",
     -110: "timed out in the cluster",
-    -201: "generic error of Pacemaker",
+    -201: "generic error",
     -202: "no quorum",
     -203: "refused by the schema",
-    -205: "the update is older than the CIB",
-    -206: "the CIB is not the expected version",
+    -205: "older than the present one",
+    -206: "not of the expected version",
 }
 """Return codes in words: errno's, negated, and Pacemaker's own (include/crm/common/results.h)."""
 
 
 def in_plain_words(code: int) -> str:
-    """A return code as a reason, with its number in brackets."""
-    return f"{_SAID.get(code, 'refused')} ({code})"
+    """A return code with its meaning in brackets, by which errors are counted."""
+    return f"rc {code} ({_SAID.get(code, 'refused')})"
 
 
 class LoginRefused(ConnectionError):

@@ -189,10 +189,10 @@ class Nodes:
                 for other in (*self.links[self._count :], *self.readers):
                     other.keep_trying()
                 return facts
+        shown = "; ".join(f"{link.name}: {link.problem}" for link in firsts[:5])
         self.close("not connected")
         if refusals:
             raise refusals[0]
-        shown = "; ".join(f"{link.name}: {link.problem}" for link in firsts[:5])
         raise TargetError(
             "target.credentials", shown, "at least one node whose CIB answers (remote-tls-port)"
         )

@@ -60,7 +60,7 @@ class Store:
         return found[1].decode(errors="replace") if found else None
 
 
-_FREED = r"@id='([^']*)'\]\">(?:(?!</?change\b).)*?name=\"{}\" operation=\"set\" value=\"\""
+_FREED = r"@id='([^']*)'\]\">(?:(?!</?change[ >]).)*?name=\"{}\" operation=\"set\" value=\"\""
 
 TICKET = Store(
     section="status",
