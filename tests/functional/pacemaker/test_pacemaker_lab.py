@@ -354,7 +354,7 @@ def _online_by_client(lab: PacemakerLab, tls: Any) -> list[list[str]]:
     """The nodes that are online, as each node tells a client of its CIB."""
 
     async def ask() -> list[list[str]]:
-        known = access(PacemakerTarget(credentials=lab.credentials, tls=tls))
+        known = access(PacemakerTarget(kind="pacemaker", credentials=lab.credentials, tls=tls))
         told: list[list[str]] = []
         for address in known.addresses:
             async with asyncio.timeout(WITHIN_S):
