@@ -366,7 +366,7 @@ class TestEtcd:
 
 HACLUSTER = {"addresses": "192.0.2.1, 192.0.2.2", "user": "hacluster", "password": PASSWORD}
 A_NODE = (
-    "credentials: expected a secret with addresses, user, password (and port, tls, cacert, cert, key); "
+    "credentials: expected a secret with addresses, user, password (and port, tls, cacert, cert, key, remotes); "
     "and nothing else"
 )
 
@@ -394,6 +394,13 @@ class TestPacemaker:
                 "ca": SERVER.certificate.strip(),
                 **{key: text.strip() for key, text in more.items()},
             }
+
+    def test_addresses_of_remote_nodes_are_a_list(self) -> None:
+        given = credentials(**HACLUSTER, tls="anonymous", remotes="192.0.2.8 192.0.2.9")
+        assert content(found(state(**given), "pacemaker"), "pacemaker.yaml")["remotes"] == [
+            "192.0.2.8",
+            "192.0.2.9",
+        ]
 
     def test_anonymous_tls_is_asked_for_and_its_danger_is_told(self) -> None:
         access = found(state(**credentials(**HACLUSTER, tls="anonymous")), "pacemaker")

@@ -1,8 +1,9 @@
-"""load-claimer on a Pacemaker: from the secret to a run, and what the status says of TLS that proves nothing."""
+"""The generators on a Pacemaker: from the secret to a run, and what the status says of TLS that proves nothing."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 import pytest
 import yaml
@@ -66,3 +67,35 @@ def test_a_plan_cannot_name_a_file_of_the_unit(unit: Unit, agent: ScriptedAgent)
     assert said == (
         "target.credentials: /etc/shadow: expected nothing: the charm fills it in, from a relation or its credentials"
     )
+
+
+class TestSpawner:
+    """container-spawner on the same cluster."""
+
+    @pytest.fixture
+    def agent(self, spawner: Unit) -> Iterator[ScriptedAgent]:
+        with ScriptedAgent(spawner).at_its_socket() as agent:
+            yield agent
+
+    @pytest.mark.parametrize(
+        "plan", ["pacemaker-resources-small", "pacemaker-resources", "pacemaker-remotes"]
+    )
+    def test_shipped_plans_begin(self, spawner: Unit, agent: ScriptedAgent, plan: str) -> None:
+        before = given(spawner, tls="anonymous", remotes="192.0.2.8,192.0.2.9")
+        assert spawner.act("start", before, plan=plan)["units"] == "1"
+        written = spawner.state / "credentials/pacemaker.yaml"
+        assert yaml.safe_load(written.read_text())["remotes"] == ["192.0.2.8", "192.0.2.9"]
+
+    def test_probe_asks_the_agent_with_the_access_of_the_secret(
+        self, spawner: Unit, agent: ScriptedAgent
+    ) -> None:
+        assert spawner.act("probe", given(spawner, tls="anonymous"))["result"] == "removed 3"  # the script's
+        (asked,) = agent.requests("probe")
+        assert asked["target"]["kind"] == "pacemaker"
+        assert asked["target"]["tls"] == "anonymous"
+
+    def test_evict_member_asks_the_agent_for_a_node_by_its_name(
+        self, spawner: Unit, agent: ScriptedAgent
+    ) -> None:
+        spawner.act("evict-member", given(spawner, tls="anonymous"), member="node3.example")
+        assert [asked["member"] for asked in agent.requests("evict-member")] == ["node3.example"]

@@ -115,7 +115,7 @@ class Runner:
         Raises UserError for a run without members.
         """
         if not isinstance(self._plan, SpawnPlan):
-            raise UserError("member", member, "a run that makes containers on LXD")
+            raise UserError("member", member, "a run of the workload spawn")
         async with self._evicting:
             worker = next(iter(self._crew.alive), None)
             if worker is None or not self._stages.begun or self._crew.ending:

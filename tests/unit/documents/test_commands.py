@@ -22,6 +22,7 @@ from tippingpoint.compare.baselines import list_baselines
 from tippingpoint.errors import UserError
 from tippingpoint.monitoring.query_packs import shipped_packs
 from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.fields import Section
 from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.kinds import section_of
@@ -166,7 +167,7 @@ def check_key(key: str) -> None:
     """Wrong where no plan has a field of this name."""
     if PLACEHOLDER.fullmatch(key):
         return
-    places: list[type[Section]] = [ClaimPlan, SpawnPlan, GrowPlan]
+    places: list[type[Section]] = [ClaimPlan, SpawnPlan, GrowPlan, CtsPlan]
     for part in key.split("."):
         if part.isdigit():
             continue

@@ -13,7 +13,7 @@ from tippingpoint.run.runner import Runner
 
 async def test_only_a_run_that_makes_containers_has_members_to_evict(tmp_path: Path) -> None:
     runner = Runner(load_plan("etcd-leases-small"), tmp_path)
-    with pytest.raises(UserError, match=r"^member: m1: expected a run that makes containers on LXD$"):
+    with pytest.raises(UserError, match=r"^member: m1: expected a run of the workload spawn$"):
         await runner.evict("m1")
 
 

@@ -13,12 +13,12 @@ from tippingpoint.targets.pacemaker.connection import Connection, in_plain_words
 from tippingpoint.targets.pacemaker.plan import PacemakerTarget
 from tippingpoint.targets.pacemaker.removal import remove_element, remove_leases
 from tippingpoint.targets.pacemaker.status import read_status
-from tippingpoint.targets.pacemaker.stores import TICKET, TICKETS
+from tippingpoint.targets.pacemaker.stores import CONFIG, TICKET, TICKETS, Store
 from tippingpoint.targets.pacemaker.wire import CAN_CREATE, LOCAL, SYNC, Answer, WireError
 from tippingpoint.util.network_errors import in_words
 
 PROBE = "tippingpoint-probe"
-"""The id of the ticket when no run is in progress. The next probe removes what a crash left of it."""
+"""The id of what is made when no run is in progress. The next probe removes what a crash left of it."""
 ANSWERS_WITHIN = 30.0
 """Seconds to wait for each answer. While the membership changes, a cluster of 16 nodes answers no update for 22 s."""
 
@@ -26,9 +26,9 @@ ANSWERS_WITHIN = 30.0
 async def probe(target: PacemakerTarget, prefix: str = "") -> list[str]:
     """Log in to the first node that answers, ask it for each of these once, and return a line for each.
 
-    The update is `cibadmin --bump`: a new version of the configuration, which every node writes to its disk. It
-    changes nothing else. The ticket is made, and removed at once; `prefix` is that of the run in progress.
-    TargetError if no node lets us in.
+    The update makes a property, so that every node writes the configuration to its disk. (2.1.5 does not write a
+    `cibadmin --bump`.) The ticket stays in memory. Both are removed at once; `prefix` is that of the run in
+    progress. TargetError if no node lets us in.
     """
     known = access(target)
     began = time.perf_counter()
@@ -37,9 +37,9 @@ async def probe(target: PacemakerTarget, prefix: str = "") -> list[str]:
     name = f"{prefix}-probe" if prefix else PROBE
     try:
         lines.append(await _timed("status", lambda: _status(connection)))
-        lines.append(await _timed("update", lambda: _update(connection)))
+        lines.append(await _timed("update", lambda: _make(connection, CONFIG, name)))
         await _timed("tickets", lambda: _tickets(connection))
-        lines.append(await _timed("ticket", lambda: _ticket(connection, name)))
+        lines.append(await _timed("ticket", lambda: _make(connection, TICKET, name)))
         with contextlib.suppress(OperationFailed, WireError, TimeoutError):  # it is removed next time
             await remove_leases(connection, name)
             if not prefix:
@@ -85,19 +85,15 @@ async def _status(connection: Connection) -> str:
     return f", {len(answer.body)} bytes, {len(status.online)} nodes online, DC {status.dc or 'none'}{quorum}"
 
 
-async def _update(connection: Connection) -> str:
-    _accepted(await connection.call("cib_bump", None, None, SYNC))
-    return ""
-
-
 async def _tickets(connection: Connection) -> str:
     """Make the element for tickets, marked as ours, unless there is one."""
     await connection.call("cib_create", "status", TICKETS, SYNC)
     return ""
 
 
-async def _ticket(connection: Connection, name: str) -> str:
-    _accepted(await connection.call("cib_modify", TICKET.section, TICKET.create(name, ""), SYNC | CAN_CREATE))
+async def _make(connection: Connection, store: Store, name: str) -> str:
+    made = store.create(name, "")
+    _accepted(await connection.call("cib_modify", store.section, made, SYNC | CAN_CREATE))
     return ""
 
 

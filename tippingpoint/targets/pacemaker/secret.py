@@ -22,10 +22,12 @@ _INTERCEPTED = "TLS is anonymous and can be intercepted: private networks only"
 class PacemakerSecret(Secret[PacemakerTarget]):
     """The nodes' addresses, a user of the group haclient with a password, and PEM texts where the cluster has any.
 
+    `remotes` are addresses of a pacemaker_remote each, for plans that add remote nodes.
+
     `tls=anonymous` allows TLS without certificates, as the plan's field of this name does.
     """
 
-    ways = (Keys(("addresses", "user", "password"), ("port", "tls", *_TLS)),)
+    ways = (Keys(("addresses", "user", "password"), ("port", "tls", *_TLS, "remotes")),)
     example = "addresses=HOST,HOST user=hacluster password#file=FILE cacert#file=FILE"
     names: ClassVar = {f"{name}, cert": f"{key}, cert" for key, name in _TLS.items() if key != name}
 
@@ -39,6 +41,8 @@ class PacemakerSecret(Secret[PacemakerTarget]):
                 raise UserError("port", "", "a number from 1 to 65535")
             known["port"] = int(port)
         known |= {key: content[key] for key in ("user", "password")}
+        if remotes := listed(content.get("remotes", "")):
+            known["remotes"] = remotes
         known |= {name: content[key] for key, name in _TLS.items() if content.get(key)}
         fields = {"credentials": f"{PLACE}/pacemaker.yaml"}
         if tls := content.get("tls"):
