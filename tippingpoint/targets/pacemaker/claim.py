@@ -168,7 +168,7 @@ class CibLeases:
     def notice(self, happened: Happened, members: bool) -> None:
         """Report writes that were undone, and changes of the members; see Noticing."""
         self._happened = happened
-        self._members.happened = happened if members else None
+        self._members.tell(happened if members else None)
 
     async def drop(self) -> None:
         """Abandon everything and connect afresh; see ClaimTarget."""

@@ -65,8 +65,14 @@ class Members:
         self._dc = ""
         self._epoch: int | None = None
         self._judge: Link | None = None
-        self.happened: Happened | None = None
-        """Where changes are reported, if anywhere."""
+        self._happened: Happened | None = None
+
+    def tell(self, happened: Happened | None) -> None:
+        """Report changes there from now on, beginning with how everything is; None to report nothing."""
+        if happened is not None and self._happened is None:
+            self._states.clear()
+            self._dc = ""
+        self._happened = happened
 
     def follow(self) -> None:
         """Begin, in the background."""
@@ -130,8 +136,8 @@ class Members:
             self._report("controller", member=state.name, status="joined" if state.controlled else "gone")
 
     def _report(self, event: str, **fields: str | int) -> None:
-        if self.happened is not None:
-            self.happened(event, fields)
+        if self._happened is not None:
+            self._happened(event, fields)
 
 
 async def _head(reader: Link) -> Head | None:

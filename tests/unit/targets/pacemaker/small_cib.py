@@ -181,4 +181,6 @@ def section(directory: Path, *nodes: SmallCib, password: str = PASSWORD, **known
             }
         )
     )
-    return PacemakerTarget(credentials=path, tls="verified" if "ca" in known else "anonymous")
+    return PacemakerTarget(
+        kind="pacemaker", credentials=path, tls="verified" if "ca" in known else "anonymous"
+    )

@@ -170,8 +170,12 @@ async def test_members_are_reported_once_and_when_they_change(tmp_path: Path) ->
     node = SmallCib()
     told: list[tuple[str, Mapping[str, Any]]] = []
     async with serving(node), leases_of(section(tmp_path, node)) as leases:
+        # given a worker that has looked before it is asked for them
+        await until(lambda: leases._nodes.readers[0].up)
+        await leases._members.look()
         leases.notice(lambda event, fields: told.append((event, fields)), members=True)
         await until(lambda: ("leader", {"member": "node1"}) in told)
+        leases.notice(lambda event, fields: told.append((event, fields)), members=True)
         node.dc = "2"
         await until(lambda: ("leader", {"member": "node2"}) in told)
         node.quorate = False

@@ -29,7 +29,7 @@ def target(directory: Path, mode: int = 0o600, tls: str = "anonymous", **changed
     path.chmod(mode)
     known = {name: value for name, value in {**KNOWN, **changed}.items() if value is not None}
     path.write_text(yaml.safe_dump(known))
-    return PacemakerTarget.model_validate({"credentials": path, "tls": tls})
+    return PacemakerTarget.model_validate({"kind": "pacemaker", "credentials": path, "tls": tls})
 
 
 def pems(directory: Path) -> dict[str, str]:
@@ -102,7 +102,7 @@ def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 def test_a_plan_without_credentials_is_refused() -> None:
     with pytest.raises(UserError, match=r"^target\.credentials: none"):
-        access(PacemakerTarget())
+        access(PacemakerTarget(kind="pacemaker"))
 
 
 def test_thresholds_on_what_is_read_back_are_for_targets_that_read_back() -> None:
@@ -114,9 +114,11 @@ def test_thresholds_on_what_is_read_back_are_for_targets_that_read_back() -> Non
 
 def test_a_ledger_names_only_what_its_run_made(tmp_path: Path) -> None:
     manifest = Manifest.model_construct(id="20261123-a", target=TargetEntry(kind="pacemaker", version=""))
-    ours = PacemakerEntry(prefix=name_prefix("20261123-a"), target=PacemakerTarget())
+    ours = PacemakerEntry(
+        run="20261123-a", prefix=name_prefix("20261123-a"), target=PacemakerTarget(kind="pacemaker")
+    )
     assert ours.own(tmp_path, manifest) == ours
-    with pytest.raises(UserError, match="expected what this run made, named tp"):
+    with pytest.raises(UserError, match="expected what run 20261123-a made, named tp"):
         ours.model_copy(update={"prefix": "cib-bootstrap"}).own(tmp_path, manifest)
 
 
@@ -128,8 +130,10 @@ def test_a_secret_becomes_a_file_of_credentials(tmp_path: Path) -> None:
     path = tmp_path / "pacemaker.yaml"
     path.touch(0o600)
     path.write_text(found.files["pacemaker.yaml"])
-    SECRET.read(PacemakerTarget(credentials=path, tls="anonymous"), {"pacemaker.yaml": path})
-    assert access(PacemakerTarget(credentials=path, tls="anonymous")).port == 9899
+    SECRET.read(
+        PacemakerTarget(kind="pacemaker", credentials=path, tls="anonymous"), {"pacemaker.yaml": path}
+    )
+    assert access(PacemakerTarget(kind="pacemaker", credentials=path, tls="anonymous")).port == 9899
 
 
 @pytest.mark.parametrize(("key", "value"), [("port", "many"), ("port", "70000"), ("tls", "no")])

@@ -1,0 +1,225 @@
+"""Whole runs of the claim workload on a real Pacemaker, through the command line: what they leave, and survive."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lab.pacemaker.cluster import PacemakerLab
+from tests.functional.program import (
+    WITHIN_S,
+    no_traceback,
+    only_run,
+    run,
+    start,
+    until,
+    wait_for_hold,
+    workers_of,
+    write_plan,
+)
+from tests.functional.standstills import await_ticks
+from tippingpoint.analysis.analyse import analyse
+from tippingpoint.rundir.results import RunData
+
+LONG = [{"leases": 20, "over": "200ms", "hold": "20m"}]
+_VERSIONS = re.compile(
+    r' (?:epoch|num_updates|cib-last-written|update-\w+|dc-uuid|crm-debug-origin|last-rc-change)="[^"]*"'
+)
+
+
+def settings(lab: PacemakerLab) -> list[str]:
+    return [word for setting in lab.settings() for word in ("--set", setting)]
+
+
+def plan_of(directory: Path, **changes: Any) -> Path:
+    workload = {"units": 2, "claim_time": "60s", "renew_time": "500ms", "timeout": "20s"}
+    return write_plan(directory, **{"target": {"kind": "pacemaker"}, "workload": workload, **changes})
+
+
+def configured(lab: PacemakerLab) -> str:
+    """The CIB without its versions, and without the nodes' states, which change by themselves."""
+    cib = _VERSIONS.sub("", lab.cib())
+    return re.sub(r"<node_state .*</node_state>", "", cib, flags=re.DOTALL)
+
+
+def told(measured: RunData, event: str) -> list[dict[str, Any]]:
+    return [dict(found) for found in measured.events if found["event"] == event]
+
+
+def ended(process: Any, how: signal.Signals = signal.SIGINT) -> tuple[str, str]:
+    """End a run as its user does, and return what it printed."""
+    process.send_signal(how)
+    return process.communicate(timeout=WITHIN_S)
+
+
+@pytest.mark.parametrize("store", ["ticket", "config"])
+def test_a_run_claims_extends_reads_back_and_leaves_the_cib_as_it_was(
+    pacemaker: PacemakerLab, tmp_path: Path, store: str
+) -> None:
+    # given a quick plan of 20 leases of 2 units
+    before = configured(pacemaker)
+    plan = plan_of(tmp_path)
+    # when it is run
+    done = run(
+        "run", plan, *settings(pacemaker), "--set", f"target.store={store}", "--out", tmp_path / "runs"
+    )
+    # then every lease was claimed by one unit, denied to the other, renewed, and seen on the other nodes
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert no_traceback(done.stdout, done.stderr)
+    measured = only_run(tmp_path / "runs")
+    assert measured.manifest.status == "complete"
+    assert measured.manifest.target.version == "2.1.5"
+    (stage,) = measured.stages
+    assert stage.count("claim") == 20
+    assert stage.count("claim", "denied") == 20
+    assert stage.count("extend") >= 60
+    assert stage.count("visible") >= 1
+    assert stage.response("visible").percentile(50) >= 1
+    assert stage.failures("extend") == stage.failures("visible") == 0
+    # and the report says what TLS was worth, and the CIB is as it was
+    assert "TLS was anonymous" in (measured.directory / "report.html").read_text()
+    assert configured(pacemaker) == before
+
+
+def test_after_a_crash_clean_removes_what_was_made(pacemaker: PacemakerLab, tmp_path: Path) -> None:
+    # given a run that is killed with its workers
+    before = configured(pacemaker)
+    process = start("run", plan_of(tmp_path, stages=LONG), *settings(pacemaker), "--out", tmp_path / "runs")
+    directory = wait_for_hold(tmp_path / "runs")
+    for pid in [process.pid, *workers_of(process.pid)]:
+        signal.pidfd_send_signal(os.pidfd_open(pid), signal.SIGKILL)
+    process.communicate(timeout=WITHIN_S)
+    assert pacemaker.cib().count("<ticket_state ") == 20
+    # when it is cleaned, twice
+    for removed in ("20", "0"):
+        done = run("clean", directory)
+        assert done.returncode == 0, done.stderr
+        assert removed in done.stdout
+    # then nothing of it is left
+    assert configured(pacemaker) == before
+
+
+@pytest.mark.parametrize(
+    ("changed", "fields", "code", "said"),
+    [
+        ({}, {"tls": "verified"}, 2, "target.tls: verified, and the credentials have no `ca`"),
+        (
+            {"password": "wrong-one"},
+            {},
+            3,
+            "refused: expected the password of a user in the cluster's group haclient",
+        ),
+        ({"addresses": ["127.0.0.1"]}, {}, 3, "127.0.0.1:9898: Connection refused"),
+    ],
+)
+def test_a_run_that_cannot_log_in_ends_with_one_line(
+    pacemaker: PacemakerLab,
+    tmp_path: Path,
+    changed: dict[str, Any],
+    fields: dict[str, str],
+    code: int,
+    said: str,
+) -> None:
+    # given credentials or a plan that are wrong
+    path = tmp_path / "credentials.yaml"
+    path.touch(0o600)
+    path.write_text(json.dumps(yaml.safe_load(pacemaker.credentials.read_text()) | changed))
+    target = {"kind": "pacemaker", "tls": "anonymous", "credentials": str(path), **fields}
+    # when it is run
+    done = run("run", plan_of(tmp_path, target=target), "--out", tmp_path / "runs")
+    # then it says why, and no secret
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr
+    assert no_traceback(done.stdout, done.stderr)
+    assert "wrong-one" not in done.stdout + done.stderr
+
+
+def expect_survived(measured: RunData, faults: Sequence[str]) -> None:
+    """A run went on to its end, and its leases were extended then."""
+    assert [event["do"] for event in told(measured, "fault")] == list(faults)
+    (stage,) = measured.stages
+    assert measured.manifest.status == "complete"
+    assert stage.count("extend") > 20
+
+
+def test_a_killed_dc_is_a_silence_of_known_length_and_no_cliff(
+    pacemaker_to_break: PacemakerLab, tmp_path: Path
+) -> None:
+    # given a plan that kills the DC, and a cluster that fences it, so that it boots again
+    lab = pacemaker_to_break
+    plan = plan_of(
+        tmp_path,
+        stages=[{"leases": 20, "over": 0, "hold": "14s"}],
+        faults=[{"do": "kill", "member": lab.leader(), "stage": 1, "at": "2s"}],
+        workers=1,
+    )
+    # when it is run
+    done = run("run", plan, *settings(lab), "--out", tmp_path / "runs")
+    # then it went on after all writes had stood still until Corosync had a new membership
+    assert no_traceback(done.stdout, done.stderr)
+    measured = only_run(tmp_path / "runs")
+    assert measured.manifest.status == "complete"
+    formula = 2.2 * (lab.token_ms + 650 * (len(lab.names) - 2)) / 1000
+    first = told(measured, "silence")[0]
+    assert first["seconds"] >= 0.9 * formula
+    # and the new DC is no cliff, as the fault explains it
+    cliff = analyse(measured).tipping.cliff
+    assert cliff is None or cliff.by != "leader"
+    lab.await_whole()
+
+
+def test_a_controller_that_dies_by_itself_is_the_cliff(
+    pacemaker_to_break: PacemakerLab, tmp_path: Path
+) -> None:
+    # given a run that is held while the DC's controller dies, as one that is evicted does
+    lab = pacemaker_to_break
+    process = start("run", plan_of(tmp_path, stages=LONG), *settings(lab), "--out", tmp_path / "runs")
+    directory = wait_for_hold(tmp_path / "runs")
+    await_ticks(directory, 2)
+    before = lab.leader()
+    lab.kill_daemon(before, "pacemaker-controld")
+    until(lambda: lab.leader() != before, "another DC")
+    await_ticks(directory, 4)
+    ended(process)
+    # then the DC is named, whatever the answers were
+    measured = only_run(tmp_path / "runs")
+    found = analyse(measured)
+    assert found.tipping.cliff is not None
+    assert found.tipping.cliff.by == "leader"
+    assert found.tipping.cliff.evidence.startswith("the DC changed")
+    assert f"without a fault ({before} to " in found.tipping.sentence
+    lab.await_whole()
+
+
+def test_a_cluster_that_restarts_loses_its_tickets_and_gets_them_again(
+    pacemaker_to_break: PacemakerLab, tmp_path: Path
+) -> None:
+    # given a run that is held
+    lab = pacemaker_to_break
+    process = start("run", plan_of(tmp_path, stages=LONG), *settings(lab), "--out", tmp_path / "runs")
+    directory = wait_for_hold(tmp_path / "runs")
+    await_ticks(directory, 2)
+    # when all nodes lose their power, and boot
+    for name in lab.names:
+        lab.kill(name)
+    for name in lab.names:
+        lab.boot(name)
+    lab.await_whole()
+    # then the status section is gone with all tickets, which is a loss of each, and they are made again
+    until(lambda: lab.cib().count("<ticket_state ") == 20, "all tickets")
+    await_ticks(directory, 3)
+    printed = ended(process)
+    assert no_traceback(*printed)
+    measured = only_run(tmp_path / "runs")
+    (stage,) = measured.stages
+    assert stage.count("extend", "lost") >= 20
+    assert sum(event["count"] for event in told(measured, "undone")) >= 20
+    assert "ticket_state" not in lab.cib()
