@@ -142,6 +142,8 @@ class ControlServer:
 
 
 class _Server(socketserver.ThreadingUnixStreamServer):
+    request_queue_size = 128  # one request for each node may come at once
+
     answer: Callable[[bytes], dict[str, Any]]
 
 

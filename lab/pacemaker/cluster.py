@@ -360,6 +360,7 @@ class PacemakerLab:
             for name in [*self.names, *self._remotes]:
                 shutil.rmtree(self.directory / name, ignore_errors=True)
             self.names = [f"node{number}" for number in range(1, nodes + 1)]
+            self.loads.forget()
             self._describe_cluster()
             for name in [*self.names, *self._remotes]:
                 self._boot(name)

@@ -2,7 +2,8 @@
 
 The nodes of a lab share one kernel, and /proc/loadavg is the whole machine's. A node's own averages are computed from
 the node's own tasks, by the kernel's rule (kernel/sched/loadavg.c): every 5 s count the tasks that run, may run, or
-wait uninterruptibly, and let each average forget at its own pace. A node that boots begins with zeros.
+wait uninterruptibly, and let each average forget at its own pace. A node that is off counts none. Its averages go on,
+as those of a machine do whose cluster is stopped, and so does its CPU time.
 
 Prometheus can have them under the names of node exporter, for which they are written into a directory of its textfile
 collector. So a node is a host of its own in the query pack `host`.
@@ -40,9 +41,15 @@ class NodeLoad(TypedDict):
 
 
 @dataclass
-class _Averages:
+class _Known:
+    """A node as it was last counted."""
+
     first: int
-    values: list[float]
+    averages: list[float]
+    cpu: float = 0.0
+    """Seconds of this boot, when last counted."""
+    before: float = 0.0
+    """Seconds of earlier boots."""
 
 
 class NodeLoads:
@@ -52,7 +59,7 @@ class NodeLoads:
         self._first_pids = first_pids
         self.texts: dict[str, Path] = {}
         """The directory that a node's figures are written into, of those that are scraped."""
-        self._averages: dict[str, _Averages] = {}
+        self._known: dict[str, _Known] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._count_on, daemon=True)
 
@@ -65,13 +72,21 @@ class NodeLoads:
         self._thread.join()
 
     def read(self) -> dict[str, NodeLoad]:
-        """Every node that runs, with its averages as of the last count and its CPU time now."""
+        """Every node that ran at the last count, with its averages as of then and its CPU time now."""
+        running = self._first_pids()
         found: dict[str, NodeLoad] = {}
-        for name, first in self._first_pids().items():
-            known = self._averages.get(name)
-            values = known.values if known is not None and known.first == first else [0.0, 0.0, 0.0]
-            found[name] = {"load": [round(value, 3) for value in values], "cpu": round(_usage(first).cpu, 2)}
+        for name in {**self._known, **running}:
+            known = self._known.get(name) or _Known(0, [0.0, 0.0, 0.0])
+            cpu = known.before + known.cpu
+            if (first := running.get(name)) is not None:
+                now = _usage(first).cpu
+                cpu = known.before + now if first == known.first else cpu + now
+            found[name] = {"load": [round(value, 3) for value in known.averages], "cpu": round(cpu, 2)}
         return found
+
+    def forget(self) -> None:
+        """Begin with zeros: the nodes are new ones."""
+        self._known = {}
 
     def _count_on(self) -> None:
         for turn in itertools.count(1):
@@ -91,10 +106,16 @@ class NodeLoads:
                 new.rename(directory / "load.prom")  # read as a whole only
 
     def _count(self) -> None:
-        for name, first in self._first_pids().items():
-            known = self._averages.get(name)
-            before = known.values if known is not None and known.first == first else [0.0, 0.0, 0.0]
-            self._averages[name] = _Averages(first, next_averages(before, _usage(first).active))
+        running, all_known = self._first_pids(), self._known
+        for name in {**all_known, **running}:
+            known = all_known.setdefault(name, _Known(0, [0.0, 0.0, 0.0]))
+            usage = _Usage()
+            if (first := running.get(name)) is not None:
+                usage = _usage(first)
+                if first != known.first:
+                    known.before, known.first = known.before + known.cpu, first
+                known.cpu = usage.cpu
+            known.averages = next_averages(known.averages, usage.active)
 
 
 def next_averages(before: list[float], active: int) -> list[float]:

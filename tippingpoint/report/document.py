@@ -24,11 +24,13 @@ from tippingpoint.analysis.latency import costs
 from tippingpoint.analysis.tipping import Forecast, Tipping
 from tippingpoint.analysis.verdict import Check
 from tippingpoint.errors import UserError
+from tippingpoint.plan.cts import CTS_STEPS
 from tippingpoint.plan.kinds import facts_of
 from tippingpoint.plan.read import Plan, parse_plan
 from tippingpoint.plan.shipped import plan_text
 from tippingpoint.report import figures
 from tippingpoint.report.sections.cautions import build_cautions
+from tippingpoint.report.sections.cluster_tests import build_cluster_tests
 from tippingpoint.report.sections.happened import build_happened
 from tippingpoint.report.sections.instances import (
     build_fill,
@@ -64,10 +66,14 @@ _ON_CHARTS = (
     *("silence", "undone", "quorum", "controller"),
 )
 _NOTES = ("note", "left-behind", "left-to-expire", "journal-lost", "fault-failed", "room-unknown")
+_OF_TESTS = ("test", "repair", "node-load")
 _OF_CLUSTERS = ("member", "leader", "placed", "retry", "gave-up", "repaired", "agent", "landed")
 _OF_RALLY = {"boot_server": 0, "create_server": 1, "await_active": 1, "delete_server": 0, "total": 0}
 """The rows of Rally's table, in its order, and their depth: parts of an action follow it."""
-_TOLD_ELSEWHERE = ("lost", "error", "timeout", "probe", "found", "prepared", STALL, *_OF_CLUSTERS, *_NOTES)
+_TOLD_ELSEWHERE = (
+    *("lost", "error", "timeout", "probe", "found", "prepared", STALL),
+    *(*_OF_CLUSTERS, *_OF_TESTS, *_NOTES),
+)
 _MOST_STALLS = 100
 """The most stalls that are listed, the longest ones."""
 _STALLS_ON_CHARTS = 20
@@ -99,7 +105,7 @@ def build_document(analysis: Analysis) -> dict[str, Any]:
         "thresholds": _thresholds(_binding(run, verdict.checks), run.manifest.load_unit),
         "tipping": tipping_entry(analysis.tipping),
         "operations": operations,
-        "loading": [name for name in operations if name not in (*OBSERVING, *OWN_CALLS)],
+        "loading": _loading(run, operations),
         "observing": [name for name in operations if name in OBSERVING],
         "outcomes": _outcomes(run, operations),
         "stages": stages,
@@ -112,6 +118,7 @@ def build_document(analysis: Analysis) -> dict[str, Any]:
         "spread": build_spread(run, cluster),
         "agents": build_agents(run, cluster),
         "life": build_life(run, operations),
+        **build_cluster_tests(run),
         "rally": _rally(run, operations),
         **build_retries(run.events),
         "timeline": timeline,
@@ -125,6 +132,13 @@ def build_document(analysis: Analysis) -> dict[str, Any]:
         "notes": _notes(run),
         "repeat": _repeat(run, analysis.findings.plan),
     }
+
+
+def _loading(run: RunData, operations: Iterable[str]) -> list[str]:
+    """Return the operations that charts against the load show. A cluster's tests have a section of their own."""
+    if run.manifest.workload == "cts":
+        return [name for name in operations if name in CTS_STEPS]
+    return [name for name in operations if name not in (*OBSERVING, *OWN_CALLS)]
 
 
 def _outcomes(run: RunData, operations: Iterable[str]) -> list[str]:
@@ -409,7 +423,7 @@ def _total_throughput(stages: Sequence[StageResult], operations: Sequence[str]) 
 
 def _growth(run: RunData) -> list[dict[str, Any]]:
     """Return how fast things were created or removed: parts of stages, with the number of things before and after."""
-    if run.manifest.workload == "claim":
+    if run.manifest.workload in ("claim", "cts"):
         return []
     return [
         {

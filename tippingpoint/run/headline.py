@@ -104,6 +104,9 @@ class Headline(RunnerEvents):
         if self.workload == "claim":
             return held, self._progress.size if self._progress is not None else 0, self._unit
         waiting = sum(tick.waiting for tick in self._last.values())
+        if self.workload == "cts":
+            size = self._progress.size if self._progress is not None else 0
+            return held, size, "nodes online" if self._unit == "nodes" else "tests passed"
         removing = self._progress is not None and self._progress.kind == "destroy"
         if self.containers:
             things = "containers" if self._unit == "members" else self._unit

@@ -71,7 +71,7 @@ def made_run(
     cut: bool = False,
     timeline: Literal["seconds", "order"] = "seconds",
     curves: Mapping[str, Curve] | None = None,
-    workload: Literal["claim", "spawn"] = "claim",
+    workload: Literal["claim", "spawn", "cts"] = "claim",
     target: str = "",
 ) -> RunData:
     """A run of these stages; `plan` is YAML, and `target` a kind, if not the usual one of the workload."""

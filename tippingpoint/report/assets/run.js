@@ -185,7 +185,27 @@ function drawFelt() {
   }
 }
 
+// ---- a cluster's own tests --------------------------------------------------------------------
+// Times share the axis of all charts over time. Each test's begin is a line with its name along it.
+function loadOverTime(columns, label) {
+  const tests = doc.cluster_tests, failed = css("--error"), soft = css("--soft");
+  const lines = tests.tests.map(test => ({ x: test.t, label: test.test, upright: true, dash: [2, 3], stroke: test.outcome === "failed" ? failed : soft }));
+  return { ...overTime(tests.load.t, columns, plainAxis(label, count), fromZero), lines };
+}
+
+function drawTests() {
+  const load = doc.cluster_tests?.load;
+  if (!load) return;
+  const names = Object.keys(load.nodes), shown = v => v == null ? "–" : digits(v, 3);
+  const ofNodes = part => names.map((name, index) => ({ values: load.nodes[name][part], series: line(name, hostColours(index), index < 8 ? P50 : P99, shown, { width: name === load.node ? 2.25 : 1.25 }) }));
+  draw("chart-test-load", 300, () => loadOverTime(["1 min", "5 min", "15 min"].map((part, index) => ({ values: load.nodes[load.node][part],
+    series: line(part, css("--op-" + [1, 2, 3][index]), P50, shown) })), "load average"));
+  draw("chart-test-loads", 300, () => loadOverTime(ofNodes("1 min"), "load average"));
+  draw("chart-test-cpu", 260, () => loadOverTime(ofNodes("cpu"), "cores"));
+}
+
 function drawRun() {
+  drawTests();
   draw("chart-load", 380, () => latencyAgainstLoad(doc.loading));
   draw("chart-observe", 300, () => latencyAgainstLoad(doc.observing));
   draw("chart-growth", 260, growthAgainstCount);
@@ -210,9 +230,9 @@ function drawRun() {
   const gauge = (name, label, stroke, dash, format) => ({ values: timeline.gauges[name], series: line(label, stroke, dash, format) });
   if (timeline.gauges.held) {
     draw("chart-held", 210, () => overTime(timeline.t, [
-      gauge("held", doc.rally.length ? "iterations done" : spawn ? `${doc.run.things} present` : `${doc.run.load_unit} held`, css("--held"), P50, count),
-      gauge("waiting", doc.rally.length ? "still to be done" : spawn ? "still to be made or removed" : "units waiting", css("--waiting"), P99, count)],
-      plainAxis(doc.rally.length ? "iterations" : spawn ? doc.run.things : `${doc.run.load_unit}, units`, count), fromZero));
+      gauge("held", doc.rally.length ? "iterations done" : doc.cluster_tests ? (doc.run.load_unit === "nodes" ? "nodes online" : "tests passed") : spawn ? `${doc.run.things} present` : `${doc.run.load_unit} held`, css("--held"), P50, count),
+      gauge("waiting", doc.rally.length || doc.cluster_tests ? "still to be done" : spawn ? "still to be made or removed" : "units waiting", css("--waiting"), P99, count)],
+      plainAxis(doc.rally.length ? "iterations" : doc.cluster_tests ? "nodes, tests" : spawn ? doc.run.things : `${doc.run.load_unit}, units`, count), fromZero));
     draw("chart-cpu", 190, () => overTime(timeline.t, [gauge("cpu", "CPU of the busiest worker", css("--health"), P50, v => v == null ? "–" : Math.round(v * 100) + " %")],
       plainAxis("share of one core", v => Math.round(v * 100) + " %"), { range: (u, min, max) => [0, Math.max(1, max * 1.1)] }));
     draw("chart-lag", 190, () => overTime(timeline.t, [gauge("loop_lag", "event-loop lag, longest", css("--health"), P50, v => v == null ? "–" : digits(v, 3) + " ms")],

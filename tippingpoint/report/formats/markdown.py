@@ -47,6 +47,7 @@ def render_run(document: dict[str, Any]) -> str:
             "Response times of user commands, p50 / p99",
             _timings(document["timings"], run["things"], _member(run)),
         ),
+        section("The cluster's own tests", _cluster_tests(document)),
         section("Events", _happened(document["happened"])),
         section("Generator health", _generator(document["generator"], unit)),
         section(*_members(document)),
@@ -207,6 +208,55 @@ def _generator(health: dict[str, Any] | None, unit: str) -> str:
     rendered = table(header, rows, left_out=len(health["stages"]) - len(kept))
     stalls = bullets([f"{figures.clock(stall['t'])} {stall['text']}" for stall in health["stalls"]])
     return "\n\n".join(part for part in (plain(health["sentence"]), rendered, stalls) if part)
+
+
+def _cluster_tests(document: dict[str, Any]) -> str:
+    tests = document.get("cluster_tests")
+    if tests is None:
+        return ""
+    rows = [
+        [
+            figures.clock(test["t"]),
+            figures.number(test["nodes"]),
+            test["test"],
+            figures.seconds(test["seconds"]),
+            test["outcome"]
+            if test["outcome"] == "passed"
+            else ": ".join(filter(None, (test["outcome"], test["assertion"], test["problem"]))),
+            "–" if test["longest_update"] is None else figures.latency(test["longest_update"] * 1e6),
+            str(test["dc_changes"]),
+            ", ".join(test["fenced"]) or "–",
+        ]
+        for test in tests["tests"]
+    ]
+    header = ["at", "nodes", "test", "time", "result", "longest update", "DC changes", "fenced"]
+    peaks = [
+        [
+            document["run"]["target"]["version"],
+            figures.number(peak["nodes"]),
+            *(
+                "–" if peak[name] is None else figures.three_digits(peak[name])
+                for name in ("1 min", "5 min", "15 min", "cpu")
+            ),
+        ]
+        for peak in tests["peaks"]
+    ]
+    peaks += [
+        [figure["version"], figures.load(figure["at"]), figures.published(figure), "–", "–", "–"]
+        for figure in tests["published"]
+        if tests["peaks"]
+    ]
+    loads = table(["Pacemaker", "nodes", "load, 1 min", "5 min", "15 min", "CPU, cores"], peaks, text=(0,))
+    return "\n\n".join(
+        part
+        for part in (
+            plain(tests["sentence"]),
+            table(header, rows, text=(2, 4, 7)),
+            loads if peaks else "",
+            tests["how"] if peaks else "",
+        )
+        if part
+    )
 
 
 def _timings(timings: dict[str, Any] | None, things: str, member: str) -> str:

@@ -155,6 +155,8 @@ class CtsLoad:
 
     def expire_calls(self) -> None:
         """Count updates older than the workload's timeout as timed out."""
+        if self._playing is not None and self._playing.done():
+            self._playing.result()  # a fault of ours ends the worker, and is not waited for
         self._operations.expire()
 
     def stop(self) -> None:
@@ -498,6 +500,7 @@ class CtsLoad:
             "failed_updates": test.update_failures,
             "dcs": test.dcs,
             "fenced": list(test.fenced),
+            "updates_apart": self._view.updates_apart,
         }
         fields: dict[str, Any] = {
             "test": test.name,

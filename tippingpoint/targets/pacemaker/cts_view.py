@@ -57,6 +57,15 @@ class View:
         return sum(len(side.versions) for side in self.sides)
 
     @property
+    def updates_apart(self) -> int:
+        """By how many updates of one configuration's status the nodes' counts differ."""
+        counts: dict[tuple[int, int], list[int]] = {}
+        for side in self.sides:
+            for version in side.versions:
+                counts.setdefault((version.admin_epoch, version.epoch), []).append(version.num_updates)
+        return max((max(each) - min(each) for each in counts.values()), default=0)
+
+    @property
     def status(self) -> ClusterStatus | None:
         """The first side's; None when nobody answers."""
         return self.sides[0].status if self.sides else None
@@ -140,13 +149,18 @@ def quorum(there: bool) -> Condition:
 
 
 def same_cib(count: int) -> Condition:
-    """This many nodes answer, and all have the same version of the CIB."""
+    """This many nodes answer, and all have the same version of the configuration.
+
+    Each node counts the updates of the status section by itself. One that joins while updates arrive stays behind by
+    those that it missed, until the configuration changes, with the same content (seen on 2.1.5). So the count says
+    nothing; see View.updates_apart.
+    """
 
     def lacks(view: View) -> str:
         versions = [version for side in view.sides for version in side.versions]
         if len(versions) < count:
             return f"{len(versions)} nodes answer; expected {count}"
-        different = sorted({".".join(map(str, version)) for version in versions})
+        different = sorted({f"{version.admin_epoch}.{version.epoch}" for version in versions})
         return "" if len(different) == 1 else f"versions {', '.join(different)}; expected one"
 
     return Condition("same CIB on all nodes", lacks)

@@ -91,9 +91,9 @@ class Watch:
 
     async def look(self, ours: str) -> tuple[Side, ...]:
         """What the nodes that answer say, the largest side first. `ours` begins the ids of our resources."""
-        heads = dict(
-            zip(self._up, await asyncio.gather(*(_head(each) for each in self._up.values())), strict=True)
-        )
+        there = dict(self._up)  # nodes come and go while the others are asked
+        answers = await asyncio.gather(*(_head(each) for each in there.values()))
+        heads = dict(zip(there, answers, strict=True))
         self._with_quorum = [address for address, head in heads.items() if head is not None and head.quorum]
         by_side: dict[tuple[str, bool], list[str]] = defaultdict(list)
         for address, head in heads.items():

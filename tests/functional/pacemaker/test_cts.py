@@ -1,0 +1,106 @@
+"""A cluster's own tests on a real Pacemaker of three nodes: what passes, what fails is told, and nothing is left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lab.pacemaker.cluster import PacemakerLab
+from tests.functional.program import no_traceback, only_run, run
+from tippingpoint.rundir.results import RunData
+
+_VERSIONS = re.compile(
+    r' (?:epoch|num_updates|admin_epoch|cib-last-written|update-\w+|dc-uuid)="[^"]*"'
+    r'| (?:call-id|transition-key|transition-magic|last-rc-change|exec-time|queue-time|crm-debug-origin)="[^"]*"'
+)
+
+
+def settings(lab: PacemakerLab) -> list[str]:
+    return [word for setting in lab.settings() for word in ("--set", setting)]
+
+
+def write_cts(directory: Path, **workload: Any) -> Path:
+    path = directory / "plan.yaml"
+    plan = {
+        "name": "cts",
+        "target": {"kind": "pacemaker"},
+        "workload": {"kind": "cts", "order": "listed", **workload},
+        "thresholds": [{"operation": "test", "error_rate": 0}],
+    }
+    path.write_text(yaml.safe_dump(plan))
+    return path
+
+
+def cts_tests(data: RunData) -> list[dict[str, Any]]:
+    return [event for event in data.events if event["event"] == "test"]
+
+
+def told(tests: Sequence[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    return [(each["test"], each["outcome"], each["assertion"]) for each in tests]
+
+
+def configuration(lab: PacemakerLab) -> str:
+    """The configuration of the cluster, but for its versions."""
+    return _VERSIONS.sub("", lab.cib().split("<status>")[0])
+
+
+def test_four_tests_pass_and_leave_the_cluster_as_it_was(
+    pacemaker_to_break: PacemakerLab, tmp_path: Path
+) -> None:
+    # Given a whole cluster
+    lab = pacemaker_to_break
+    before = configuration(lab)
+    # When four of its own tests are run on it
+    ended = run("run", "pacemaker-cts-small", "--out", tmp_path, *settings(lab))
+    # Then all of them pass
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    data = only_run(tmp_path)
+    tests = cts_tests(data)
+    assert [(name, outcome) for name, outcome, _ in told(tests)] == [
+        (name, "passed") for name in ("StandbyNodes", "ResourceRecover", "Flip", "SplitBrain")
+    ]
+    # And each step's time is known, and the load of every node
+    assert all(each["steps"] and each["seconds"] > 0 for each in tests)
+    loads = [event["loads"] for event in data.events if event["event"] == "node-load"]
+    assert set(loads[0]) == set(lab.names)
+    assert all(len(node["load"]) == 3 and node["cpu"] > 0 for node in loads[-1].values())
+    # And the cluster is whole, and has nothing of the run's
+    assert lab.is_whole()
+    assert configuration(lab) == before
+    assert "tp" not in re.findall(r'lrm_resource id="(..)', lab.cib())
+
+
+def test_a_test_that_fails_is_told_and_the_run_ends_in_order(
+    pacemaker_to_break: PacemakerLab, tmp_path: Path
+) -> None:
+    # Given a cluster whose fencing fails
+    lab = pacemaker_to_break
+    lab.fencing_works = False
+    before = configuration(lab)
+    # When a node is killed in a test that expects it to be fenced
+    plan = write_cts(tmp_path, tests=["Crash", "StandbyNodes"], timeout="40s", idle="40s")
+    ended = run("run", plan, "--out", tmp_path / "runs", *settings(lab))
+    # Then the test failed by that assertion, and the run's thresholds are missed, in order
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert no_traceback(ended.stdout, ended.stderr)
+    crash, standby = cts_tests(only_run(tmp_path / "runs"))
+    assert (crash["outcome"], crash["assertion"]) == ("failed", "fenced")
+    assert "was not fenced" in crash["problem"]
+    # And the next test was tried or told why not
+    assert standby["outcome"] == "passed" or standby["problem"]
+    assert configuration(lab) == before
+
+
+def test_without_a_lab_a_test_that_needs_one_is_refused_before_the_run(
+    pacemaker: PacemakerLab, tmp_path: Path
+) -> None:
+    given = [word for setting in pacemaker.settings()[:2] for word in ("--set", setting)]
+    ended = run("run", "pacemaker-cts-small", "--out", tmp_path / "runs", *given)
+    assert ended.returncode == 2
+    (line,) = ended.stderr.strip().splitlines()
+    assert "lab: missing: expected the control socket of a lab, for ResourceRecover, Flip, SplitBrain" in line
+    assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
