@@ -10,6 +10,8 @@ An action is complete when its answer comes: a killed member is dead, a started 
 A lab with all members on loopback cannot cut them off, and refuses `partition` and `heal`. Some labs can do more:
 
     {"do": "slow", "member": "keystone", "seconds": 2.5}  ->  {"ok": true}, and answers are late by that; 0 ends it
+    {"do": "slow-disk" | "free-disk" | "fail-fencing" | "mend-fencing", "member": "node2"}  ->  {"ok": true}, and
+    {"do": "kill-daemon", "member": "node2", "daemon": "pacemaker-based"}  ->  {"ok": true}: see lab/pacemaker/verbs.py
     {"do": "count"}  ->  {"counts": {"servers": 0, ...}}, what there is in the target's databases
 """
 

@@ -127,6 +127,8 @@ class PacemakerLab:
         self.fenced: list[str] = []
         """The nodes that the cluster had fenced, in order."""
         self.fencing_works = True
+        self.unfenceable: set[str] = set()
+        """The nodes that cannot be fenced, although fencing works."""
         self.loads = NodeLoads(lambda: self.pids)
         """The load averages and the CPU time of each node."""
 
@@ -450,6 +452,7 @@ class PacemakerLab:
         """Whether every node runs and is a member, none is frozen or cut off, there is a DC, and fencing works."""
         return (
             self.fencing_works
+            and not self.unfenceable
             and set(self.pids) == {*self.names, *self._remotes}
             and not any(node.frozen or node.cut or node.slow for node in self._nodes.values())
             and set(self.online()) >= set(self.names)
@@ -610,7 +613,7 @@ class PacemakerLab:
         return len(set(self.pids) & set(self.names)) * 2 <= len(self.names) and len(self.names) > 2
 
     def _answer_fence(self, action: str, name: str) -> bool:
-        if not self.fencing_works or name not in self.names:
+        if not self.fencing_works or name in self.unfenceable or name not in self.names:
             return False
         with self._acting:
             self.fenced.append(name)

@@ -7,8 +7,10 @@
     {"do": "shut-down", "member": "node2"}  ->  {"ok": true}; it stops in order, nobody waits for it, or it is off
     {"do": "split", "members": ["node1", "node2"]}  ->  {"ok": true}: Corosync's packets to the others are dropped
     {"do": "kill-daemon", "member": "node2", "daemon": "pacemaker-based"}  ->  {"ok": true}
-    {"do": "slow-disk", "member": "node2", "writes_per_s": 2}  ->  {"ok": true}; 0 ends it (slow_disk.py)
-    {"do": "fencing", "works": false}  ->  {"ok": true}: from now on the fencing device fails; true ends that
+    {"do": "slow-disk", "member": "node2", "writes_per_s": 2}  ->  {"ok": true}; 2 is the default (slow_disk.py)
+    {"do": "free-disk", "member": "node2"}  ->  {"ok": true}: its disk is as fast as the machine's again
+    {"do": "fail-fencing", "member": "node2"}  ->  {"ok": true}: from now on this node cannot be fenced
+    {"do": "mend-fencing", "member": "node2"}  ->  {"ok": true}: it can be again
     {"do": "property", "name": "cluster-ipc-limit", "value": "20000"}  ->  {"ok": true}; null deletes it
     {"do": "daemon", "member": "node2", "daemon": "pacemaker-based"}  ->  {"pid": 4711}; null while it does not run
     {"do": "fail-resource", "member": "node2", "resource": "id"}  ->  {"ok": true}, as by `crm_resource --fail`
@@ -27,6 +29,8 @@ from lab.control import LabError
 from lab.pacemaker.load import NodeLoads
 
 Verb = Callable[[dict[str, Any]], dict[str, Any]]
+SLOW = 2
+"""Writes a second of a disk that is slow, if the request does not say."""
 _MOST_WRITES = 100_000
 _DONE: dict[str, Any] = {"ok": True}
 
@@ -36,7 +40,7 @@ class Cluster(Protocol):
 
     names: list[str]
     fenced: list[str]
-    fencing_works: bool
+    unfenceable: set[str]
     loads: NodeLoads
 
     @property
@@ -95,17 +99,22 @@ def verbs_of(lab: Cluster) -> Mapping[str, Verb]:
         return _DONE
 
     def slow_disk(fields: dict[str, Any]) -> dict[str, Any]:
-        writes = fields.get("writes_per_s")
-        if type(writes) is not int or not 0 <= writes <= _MOST_WRITES:
-            raise LabError(f"writes_per_s: {writes!r}", f"a whole number, 0 to {_MOST_WRITES}")
+        writes = fields.get("writes_per_s", SLOW)
+        if type(writes) is not int or not 1 <= writes <= _MOST_WRITES:
+            raise LabError(f"writes_per_s: {writes!r}", f"a whole number, 1 to {_MOST_WRITES}")
         lab.slow_disk(_member(lab, fields), writes)
         return _DONE
 
-    def fencing(fields: dict[str, Any]) -> dict[str, Any]:
-        works = fields.get("works")
-        if not isinstance(works, bool):
-            raise LabError(f"works: {works!r}", "true or false")
-        lab.fencing_works = works
+    def free_disk(fields: dict[str, Any]) -> dict[str, Any]:
+        lab.slow_disk(_member(lab, fields), 0)
+        return _DONE
+
+    def fail_fencing(fields: dict[str, Any]) -> dict[str, Any]:
+        lab.unfenceable.add(_member(lab, fields))
+        return _DONE
+
+    def mend_fencing(fields: dict[str, Any]) -> dict[str, Any]:
+        lab.unfenceable.discard(_member(lab, fields))
         return _DONE
 
     def set_property(fields: dict[str, Any]) -> dict[str, Any]:
@@ -140,7 +149,9 @@ def verbs_of(lab: Cluster) -> Mapping[str, Verb]:
         "split": split,
         "kill-daemon": kill_daemon,
         "slow-disk": slow_disk,
-        "fencing": fencing,
+        "free-disk": free_disk,
+        "fail-fencing": fail_fencing,
+        "mend-fencing": mend_fencing,
         "property": set_property,
         "daemon": daemon,
         "fail-resource": fail_resource,

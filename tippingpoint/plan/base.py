@@ -64,10 +64,12 @@ class Threshold(Section, frozen=True):
         return self
 
 
-UNDONE_BY: dict[str, Literal["start", "continue", "heal"]] = {
+UNDONE_BY: dict[str, Literal["start", "continue", "heal", "free-disk", "mend-fencing"]] = {
     "kill": "start",
     "stop": "continue",
     "partition": "heal",
+    "slow-disk": "free-disk",
+    "fail-fencing": "mend-fencing",
 }
 """The fault that undoes each of these."""
 
@@ -75,13 +77,32 @@ UNDONE_BY: dict[str, Literal["start", "continue", "heal"]] = {
 class Fault(Section, frozen=True):
     """Something that goes wrong on purpose, at a time of the run or of a stage."""
 
-    do: Literal["kill", "stop", "continue", "start", "partition", "heal", "drop-claims"] = Field(
+    do: Literal[
+        "kill",
+        "stop",
+        "continue",
+        "start",
+        "partition",
+        "heal",
+        "slow-disk",
+        "free-disk",
+        "fail-fencing",
+        "mend-fencing",
+        "kill-daemon",
+        "drop-claims",
+    ] = Field(
         description="`kill`, `stop` (SIGSTOP), `continue` and `start` act on a member of a lab. `partition` cuts the "
-        "member off from the others and from the generator, and `heal` undoes that. `drop-claims` is a restart storm: "
-        "it drops every claim and connection and claims new leases all at once."
+        "member off from the others and, but for Pacemaker, from the generator, and `heal` undoes that. Four are for "
+        "nodes of Pacemaker: `slow-disk` lets a node write to its disk twice a second only, until `free-disk`. After "
+        "`fail-fencing` the cluster cannot fence the node, until `mend-fencing`. `kill-daemon` kills one of its "
+        "daemons. `drop-claims` is a restart storm: it drops every claim and connection and claims new leases all at "
+        "once."
     )
     member: str | None = Field(
         default=None, description="The name of a lab's member. `drop-claims` has none."
+    )
+    daemon: str | None = Field(
+        default=None, description="The daemon that `kill-daemon` kills, such as pacemaker-controld."
     )
     stage: Annotated[int, Field(ge=1, le=MAX_STAGES)] | None = Field(
         default=None,
@@ -94,8 +115,8 @@ class Fault(Section, frozen=True):
     )
     undo_after: Seconds | None = Field(
         default=None,
-        description="How long after it the fault is undone: `start` undoes `kill`, `continue` undoes `stop`, and "
-        "`heal` undoes `partition`.",
+        description="How long after it the fault is undone: `start` undoes `kill`, `continue` undoes `stop`, "
+        "`heal` undoes `partition`, `free-disk` undoes `slow-disk`, and `mend-fencing` undoes `fail-fencing`.",
     )
 
     @model_validator(mode="after")
@@ -105,6 +126,11 @@ class Fault(Section, frozen=True):
                 f"member: {self.member!r}: expected a lab member's name for {self.do}"
                 if self.member is None
                 else f"member: {self.member!r}: expected none for drop-claims"
+            )
+        if (self.daemon is None) == (self.do == "kill-daemon"):
+            raise ValueError(
+                f"daemon: {self.daemon!r}: expected "
+                + ("the name of a daemon" if self.do == "kill-daemon" else f"none for {self.do}")
             )
         if self.do == "drop-claims" and self.stage is None:
             raise ValueError("stage: missing: expected the number of a listed stage, which drop-claims needs")

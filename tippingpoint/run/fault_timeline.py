@@ -79,23 +79,28 @@ class FaultTimeline:
         if fault.do in UNDONE_BY:
             self._undone.append(fault)
         else:
-            self._undone = [undone for undone in self._undone if undone.member != fault.member]
-        await self._act(fault.do, fault.member)
+            self._undone = [
+                undone
+                for undone in self._undone
+                if (undone.member, UNDONE_BY[undone.do]) != (fault.member, fault.do)
+            ]
+        await self._act(fault.do, fault)
         if fault.undo_after is not None:
             await asyncio.sleep(fault.undo_after)
             await self._undo(fault)
 
     async def _undo(self, fault: Fault) -> None:
-        await self._act(UNDONE_BY[fault.do], fault.member)
+        await self._act(UNDONE_BY[fault.do], fault)
         if fault in self._undone:
             self._undone.remove(fault)  # not before: if this is cancelled, the fault is still to be undone
 
-    async def _act(self, do: Action, member: str | None) -> None:
+    async def _act(self, do: Action, fault: Fault) -> None:
         assert self._lab is not None
-        assert member is not None
+        assert fault.member is not None
+        more = {"daemon": fault.daemon} if fault.daemon is not None else {}
         try:
-            await self._lab.act(do, member)
+            await self._lab.act(do, fault.member, **more)
         except UserError as problem:
-            self._record.event("fault-failed", do=do, member=member, problem=str(problem))
+            self._record.event("fault-failed", do=do, member=fault.member, **more, problem=str(problem))
             return
-        self._record.event("fault", do=do, member=member)
+        self._record.event("fault", do=do, member=fault.member, **more)

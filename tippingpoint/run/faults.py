@@ -13,7 +13,19 @@ from typing import Any, Literal
 
 from tippingpoint.util.lab_socket import ask_lab, no_lab
 
-Action = Literal["kill", "stop", "continue", "start", "partition", "heal"]
+Action = Literal[
+    "kill",
+    "stop",
+    "continue",
+    "start",
+    "partition",
+    "heal",
+    "slow-disk",
+    "free-disk",
+    "fail-fencing",
+    "mend-fencing",
+    "kill-daemon",
+]
 
 
 @dataclass(frozen=True)
@@ -32,13 +44,15 @@ class LabControl:
     def __init__(self, socket: Path) -> None:
         self._socket = socket
 
-    async def act(self, do: Action, member: str) -> None:
-        """Kill, stop (freeze), continue, start, cut off or heal a member; returns when that is done.
+    async def act(self, do: Action, member: str, daemon: str | None = None) -> None:
+        """Kill, stop (freeze), continue, start, cut off or heal a member, or what else a fault does to it; returns when
+        that is done. `daemon` is what kill-daemon kills.
 
         Raises UserError (field `lab`) when there is no lab at the socket, or when the lab refuses. It refuses for a
         member that it does not have (the error names those it has), that is dead already, or that does not come up.
         """
-        await self._ask({"do": do, "member": member})
+        more = {"daemon": daemon} if daemon is not None else {}
+        await self._ask({"do": do, "member": member, **more})
 
     async def members(self) -> list[LabMember]:
         """Return the lab's members as they are now; raises UserError (field `lab`) without a lab at the socket."""

@@ -60,12 +60,12 @@ def test_what_cannot_be_asked_for_is_refused_in_a_line(pacemaker: PacemakerLab) 
             "member": "node1",
             "daemon": "nosuchd",
         },
-        "writes_per_s: -1: expected a whole number, 0 to 100000": {
+        "writes_per_s: 0: expected a whole number, 1 to 100000": {
             "do": "slow-disk",
             "member": "node1",
-            "writes_per_s": -1,
+            "writes_per_s": 0,
         },
-        "works: 'no': expected true or false": {"do": "fencing", "works": "no"},
+        "member: 'all': expected one of node1, node2, node3": {"do": "fail-fencing", "member": "all"},
         "name: None: expected a text": {"do": "property", "value": "1"},
     }
 
@@ -99,7 +99,7 @@ def test_a_release_that_is_none_is_refused_with_those_there_are() -> None:
 
 def test_each_node_has_a_load_and_cpu_time_of_its_own(pacemaker: PacemakerLab) -> None:
     def loads() -> dict[str, Any]:
-        return _ask(pacemaker, do="cluster")["loads"]
+        return _ask(pacemaker, do="loads")["loads"]
 
     before = loads()
     assert set(before) == set(pacemaker.names)
@@ -161,13 +161,13 @@ class TestFaults:
         self, pacemaker_to_break: PacemakerLab
     ) -> None:
         lab, before = pacemaker_to_break, list(pacemaker_to_break.fenced)
-        _ask(lab, do="fencing", works=False)
+        _act(lab, "fail-fencing", "node3")
 
         _act(lab, "kill", "node3")
 
         until(lambda: lab.status().nodes["node3"].unclean)
         assert (lab.fenced, lab.is_whole()) == (before, False)
-        _ask(lab, do="fencing", works=True)
+        _act(lab, "mend-fencing", "node3")
         until(lambda: "node3" in lab.fenced[len(before) :])
         until(lab.is_whole)
 
@@ -175,7 +175,7 @@ class TestFaults:
         self, pacemaker_to_break: PacemakerLab
     ) -> None:
         lab = pacemaker_to_break
-        _ask(lab, do="fencing", works=False)
+        _act(lab, "fail-fencing", "node3")
 
         _act(lab, "partition", "node3")
 
@@ -184,7 +184,7 @@ class TestFaults:
         with socket.create_connection((lab.address("node3"), _CIB_PORT), WITHIN_S):
             pass
         _act(lab, "heal", "node3")
-        _ask(lab, do="fencing", works=True)
+        _act(lab, "mend-fencing", "node3")
         until(lab.is_whole)
 
     @pytest.mark.parametrize("daemon", ["attrd", "based", "controld", "execd", "fenced", "schedulerd"])
@@ -193,7 +193,7 @@ class TestFaults:
         before = _daemon(lab, "node2", name)
         assert before
 
-        _ask(lab, do="kill-daemon", member="node2", daemon=name)
+        asyncio.run(LabControl(lab.socket).act("kill-daemon", "node2", name))
 
         until(lambda: _daemon(lab, "node2", name) not in (before, None))
         until(lab.is_whole)
@@ -206,7 +206,7 @@ class TestFaults:
         assert not lab.is_whole()
         assert _seconds_of_a_write(lab, "node1") >= 1
         assert _disk_limit(lab, "node2") == ""
-        _ask(lab, do="slow-disk", member="node1", writes_per_s=0)
+        _act(lab, "free-disk", "node1")
         assert _disk_limit(lab, "node1") == ""
         assert lab.is_whole()
 

@@ -74,6 +74,22 @@ async def test_what_is_not_undone_yet_is_undone_at_the_end(
     assert lab.state["b"] == "running"
 
 
+async def test_a_daemon_that_is_killed_leaves_other_faults_of_its_member_to_be_undone(
+    tmp_path: Path, lab: TwoMembers, control: Path
+) -> None:
+    freeze = {"do": "stop", "member": "b", "undo_after": "600s"}
+    daemon = {"do": "kill-daemon", "member": "b", "daemon": "controld", "stage": 1}
+    faults, watch = timeline(tmp_path, plan_of(control, freeze, daemon))
+    faults.start(stage=None)
+    await watch.until(1)
+    faults.start(stage=1)
+    await watch.until(2)
+    assert lab.killed == [("b", "controld")]
+    faults.stop()
+    await faults.undo()
+    assert watch.happened[1:] == [("fault", "kill-daemon", "b"), ("fault", "continue", "b")]
+
+
 async def test_faults_of_another_stage_wait_for_it(tmp_path: Path, lab: TwoMembers, control: Path) -> None:
     faults, watch = timeline(tmp_path, plan_of(control, {"do": "kill", "member": "b", "stage": 2}))
     faults.start(stage=None)

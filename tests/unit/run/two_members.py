@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from lab.control import LabError, Member
 
 
@@ -10,6 +13,8 @@ class TwoMembers:
 
     def __init__(self) -> None:
         self.state = {"a": "running", "b": "running"}
+        self.killed: list[tuple[str, str]] = []
+        """The daemons that were killed, by their members."""
 
     @property
     def names(self) -> list[str]:
@@ -39,3 +44,12 @@ class TwoMembers:
         if self.state[name] != "dead":
             raise LabError(f"{name}: is running", "a member that is dead")
         self.state[name] = "running"
+
+    def verbs(self) -> Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]]:
+        """A lab may kill daemons, too."""
+
+        def kill_daemon(fields: dict[str, Any]) -> dict[str, Any]:
+            self.killed.append((fields["member"], fields["daemon"]))
+            return {"ok": True}
+
+        return {"kill-daemon": kill_daemon}
