@@ -11,6 +11,7 @@ from tippingpoint.analysis.latency import costs, freed_costs
 from tippingpoint.plan.claim import ClaimPlan, ClaimWorkload
 from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.curves import Curve
+from tippingpoint.rundir.journal import count_of
 from tippingpoint.rundir.recorder import rank_of
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
@@ -34,6 +35,8 @@ _STOOD_STILL: dict[Cause, str] = {
     "suspend": "suspended with its machine for",
     "unknown": "stalled for",
 }
+_TOLD_WITHIN = 2.0
+"""Seconds after which a worker has told of a write that was undone: it gathers them for one second."""
 OF_MARGIN = 0.1
 """The least delay that can cost a lease, as a share of the time between a renewal and the end of its claim."""
 
@@ -142,26 +145,35 @@ def own_losses(
 ) -> OwnLosses | None:
     """Return the stage's lost leases that the generator may have lost itself; None if there are none.
 
-    `stalls` are those of the whole run.
+    `stalls` are those of the whole run. A loss that the target is known to have caused, by undoing a write that it had
+    acknowledged, is none of ours.
 
     All of them count if the generator was strained throughout the stage, unless the losses took more than EXPLAINS
     times its delay. Otherwise, losses count if the generator was late before them, for example because its process was
     stopped. That delay must be at least OF_MARGIN of the time that a renewal has, and explain the wait (EXPLAINS).
     """
-    lost = stage.count("extend", "lost")
-    if not lost:
+    lost = stage.count("extend", "lost") - _undone(run, stage)
+    if lost <= 0:
         return None
     strained = stage_saturated(stage)
     waited = stage.response("extend", "lost").percentile(50)
     if strained and not (has_free_core(stage) and waited > EXPLAINS * own_delay(stage)):
         return OwnLosses(lost, lost, strained)
     late, worst = _lost_after_a_delay(run, plan, stalls, stage)
+    late = min(late, lost)
     if not late:
         return None
     why = (
         f"the generator itself was {show_us(worst)} late before {show_size(late)} of {show_size(lost)} losses"
     )
     return OwnLosses(late, lost, why)
+
+
+def _undone(run: RunData, stage: StageResult) -> int:
+    """Count the losses of a stage by acknowledged writes that the target undid. They are told some time later."""
+    end = stage.end + _TOLD_WITHIN if stage.end is not None else np.inf
+    told = (event for event in run.events if event["event"] == "undone")
+    return sum(count_of(event) for event in told if stage.begin <= float(event["t"]) < end)
 
 
 def _lost_after_a_delay(

@@ -353,6 +353,12 @@ def test_leases_lost_after_seconds_of_our_own_lateness_are_withheld_and_the_verd
     )
 
 
+def test_writes_that_the_target_undid_are_no_loss_of_ours() -> None:
+    run = losing(84.0, 31_000, 31_010, NONE_LOST)
+    run.events.append({"t": run.stages[2].begin + 1, "event": "undone", "count": 4})
+    assert analyse(run).verdict.outcome == "missed"
+
+
 @pytest.mark.parametrize("given_plan", [CLAIM_P99, plan(), None], ids=["claims", "no thresholds", "no plan"])
 def test_a_run_that_lost_leases_through_our_own_lateness_is_never_met(given_plan: str | None) -> None:
     verdict = analyse(losing(84.0, 31_000, 31_010, given_plan)).verdict

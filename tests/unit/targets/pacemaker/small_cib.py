@@ -34,6 +34,7 @@ Dw6uxGc8Vu+dxw==
 """Of `openssl dhparam -dsaparam 1024`: they are no secret."""
 _TICKET = re.compile(r"ticket_state[^>\[]*\[@id='([^']*)'(?: and \((.*)\))?\]")
 _EQUAL, _BEGINS = re.compile(r"@held='([^']*)'"), re.compile(r"starts-with\(@held,'([^']*)'\)")
+_EVERY = re.compile(r"starts-with\(@id,'([^']*)'\)")
 _DATA = re.compile(r'<ticket_state id="([^"]*)" held="([^"]*)"')
 
 
@@ -102,6 +103,12 @@ class SmallCib:
     def _do(self, message: Answer) -> tuple[int, str]:
         operation, path = message.attributes["cib_op"], message.attributes.get("cib_section", "")
         path = path.replace("&apos;", "'")
+        if (every := _EVERY.search(path)) is not None:
+            found = [name for name in self.tickets if name.startswith(every[1])]
+            if operation == "cib_delete":
+                for name in found:
+                    del self.tickets[name]
+            return (0, "<ticket_state /> " * len(found)) if found else (-6, "")
         if operation == "cib_query":
             if "ticket_state" in path:
                 name = self._matching(path)

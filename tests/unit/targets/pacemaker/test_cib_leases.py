@@ -20,8 +20,10 @@ from lab.certificates import make_certificates, named, unsigned
 from tests.unit.targets.pacemaker.small_cib import SmallCib, section, serving
 from tippingpoint.errors import OperationFailed, TargetError
 from tippingpoint.targets.pacemaker import nodes
+from tippingpoint.targets.pacemaker.access import access
 from tippingpoint.targets.pacemaker.claim import CibLeases
 from tippingpoint.targets.pacemaker.plan import PacemakerTarget
+from tippingpoint.targets.pacemaker.removal import remove
 from tippingpoint.workloads.claim.target import Holding
 
 
@@ -304,3 +306,10 @@ async def test_an_expired_certificate_is_named(tmp_path: Path) -> None:
         assert problem.value.refused
         assert "the server's certificate has expired: expected a renewed certificate" in str(problem.value)
         await leases.close()
+
+
+async def test_removal_takes_the_runs_leases_and_counts_them(tmp_path: Path) -> None:
+    node = SmallCib({"tp-0-1": "0:1", "tp-1-7": "", "tpx-0-1": "0:1", "booth": "0:1"})
+    async with serving(node):
+        assert await remove(access(section(tmp_path, node)), "tp") == 2
+    assert node.tickets == {"tpx-0-1": "0:1", "booth": "0:1"}
