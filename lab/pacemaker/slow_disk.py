@@ -1,8 +1,10 @@
 """Makes the disk slow for the processes of a control group, by the kernel's own limit of writes a second.
 
-Only the writes that a process waits for are slowed, as by fsync: the kernel writes the rest back on its own account. A
-change of the configuration is such a write on every node. On a disk of two writes a second an fsync of a new file took
-1.5 s instead of 4 ms, for it is three writes.
+Only the writes that a process waits for are slowed, as by fsync: the kernel writes the rest back on its own account. On
+a disk of two writes a second an fsync of a new file took 1.5 s instead of 4 ms, for it is three writes.
+
+Pacemaker's clients feel nothing of it. The CIB daemon answers, and lets a child write the file. On a disk of one write
+a second the last of ten changes was on the disk after 28 s, and after 0.3 s on the other two nodes (2.1.5, 3 nodes).
 """
 
 from __future__ import annotations
