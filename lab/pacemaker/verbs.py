@@ -14,7 +14,7 @@
     {"do": "property", "name": "cluster-ipc-limit", "value": "20000"}  ->  {"ok": true}; null deletes it
     {"do": "daemon", "member": "node2", "daemon": "pacemaker-based"}  ->  {"pid": 4711}; null while it does not run
     {"do": "fail-resource", "member": "node2", "resource": "id"}  ->  {"ok": true}, as by `crm_resource --fail`
-    {"do": "forgive-resource", "member": "node2", "resource": "id"}  ->  {"ok": true}, as by `crm_resource --cleanup`
+    {"do": "forgive-resource", "member": "node2", "resource": "id"}  ->  {"ok": true}: it is not counted any more
     {"do": "lose-cib", "member": "node2"}  ->  {"ok": true}: what a node that is off had on disk of the CIB is gone
 
 `fenced` has the nodes that the cluster had fenced since the lab began, in order.
@@ -133,7 +133,10 @@ def verbs_of(lab: Cluster) -> Mapping[str, Verb]:
 
     def forgive_resource(fields: dict[str, Any]) -> dict[str, Any]:
         name = _member(lab, fields)
-        lab.run_on(name, "crm_resource", "--cleanup", "--resource", _text(fields, "resource"), "--node", name)
+        # crm_resource --cleanup would leave a property of the cluster behind (last-lrm-refresh).
+        for attribute in ("fail-count", "last-failure"):
+            failure = f"{attribute}-{_text(fields, 'resource')}#asyncmon_0"
+            lab.run_on(name, "attrd_updater", "--delete", "--name", failure, "--node", name)
         return _DONE
 
     def lose_cib(fields: dict[str, Any]) -> dict[str, Any]:
