@@ -514,6 +514,8 @@ class PacemakerLab:
             made = make_certificates(shared, USER, addresses)
             files = {"ca": made.ca, "cert": made.client_cert, "key": made.client_key}
             known |= {name: file.read_text() for name, file in files.items()}
+        if self._remotes:
+            known["remotes"] = list(self.remotes.values())
         self.credentials.touch(0o600)
         self.credentials.write_text(json.dumps(known))  # JSON is YAML
 

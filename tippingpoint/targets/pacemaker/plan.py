@@ -37,7 +37,7 @@ RESOURCE_COMMANDS = {
 RESOURCE_OBSERVATIONS = tuple(RESOURCE_COMMANDS)
 """What administrators ask and do, timed as the number of resources grows. `status` is the whole CIB, read. `history` is
 that of one resource. `simulate` needs crm_simulate on our machine. `move` and `stop` are done to a resource that runs,
-and last until it has. It is started again afterwards."""
+and last until it has. It is started again afterwards. Both are left out while others start or stop."""
 
 
 class HollowNodes(Section, frozen=True):

@@ -75,6 +75,7 @@ class PacemakerResources:
         self._grouped: ClusterStatus | None = None
         self._hidden: dict[Item, str] = {}
         """Resources that an observation moves or stops, and the node where a list shows them meanwhile."""
+        self._joined: set[str] = set()
         self._simulates = shutil.which(SIMULATOR) is not None
         self._watch: Task[None] | None = None
         self._tasks: set[Task[Any]] = set()
@@ -128,6 +129,7 @@ class PacemakerResources:
     async def members(self) -> list[MemberSeen]:
         """List the nodes, remote ones too, by the same list. Without quorum or DC their status may be wrong."""
         status = await self._cib.look()
+        self._joined |= {node.name for node in status.nodes.values() if node.remote and node.online}
         stale = not (status.quorum and status.dc)
         return [
             MemberSeen(
@@ -138,8 +140,8 @@ class PacemakerResources:
                 stale=stale,
             )
             for node in status.nodes.values()
-            # A remote node that is a resource of the run is none of the cluster's until it is online.
-            if not (node.remote and not node.online and self._names.item(node.name))
+            # A remote node that the run has added is none of the cluster's until it is online once.
+            if not (node.remote and self._names.item(node.name)) or node.name in self._joined
         ]
 
     async def evict(self, member: str) -> None:
@@ -339,10 +341,13 @@ class PacemakerResources:
             self._hidden.pop(item, None)
 
     def _place(self, item: Item | None) -> tuple[str, str]:
-        """Where a resource runs, and where it may be moved to; empty if nowhere, or if it is moved or stopped just
-        now."""
+        """Where a resource runs, and where it may be moved to; empty if nowhere, or if this is no time for it.
+
+        While resources start, each further change would have the cluster plan all of it anew: it would be no time of
+        an administrator's change, and none of a start.
+        """
         status = self._live.status
-        if item is None or item in self._hidden or status is None:
+        if item is None or self._hidden or status is None or self._live.is_awaited:
             return "", ""
         node = self._live.at.get(self._names.of(item), "")
         there: dict[str, int] = dict.fromkeys(

@@ -184,6 +184,7 @@ def status_of(cib: Element) -> ClusterStatus:
         elif (node := members[name]).online or node.unclean:
             history.read(name, state)
     found = {**{name: Node(name, id) for id, name in nodes.names.items()}, **members}
+    history.arrive(members)
     # What connects the remote nodes is in the history of the others.
     for name in nodes.remotes:
         found[name] = nodes.remote(name, name in history.active and name not in history.failing)
@@ -324,6 +325,7 @@ class _History:
         self.failed: dict[tuple[str, str, str, int], Operation] = {}
         self.pending: list[Operation] = []
         self._agents: dict[str, str] = {}
+        self._going: dict[str, str] = {}
         self._known: dict[str, list[str]] = defaultdict(list)
 
     def read(self, node: str, state: Element) -> None:
@@ -336,6 +338,12 @@ class _History:
             if node not in known:
                 known.append(node)
             if self._is_active(id, node, resource) and node not in self.active[id]:
+                self.active[id].append(node)
+
+    def arrive(self, nodes: Mapping[str, Node]) -> None:
+        """Count what has left a node by a live migration as active where it goes, until that node says so."""
+        for id, node in self._going.items():
+            if not self.active[id] and node in nodes and nodes[node].online:
                 self.active[id].append(node)
 
     def resources(self, configured: Mapping[str, Resource]) -> dict[str, Resource]:
@@ -380,6 +388,8 @@ class _History:
                 active = True
             elif name in _STOPS:
                 active = False
+                if name == "migrate_to":
+                    self._going[id] = element.get("migrate_target", "")
             if name != "monitor" or interval == "0":
                 self.failing.discard(id)
         return active
