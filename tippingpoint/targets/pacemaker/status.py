@@ -23,7 +23,7 @@ INFINITY = 1_000_000
 
 _PENDING, _CANCELLED = -1, 1
 _DONE = 0
-_OK, _NOT_INSTALLED, _NOT_RUNNING, _PROMOTED = 0, 5, 7, 8
+_OK, _NOT_RUNNING, _PROMOTED = 0, 7, 8
 _DEGRADED = (190, 191)
 _STARTS = ("start", "promote", "demote", "migrate_from")
 _STOPS = ("stop", "migrate_to")
@@ -383,7 +383,7 @@ class _History:
                 continue
             if name == "monitor":
                 # A recurring monitor that is fine says so of the time since its resource was started.
-                active = True if interval != "0" else code not in (_NOT_RUNNING, _NOT_INSTALLED)
+                active = True if interval != "0" else code != _NOT_RUNNING
             elif name in _STARTS:
                 active = True
             elif name in _STOPS:
@@ -396,7 +396,7 @@ class _History:
 
     def _fails(self, status: int, code: int, name: str, interval: str) -> bool:
         if name == "monitor" and interval == "0":
-            return code not in (_OK, _NOT_RUNNING, _PROMOTED, *_DEGRADED, _NOT_INSTALLED)
+            return code not in (_OK, _NOT_RUNNING, _PROMOTED, *_DEGRADED)
         if name == "monitor":
             return status > _CANCELLED or code not in (_OK, _PROMOTED, *_DEGRADED)
         return status > _CANCELLED or code != _OK

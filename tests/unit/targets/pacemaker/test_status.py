@@ -162,3 +162,24 @@ def test_the_answer_to_a_query_is_read_like_a_file() -> None:
 def test_what_is_no_cib_is_refused_in_a_line(garbage: bytes) -> None:
     with pytest.raises(OperationFailed, match="an answer"):
         read_status(garbage)
+
+
+def test_a_probe_that_finds_no_agent_is_a_failure() -> None:
+    status = read_status(
+        REMOTE.replace(
+            b'operation="start" call-id="4" rc-code="0"', b'operation="monitor" call-id="4" rc-code="5"', 1
+        )
+    )
+    assert [(each.resource, each.node, each.code, each.is_probe) for each in status.failed] == [
+        ("far", "node1", 5, True)
+    ]
+    assert status.resources["far"].active == ()
+
+
+def test_a_resource_that_migrates_is_where_it_goes() -> None:
+    # Given a connection that has left node1 for node2, which has not said so yet
+    leaving = REMOTE.replace(b'operation="start"', b'operation="migrate_to" migrate_target="node2"', 1)
+    other = b'<node_state id="2" uname="node2" in_ccm="true" crmd="online" join="member" expected="member"/></status>'
+    status = read_status(leaving.replace(b"</status>", other))
+    assert status.resources["far"].active == ("node2",)
+    assert status.nodes["far"].online
