@@ -12,6 +12,12 @@ import yaml
 from lab.pacemaker.cluster import PacemakerLab
 from tests.functional.program import no_traceback, only_run, run
 from tippingpoint.rundir.results import RunData
+from tippingpoint.targets.pacemaker.access import access
+from tippingpoint.targets.pacemaker.cts_things import Things
+from tippingpoint.targets.pacemaker.cts_watch import Watch
+from tippingpoint.targets.pacemaker.plan import PacemakerTarget
+from tippingpoint.targets.pacemaker.removal import remove
+from tippingpoint.targets.pacemaker.status import read_status
 
 _VERSIONS = re.compile(
     r' (?:epoch|num_updates|admin_epoch|cib-last-written|update-\w+|dc-uuid)="[^"]*"'
@@ -104,3 +110,30 @@ def test_without_a_lab_a_test_that_needs_one_is_refused_before_the_run(
     (line,) = ended.stderr.strip().splitlines()
     assert "lab: missing: expected the control socket of a lab, for ResourceRecover, Flip, SplitBrain" in line
     assert not (tmp_path / "runs").exists() or not list((tmp_path / "runs").iterdir())
+
+
+async def test_what_tests_change_is_put_back_by_clean_after_any_end(
+    pacemaker: PacemakerLab, tmp_path: Path
+) -> None:
+    # Given what a run was in the middle of when it was killed: a node in standby, and properties that it set
+    before = configuration(pacemaker)
+    target = PacemakerTarget(kind="pacemaker", credentials=pacemaker.credentials, tls="anonymous")
+    reached, things, watch = access(target), Things("tp12345678-cts"), Watch(access(target))
+    await watch.open()
+    try:
+        await watch.await_quorum()
+        await things.make(watch.call, pacemaker.names)
+        await things.standby(watch.call, "node2", "2")
+        for value in ("false", "true", "false"):
+            await things.set_property(watch.call, "stonith-enabled", value)
+        await things.set_property(watch.call, "maintenance-mode", "true")
+    finally:
+        await watch.close()
+    during = read_status(pacemaker.cib().encode())
+    assert (during.properties["stonith-enabled"], during.nodes["node2"].standby) == ("false", True)
+    # When the run is cleaned
+    removed = await remove(reached, "tp12345678")
+    # Then the cluster's own value is back, and nothing of the run's is left
+    assert removed == len([*things.resources(pacemaker.names), *pacemaker.names, "the group", "standby"])
+    assert configuration(pacemaker) == before
+    assert await remove(reached, "tp12345678") == 0

@@ -198,8 +198,16 @@ function drawTests() {
   if (!load) return;
   const names = Object.keys(load.nodes), shown = v => v == null ? "–" : digits(v, 3);
   const ofNodes = part => names.map((name, index) => ({ values: load.nodes[name][part], series: line(name, hostColours(index), index < 8 ? P50 : P99, shown, { width: name === load.node ? 2.25 : 1.25 }) }));
-  draw("chart-test-load", 300, () => loadOverTime(["1 min", "5 min", "15 min"].map((part, index) => ({ values: load.nodes[load.node][part],
-    series: line(part, css("--op-" + [1, 2, 3][index]), P50, shown) })), "load average"));
+  // One chart for each cluster, as the author of the published ones drew them. All have one scale.
+  const parts = ["1 min", "5 min", "15 min"], most = Math.max(0, ...parts.flatMap(part => load.nodes[load.node][part]));
+  for (const stage of doc.stages) draw("chart-test-load-" + stage.number, 260, () => {
+    const inside = load.t.map((t, index) => t >= stage.begin && t <= (stage.end ?? Infinity) ? index : -1).filter(index => index >= 0);
+    const chosen = values => inside.map(index => values[index]);
+    const plan = loadOverTime(parts.map((part, index) => ({ values: chosen(load.nodes[load.node][part]),
+      series: line(part, css("--op-" + [1, 2, 3][index]), P50, shown) })), "load average");
+    return { ...plan, data: [chosen(load.t), ...plan.data.slice(1)], sync: undefined,
+      scales: { x: { time: false, range: () => [stage.begin, stage.end ?? timeEnds[1]] }, y: { range: () => [0, most > 0 ? most * 1.12 : 1] } } };
+  });
   draw("chart-test-loads", 300, () => loadOverTime(ofNodes("1 min"), "load average"));
   draw("chart-test-cpu", 260, () => loadOverTime(ofNodes("cpu"), "cores"));
 }

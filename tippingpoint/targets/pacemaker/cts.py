@@ -230,7 +230,8 @@ class CtsLoad:
             if nodes is not None:
                 await self._ask({"do": "resize", "nodes": nodes})
                 self._watch.hold_all()
-                self._nodes = tuple(await self._running())
+                # Those that boot: a moment after the request some are not running yet.
+                self._nodes = tuple(sorted((await self._ask({"do": "cluster"}))["addresses"], key=_natural))
                 scene = self._scene(Random(0))
                 formed = await self._until(scene.whole()[:3], time.monotonic() + self._workload.timeout)
                 self._operations.count("form", "ok", begin, begin, formed)
