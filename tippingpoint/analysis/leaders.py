@@ -53,15 +53,16 @@ def unexplained(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, str, s
 def _explained(events: Iterable[Mapping[str, Any]]) -> Iterable[tuple[float, float]]:
     """The times in which a fault explains a change of the leader."""
     undone = set(UNDONE_BY.values())
-    began: dict[str, float] = {}
+    began: dict[tuple[str, str], float] = {}
+    """When something was done to a member, by the member and what undoes it."""
     for event in events:
         if event["event"] != "fault":
             continue
-        t, do, member = float(event["t"]), event.get("do"), str(event.get("member"))
+        t, do, member = float(event["t"]), str(event.get("do")), str(event.get("member"))
         if do in UNDONE_BY:
-            began.setdefault(member, t)
-        elif do in undone and member in began:
-            yield began.pop(member), t + EXPLAINS_FOR
+            began.setdefault((member, UNDONE_BY[do]), t)
+        elif do in undone and (member, do) in began:
+            yield began.pop((member, do)), t + EXPLAINS_FOR
         else:
             yield t, t + EXPLAINS_FOR
     yield from ((t, inf) for t in began.values())

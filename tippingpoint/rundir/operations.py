@@ -14,8 +14,9 @@ _UNTIL_IT_IS_THERE = ("create", "start", "reachable", "probe", "launch")
 
 
 def _called(*steps: str) -> tuple[str, ...]:
-    """Return what targets call these steps of a thing's life, for those that use names of their own."""
-    return tuple(target.called[step] for target in _TARGETS for step in steps if step in target.called)
+    """Return what targets call these steps of a thing's life, where these are names of their own."""
+    names = (target.called.get(step, step) for target in _TARGETS for step in steps)
+    return tuple(dict.fromkeys(name for name in names if name not in LIFE))
 
 
 OPERATIONS = tuple(

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from tests.functional.program import (
 from tests.functional.standstills import await_ticks
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.worker_journal import read_worker_events, worker_names
 
 LONG = [{"leases": 20, "over": "200ms", "hold": "20m"}]
 _VERSIONS = re.compile(
@@ -142,23 +143,20 @@ def test_a_run_that_cannot_log_in_ends_with_one_line(
     assert "wrong-one" not in done.stdout + done.stderr
 
 
-def expect_survived(measured: RunData, faults: Sequence[str]) -> None:
-    """A run went on to its end, and its leases were extended then."""
-    assert [event["do"] for event in told(measured, "fault")] == list(faults)
-    (stage,) = measured.stages
-    assert measured.manifest.status == "complete"
-    assert stage.count("extend") > 20
-
-
+@pytest.mark.parametrize("fenced", [True, False])
 def test_a_killed_dc_is_a_silence_of_known_length_and_no_cliff(
-    pacemaker_to_break: PacemakerLab, tmp_path: Path
+    pacemaker_to_break: PacemakerLab, tmp_path: Path, fenced: bool
 ) -> None:
-    # given a plan that kills the DC, and a cluster that fences it, so that it boots again
+    # given a plan that kills the DC, and a cluster that fences it, so that it boots again, or cannot
     lab = pacemaker_to_break
+    dc = lab.leader()
+    faults = [{"do": "kill", "member": dc, "stage": 1, "at": "2s"}]
+    if not fenced:
+        faults.insert(0, {"do": "fail-fencing", "member": dc, "stage": 1, "at": "1s"})
     plan = plan_of(
         tmp_path,
-        stages=[{"leases": 20, "over": 0, "hold": "14s"}],
-        faults=[{"do": "kill", "member": lab.leader(), "stage": 1, "at": "2s"}],
+        stages=[{"leases": 20, "over": 0, "hold": "12s"}],
+        faults=faults,
         workers=1,
     )
     # when it is run
@@ -168,12 +166,16 @@ def test_a_killed_dc_is_a_silence_of_known_length_and_no_cliff(
     measured = only_run(tmp_path / "runs")
     assert measured.manifest.status == "complete"
     formula = 2.2 * (lab.token_ms + 650 * (len(lab.names) - 2)) / 1000
-    first = told(measured, "silence")[0]
-    assert first["seconds"] >= 0.9 * formula
+    longest = max(event["seconds"] for event in told(measured, "silence"))
+    waited = measured.stages[0].response("extend").max / 1e6
+    assert waited >= 0.95 * formula
+    # (the silence is without standstills of the worker, which a busy machine has)
+    assert formula / 2 < longest <= 1.05 * waited
     # and the new DC is no cliff, as the fault explains it
     cliff = analyse(measured).tipping.cliff
     assert cliff is None or cliff.by != "leader"
-    lab.await_whole()
+    if fenced:
+        lab.await_whole()
 
 
 def test_a_controller_that_dies_by_itself_is_the_cliff(
@@ -223,3 +225,40 @@ def test_a_cluster_that_restarts_loses_its_tickets_and_gets_them_again(
     assert stage.count("extend", "lost") >= 20
     assert sum(event["count"] for event in told(measured, "undone")) >= 20
     assert "ticket_state" not in lab.cib()
+
+
+def test_what_a_minority_acknowledges_is_a_failure_or_a_loss(
+    new_pacemaker: Callable[..., PacemakerLab], tmp_path: Path
+) -> None:
+    # given a cluster without fencing, and a run that is held
+    lab = new_pacemaker(3, fence=False, properties={"no-quorum-policy": "ignore"})
+    process = start("run", plan_of(tmp_path, stages=LONG), *settings(lab), "--out", tmp_path / "runs")
+    directory = wait_for_hold(tmp_path / "runs")
+    await_ticks(directory, 2)
+    # when one node is cut off from the others, and not from us
+    lab.split(["node3"])
+    alone = f"{lab.address('node3')}:9898"
+    until(lambda: was_told(directory, "quorum", alone), "quorum lost")
+    await_ticks(directory, 3)
+    lab.heal()
+    lab.await_whole()
+    printed = ended(process)
+    assert no_traceback(*printed)
+    # then what it acknowledged meanwhile is not taken for done
+    measured = only_run(tmp_path / "runs")
+    (stage,) = measured.stages
+    refused = sum(
+        event["count"] for event in told(measured, "error") if "acknowledged without quorum" in event["error"]
+    )
+    assert stage.count("extend", "lost") + refused >= 1
+    assert sum(event["count"] for event in told(measured, "undone")) == stage.count("extend", "lost")
+    assert told(measured, "quorum")[0]["member"] == alone
+
+
+def was_told(directory: Path, event: str, member: str) -> bool:
+    """Whether a run has noticed this about a member."""
+    return any(
+        found["event"] == event and found.get("member") == member
+        for name in worker_names(directory)
+        for found in read_worker_events(directory, name, 1.0).events
+    )

@@ -79,6 +79,7 @@ def test_several_changes_are_one_cliff_that_names_them() -> None:
         ([fault(5, "partition"), fault(69.0 - EXPLAINS_FOR + 1, "heal")], True),
         ([fault(5, "kill"), fault(69.0 - EXPLAINS_FOR - 1, "start")], False),  # it was back long before
         ([fault(70, "kill")], False),  # it came after
+        ([fault(2, "fail-fencing"), fault(3, "kill"), fault(4, "mend-fencing")], True),  # it is down still
         ([fault(60, "drop-claims", None)], True),
     ],
 )
