@@ -72,8 +72,9 @@ def preference(id: str, node: str) -> str:
 
 def configured(ids: Iterable[str]) -> str:
     """The XPath of resources with these ids, and of all that the configuration has about them."""
-    tests = " or ".join(f"@id='{id}' or @rsc='{id}'" for id in ids)
-    return f"/cib/configuration/*/*[{tests}]"
+    ids = list(ids)
+    named, told = (" or ".join(f"{where}='{id}'" for id in ids) for where in ("@id", "."))
+    return f"/cib/configuration/resources/*[{named}]|/cib/configuration/constraints/*[@*[{told}]]"
 
 
 def node_entries(ids: Iterable[str]) -> str:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 
 from tippingpoint.errors import OperationFailed
-from tippingpoint.targets.pacemaker.connection import in_plain_words
+from tippingpoint.targets.pacemaker.cib import Cib
 from tippingpoint.targets.pacemaker.nodes import Nodes
 from tippingpoint.targets.pacemaker.primitives import with_role
 from tippingpoint.targets.pacemaker.status import ClusterStatus, read_status
 from tippingpoint.targets.pacemaker.wire import CAN_CREATE, LOCAL, MULTIPLE, NO_MATCH, SYNC, XPATH, Answer
 from tippingpoint.util.retrying import retry
 from tippingpoint.workloads.load import OnProgress
+from tippingpoint.workloads.spawn.target import PASSING, SpawnFailed
 
 AT_ONCE = 100
 """The most resources that one change removes: the cluster computes all that follows from it before it stops one."""
@@ -40,10 +41,8 @@ class _Removal:
         self._prefix = prefix
         self._progress = progress
         begins = f"starts-with(@id,'{prefix}')"
-        self._configured = (
-            f"/cib/configuration/resources/*[{begins}]"
-            f"|/cib/configuration/constraints/*[{begins} or starts-with(@rsc,'{prefix}')]"
-        )
+        self._resources = f"/cib/configuration/resources/*[{begins}]"
+        self._constraints = f"/cib/configuration/constraints/*[@*[starts-with(.,'{prefix}')]]"
         self._kept = (
             f"/cib/configuration/nodes/node[{begins}]|/cib/status/node_state[{begins}]"
             f"|/cib/status/node_state/lrm/lrm_resources/lrm_resource[{begins}]"
@@ -69,8 +68,10 @@ class _Removal:
             if configured:
                 if status.properties.get("stop-orphan-resources") == "false":
                     configured = await self._stop(configured, status)
-                first = f"({self._configured})[position() <= {AT_ONCE}]"
                 if configured:
+                    # The schema refuses a constraint whose resource is gone.
+                    await self._change("cib_delete", self._constraints, None, XPATH | MULTIPLE)
+                    first = f"({self._resources})[position() <= {AT_ONCE}]"
                     await self._change("cib_delete", first, None, XPATH | MULTIPLE)
                 continue
             if loop.time() - moved > STUCK_AFTER:
@@ -78,7 +79,7 @@ class _Removal:
                 raise OperationFailed(f"{len(ours)} resources have not stopped on {', '.join(sorted(where))}")
             await asyncio.sleep(_PAUSE)
         # A daemon that writes its part anew may bring something back once.
-        rest = f"{self._configured}|{self._kept}"
+        rest = f"{self._resources}|{self._constraints}|{self._kept}"
         while await self._change("cib_query", f"({rest})[1]", None, LOCAL | XPATH) != NO_MATCH:
             await self._change("cib_delete", rest, None, XPATH | MULTIPLE)
             await asyncio.sleep(_PAUSE)
@@ -111,7 +112,13 @@ class _Removal:
             except TimeoutError:
                 raise OperationFailed(f"{link.name}: no answer within {ANSWER_WITHIN:.0f} s") from None
             if answer.code not in (0, NO_MATCH):
-                raise OperationFailed(f"{link.name}: {in_plain_words(answer.code)}")
+                raise Cib.failure(answer.code)
             return answer
 
-        return await retry(call, STUCK_AFTER, lambda problem: isinstance(problem, OperationFailed))
+        return await retry(call, STUCK_AFTER, _passes)
+
+
+def _passes(problem: Exception) -> bool:
+    if isinstance(problem, SpawnFailed):
+        return problem.kind in PASSING
+    return isinstance(problem, OperationFailed)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tippingpoint.targets.pacemaker.plan import REMOTE
-from tippingpoint.targets.pacemaker.primitives import Names, primitive
+from tippingpoint.targets.pacemaker.primitives import Names, configured, primitive
 from tippingpoint.workloads.spawn.target import Item
 
 numbers = st.integers(min_value=0, max_value=10**6)
@@ -58,3 +58,11 @@ def test_an_agent_without_provider_and_a_resource_that_is_not_to_start() -> None
 def test_a_remote_node_always_has_a_monitor() -> None:
     element = ElementTree.fromstring(primitive("r", REMOTE, {"server": "10.0.0.1"}, 0))
     assert element.find("operations/op") is not None
+
+
+def test_the_path_of_resources_has_all_constraints_that_name_them() -> None:
+    # A constraint whose resource is gone is refused by the schema.
+    assert configured(["a", "b"]) == (
+        "/cib/configuration/resources/*[@id='a' or @id='b']"
+        "|/cib/configuration/constraints/*[@*[.='a' or .='b']]"
+    )
