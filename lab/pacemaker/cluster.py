@@ -596,8 +596,9 @@ class PacemakerLab:
     def _await_member(self, name: str) -> None:
         deadline = time.monotonic() + READY_WITHIN_S
         while True:
-            node = self._nodes[name]
-            if node.process.poll() is not None:
+            with self._acting:  # a node that is fenced meanwhile has booted again
+                ended = self._nodes[name].process.poll() is not None
+            if ended:
                 raise LabError(f"{name}: ended: {self._last_words(name)}", "a node that runs")
             with contextlib.suppress(LabError):
                 itself = (status := self.status(name)).nodes.get(name)
@@ -627,6 +628,8 @@ class PacemakerLab:
 
     def _end(self, node: _Node) -> None:
         """Kill it, and wait until it and its plug are gone."""
+        if node.slow:
+            limit_writes(node.groups, self.directory, 0)  # who waits for a disk cannot die
         self._kill(node)
         node.process.wait(READY_WITHIN_S)
         if self._exporters is not None:

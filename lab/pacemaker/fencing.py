@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socketserver
 import threading
@@ -38,4 +39,5 @@ class _Request(socketserver.StreamRequestHandler):
     def handle(self) -> None:
         asked = json.loads(self.rfile.readline(4096) or b"{}")
         done = cast(_Server, self.server).answer(asked.get("action", ""), asked.get("node", ""))
-        self.wfile.write(json.dumps({"ok": done}).encode() + b"\n")
+        with contextlib.suppress(OSError):  # the node that asked may be dead by now
+            self.wfile.write(json.dumps({"ok": done}).encode() + b"\n")

@@ -274,6 +274,12 @@ def test_nothing_is_left_behind_whatever_ends_the_lab_program(number: signal.Sig
         made = traces(name, address) - before
         assert {kind for kind, _what in made} == {"process", "link", "directory", "cgroup"}
         assert any("corosync" in what for kind, what in made if kind == "process")
+        # Nodes write to their disks, and who waits for a slow one cannot be killed.
+        slow = {"do": "slow-disk", "member": "node1", "writes_per_s": 1}
+        assert asyncio.run(ask_lab(Path(told["lab"]), slow)) == {"ok": True}
+        for value in ("61s", "62s", "63s"):
+            change = {"do": "property", "name": "cluster-delay", "value": value}
+            assert asyncio.run(ask_lab(Path(told["lab"]), change)) == {"ok": True}
 
         lab.send_signal(number)
 
