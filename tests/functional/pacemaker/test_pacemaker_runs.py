@@ -155,7 +155,8 @@ def test_a_killed_dc_is_a_silence_of_known_length_and_no_cliff(
         faults.insert(0, {"do": "fail-fencing", "member": dc, "stage": 1, "at": "1s"})
     plan = plan_of(
         tmp_path,
-        stages=[{"leases": 20, "over": 0, "hold": "12s"}],
+        # (spread, so that a write is due at any moment)
+        stages=[{"leases": 20, "over": "1s", "hold": "12s"}],
         faults=faults,
         workers=1,
     )
@@ -168,7 +169,7 @@ def test_a_killed_dc_is_a_silence_of_known_length_and_no_cliff(
     formula = 2.2 * (lab.token_ms + 650 * (len(lab.names) - 2)) / 1000
     longest = max(event["seconds"] for event in told(measured, "silence"))
     waited = measured.stages[0].response("extend").max / 1e6
-    assert waited >= 0.95 * formula
+    assert waited >= 0.9 * formula
     # (the silence is without standstills of the worker, which a busy machine has)
     assert formula / 2 < longest <= 1.05 * waited
     # and the new DC is no cliff, as the fault explains it
