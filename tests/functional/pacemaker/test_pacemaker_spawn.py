@@ -190,7 +190,7 @@ def test_resources_of_a_killed_node_are_repaired_elsewhere(
     before = settled(lab)
     victim = next(name for name in lab.names if name != lab.leader())
     plan = merged_plan(
-        tmp_path, FEW, {"workload": {"observe_every": "1s"}, "stages": [{"instances": 6, "hold": LONG_HOLD}]}
+        tmp_path, FEW, {"workload": {"observe_every": "2s"}, "stages": [{"instances": 6, "hold": LONG_HOLD}]}
     )
     process = start_at(lab, "run", plan, "--out", tmp_path / "runs")
     with going(process):
@@ -200,14 +200,22 @@ def test_resources_of_a_killed_node_are_repaired_elsewhere(
         lab.kill(victim)
         wait_for(tmp_path / "runs", process, "member", member=victim, status="offline")
         # then the cluster fences it and the run sees it come back; all resources run again
-        wait_for(tmp_path / "runs", process, "member", 2, member=victim, status="online")
+        until(lambda: _is_back(directory, victim), "the node is back")
         until(lambda: _all_active(lab, prefix, 6), "all run again")
         until(lambda: _counts(directory)() == 6, "the run knows where all of them are")
         stop(process)
     assert lab.fenced.count(victim) >= 1
-    # and nothing is left, on the node that came back neither
+    # and nothing is left, on the node that came back neither; what the cluster notes of such a node is its own
     lab.await_whole()
-    assert settled(lab) == before
+    configuration, _, status = settled(lab).partition("<node_state")
+    assert configuration == before.partition("<node_state")[0]
+    assert prefix not in status
+
+
+def _is_back(directory: Path, node: str) -> bool:
+    """Whether a node that was away is online again, be it that it counted as lost meanwhile."""
+    statuses = [event["status"] for event in named(directory, "member", member=node)]
+    return "offline" in statuses and statuses[-1] in ("online", "back")
 
 
 def _all_active(lab: PacemakerLab, prefix: str, count: int) -> bool:
@@ -233,11 +241,12 @@ def test_remote_nodes_join_carry_resources_and_leave_nothing(
     process = start_at(lab, "run", plan, "--out", tmp_path / "runs")
     with going(process):
         directory = wait_for(tmp_path / "runs", process, "stage", phase="hold", stage=1)
-        # then each has one of three resources
+        # then both carry some of the resources
         prefix = prefix_of(directory)
         remotes = {f"{prefix}-remote-0000", f"{prefix}-remote-0001"}
         there = ours(lab, f"{prefix}-0")
-        assert sorted(there.values()) == sorted((name,) for name in ("node1", *remotes))
+        assert all(len(nodes) == 1 for nodes in there.values())
+        assert {name for nodes in there.values() for name in nodes} >= remotes
         assert any("2 remote nodes were online after" in each["text"] for each in named(directory, "note"))
         stop(process)
     # and no trace of them stays
