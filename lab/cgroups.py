@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-_GONE_WITHIN_S = 10.0
+_GONE_WITHIN_S = 120.0
 
 
 @dataclass(frozen=True)

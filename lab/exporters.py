@@ -22,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 
 from lab.control import LabError
+from lab.patience import PATIENCE_S
 from lab.program import vanishing_directory
 from lab.tether import tethered
 
@@ -49,7 +50,6 @@ EVERY = """process_names:
 NETWORK = ("netdev", "sockstat")
 MACHINE = ("cpu", "diskstats", "loadavg", "meminfo")
 """Collectors of node exporter for figures that members share. The query pack `host` uses them and the member's own."""
-SERVES_WITHIN_S = 120.0
 _POLL_S = 0.03
 _CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -116,16 +116,16 @@ class Exporters:
         for process in self._running:
             process.kill()
         for process in self._running:
-            process.wait(10)
+            process.wait(PATIENCE_S)
 
 
-def await_served(url: str, process: subprocess.Popen[bytes], within: float = SERVES_WITHIN_S) -> None:
+def await_served(url: str, process: subprocess.Popen[bytes]) -> None:
     """Wait until a program answers. Raises LabError if it ends, or takes too long."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    deadline = time.monotonic() + within
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
-            with opener.open(url, timeout=within) as answer:
+            with opener.open(url, timeout=PATIENCE_S) as answer:
                 answer.read()
             return
         except OSError as problem:
@@ -133,5 +133,5 @@ def await_served(url: str, process: subprocess.Popen[bytes], within: float = SER
             if process.poll() is not None:
                 raise LabError(f"{name}: ended", f"an answer at {url}") from None
             if time.monotonic() > deadline:
-                raise LabError(f"{url}: {problem}", f"an answer within {within:g} s") from None
+                raise LabError(f"{url}: {problem}", f"an answer within {PATIENCE_S:g} s") from None
             time.sleep(_POLL_S)

@@ -8,7 +8,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +25,7 @@ from tests.conftest import MARK
 from tests.functional.juju.juju_access import REAL, user_of
 from tests.functional.program import WITHIN_S
 from tests.functional.quick import is_quick
+from tests.functional.shared_labs import SharedLab, look_at_etcd, look_at_lxd, look_at_openstack
 from tippingpoint.targets.juju.api.access import ControllerAccess, from_store, store_directory
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ _ROOT = os.geteuid() == 0
 _OF_LXD = {"lxd", "lxd_single", "new_lxd"}
 _BROKEN = "openstack_to_break"
 _OF_OPENSTACK = {"openstack", _BROKEN}
+_FAILED = pytest.StashKey[int]()
 _LEFT_OUT = set[str]() if _ROOT else {"lxd"} if is_installed() else {"lxd", "openstack"}
 
 
@@ -89,6 +91,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in out]
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Count what fails."""
+    report = yield
+    if report.failed:
+        item.config.stash[_FAILED] = item.config.stash.get(_FAILED, 0) + 1
+    return report
+
+
+@pytest.fixture(scope="session")
+def failed(request: pytest.FixtureRequest) -> Callable[[], int]:
+    """Tells how many tests have failed so far, or their setup or teardown."""
+    return lambda: request.config.stash.get(_FAILED, 0)
+
+
 @pytest.fixture(scope="session")
 def open_labs() -> list[EtcdLab]:
     """The clusters that are meant to be running now."""
@@ -96,12 +115,24 @@ def open_labs() -> list[EtcdLab]:
 
 
 @pytest.fixture(scope="session")
-def etcd(open_labs: list[EtcdLab]) -> Iterator[EtcdLab]:
+def shared_etcd(open_labs: list[EtcdLab], failed: Callable[[], int]) -> Iterator[SharedLab[EtcdLab]]:
+    """The cluster of `etcd`."""
+
+    @contextlib.contextmanager
+    def make() -> Iterator[EtcdLab]:
+        with EtcdLab(members=3) as lab:
+            open_labs.append(lab)
+            yield lab
+            open_labs.remove(lab)
+
+    with SharedLab(make, look_at_etcd, failed) as shared:
+        yield shared
+
+
+@pytest.fixture
+def etcd(shared_etcd: SharedLab[EtcdLab]) -> EtcdLab:
     """A 3-member cluster shared by the tests that leave its members alone."""
-    with EtcdLab(members=3) as lab:
-        open_labs.append(lab)
-        yield lab
-        open_labs.remove(lab)
+    return shared_etcd.take()
 
 
 @pytest.fixture
@@ -163,17 +194,34 @@ def no_simulator_left_behind() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def lxd() -> Iterator[LxdLab]:
+def shared_lxd(failed: Callable[[], int]) -> Iterator[SharedLab[LxdLab]]:
+    """The cluster of `lxd`."""
+    with SharedLab(lambda: _with_tiny(LxdLab(members=3)), look_at_lxd, failed) as shared:
+        yield shared
+
+
+@pytest.fixture
+def lxd(shared_lxd: SharedLab[LxdLab]) -> LxdLab:
     """A cluster of 3, with an image `tiny`, shared by the tests that leave its members alone."""
-    with LxdLab(members=3) as lab:
-        lab.image("tiny")
-        yield lab
+    return shared_lxd.take()
 
 
 @pytest.fixture(scope="session")
-def lxd_single() -> Iterator[LxdLab]:
+def shared_lxd_single(failed: Callable[[], int]) -> Iterator[SharedLab[LxdLab]]:
+    """The server of `lxd_single`."""
+    with SharedLab(lambda: _with_tiny(LxdLab(members=1, clustered=False)), look_at_lxd, failed) as shared:
+        yield shared
+
+
+@pytest.fixture
+def lxd_single(shared_lxd_single: SharedLab[LxdLab]) -> LxdLab:
     """A server of no cluster, with an image `tiny`, shared by the tests that leave it alone."""
-    with LxdLab(members=1, clustered=False) as lab:
+    return shared_lxd_single.take()
+
+
+@contextlib.contextmanager
+def _with_tiny(lab: LxdLab) -> Iterator[LxdLab]:
+    with lab:
         lab.image("tiny")
         yield lab
 
@@ -201,14 +249,28 @@ def openstack_directories() -> list[Path]:
 
 
 @pytest.fixture(scope="session")
-def openstack(openstack_directories: list[Path]) -> Iterator[OpenstackLab]:
+def shared_openstack(
+    openstack_directories: list[Path], failed: Callable[[], int]
+) -> Iterator[SharedLab[OpenstackLab]]:
+    """The cloud of `openstack`."""
+
+    @contextlib.contextmanager
+    def make() -> Iterator[OpenstackLab]:
+        with OpenstackLab(computes=3, brokers=2, tls=True) as lab:
+            openstack_directories.append(lab.directory)
+            yield lab
+
+    with SharedLab(make, look_at_openstack, failed) as shared:
+        yield shared
+
+
+@pytest.fixture
+def openstack(shared_openstack: SharedLab[OpenstackLab]) -> OpenstackLab:
     """A cloud with all there is (3 computes, 2 brokers, TLS), shared by tests that remove what they make."""
-    with OpenstackLab(computes=3, brokers=2, tls=True) as lab:
-        openstack_directories.append(lab.directory)
-        yield lab
+    return shared_openstack.take()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def openstack_to_break(openstack: OpenstackLab) -> OpenstackLab:
     """The same cloud, whose members a test may kill, and brings back."""
     return openstack
