@@ -437,13 +437,13 @@ def test_without_a_quorum_claims_fail_or_wait_and_then_work_again(
             async with asyncio.timeout(SOON):
                 while True:
                     try:
-                        again = await asyncio.wait_for(claims.claim(99, 0), 2.0)
+                        again = await asyncio.wait_for(claims.claim(99, 0), 20.0)
                         break
                     except (OperationFailed, TimeoutError):
                         await asyncio.sleep(0.05)
                 while True:
                     try:
-                        extended = await asyncio.wait_for(claims.extend(holding), 2.0)
+                        extended = await asyncio.wait_for(claims.extend(holding), 20.0)
                         break
                     except (OperationFailed, TimeoutError):
                         await asyncio.sleep(0.05)
@@ -874,4 +874,4 @@ def test_a_server_without_the_v2_api_is_told_apart(tmp_path: Path, scope: Scope)
         assert line.endswith("start etcd with --enable-v2")
     finally:
         server.kill()
-        server.wait(10)
+        server.wait(SOON)

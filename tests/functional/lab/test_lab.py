@@ -231,7 +231,7 @@ context = ssl.create_default_context(cafile=ca)
 if pair:
     context.load_cert_chain(*pair)
 direct, https = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
-urllib.request.build_opener(direct, https).open(endpoint + "/health", timeout=5)
+urllib.request.build_opener(direct, https).open(endpoint + "/health", timeout=60)
 """
 
 
