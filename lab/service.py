@@ -59,6 +59,10 @@ class Starter:
         self._started.append(process)
         return process
 
+    def forget(self, process: subprocess.Popen[bytes]) -> None:
+        """Leave a group alone from now on, all of which has ended: its id may become another's."""
+        self._started.remove(process)
+
     def output(self, name: str) -> Path:
         """Return the file with a program's output."""
         return self._directory / f"{name}.out"
@@ -108,6 +112,8 @@ class Service:
             kill_group(self._process.pid)
             self._process.wait(PATIENCE_S)
             await_gone(self._process.pid)
+            self._starter.forget(self._process)
+            self._process = None
 
     def stop(self) -> None:
         """SIGSTOP the group; all processes are stopped on return."""

@@ -52,7 +52,7 @@ from tippingpoint.targets.lxd.image import tiny_image
 PROGRAMS = ("lxd", "lxc", "dnsmasq", "ip", "nft", "nsenter", "unshare")
 OFFLINE_AFTER_S = 11
 """LXD's smallest cluster.offline_threshold: seconds without a heartbeat after which a member is offline."""
-_ANSWER_WITHIN_S = 2.0
+_ANSWER_WITHIN_S = 10.0
 _POLL_S = 0.03
 _NOWHERE = "http://127.0.0.1:9"
 """The discard port, as LXD's proxy. Otherwise LXD asks the internet for lists of images and sizes."""

@@ -70,7 +70,7 @@ class Forked:
 
     def kill(self) -> None:
         """SIGKILL it. It is dead on return."""
-        if self._descriptor is not None:
+        if self._descriptor is not None and not has_ended(self._descriptor):  # its id may be another's by now
             kill_group(self._pid)
             if not has_ended(self._descriptor, PATIENCE_S):
                 raise LabError(f"{self.name}: still there", "a process that ends when killed")
