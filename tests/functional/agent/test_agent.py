@@ -195,11 +195,11 @@ def test_what_a_unit_that_is_removed_has_measured_is_in_the_report(etcd: EtcdLab
         until(lambda: (word := other.word()) and word.progress and word.progress.held == 10)
         await_ticks(other.state / "runs" / f"{leader.run.id}.1", 2)
         # when the unit of one is removed: it is asked for its last word
-        told = other.ask("leave", seconds=10.0)
+        told = other.ask("leave", seconds=60.0)
         word, result = UnitWord.model_validate(told["word"]), told["result"]
         assert (word.phase, word.leaves, word.run) == ("over", True, leader.run.id)
         # then it says the same when it is asked again, and nothing of it is left
-        again = other.ask("leave", seconds=10.0)
+        again = other.ask("leave", seconds=60.0)
         assert (again["word"]["phase"], again["word"]["leaves"]) == ("over", True)
         until(lambda: not other.ask("ping")["running"])
         assert not [key for key in keys(etcd.endpoints[0]) if f"{leader.run.id}.1/" in key]
