@@ -33,7 +33,6 @@ def test_a_pipe_that_a_shell_gives_is_read() -> None:
         os.close(reading)
 
 
-@pytest.mark.timeout(60)
 def test_a_pipe_that_nobody_writes_into_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
