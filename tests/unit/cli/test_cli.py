@@ -233,7 +233,7 @@ def test_a_clean_that_takes_its_time_says_what_it_is_about(imported: Path, tmp_p
                 # then what takes so long is said while it lasts, and not among the results
                 said = process.stderr.readline()
                 silent.close()
-            out, rest = process.communicate(timeout=60)
+            out, rest = process.communicate(timeout=600)
         assert said == f"tippingpoint: removing model {model_name(prefix)}, which may take minutes\n"
         assert (process.returncode, out, rest.count("\n")) == (3, "", 1)
 

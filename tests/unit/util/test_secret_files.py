@@ -29,7 +29,7 @@ def test_a_pipe_that_a_shell_gives_is_read() -> None:
         text = read_text("password file", Path(f"/dev/fd/{reading}"), "a password", private=True)
         assert len(text) == 2 + 80_000
     finally:
-        writer.join(10)
+        writer.join(600)
         os.close(reading)
 
 
