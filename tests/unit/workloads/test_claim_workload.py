@@ -64,7 +64,7 @@ class HandTarget:
 
     async def calls(self, claims: int = 0, extends: int = 0) -> None:
         """Wait until so many calls were made in all."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(600):
             while len(self.claims) < claims or len(self.extends) < extends:
                 self.called.clear()
                 await self.called.wait()
@@ -180,7 +180,7 @@ async def test_one_worker_tells_of_each_change_of_the_leader(monkeypatch: pytest
                 StageOrder(number=number, size=2, kind="ramp", over=0.0, share=(worker, 2), listed=number)
             )
         if not worker:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(600):
                 await target.silent.wait()
         await rig.load.close()
         assert [(event, fields) for _, event, fields in rig.load.events] == [
