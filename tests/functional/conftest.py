@@ -40,7 +40,12 @@ _LEFT_OUT = set[str]() if _ROOT else {"lxd"} if is_installed() else {"lxd", "ope
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marks of tests on these targets. Those that use one of the fixtures get them by themselves."""
+    """Declare the marks of tests on these targets. Those that use one of the fixtures get them by themselves.
+
+    A shell has what it starts in the background ignore Ctrl-C, and so would the programs that tests interrupt.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "lxd: needs LXD, and therefore root")
     config.addinivalue_line("markers", "openstack: needs OpenStack's packages, which root installs")
     config.addinivalue_line("markers", "quick: what plain ./scripts/test runs; see quick.py")
