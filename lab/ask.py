@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from lab.control import LabError
-
-_ANSWER_WITHIN_S = 120.0
-"""Seconds to wait for an answer. The slowest request joins a member to a busy cluster."""
+from lab.patience import PATIENCE_S
 
 
 def ask(control: Path, request: dict[str, Any]) -> dict[str, Any]:
     """Send one request to a lab's control socket and return the answer. Raises LabError without one."""
     with socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(_ANSWER_WITHIN_S)
+        connection.settimeout(PATIENCE_S)
         try:
             connection.connect(str(control))
             connection.sendall(json.dumps(request).encode() + b"\n")

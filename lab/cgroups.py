@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-_GONE_WITHIN_S = 10.0
+_GONE_WITHIN_S = 120.0
 _DISK_LIMITS = {"blkio.throttle.write_iops_device": "0", "io.max": "wiops=max"}
 """Files of limits of a disk, and what ends one. A process that waits for a slow disk cannot be killed before."""
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from types import TracebackType
 
 from lab.control import LabError
+from lab.patience import PATIENCE_S
 from lab.program import vanishing_directory
 from lab.tether import tethered
 
@@ -53,7 +54,6 @@ MACHINE = ("cpu", "diskstats", "loadavg", "meminfo")
 """Collectors of node exporter for figures that members share. The query pack `host` uses them and the member's own."""
 _NODE = ("--mount", "--uts", "--ipc", "--net", "--pid", "setpriv", "--pdeathsig=KILL")
 """All namespaces of a lab's node. nsenter forks to enter the last, and its child must not outlive it."""
-SERVES_WITHIN_S = 120.0
 _POLL_S = 0.03
 _CHECKOUT = Path(__file__).resolve().parents[1]
 
@@ -161,13 +161,13 @@ class Exporters:
             self.end(host)
 
 
-def await_served(url: str, process: subprocess.Popen[bytes], within: float = SERVES_WITHIN_S) -> None:
+def await_served(url: str, process: subprocess.Popen[bytes]) -> None:
     """Wait until a program answers. Raises LabError if it ends, or takes too long."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    deadline = time.monotonic() + within
+    deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
-            with opener.open(url, timeout=within) as answer:
+            with opener.open(url, timeout=PATIENCE_S) as answer:
                 answer.read()
             return
         except OSError as problem:
@@ -175,5 +175,5 @@ def await_served(url: str, process: subprocess.Popen[bytes], within: float = SER
             if process.poll() is not None:
                 raise LabError(f"{name}: ended", f"an answer at {url}") from None
             if time.monotonic() > deadline:
-                raise LabError(f"{url}: {problem}", f"an answer within {within:g} s") from None
+                raise LabError(f"{url}: {problem}", f"an answer within {PATIENCE_S:g} s") from None
             time.sleep(_POLL_S)

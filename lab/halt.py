@@ -7,13 +7,13 @@ import signal
 import time
 from pathlib import Path
 
-_STOPPED_WITHIN_S = 10.0
+from lab.patience import PATIENCE_S
 
 
 def halt(pid: int) -> None:
     """SIGSTOP a process and wait until all of its threads are stopped, which takes a moment on a busy machine."""
     os.kill(pid, signal.SIGSTOP)
-    deadline = time.monotonic() + _STOPPED_WITHIN_S
+    deadline = time.monotonic() + PATIENCE_S
     while any(state not in "TZX" for state in _states(pid)) and time.monotonic() < deadline:
         time.sleep(0.001)
 

@@ -15,12 +15,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from lab.control import LabError
+from lab.patience import PATIENCE_S
 from lab.tether import tethered
 
 BRIDGE = "br0"
 """The bridge in the switch's network namespace."""
 _BELOW = "10.87.{}.0/24"
-_HELD_WITHIN_S = 10.0
 
 
 class Switch:
@@ -91,7 +91,7 @@ def _used() -> list[ipaddress.IPv4Network]:
 def _await_namespace(holder: subprocess.Popen[bytes]) -> None:
     """Wait until the holder has left the host's network namespace."""
     hosts = os.readlink("/proc/self/ns/net")
-    deadline = time.monotonic() + _HELD_WITHIN_S
+    deadline = time.monotonic() + PATIENCE_S
     while os.readlink(f"/proc/{holder.pid}/ns/net") == hosts:
         if holder.poll() is not None or time.monotonic() > deadline:
             raise LabError("unshare: no network namespace", "to be allowed to make one (root)")
@@ -100,7 +100,7 @@ def _await_namespace(holder: subprocess.Popen[bytes]) -> None:
 
 def _end(holder: subprocess.Popen[bytes]) -> None:
     holder.kill()
-    holder.wait(10)
+    holder.wait(PATIENCE_S)
 
 
 def _run(command: list[str]) -> str:

@@ -19,13 +19,12 @@ from pathlib import Path
 from types import TracebackType
 
 from lab.control import LabError
+from lab.patience import PATIENCE_S
 from lab.ports import free_ports
 from lab.program import vanishing_directory
 from lab.service import Service, Starter
 
 VHOSTS = ("nova", "neutron")
-READY_WITHIN_S = 90.0
-_ANSWER_WITHIN_S = 20.0
 _POLL_S = 0.1
 _PASSWORD = "lab"  # on loopback, for as long as a test
 _CHECKOUT = Path(__file__).resolve().parents[1]
@@ -80,7 +79,7 @@ class RabbitLab:
 
     def await_clients(self) -> None:
         """Wait until clients are accepted, some seconds after the broker first answers."""
-        deadline = time.monotonic() + READY_WITHIN_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 with self.client(VHOSTS[-1]):
@@ -90,7 +89,7 @@ class RabbitLab:
                 if time.monotonic() > deadline:
                     raise LabError(f"rabbitmq-server: {problem}", "a broker that lets clients in") from None
                 time.sleep(_POLL_S)
-        self.service.await_served(f"http://{self.metrics}/metrics", READY_WITHIN_S)
+        self.service.await_served(f"http://{self.metrics}/metrics")
 
     def _configure(self) -> None:
         for name in ("mnesia", "log", "bin"):
@@ -148,7 +147,7 @@ class StompClient:
     """One connection of a client (STOMP 1.2); it ends with the context."""
 
     def __init__(self, port: int, vhost: str) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), _ANSWER_WITHIN_S)
+        self._socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
         self._send(
             "CONNECT", **{"accept-version": "1.2", "host": vhost, "login": vhost, "passcode": _PASSWORD}
         )

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 
+from lab.patience import PATIENCE_S
 from lab.ports import free_ports
 from lab.prometheus import find_prometheus, find_promtool
 from tippingpoint.monitoring.scrape.server import Server, Serving, command
 
 Samples = Iterable[tuple[int, float]]
-_MAKE_WITHIN_S = 300.0
 
 
 class Recorded:
@@ -38,7 +38,7 @@ class Recorded:
                     file.writelines(f"{name}{labels} {value} {t}\n" for t, value in samples)
             file.write("# EOF\n")
         make = [find_promtool(), "tsdb", "create-blocks-from", "openmetrics", text, data]
-        subprocess.run(make, check=True, capture_output=True, timeout=_MAKE_WITHIN_S)
+        subprocess.run(make, check=True, capture_output=True, timeout=PATIENCE_S)
         text.unlink()
         (port,) = free_ports(1)
         serving = Serving(configuration, data, f"127.0.0.1:{port}", retention="100y", retention_size="100GB")

@@ -16,9 +16,9 @@ from pathlib import Path
 from lab.control import LabError
 from lab.exporters import await_served
 from lab.halt import halt
+from lab.patience import PATIENCE_S
 from lab.tether import tethered
 
-GONE_WITHIN_S = 20.0
 _POLL_S = 0.02
 
 
@@ -59,6 +59,10 @@ class Starter:
         self._started.append(process)
         return process
 
+    def forget(self, process: subprocess.Popen[bytes]) -> None:
+        """Leave a group alone from now on, all of which has ended: its id may become another's."""
+        self._started.remove(process)
+
     def output(self, name: str) -> Path:
         """Return the file with a program's output."""
         return self._directory / f"{name}.out"
@@ -75,7 +79,7 @@ class Starter:
             if process.poll() is None or group(process.pid):
                 kill_group(process.pid)
         for process in self._started:
-            process.wait(GONE_WITHIN_S)
+            process.wait(PATIENCE_S)
             await_gone(process.pid)
 
 
@@ -106,8 +110,10 @@ class Service:
         """SIGKILL the group; all processes are dead on return."""
         if self._process is not None:
             kill_group(self._process.pid)
-            self._process.wait(GONE_WITHIN_S)
+            self._process.wait(PATIENCE_S)
             await_gone(self._process.pid)
+            self._starter.forget(self._process)
+            self._process = None
 
     def stop(self) -> None:
         """SIGSTOP the group; all processes are stopped on return."""
@@ -126,17 +132,17 @@ class Service:
         if self._process is not None:
             self._process.terminate()
             try:
-                self._process.wait(GONE_WITHIN_S)
+                self._process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 raise LabError(
-                    f"{self.name}: no end in {GONE_WITHIN_S:g} s", "a program that ends when told"
+                    f"{self.name}: no end in {PATIENCE_S:g} s", "a program that ends when told"
                 ) from None
 
-    def await_served(self, url: str, within: float) -> None:
+    def await_served(self, url: str) -> None:
         """Wait until it answers. Raises LabError if it ends, or takes too long."""
         assert self._process is not None, f"{self.name}: was never started"
         try:
-            await_served(url, self._process, within)
+            await_served(url, self._process)
         except LabError as problem:
             said = self._starter.last_words(self.name)
             raise LabError(f"{self.name}: {problem.problem}: {said}", problem.expected) from None
@@ -163,7 +169,7 @@ def halt_group(leader: int) -> None:
 
 def await_gone(leader: int) -> None:
     """Wait until no process of a killed group is left. Raises LabError if that takes too long."""
-    deadline = time.monotonic() + GONE_WITHIN_S
+    deadline = time.monotonic() + PATIENCE_S
     while left := group(leader):
         if time.monotonic() > deadline:
             raise LabError(f"processes {left}: still there", "processes that end when killed")
@@ -171,13 +177,17 @@ def await_gone(leader: int) -> None:
 
 
 def group(leader: int) -> list[int]:
-    """Return the processes of a group that have not ended."""
+    """Return the processes of a group that have not ended.
+
+    A process whose first thread has ended (Z) may have others. As long as one is left, so are its sockets.
+    """
     found: list[int] = []
     for process in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             if process.name.isdigit():
-                state, _, its_group = (process / "stat").read_text().rpartition(")")[2].split()[:3]
-                if int(its_group) == leader and state not in "ZX":
+                fields = (process / "stat").read_text().rpartition(")")[2].split()
+                state, its_group, threads = fields[0], int(fields[2]), int(fields[17])  # proc(5)
+                if its_group == leader and (state not in "ZX" or threads > 1):
                     found.append(int(process.name))
     return found
 

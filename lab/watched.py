@@ -14,6 +14,7 @@ from typing import Protocol
 
 from lab.control import LabError
 from lab.exporters import Exporters
+from lab.patience import PATIENCE_S
 from lab.prometheus import PrometheusLab
 from tippingpoint.errors import TargetError
 from tippingpoint.monitoring.prometheus import Prometheus
@@ -21,7 +22,6 @@ from tippingpoint.monitoring.scrape.jobs import Found
 
 _BEFORE = 12
 """The number of scrapes before a run may begin, because rates of the idle state span several."""
-_WITHIN_S = 60.0
 _POLL_S = 0.2
 
 
@@ -45,12 +45,12 @@ def watched(lab: Watchable) -> Generator[PrometheusLab]:
 
 
 async def _await_scrapes(url: str, slow: Set[str]) -> None:
-    deadline = time.monotonic() + _WITHIN_S
+    deadline = time.monotonic() + PATIENCE_S
     lacking = "nothing is scraped"
     async with Prometheus(url) as prometheus:
         while lacking:
             if time.monotonic() > deadline:
-                raise LabError(lacking, f"every member scraped within {_WITHIN_S:g} s")
+                raise LabError(lacking, f"every member scraped within {PATIENCE_S:g} s")
             with suppress(TargetError):  # it has only just started
                 lacking = await _lacking(prometheus, slow)
             await asyncio.sleep(_POLL_S)

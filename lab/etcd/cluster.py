@@ -33,6 +33,7 @@ from typing import Any
 from lab.control import ControlServer, LabError, Member
 from lab.exporters import Exporters
 from lab.halt import halt
+from lab.patience import PATIENCE_S
 from lab.ports import free_ports
 from lab.program import serve, vanishing_directory
 from lab.tether import tethered
@@ -40,8 +41,7 @@ from tippingpoint.monitoring.scrape.jobs import Found, static_targets
 
 USER = "loadclaimer"
 PREFIX = "/tippingpoint/"
-HEALTHY_WITHIN_S = 120.0
-_ANSWER_WITHIN_S = 2.0
+_ANSWER_WITHIN_S = 20.0
 _POLL_S = 0.03
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -145,7 +145,7 @@ class EtcdLab:
 
     def leader(self) -> str:
         """Wait for a leader and return its name. Raises LabError without a quorum to elect it."""
-        deadline = time.monotonic() + HEALTHY_WITHIN_S
+        deadline = time.monotonic() + PATIENCE_S
         while self._has_quorum() and time.monotonic() < deadline:
             name = self._leader_now()
             if name is not None:
@@ -157,7 +157,7 @@ class EtcdLab:
         """SIGKILL a member and wait until it is dead."""
         with self._acting:
             self._alive(name).kill()
-            self._processes[name].wait(10)
+            self._processes[name].wait(PATIENCE_S)
             self._stopped.discard(name)
 
     def stop(self, name: str) -> None:
@@ -255,7 +255,7 @@ class EtcdLab:
         for process in self._processes.values():
             process.kill()
         for process in self._processes.values():
-            process.wait(10)
+            process.wait(PATIENCE_S)
 
     def _known(self, name: str) -> str:
         if name not in self.names:
@@ -274,7 +274,7 @@ class EtcdLab:
         return len(self.pids.keys() - self._stopped) > len(self.names) // 2
 
     def _await_health(self, names: list[str]) -> None:
-        deadline = time.monotonic() + HEALTHY_WITHIN_S
+        deadline = time.monotonic() + PATIENCE_S
         waiting = list(names)
         while waiting:
             waiting = [name for name in waiting if not self._healthy(name)]
@@ -283,9 +283,7 @@ class EtcdLab:
                     raise LabError(f"{name}: did not start: {self._last_words(name)}", "a healthy member")
             if waiting and time.monotonic() > deadline:
                 words = self._last_words(waiting[0])
-                raise LabError(
-                    f"{waiting[0]}: not healthy in {HEALTHY_WITHIN_S:g}s: {words}", "a healthy member"
-                )
+                raise LabError(f"{waiting[0]}: not healthy in {PATIENCE_S:g}s: {words}", "a healthy member")
             if waiting:
                 time.sleep(_POLL_S)
 

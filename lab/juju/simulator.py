@@ -34,12 +34,12 @@ from lab.ask import ask
 from lab.control import LabError, Member
 from lab.juju.store import PROFILES
 from lab.juju.tls import CERTIFICATES, Certificate, make_controller_certificates
+from lab.patience import PATIENCE_S
 from lab.ports import free_ports
 from lab.program import serve, vanishing_directory
 from lab.tether import tethered
 
 CONTROLLER = "simulator"
-SERVES_WITHIN_S = 120.0
 _ANSWER_WITHIN_S = 30.0
 _CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -213,7 +213,7 @@ class JujuLab:
     def _await_serving(self) -> dict[str, Any]:
         assert self._process is not None
         assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], SERVES_WITHIN_S)
+        ready, _, _ = select.select([self._process.stdout], [], [], PATIENCE_S)
         line = self._process.stdout.readline() if ready else b""
         if not line:
             log = (self.directory / "simulator.log").read_text(errors="replace").strip().splitlines()
@@ -270,7 +270,7 @@ class JujuLab:
     def _end(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.wait(10)
+            self._process.wait(PATIENCE_S)
             assert self._process.stdout is not None
             self._process.stdout.close()
 

@@ -42,6 +42,7 @@ from lab.lxd.access import make_client_certificate, write_credentials, write_rem
 from lab.lxd.machine import SMALL
 from lab.lxd.unix_socket import ask
 from lab.network import BRIDGE, Switch
+from lab.patience import PATIENCE_S
 from lab.ports import free_ports
 from lab.program import serve, vanishing_directory
 from lab.tether import tethered
@@ -51,9 +52,7 @@ from tippingpoint.targets.lxd.image import tiny_image
 PROGRAMS = ("lxd", "lxc", "dnsmasq", "ip", "nft", "nsenter", "unshare")
 OFFLINE_AFTER_S = 11
 """LXD's smallest cluster.offline_threshold: seconds without a heartbeat after which a member is offline."""
-READY_WITHIN_S = 300.0
-_ANSWER_WITHIN_S = 2.0
-_RUN_WITHIN_S = 120.0
+_ANSWER_WITHIN_S = 10.0
 _POLL_S = 0.03
 _NOWHERE = "http://127.0.0.1:9"
 """The discard port, as LXD's proxy. Otherwise LXD asks the internet for lists of images and sizes."""
@@ -276,7 +275,7 @@ class LxdLab:
 
     def leader(self) -> str:
         """Wait for a leader of the cluster's database and return its name."""
-        deadline = time.monotonic() + READY_WITHIN_S
+        deadline = time.monotonic() + PATIENCE_S
         while (name := self._leader_now()) is None:
             if time.monotonic() > deadline:
                 raise LabError("leader: none", "a majority of the database's members running")
@@ -469,7 +468,7 @@ class LxdLab:
         else:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(first, signal.SIGKILL)
-        machine.process.wait(30)
+        machine.process.wait(PATIENCE_S)
 
     def _end_machines(self) -> None:
         for machine in self._machines.values():
@@ -533,10 +532,10 @@ class LxdLab:
 
     def _listed_by_quorum(self) -> list[dict[str, Any]]:
         """Return the cluster's members; with a quorum, ask again until a member answers."""
-        deadline = time.monotonic() + READY_WITHIN_S
+        deadline = time.monotonic() + PATIENCE_S
         while not (listed := self._listed()) and self.clustered and self._has_quorum():
             if time.monotonic() > deadline:
-                raise LabError(f"members: no list within {READY_WITHIN_S:g}s", "an answer of LXD")
+                raise LabError(f"members: no list within {PATIENCE_S:g}s", "an answer of LXD")
             time.sleep(_POLL_S)
         return listed
 
@@ -553,16 +552,16 @@ class LxdLab:
         return None
 
     def _await_ready(self, name: str) -> None:
-        deadline = time.monotonic() + READY_WITHIN_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             if self._machines[name].process.poll() is not None:
                 raise LabError(f"{name}: did not start: {self._last_words(name)}", "a member that serves")
             with contextlib.suppress(LabError):
-                ask(self.unix_socket(name), "GET", "/internal/ready", timeout=READY_WITHIN_S)
+                ask(self.unix_socket(name), "GET", "/internal/ready", timeout=PATIENCE_S)
                 return
             if time.monotonic() > deadline:
                 raise LabError(
-                    f"{name}: not ready in {READY_WITHIN_S:g}s: {self._last_words(name)}",
+                    f"{name}: not ready in {PATIENCE_S:g}s: {self._last_words(name)}",
                     "a member that serves",
                 )
             time.sleep(_POLL_S)
@@ -596,11 +595,11 @@ def _run(command: list[str], environment: dict[str, str], content: str) -> str:
             capture_output=True,
             text=True,
             env={**_without_proxies(), **environment},
-            timeout=_RUN_WITHIN_S,
+            timeout=PATIENCE_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise LabError(f"{said}: no end in {_RUN_WITHIN_S:g}s", "an answer of LXD") from None
+        raise LabError(f"{said}: no end in {PATIENCE_S:g}s", "an answer of LXD") from None
     if ran.returncode != 0:
         raise LabError(f"{said}: {ran.stderr}", "success")
     return ran.stdout

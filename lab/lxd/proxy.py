@@ -28,9 +28,9 @@ from aiohttp import ClientError, ClientSession, ClientTimeout, UnixConnector, we
 from yarl import URL
 
 from lab.lxd.cluster import LxdLab
+from lab.patience import PATIENCE_S
 
 _LARGEST = 64 * 2**20
-_END_WITHIN_S = 10.0
 _PASSED_ON = ("Content-Type", "ETag", "Location")
 
 Forward = Callable[[], Awaitable[web.StreamResponse]]
@@ -205,7 +205,7 @@ class LxdProxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._loop.call_soon_threadsafe(self._ended.set)
-        self._thread.join(_END_WITHIN_S)
+        self._thread.join(PATIENCE_S)
         self._loop.close()
 
     def add(

@@ -26,12 +26,12 @@ from typing import Any
 from lab.certificates import make_certificates
 from lab.control import ControlServer, LabError, Member
 from lab.exporters import MACHINE, OPENSTACK, Exporters
-from lab.openstack.configuration import TOKEN_LIFE_S, write_compute, write_configuration, write_keystone
+from lab.openstack.configuration import write_compute, write_configuration
 from lab.openstack.database import COUNTED, Database
 from lab.openstack.fleet import Fleet, Forked
-from lab.openstack.places import REGION, Site, check_programs
+from lab.openstack.places import REGION, Site, check_programs, write_private
 from lab.openstack.rest import Rest
-from lab.openstack.services import LATE, delay_file, memcached, services
+from lab.openstack.services import LATE, brief_keystone, delay_file, memcached, services
 from lab.openstack.tenancy import (
     FLAVOR,
     IMAGE,
@@ -41,13 +41,13 @@ from lab.openstack.tenancy import (
     make_resources,
     make_tenant,
 )
+from lab.patience import PATIENCE_S
 from lab.ports import free_ports
 from lab.program import serve, vanishing_directory
 from lab.rabbitmq import RabbitLab
 from lab.service import Service, Starter
 from tippingpoint.monitoring.scrape.jobs import Found, static_targets
 
-READY_WITHIN_S = 300.0
 _POLL_S = 0.1
 
 
@@ -209,20 +209,23 @@ class OpenstackLab:
             file.unlink(missing_ok=True)
 
     @contextmanager
-    def token_life(self, seconds: int) -> Generator[None]:
-        """Limit the life of new Keystone tokens in this context. Keystone is restarted before and after.
-        Existing tokens, such as the services' own, keep their life."""
-        self._restart_keystone(seconds)
-        try:
-            yield
-        finally:
-            self._restart_keystone(TOKEN_LIFE_S)
+    def brief_tokens(self, seconds: int) -> Generator[Path]:
+        """Run a second Keystone, whose tokens live for some seconds, and yield a clouds.yaml with its address.
 
-    def _restart_keystone(self, token_life: int) -> None:
-        with self._acting:
-            write_keystone(self._site, token_life)
-            self.kill("keystone")
-            self.start("keystone")
+        The users are the same. Services go on with the first Keystone, which accepts tokens of both.
+        """
+        (port,) = free_ports(1)
+        url = self.auth_url.replace(f":{self._site.ports['keystone']}/", f":{port}/")
+        keystone = brief_keystone(self._site, self._starter, port, seconds)
+        keystone.start()
+        try:
+            admin = Rest(url, "admin", self.admin.password, "admin", self.ca)
+            admin.await_answer("identity", "/roles", check=keystone.check)
+            clouds = self.directory / "brief-clouds.yaml"
+            write_private(clouds, self.clouds.read_text().replace(self.auth_url, url))
+            yield clouds
+        finally:
+            keystone.kill()
 
     # Setup
 
@@ -253,7 +256,7 @@ class OpenstackLab:
             self.admin = Rest(
                 f"{site.url('keystone')}/v3", "admin", self._database.administrator, "admin", site.ca
             )
-            self.admin.await_answer("identity", "/roles", READY_WITHIN_S)
+            self.admin.await_answer("identity", "/roles", check=apis["keystone"].check)
             identities = pool.submit(make_identities, self.admin, site)
             for broker in up:
                 broker.result()
@@ -334,18 +337,19 @@ class OpenstackLab:
             "nova-api": ("compute", "/flavors"),
             "neutron-server": ("network", "/v2.0/networks"),
         }
-        if name in answers:
-            self.admin.await_answer(*answers[name], READY_WITHIN_S)
+        member = self._member(name)
+        if name in answers and isinstance(member, Service):
+            self.admin.await_answer(*answers[name], check=member.check)
         elif name in self._brokers:
             self._brokers[name].await_clients()
         else:
             self._await(f"{name}: does not report", lambda: self._reported(name) > reported)
 
     def _await(self, problem: str, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + READY_WITHIN_S
+        deadline = time.monotonic() + PATIENCE_S
         while not holds():
             if time.monotonic() > deadline:
-                raise LabError(f"{problem} in {READY_WITHIN_S:g} s", "a member that serves")
+                raise LabError(f"{problem} in {PATIENCE_S:g} s", "a member that serves")
             time.sleep(_POLL_S)
 
 

@@ -10,7 +10,7 @@ from lab.openstack.places import PIPELINES, REGION, Site, write_private
 SERVICE_DOWN_AFTER_S = 30
 """Seconds without a report (three intervals) after which Nova takes a compute for down, and Neutron an agent. Their own
 defaults are 60 and 75 s."""
-TOKEN_LIFE_S = 86_400
+_TOKEN_LIFE_S = 86_400
 """Seconds of life of Keystone's tokens, which is longer than a lab lasts."""
 _REPORT_EVERY_S = 10
 _DISCOVER_EVERY_S = 2
@@ -23,17 +23,12 @@ def write_configuration(site: Site) -> None:
     """Write the files of all services. `write_compute` writes those of single computes."""
     for service, pipeline in PIPELINES.items():
         shutil.copyfile(pipeline, site.configuration(service, pipeline.name))
-    write_keystone(site, TOKEN_LIFE_S)
+    _write(site, ("keystone", "keystone.conf"), _keystone(site))
     _write(site, ("glance", "glance-api.conf"), _glance(site))
     _write(site, ("placement", "placement.conf"), _placement(site))
     _write(site, ("nova", "nova.conf"), _nova(site))
     _write(site, ("neutron", "neutron.conf"), _neutron(site))
     _write(site, ("neutron", "ml2.ini"), _ml2())
-
-
-def write_keystone(site: Site, token_life: int) -> None:
-    """Write Keystone's configuration, with a token life of `token_life` seconds."""
-    _write(site, ("keystone", "keystone.conf"), _keystone(site, token_life))
 
 
 def write_compute(site: Site, host: str) -> None:
@@ -55,7 +50,7 @@ def _write(site: Site, names: tuple[str, ...], sections: Sections) -> None:
     write_private(site.configuration(*names), "\n".join([*lines, ""]))
 
 
-def _keystone(site: Site, token_life: int) -> Sections:
+def _keystone(site: Site) -> Sections:
     return {
         "DEFAULT": {"log_file": site.log("keystone")},
         "database": {"connection": site.database_url("keystone")},
@@ -64,7 +59,7 @@ def _keystone(site: Site, token_life: int) -> Sections:
             "backend": "oslo_cache.memcache_pool",
             "memcache_servers": site.memcached,
         },
-        "token": {"provider": "fernet", "expiration": token_life},
+        "token": {"provider": "fernet", "expiration": _TOKEN_LIFE_S},
         "fernet_tokens": {"key_repository": site.state("keystone") / "fernet-keys"},
         "credential": {"key_repository": site.state("keystone") / "credential-keys"},
     }

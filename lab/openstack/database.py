@@ -17,6 +17,7 @@ from pathlib import Path
 from lab.control import LabError
 from lab.openstack.places import CACHE, Site, environment, write_private
 from lab.openstack.services import mariadb, program
+from lab.patience import PATIENCE_S
 from lab.service import Service, Starter
 from lab.tether import tethered
 
@@ -27,8 +28,6 @@ _PACKAGES = (
 _DATABASES = ("keystone", "glance", "placement", "nova_api", "nova_cell0", "nova_cell1", "neutron")
 _KEPT = ("mariadb", "keystone")
 """The states that are kept, beside the administrator's password."""
-_READY_WITHIN_S = 60.0
-_MADE_WITHIN_S = 600.0
 _POLL_S = 0.05
 
 COUNTED = {
@@ -98,7 +97,7 @@ class Database:
 
     def _open(self) -> None:
         self._service.start()
-        deadline = time.monotonic() + _READY_WITHIN_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 self.query("SELECT 1")
@@ -213,10 +212,10 @@ def _run(site: Site, line: Sequence[str], **secret: str) -> str:
     told = {**environment(site), **secret}
     try:
         ran = subprocess.run(
-            tethered(line), env=told, capture_output=True, text=True, timeout=_MADE_WITHIN_S, check=False
+            tethered(line), env=told, capture_output=True, text=True, timeout=PATIENCE_S, check=False
         )
     except subprocess.TimeoutExpired:
-        raise LabError(f"{' '.join(line)}: no end in {_MADE_WITHIN_S:g} s", "an end") from None
+        raise LabError(f"{' '.join(line)}: no end in {PATIENCE_S:g} s", "an end") from None
     if ran.returncode != 0:
         said = " | ".join((ran.stderr + ran.stdout).splitlines()[-5:])
         raise LabError(f"{' '.join(line)}: {said}", "success")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from lab.control import LabError
 from lab.openstack.places import PYTHON, Site, environment
-from lab.service import GONE_WITHIN_S, Starter, halt_group, has_ended, kill_group
+from lab.patience import PATIENCE_S
+from lab.service import Starter, halt_group, has_ended, kill_group
 
 _FORKS = Path(__file__).with_name("forks.py")
 
@@ -69,9 +70,9 @@ class Forked:
 
     def kill(self) -> None:
         """SIGKILL it. It is dead on return."""
-        if self._descriptor is not None:
+        if self._descriptor is not None and not has_ended(self._descriptor):  # its id may be another's by now
             kill_group(self._pid)
-            if not has_ended(self._descriptor, GONE_WITHIN_S):
+            if not has_ended(self._descriptor, PATIENCE_S):
                 raise LabError(f"{self.name}: still there", "a process that ends when killed")
 
     def stop(self) -> None:

@@ -9,12 +9,13 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from lab.control import LabError
+from lab.patience import PATIENCE_S
 
-_ANSWER_WITHIN_S = 120.0
 _POLL_S = 0.1
 COMPUTE_VERSION = "2.93"
 """The newest version of Zed's Nova."""
@@ -88,13 +89,19 @@ class Rest:
                 self.log_in()
         return self._ask(method, self.endpoint(service) + path, body, self._token)[0]
 
-    def await_answer(self, service: str, path: str, within: float, body: Any = None) -> Any:
-        """Repeat `get`, or with a body `post`, until it succeeds. Raises LabError if it does not `within` seconds."""
-        deadline = time.monotonic() + within
+    def await_answer(
+        self, service: str, path: str, body: Any = None, check: Callable[[], object] = lambda: None
+    ) -> Any:
+        """Repeat `get`, or with a body `post`, until it succeeds. Raises LabError if it takes too long.
+
+        `check` is called between, and raises if there can be no answer any more.
+        """
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 return self.call("GET" if body is None else "POST", service, path, body)
             except LabError:
+                check()
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(_POLL_S)
@@ -116,7 +123,7 @@ class Rest:
         }
         request = urllib.request.Request(url, sent, headers, method=method)
         try:
-            with self._opener.open(request, timeout=_ANSWER_WITHIN_S) as answer:
+            with self._opener.open(request, timeout=PATIENCE_S) as answer:
                 content = answer.read()
                 return json.loads(content) if content else None, answer.headers.get("X-Subject-Token", "")
         except urllib.error.HTTPError as refusal:

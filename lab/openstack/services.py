@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from lab.openstack.places import PYTHON, Site, environment
@@ -53,6 +54,12 @@ def services(site: Site, starter: Starter) -> dict[str, Service]:
     return found
 
 
+def brief_keystone(site: Site, starter: Starter, port: int, token_life: int) -> Service:
+    """Return a second Keystone with the same users and keys, whose tokens live for `token_life` seconds."""
+    brief = replace(site, ports={**site.ports, "keystone": port})
+    return _web(brief, starter, "keystone", OS_TOKEN__EXPIRATION=str(token_life))
+
+
 def program(site: Site, name: str, module: str, directory: str, *files: str) -> list[str]:
     """Return the command line of an OpenStack program with `main` in a module, and these configuration files."""
     line = [PYTHON, "-I", str(_HERE / "run_program.py"), name, module, "main"]
@@ -64,20 +71,21 @@ def delay_file(site: Site, name: str) -> Path:
     return site.directory / f"{name}.delay"
 
 
-def _web(site: Site, starter: Starter, name: str) -> Service:
+def _web(site: Site, starter: Starter, name: str, **settings: str) -> Service:
     service = name.removesuffix("-api")
     own = {
         "LAB_APPLICATION": _APPLICATIONS[name],
         "LAB_DELAY": str(delay_file(site, name)),
         f"OS_{service.upper()}_CONFIG_DIR": str(site.configuration(service, "x").parent),
     }
-    line = ["uwsgi", "--plugin=python3", "--master", "--no-orphans", "--lazy-apps", "--enable-threads"]
-    line += ["--thunder-lock", "--buffer-size=65535", "--disable-logging", *_listening(site, service)]
+    line = ["uwsgi", "--plugin=python3", "--master", "--no-orphans", "--lazy-apps", "--need-app"]
+    line += ["--enable-threads", "--thunder-lock", "--buffer-size=65535", "--disable-logging"]
+    line += _listening(site, service)
     line += [f"--processes={_UWSGI_PROCESSES}", f"--threads={_UWSGI_THREADS}"]
     # uwsgi closes the connection after each answer. Without this header a client would reuse it, and fail.
     line += ["--add-header=Connection: close", "--rem-header=Content-Length"]
     line += [f"--wsgi-file={_HERE / 'wsgi.py'}"]
-    return Service(starter, name, line, environment(site) | own)
+    return Service(starter, name, line, environment(site) | own | settings)
 
 
 def _listening(site: Site, service: str) -> Sequence[str]:

@@ -14,7 +14,6 @@ from lab.openstack.rest import Rest
 
 IMAGE, FLAVOR, NETWORK = "tiny", "tiny", "net"
 PROJECT = "tippingpoint"
-_SERVES_WITHIN_S = 120.0
 _IMAGE_BYTES = 1024
 
 
@@ -61,7 +60,6 @@ def make_tenant(admin: Rest, site: Site, path: Path) -> Rest:
     credential = tenant.await_answer(
         "identity",
         f"/users/{tenant.user}/application_credentials",
-        _SERVES_WITHIN_S,
         {"application_credential": {"name": PROJECT}},
     )["application_credential"]
     clouds = {
@@ -95,21 +93,21 @@ def make_resources(admin: Rest, tenant: Rest) -> None:
 
 
 def _flavor(admin: Rest) -> None:
-    admin.await_answer("compute", "/flavors", _SERVES_WITHIN_S)
+    admin.await_answer("compute", "/flavors")
     # With a disk of 0, only administrators may create servers without a volume.
     size = {"ram": 64, "disk": 1, "vcpus": 1}
     admin.post("compute", "/flavors", {"flavor": {"name": FLAVOR, **size}})
 
 
 def _image(admin: Rest) -> None:
-    admin.await_answer("image", "/v2/images", _SERVES_WITHIN_S)
+    admin.await_answer("image", "/v2/images")
     form = {"disk_format": "raw", "container_format": "bare", "visibility": "public"}
     image = admin.post("image", "/v2/images", {"name": IMAGE, **form})["id"]
     admin.put("image", f"/v2/images/{image}/file", bytes(_IMAGE_BYTES))
 
 
 def _network(admin: Rest) -> None:
-    admin.await_answer("network", "/v2.0/networks", _SERVES_WITHIN_S)
+    admin.await_answer("network", "/v2.0/networks")
     network = admin.post("network", "/v2.0/networks", {"network": {"name": NETWORK, "shared": True}})
     subnet = {"network_id": network["network"]["id"], "cidr": "10.99.0.0/16", "ip_version": 4}
     admin.post("network", "/v2.0/subnets", {"subnet": {"name": NETWORK, "enable_dhcp": False, **subnet}})

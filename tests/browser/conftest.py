@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -9,9 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.browser.network import own_network
+from tests.functional.program import WITHIN_S
 
 Opened = Callable[..., Page]
+WITHIN_MS = 1000 * WITHIN_S
+expect.set_options(timeout=WITHIN_MS)
 
 
 def find_chromium() -> str:
@@ -22,11 +28,19 @@ def find_chromium() -> str:
     return found
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
+@pytest.fixture(scope="package", autouse=True)
+def network() -> Iterator[None]:
+    """The network of these tests, which no lab beside them changes. Only root can make one, and labs that change the
+    machine's network need root, too."""
+    with own_network() if os.geteuid() == 0 else contextlib.nullcontext():
+        yield
+
+
+@pytest.fixture(scope="package")
+def browser(network: None) -> Iterator[Browser]:
     """One browser for all tests."""
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=find_chromium())
+        chromium = playwright.chromium.launch(executable_path=find_chromium(), timeout=WITHIN_MS)
         yield chromium
         chromium.close()
 
@@ -48,6 +62,7 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Opened]:
             offline=True,
         )
         contexts.append(context)
+        context.set_default_timeout(WITHIN_MS)
         page = context.new_page()
         page.on("request", lambda request: asked.append(request.url))
         page.on("pageerror", lambda problem: complaints.append(str(problem)))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.browser.conftest import WITHIN_MS
 from tests.functional.collect.page_server import TOKEN, UNITS, Reader, a_run, collect, digests_of, page_of
 from tests.unit.made.synthetic import STARTED
 from tippingpoint.collect.runs import Runs
@@ -67,6 +68,7 @@ def page(request: pytest.FixtureRequest, browser: Browser, server: Reader) -> It
         ignore_https_errors=True,  # its certificate is one of its own
         base_url=f"https://127.0.0.1:{server.port}",
     )
+    context.set_default_timeout(WITHIN_MS)
     page = context.new_page()
     page.goto("/")
     page.get_by_label("The page's token").fill(TOKEN)
@@ -100,7 +102,7 @@ def test_a_live_run_is_followed_without_a_reload(page: Page, runs: Runs) -> None
 
     say(runs, held=25, p99_ms=45.0)
 
-    expect(page.get_by_text("25/25 leases").first).to_be_visible(timeout=20_000)
+    expect(page.get_by_text("25/25 leases").first).to_be_visible()
     expect(page.get_by_role("cell", name="45 ms")).to_be_visible()
     assert page.evaluate("window.here") is True
     assert fits(page)
@@ -120,7 +122,7 @@ def test_a_live_run_is_drawn_and_drawn_on(page: Page, runs: Runs) -> None:
 
     say(runs, held=13, errors=3, t=STARTED + 200.0 + before)
 
-    expect(page.locator("#chart-failures canvas")).to_be_visible(timeout=20_000)
+    expect(page.locator("#chart-failures canvas")).to_be_visible()
     assert page.evaluate(drawn) == before + 1
     assert page.locator("#chart-held canvas").count() == 1
     assert page.evaluate("window.here") is True
@@ -145,7 +147,7 @@ def test_marks_stay_while_the_list_is_followed(page: Page, runs: Runs) -> None:
     box = page.get_by_label(f"Compare {SECOND}")
     box.check()
 
-    with page.expect_response(lambda answer: answer.url.endswith("/"), timeout=20_000):
+    with page.expect_response(lambda answer: answer.url.endswith("/")):
         pass
 
     expect(box).to_be_checked()

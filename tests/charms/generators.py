@@ -254,12 +254,12 @@ def real_agent(unit: Unit) -> Iterator[None]:
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
-    assert ready.wait(20)
+    assert ready.wait(600)
     try:
         yield
     finally:
         ending[0]()
-        thread.join(20)
+        thread.join(600)
 
 
 def a_run(units: list[str], plan: str = PLAN, **changes: Any) -> SharedRun:

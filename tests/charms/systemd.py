@@ -36,4 +36,4 @@ def exposure(unit: Path) -> float:
 
 
 def _analyze(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, timeout=600)

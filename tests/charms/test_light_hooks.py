@@ -27,7 +27,7 @@ def test_a_hook_imports_no_heavy_library(name: str) -> None:
     paths = [ROOT, ROOT / "charms/common/src", ROOT / "charms" / name / "src"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
     imported = subprocess.run(
-        [sys.executable, "-c", _IMPORT], env=environment, capture_output=True, text=True, timeout=120, check=True
+        [sys.executable, "-c", _IMPORT], env=environment, capture_output=True, text=True, timeout=600, check=True
     )  # fmt: skip
     sections, heavy = imported.stdout.splitlines()
     assert "EtcdTarget" in sections

@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,16 +25,14 @@ from lab.openstack.places import is_installed
 from lab.pacemaker.cluster import PacemakerLab
 from tests.conftest import MARK
 from tests.functional.juju.juju_access import REAL, user_of
-from tests.functional.program import WITHIN_S
 from tests.functional.quick import is_quick
+from tests.functional.shared_labs import SharedLab, look_at_etcd, look_at_lxd, look_at_openstack
 from tippingpoint.targets.juju.api.access import ControllerAccess, from_store, store_directory
 
 T = TypeVar("T")
 
 _FAKETIME = Path(__file__).resolve().parents[2] / ".cache" / "lib" / "libfaketimeMT.so.1"
-_GONE_WITHIN_S = 120.0
-_HUNG_AFTER_S = 3 * WITHIN_S
-"""Of a test: some wait for several things, each for WITHIN_S at most."""
+_GONE_WITHIN_S = 300.0
 _ROOT = os.geteuid() == 0
 _OF_LXD = {"lxd", "lxd_single", "new_lxd"}
 _BROKEN = "openstack_to_break"
@@ -44,10 +42,16 @@ _OF_PACEMAKER = {"pacemaker", _BROKEN_PACEMAKER, "new_pacemaker"}
 _OF_ROOT = {"lxd", "pacemaker"}
 _LEFT_OUT = set[str]() if _ROOT else _OF_ROOT if is_installed() else {*_OF_ROOT, "openstack"}
 _FIXTURES = {"lxd": _OF_LXD, "openstack": _OF_OPENSTACK, "pacemaker": _OF_PACEMAKER}
+_FAILED = pytest.StashKey[int]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marks of tests on these targets. Those that use one of the fixtures get them by themselves."""
+    """Declare the marks of tests on these targets. Those that use one of the fixtures get them by themselves.
+
+    A shell has what it starts in the background ignore Ctrl-C, and so would the programs that tests interrupt.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "lxd: needs LXD, and therefore root")
     config.addinivalue_line("markers", "openstack: needs OpenStack's packages, which root installs")
     config.addinivalue_line("markers", "pacemaker: needs Pacemaker, and therefore root")
@@ -88,12 +92,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(mark)
         if is_quick(_below(item.nodeid), fixtures):
             item.add_marker("quick")
-        item.add_marker(pytest.mark.timeout(_HUNG_AFTER_S))
     items.sort(key=lambda item: bool({_BROKEN, _BROKEN_PACEMAKER} & set(getattr(item, "fixturenames", ()))))
     out = [item for item in items if any(item.get_closest_marker(mark) for mark in _LEFT_OUT)]
     if out:
         config.hook.pytest_deselected(items=out)
         items[:] = [item for item in items if item not in out]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Count what fails."""
+    report = yield
+    if report.failed:
+        item.config.stash[_FAILED] = item.config.stash.get(_FAILED, 0) + 1
+    return report
+
+
+@pytest.fixture(scope="session")
+def failed(request: pytest.FixtureRequest) -> Callable[[], int]:
+    """Tells how many tests have failed so far, or their setup or teardown."""
+    return lambda: request.config.stash.get(_FAILED, 0)
 
 
 @pytest.fixture(scope="session")
@@ -103,12 +123,24 @@ def open_labs() -> list[EtcdLab]:
 
 
 @pytest.fixture(scope="session")
-def etcd(open_labs: list[EtcdLab]) -> Iterator[EtcdLab]:
+def shared_etcd(open_labs: list[EtcdLab], failed: Callable[[], int]) -> Iterator[SharedLab[EtcdLab]]:
+    """The cluster of `etcd`."""
+
+    @contextlib.contextmanager
+    def make() -> Generator[EtcdLab]:
+        with EtcdLab(members=3) as lab:
+            open_labs.append(lab)
+            yield lab
+            open_labs.remove(lab)
+
+    with SharedLab(make, look_at_etcd, failed) as shared:
+        yield shared
+
+
+@pytest.fixture
+def etcd(shared_etcd: SharedLab[EtcdLab]) -> EtcdLab:
     """A 3-member cluster shared by the tests that leave its members alone."""
-    with EtcdLab(members=3) as lab:
-        open_labs.append(lab)
-        yield lab
-        open_labs.remove(lab)
+    return shared_etcd.take()
 
 
 @pytest.fixture
@@ -170,17 +202,34 @@ def no_simulator_left_behind() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def lxd() -> Iterator[LxdLab]:
+def shared_lxd(failed: Callable[[], int]) -> Iterator[SharedLab[LxdLab]]:
+    """The cluster of `lxd`."""
+    with SharedLab(lambda: _with_tiny(LxdLab(members=3)), look_at_lxd, failed) as shared:
+        yield shared
+
+
+@pytest.fixture
+def lxd(shared_lxd: SharedLab[LxdLab]) -> LxdLab:
     """A cluster of 3, with an image `tiny`, shared by the tests that leave its members alone."""
-    with LxdLab(members=3) as lab:
-        lab.image("tiny")
-        yield lab
+    return shared_lxd.take()
 
 
 @pytest.fixture(scope="session")
-def lxd_single() -> Iterator[LxdLab]:
+def shared_lxd_single(failed: Callable[[], int]) -> Iterator[SharedLab[LxdLab]]:
+    """The server of `lxd_single`."""
+    with SharedLab(lambda: _with_tiny(LxdLab(members=1, clustered=False)), look_at_lxd, failed) as shared:
+        yield shared
+
+
+@pytest.fixture
+def lxd_single(shared_lxd_single: SharedLab[LxdLab]) -> LxdLab:
     """A server of no cluster, with an image `tiny`, shared by the tests that leave it alone."""
-    with LxdLab(members=1, clustered=False) as lab:
+    return shared_lxd_single.take()
+
+
+@contextlib.contextmanager
+def _with_tiny(lab: LxdLab) -> Generator[LxdLab]:
+    with lab:
         lab.image("tiny")
         yield lab
 
@@ -208,14 +257,28 @@ def openstack_directories() -> list[Path]:
 
 
 @pytest.fixture(scope="session")
-def openstack(openstack_directories: list[Path]) -> Iterator[OpenstackLab]:
+def shared_openstack(
+    openstack_directories: list[Path], failed: Callable[[], int]
+) -> Iterator[SharedLab[OpenstackLab]]:
+    """The cloud of `openstack`."""
+
+    @contextlib.contextmanager
+    def make() -> Generator[OpenstackLab]:
+        with OpenstackLab(computes=3, brokers=2, tls=True) as lab:
+            openstack_directories.append(lab.directory)
+            yield lab
+
+    with SharedLab(make, look_at_openstack, failed) as shared:
+        yield shared
+
+
+@pytest.fixture
+def openstack(shared_openstack: SharedLab[OpenstackLab]) -> OpenstackLab:
     """A cloud with all there is (3 computes, 2 brokers, TLS), shared by tests that remove what they make."""
-    with OpenstackLab(computes=3, brokers=2, tls=True) as lab:
-        openstack_directories.append(lab.directory)
-        yield lab
+    return shared_openstack.take()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def openstack_to_break(openstack: OpenstackLab) -> OpenstackLab:
     """The same cloud, whose members a test may kill, and brings back."""
     return openstack
@@ -230,50 +293,33 @@ def no_openstack_left_behind(openstack_directories: list[Path]) -> Iterator[None
     _expect_gone("directories", lambda: {path for path in openstack_directories if path.exists()})
 
 
-class SharedPacemaker:
-    """The cluster that tests share: it is started for the first of them, and again for one after which it is broken."""
-
-    def __init__(self) -> None:
-        self.directories = set[Path]()
-        """Where it has what it runs on, or had."""
-        self._lab: PacemakerLab | None = None
-
-    def lab(self) -> PacemakerLab:
-        """The cluster, which runs."""
-        if self._lab is None:
-            self._lab = PacemakerLab(nodes=3).__enter__()
-            self.directories.add(self._lab.directory)
-        return self._lab
-
-    def end(self) -> None:
-        """End it, if it runs."""
-        lab, self._lab = self._lab, None
-        if lab is not None:
-            lab.__exit__(None, None, None)
-
-
 @pytest.fixture(scope="session")
-def shared_pacemaker() -> Iterator[SharedPacemaker]:
-    """What the next two fixtures hand out; no daemon and no directory of it is left behind by the session."""
-    shared = SharedPacemaker()
-    yield shared
-    shared.end()
-    _expect_gone("directories", lambda: {path for path in shared.directories if path.exists()})
+def shared_pacemaker(failed: Callable[[], int]) -> Iterator[SharedLab[PacemakerLab]]:
+    """The cluster of `pacemaker`; no directory of it is left behind by the session."""
+    directories: list[Path] = []
 
+    @contextlib.contextmanager
+    def make() -> Generator[PacemakerLab]:
+        with PacemakerLab(nodes=3) as lab:
+            directories.append(lab.directory)
+            yield lab
 
-@pytest.fixture(scope="session")
-def pacemaker(shared_pacemaker: SharedPacemaker) -> PacemakerLab:
-    """A cluster of 3 nodes with fencing, shared by tests that leave its nodes alone and remove what they make."""
-    return shared_pacemaker.lab()
+    with SharedLab(make, PacemakerLab.is_whole, failed) as shared:
+        yield shared
+    _expect_gone("directories", lambda: {path for path in directories if path.exists()})
 
 
 @pytest.fixture
-def pacemaker_to_break(shared_pacemaker: SharedPacemaker) -> Iterator[PacemakerLab]:
+def pacemaker(shared_pacemaker: SharedLab[PacemakerLab]) -> PacemakerLab:
+    """A cluster of 3 nodes with fencing, shared by tests that leave its nodes alone and remove what they make."""
+    return shared_pacemaker.take()
+
+
+@pytest.fixture
+def pacemaker_to_break(shared_pacemaker: SharedLab[PacemakerLab]) -> Iterator[PacemakerLab]:
     """The same cluster, whose nodes a test may kill. One that a test leaves broken is replaced for the next test."""
-    lab = shared_pacemaker.lab()
-    yield lab
-    if not lab.is_whole():
-        shared_pacemaker.end()
+    yield shared_pacemaker.take()
+    shared_pacemaker.end_if_broken()
 
 
 @pytest.fixture

@@ -136,3 +136,23 @@ def sentences(measured: RunData) -> tuple[str, str]:
     """What a report says of a run: its verdict and its tipping point."""
     report: dict[str, Any] = json.loads(write_report(analyse(measured), "json"))
     return report["verdict"]["sentence"], report["tipping"]["sentence"]
+
+
+def expect_missed(
+    done: subprocess.CompletedProcess[str], measured: RunData, operation: str, limit: str
+) -> None:
+    """A run was beyond a limit, and its exit code says so: 1, or 4 if the generator itself was late meanwhile, as it
+    may be on a busy machine, and the verdict names that."""
+    verdict = analyse(measured).verdict
+    assert done.returncode == verdict.exit_code, done.stdout + done.stderr
+    beyond = [
+        check
+        for check in verdict.checks
+        if (check.operation, check.limit) == (operation, limit)
+        and check.observed is not None
+        and check.observed > check.allowed
+    ]
+    assert beyond, verdict
+    if verdict.outcome != "missed":
+        assert verdict.outcome == "withheld", verdict
+        assert all(check.why for check in beyond), verdict

@@ -22,5 +22,5 @@ def in_thread(server: AbstractAsyncContextManager[T]) -> Generator[T]:
         asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result(30)
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(30)
+        thread.join(600)
         loop.close()

@@ -129,7 +129,7 @@ def test_what_a_lost_unit_made_is_removed_by_the_leaders_agent(etcd: EtcdLab, tm
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     long = {"claim_time": "1m", "renew_time": "30s"}
-    plan = a_plan(etcd, stages=[{"leases": 20, "over": 0, "hold": "4s"}], workload=long)
+    plan = a_plan(etcd, stages=[{"leases": 20, "over": 0, "hold": "12s"}], workload=long)
     with Agent(tmp_path / "a") as one, Agent(tmp_path / "b", "load-claimer/1") as other:
         leader = Leader(plan, [one, other], target(etcd))
         leader.until(lambda: leader.phases() == ["up", "up"] and leader.run.turns[-1].hold)
@@ -195,11 +195,11 @@ def test_what_a_unit_that_is_removed_has_measured_is_in_the_report(etcd: EtcdLab
         until(lambda: (word := other.word()) and word.progress and word.progress.held == 10)
         await_ticks(other.state / "runs" / f"{leader.run.id}.1", 2)
         # when the unit of one is removed: it is asked for its last word
-        told = other.ask("leave", seconds=10.0)
+        told = other.ask("leave", seconds=60.0)
         word, result = UnitWord.model_validate(told["word"]), told["result"]
         assert (word.phase, word.leaves, word.run) == ("over", True, leader.run.id)
         # then it says the same when it is asked again, and nothing of it is left
-        again = other.ask("leave", seconds=10.0)
+        again = other.ask("leave", seconds=60.0)
         assert (again["word"]["phase"], again["word"]["leaves"]) == ("over", True)
         until(lambda: not other.ask("ping")["running"])
         assert not [key for key in keys(etcd.endpoints[0]) if f"{leader.run.id}.1/" in key]
@@ -407,5 +407,5 @@ def test_a_second_agent_on_the_same_state_is_refused(tmp_path: Path) -> None:
         again.state = agent.state
         with pytest.raises(AssertionError, match="expected a directory that no other agent uses now"):
             again.start()
-        assert again.process.wait(10) == 2
+        assert again.process.wait(WITHIN_S) == 2
         assert agent.ask("ping")["ok"]

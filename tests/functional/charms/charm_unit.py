@@ -172,7 +172,7 @@ class CharmUnit:
         self.run("mkdir", "-p", *(f"/{each}/{service}" for each in ("var/lib", "var/cache", "run")))
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as told:
             told.bind(str(self._place / "notify"))
-            told.settimeout(60)
+            told.settimeout(600)
             environment["NOTIFY_SOCKET"] = str(self._place / "notify")
             output = (self._place / "service").open("w+")
             with (

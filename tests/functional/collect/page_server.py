@@ -115,11 +115,11 @@ def page_of(runs: Path, state: Path) -> Iterator[Reader]:
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(sandbox, "UNPRIVILEGED", "")
-            assert started.wait(30)
+            assert started.wait(WITHIN_S)
             yield Reader(place.getsockname()[1], pair.certificate)
     finally:
         loop.call_soon_threadsafe(ending.set)
-        thread.join(30)
+        thread.join(WITHIN_S)
         loop.close()
 
 

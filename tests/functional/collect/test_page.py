@@ -418,7 +418,7 @@ class TestProgram:
             program.process.send_signal(signal.SIGTERM)
             assert program.process.stdout is not None
             said = program.process.stdout.read()
-            assert program.process.wait(30) == 0
+            assert program.process.wait(WITHIN_S) == 0
 
         assert [answer.status for answer in answers] == [303, 200, 400, 401]
         assert not any(TOKEN in str(answer.headers) + answer.text for answer in answers)

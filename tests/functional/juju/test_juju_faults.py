@@ -28,7 +28,7 @@ from tests.functional.juju.juju_runs import (
     run_on,
     start_on,
 )
-from tests.functional.program import only_run, run, start, until, wait_for_hold
+from tests.functional.program import expect_missed, only_run, run, start, until, wait_for_hold
 from tests.unit.report.one_maximum import assert_one_maximum
 from tippingpoint.rundir.results import RunData
 
@@ -252,7 +252,7 @@ def test_a_model_destroyed_under_us(new_juju: Labs, tmp_path: Path) -> None:
     lab = new_juju()
     before = contents(lab)
     work = {**LASTING, "claim_time": "5s"}
-    plan = lasting_plan(tmp_path, "9s", workload=work)
+    plan = lasting_plan(tmp_path, "15s", workload=work)
     process = start_on(lab, "run", plan, "--out", tmp_path / "runs")
     wait_for_hold(tmp_path / "runs")
     # when somebody destroys its model, and the controller ends its connections
@@ -260,8 +260,8 @@ def test_a_model_destroyed_under_us(new_juju: Labs, tmp_path: Path) -> None:
     lab.ask({"do": "destroy-model", "model": model, "disconnect": True})
     done = ended(process, lab)
     # then every lease is lost, nobody gets in again, and the run says so at its end
-    assert done.returncode == 1, done.stdout + done.stderr
     measured = only_run(tmp_path / "runs")
+    expect_missed(done, measured, "extend", "lost_rate")
     assert measured.manifest.status == "cut"
     assert measured.manifest.reason == MODEL_GONE
     (stage,) = measured.stages
@@ -277,7 +277,7 @@ def test_a_model_destroyed_while_its_units_stay(new_juju: Labs, tmp_path: Path) 
     # given a model that is destroyed in mid-stage on a controller that keeps its agents' connections, as Juju
     # 4.0.15 was seen to do
     lab = new_juju()
-    process = start_on(lab, "run", lasting_plan(tmp_path, "4s"), "--out", tmp_path / "runs")
+    process = start_on(lab, "run", lasting_plan(tmp_path, "12s"), "--out", tmp_path / "runs")
     wait_for_hold(tmp_path / "runs")
     (model,) = set(lab.ask({"do": "counts"})["models"]) - {lab.model}
     lab.ask({"do": "destroy-model", "model": model})
@@ -343,8 +343,8 @@ def test_a_stalled_store_is_counted_and_survived(new_juju: Labs, tmp_path: Path)
     lab.ask({"do": "store", "state": "normal"})
     done = ended(process, lab)
     # then their extensions time out and they are lost, without a connection being lost, and held again at the end
-    assert done.returncode == 1, done.stdout + done.stderr
     measured = only_run(tmp_path / "runs")
+    expect_missed(done, measured, "extend", "lost_rate")
     (stage,) = measured.stages
     assert stage.count("extend", "timeout") > 0
     assert stage.count("extend", "lost") > 0

@@ -132,7 +132,7 @@ def test_after_a_crash_clean_removes_exactly_what_was_made(
     directory = wait_for_hold(out)
     for pid in [crashing.pid, *workers_of(crashing.pid)]:
         os.kill(pid, signal.SIGKILL)
-    crashing.wait(20)
+    crashing.wait(WITHIN_S)
     left = contents(juju)
     assert left != before
     # when it is cleaned, twice, from another directory and without JUJU_DATA
@@ -419,7 +419,7 @@ def credentials(lab: JujuLab, directory: Path, mode: int) -> Path:
 def test_passwords_are_nowhere_but_where_they_belong(juju: JujuLab, tmp_path: Path) -> None:
     # given a run whose every word to the controller is heard
     out = tmp_path / "runs"
-    plan = juju_plan(tmp_path, stages=[{"leases": LEASES, "over": "200ms", "hold": "4s"}])
+    plan = juju_plan(tmp_path, stages=[{"leases": LEASES, "over": "200ms", "hold": "12s"}])
     with Wiretap(juju, tmp_path) as tap:
         process = start("run", plan, "--out", out, JUJU_DATA=str(tap.data))
         # when it is looked at while it holds its leases, and after its end

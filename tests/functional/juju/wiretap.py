@@ -21,7 +21,7 @@ from lab.juju.simulator import JujuLab
 from lab.juju.websocket import Parser, ProtocolError
 
 _PATIENCE_S = 0.2
-_LONGEST_SEND_S = 10.0
+_LONGEST_SEND_S = 120.0
 
 
 class Wiretap:

@@ -61,7 +61,7 @@ def test_units_of_a_related_lxd_go_by_its_members_names(lxd: LxdLab, tmp_path: P
 
     async def gathered(url: str, known: list[Member]) -> Resources:
         began = time.time()
-        async with Prometheus(url) as prometheus, asyncio.timeout(90):
+        async with Prometheus(url) as prometheus, asyncio.timeout(600):
             while True:
                 scraped = await prometheus.query("sum_over_time(up[1h]) >= 5")
                 if len(scraped) == len(hosts):

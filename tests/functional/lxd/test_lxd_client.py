@@ -58,7 +58,7 @@ def use(access: LxdAccess, act: Callable[[LxdClient], Awaitable[T]], prefer: int
     async def scene() -> T:
         client = LxdClient(access, prefer)
         try:
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(600):
                 return await act(client)
         finally:
             await client.close()

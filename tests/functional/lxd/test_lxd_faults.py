@@ -50,7 +50,7 @@ LISTS, MEMBERS = r"^/1\.0/instances\?.*recursion", r"^/1\.0/cluster/members\?"
 STEADILY = 40
 """Polls. LXD's heartbeats go round every 10 s, and the lab's members are offline after 11 s: the living ones, too, for
 seconds, when a round takes longer because of a dead one."""
-LOOKED_AT, LONG_HOLD = "20s", "20m"
+LOOKED_AT, LONG_HOLD = "40s", "20m"
 """How long is held what is looked at meanwhile, by some calls of the lxc client; and what the test ends."""
 NONE_FAIL = [{"operation": "launch", "error_rate": 0}]
 IN_TURN = {"placement": "round-robin"}

@@ -273,7 +273,7 @@ def _auth(lab: LxdLab, address: str) -> str:
     context = ssl.create_default_context(cafile=str(remote / "servercerts" / "lab.crt"))
     context.check_hostname = False
     context.load_cert_chain(remote / "client.crt", remote / "client.key")
-    connection = http.client.HTTPSConnection(at.hostname or "", at.port, timeout=1.5, context=context)
+    connection = http.client.HTTPSConnection(at.hostname or "", at.port, timeout=5, context=context)
     try:
         connection.request("GET", "/1.0")
         return json.loads(connection.getresponse().read())["metadata"]["auth"]

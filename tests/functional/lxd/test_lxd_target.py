@@ -84,7 +84,7 @@ def everything(lab: LxdLab) -> dict[str, Any]:
 
 async def seen(target: SpawnTarget, item: Item, until: Callable[[Seen], bool]) -> Seen:
     """How a list shows a thing once it shows it so."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(600):
         while True:
             there = await target.list_group(item.group, addresses=True)
             if item in there and until(there[item]):
@@ -456,7 +456,7 @@ def test_a_member_that_is_gone_is_evicted_with_what_was_on_it(
     entry = entry_of(lab, tmp_path, image="tiny")
 
     async def offline(target: LxdInstances, name: str) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(600):
             while True:
                 (seen,) = [seen for seen in await target.members() if seen.name == name]
                 if not seen.online and not seen.takes:

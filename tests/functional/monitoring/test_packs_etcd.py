@@ -9,6 +9,7 @@ from base64 import b64encode
 from lab.etcd.cluster import EtcdLab
 from lab.prometheus import PrometheusLab
 from tests.functional.monitoring.scraping import await_figures, leaders
+from tests.functional.program import WITHIN_S
 from tippingpoint.monitoring.query_packs import shipped_packs
 from tippingpoint.monitoring.scrape.jobs import static_targets
 
@@ -47,5 +48,5 @@ def write(etcd: EtcdLab, keys: int) -> None:
     for number in range(keys):
         pair = {"key": b64encode(b"/packs/%d" % number).decode(), "value": b64encode(bytes(500)).decode()}
         urllib.request.urlopen(
-            f"{etcd.endpoints[0]}/v3/kv/put", json.dumps(pair).encode(), timeout=10
+            f"{etcd.endpoints[0]}/v3/kv/put", json.dumps(pair).encode(), timeout=WITHIN_S
         ).close()

@@ -24,7 +24,7 @@ from lab.certificates import Certificates, make_certificates
 from lab.control import LabError
 from lab.etcd.cluster import EtcdLab
 from lab.prometheus import PrometheusLab, find_prometheus
-from tests.functional.program import until
+from tests.functional.program import WITHIN_S, until
 from tippingpoint.errors import OperationFailed, TargetError
 from tippingpoint.monitoring.gather import gather_resources
 from tippingpoint.monitoring.prometheus import Prometheus, Sampled, ScrapedTarget
@@ -33,9 +33,6 @@ from tippingpoint.monitoring.scrape.jobs import LARGEST_SCRAPE, ScrapeAccess, it
 from tippingpoint.monitoring.scrape.relation import jobs_of_relation
 from tippingpoint.monitoring.scrape.server import Server, command, problems
 from tippingpoint.rundir.resources import Resources
-
-WITHIN = 60.0
-"""Seconds for anything to come about; new targets alone may take 5."""
 
 
 @dataclass
@@ -49,7 +46,7 @@ class Exporter:
 
     def hang(self) -> bytes:
         """An answer that comes when the test is over."""
-        self.over.wait(WITHIN)
+        self.over.wait(WITHIN_S)
         return b""
 
     def target(self, path: str = "/metrics") -> str:
@@ -121,7 +118,7 @@ def query_range(lab: PrometheusLab, expr: str, start: float, end: float) -> list
 def moments(lab: PrometheusLab, start: float, end: float) -> set[float]:
     """When `made_up` was scraped between two moments, by the samples of it that it has."""
     asked = {"query": f"made_up[{int((end - start) * 1000)}ms]", "time": f"{end:.3f}"}
-    with urllib.request.urlopen(f"{lab.url}/api/v1/query?{urlencode(asked)}", timeout=WITHIN) as answer:
+    with urllib.request.urlopen(f"{lab.url}/api/v1/query?{urlencode(asked)}", timeout=WITHIN_S) as answer:
         told: list[dict[str, Any]] = json.load(answer)["data"]["result"]
     return {moment for series in told for moment, _ in series["values"]}
 

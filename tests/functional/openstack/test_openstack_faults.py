@@ -181,8 +181,8 @@ def test_tokens_that_run_out_are_renewed_in_mid_run(cloud: OpenstackLab, tmp_pat
         workload={"observe_every": "2s"},
     )
 
-    with cloud.token_life(30):
-        done = run_at(cloud, plan, tmp_path / "runs")
+    with cloud.brief_tokens(30) as clouds:
+        done = run_at(cloud, plan, tmp_path / "runs", "--set", f"target.credentials={clouds}")
 
     assert done.returncode == 0, done.stderr
     result = run_in(tmp_path / "runs")

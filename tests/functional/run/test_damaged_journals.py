@@ -15,7 +15,7 @@ from tests.functional.spawn_runs import ended
 from tippingpoint.rundir.results import load_run
 from tippingpoint.rundir.worker_journal import read_worker_events, worker_names
 
-_STOPPED_S = 3.0
+_STOPPED_S = 6.0
 
 
 def ticks(directory: Path) -> int:
@@ -23,11 +23,11 @@ def ticks(directory: Path) -> int:
 
 
 def test_intervals_cut_out_of_a_missed_run_do_not_make_it_met(etcd_private: EtcdLab, tmp_path: Path) -> None:
-    # given a run whose etcd stood still for three seconds, far beyond the limit
+    # given a run whose etcd stood still for far longer than the limit, whatever the generator itself was late by
     plan = write_plan(
         tmp_path,
         workload={"units": 1, "claim_time": "60s", "renew_time": "500ms", "timeout": "20s"},
-        stages=[{"leases": 40, "over": "500ms", "hold": "8s"}],
+        stages=[{"leases": 40, "over": "500ms", "hold": "16s"}],
         thresholds=[{"operation": "extend", "max": "2s"}],
     )
     process = start("run", plan, *settings(etcd_private), "--out", tmp_path / "runs")

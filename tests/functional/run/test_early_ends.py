@@ -47,7 +47,7 @@ def silent() -> Iterator[tuple[str, threading.Event]]:
             yield f"127.0.0.1:{server.getsockname()[1]}", asked
         finally:
             server.shutdown(socket.SHUT_RDWR)
-            thread.join(10)
+            thread.join(_SOON_S)
             for each in kept:
                 each.close()
 

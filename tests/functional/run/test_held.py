@@ -68,7 +68,7 @@ def test_a_run_that_is_ended_in_mid_hold_held_what_was_held_before(etcd: EtcdLab
 def test_a_load_whose_workers_were_killed_was_not_held(
     etcd: EtcdLab, tmp_path: Path, all_of_them: bool
 ) -> None:
-    hold = "20m" if all_of_them else "6s"
+    hold = "20m" if all_of_them else "15s"
     plan = write_plan(tmp_path, stages=[{"leases": 20, "over": "200ms", "hold": hold}])
     process = start("run", plan, *settings(etcd), "--out", tmp_path / "runs")
     with going(process):
@@ -101,10 +101,15 @@ def test_a_target_that_dies_for_good_is_no_load_that_was_held(etcd_private: Etcd
         done = ended(process)
     # then the stage is not called held, by nobody
     measured = only_run(tmp_path / "runs")
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert examine(measured).of(2).why_not_held
+    found = examine(measured).of(2)
+    assert found.why_not_held
     assert examine(measured).loads_held == [10]
     verdict, tipping = sentences(measured)
+    if found.own_losses or found.late_by_us:  # on a machine so busy that the generator doubts itself
+        assert done.returncode == 4, done.stdout + done.stderr
+        assert verdict.startswith("Withheld: ")
+        return
+    assert done.returncode == 1, done.stdout + done.stderr
     assert verdict.startswith("Missed: 20 leases were not held: ")
     assert verdict.endswith("; held through 10 leases.")
     assert "between 10 and 20 leases" in tipping

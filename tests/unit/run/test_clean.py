@@ -56,7 +56,6 @@ from tippingpoint.targets.openstack.plan import OpenstackTarget
 from tippingpoint.targets.openstack.provision import mark_text
 from tippingpoint.util.key_pair import make_pair
 
-pytestmark = pytest.mark.timeout(240)
 NAME, THEIRS = name_prefix(RUN), name_prefix(OTHER)
 IMAGE, IMAGE_OF_OTHERS = "a" * 64, "b" * 64
 

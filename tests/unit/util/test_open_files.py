@@ -44,7 +44,7 @@ def asked(soft: int, hard: int, *wanted: int, unprivileged: bool = True) -> dict
         [sys.executable, "-c", _CHILD, json.dumps([soft, hard, unprivileged, wanted])],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
         check=False,
         cwd=Path(__file__).parents[3],
     )

@@ -628,7 +628,7 @@ def test_the_lab_program_tells_where_it_is_and_ends_with_its_standard_input() ->
         store = yaml.safe_load((Path(told["data"]) / "controllers.yaml").read_text())
         program.stdin.close()
 
-        assert program.wait(10) == 0
+        assert program.wait(600) == 0
     assert store["controllers"]["simulator"]["api-endpoints"] == told["addresses"]
     assert not Path(told["data"]).exists()
 
