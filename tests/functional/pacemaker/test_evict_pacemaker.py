@@ -1,0 +1,72 @@
+"""The eviction of a node, on a real cluster: one that left is forgotten until a new DC finds it in Corosync's list."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from lab.pacemaker.cluster import PacemakerLab
+from tests.functional.program import until
+from tippingpoint.plan.read import validate_plan
+from tippingpoint.plan.spawn import SpawnPlan
+from tippingpoint.targets.pacemaker.plan import PacemakerTarget
+from tippingpoint.targets.pacemaker.spawn import PacemakerResources
+from tippingpoint.targets.pacemaker.status import ClusterStatus, read_status
+from tippingpoint.workloads.spawn.target import SpawnFailed
+
+
+def state(lab: PacemakerLab) -> ClusterStatus:
+    return read_status(lab.cib().encode())
+
+
+def evict(lab: PacemakerLab, node: str) -> None:
+    """Evict a node as a run does."""
+    target = {"kind": "pacemaker", "credentials": str(lab.credentials), "tls": "anonymous"}
+    stages = [{"instances": 1, "hold": "1s"}]
+    plan = validate_plan(
+        {
+            "name": "e",
+            "target": target,
+            "workload": {"kind": "spawn", "until": "started", "batch": 1},
+            "stages": stages,
+        }
+    )
+    assert isinstance(plan, SpawnPlan)
+    assert isinstance(plan.target, PacemakerTarget)
+    resources = PacemakerResources(plan, plan.target, "tp-evicts", 0)
+
+    async def work() -> None:
+        try:
+            await resources.open()
+            await resources.evict(node)
+        finally:
+            await resources.close()
+
+    asyncio.run(work())
+
+
+def test_only_a_node_that_is_gone_is_evicted_and_a_new_dc_finds_it_again(
+    new_pacemaker: Callable[..., PacemakerLab],
+) -> None:
+    # Given a cluster of three
+    lab = new_pacemaker(nodes=3)
+    dc = lab.leader()
+    gone = next(name for name in reversed(lab.names) if name != dc)
+
+    # When a node is to be evicted that is there, then it is not
+    with pytest.raises(SpawnFailed, match=r"expected a node that is offline and was fenced"):
+        evict(lab, gone)
+    assert gone in state(lab).online
+
+    # When it has left in order, then it is forgotten
+    lab.shut_down(gone)
+    until(lambda: gone not in state(lab).online and not state(lab).nodes[gone].unclean)
+    evict(lab, gone)
+    assert sorted(state(lab).nodes) == sorted({*lab.names} - {gone})
+
+    # And a new DC finds it in Corosync's list
+    lab.kill_daemon(dc, "pacemaker-controld")
+    until(lambda: gone in state(lab).nodes)
+    assert gone not in state(lab).online
