@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,24 @@ def test_a_test_that_fails_is_told_and_the_run_ends_in_order(
     # And the next test was tried or told why not
     assert standby["outcome"] == "passed" or standby["problem"]
     assert configuration(lab) == before
+
+
+def test_each_stage_has_a_new_cluster_of_its_number_of_nodes(
+    new_pacemaker: Callable[..., PacemakerLab], tmp_path: Path
+) -> None:
+    # Given a lab of three nodes
+    lab = new_pacemaker(nodes=3)
+    # When a plan names two nodes, and then three
+    plan = write_cts(tmp_path, tests=["SimulStart"], update_every="1s")
+    stages = ["--set", "stages=[{nodes: 2}, {nodes: 3}]"]
+    ended = run("run", plan, "--out", tmp_path / "runs", *settings(lab), *stages)
+    # Then each cluster has so many, and its time to form is known
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    data = only_run(tmp_path / "runs")
+    assert [(each["nodes"], each["outcome"]) for each in cts_tests(data)] == [(2, "passed"), (3, "passed")]
+    assert [stage.size for stage in data.stages] == [2, 3]
+    assert all(stage.count("form") == 2 for stage in data.stages)
+    assert lab.names == ["node1", "node2", "node3"]
 
 
 def test_without_a_lab_a_test_that_needs_one_is_refused_before_the_run(

@@ -107,6 +107,8 @@ class CtsLoad:
         """Whether a test may have left something that is to be put back."""
         self._playing: asyncio.Task[None] | None = None
         self._sampling: asyncio.Task[None] | None = None
+        self._acted = 0.0
+        """When the last action of a test began, such as the kill of a node."""
         self._stamp = 0
         self._addresses: dict[str, str] = {}
         """By node, as the lab says."""
@@ -305,6 +307,8 @@ class CtsLoad:
 
     async def _carry_out(self, step: Step) -> float:
         """Do what a step says; returns the moment of its end."""
+        if isinstance(step, Ask | Change):
+            self._acted = time.monotonic()
         match step:
             case Ask():
                 await asyncio.gather(*(self._ask(request) for request in step.requests))
@@ -321,14 +325,15 @@ class CtsLoad:
         begin = time.monotonic()
         limit = self._workload.idle if step.within == "idle" else self._workload.timeout
         settled = step.timed in ("idle", "recover")
+        since = begin if step.timed == "idle" else self._acted
         try:
             end = await self._until(step.conditions, begin + limit, settled=settled)
         except (Failed, asyncio.CancelledError):
             if step.timed:
-                self._operations.count(step.timed, "timeout", begin, begin, time.monotonic())
+                self._operations.count(step.timed, "timeout", since, since, time.monotonic())
             raise
         if step.timed:
-            self._operations.count(step.timed, "ok", begin, begin, end)
+            self._operations.count(step.timed, "ok", since, since, end)
         return end
 
     async def _until(

@@ -86,7 +86,8 @@ class Await:
     within: Literal["test", "idle"] = "test"
     """The limit: what the test has left in all, or `idle` of the plan."""
     timed: str = ""
-    """The operation that this time is recorded as, beside the step; empty for none."""
+    """The operation that is recorded, beside the step; empty for none. Its time is the step's for `idle`, and since
+    the last action for others, such as the kill of a node."""
 
 
 @dataclass(frozen=True, slots=True)
