@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from tippingpoint.errors import OperationFailed, TargetError, UserError
 from tippingpoint.plan.read import AnyPlan
 from tippingpoint.plan.share import part_of
+from tippingpoint.run.cpu_share import CpuShare
 from tippingpoint.run.messages import (
     Begun,
     Command,
@@ -96,7 +97,7 @@ class _Worker:
         self._opened = 0.0
         self._worst_lag = 0.0
         self._witness = CauseFinder()
-        self._cpu = time.process_time()
+        self._cpu = CpuShare(time.monotonic(), time.process_time())
         self._stage: StageOrder | None = None
 
     async def open(self) -> TargetFacts:
@@ -148,18 +149,16 @@ class _Worker:
             return
         self._opened = end
         since, until = begin - self._job.started, end - self._job.started
-        cpu = time.process_time()
         load = self._load.gauge
         gauges = Gauges(
             held=load.held,
             waiting=load.waiting,
             in_flight=load.in_flight,
             up=load.up,
-            cpu=round((cpu - self._cpu) / (end - begin), 3),
+            cpu=round(self._cpu.at(end, time.process_time()), 3),
             loop_lag=round(self._worst_lag * 1000, 3),
             rss=round(_resident_mib(), 1),
         ).model_dump()
-        self._cpu = cpu
         self._worst_lag = 0.0
         self._witness.settle()
         lines = self._journal.interval(since, until, self._recorder.drain())
