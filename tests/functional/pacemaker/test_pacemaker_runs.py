@@ -29,8 +29,11 @@ from tests.functional.standstills import await_ticks
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.worker_journal import read_worker_events, worker_names
+from tippingpoint.targets.pacemaker.stores import STORES
 
 LONG = [{"leases": 20, "over": "200ms", "hold": "20m"}]
+_HELD = re.compile(r'<(?:ticket_state id|nvpair id="[^"]*" name)="(tp[^"]*)" (?:held|value)="(\d+):\d+"')
+"""A lease and its holder, in either store."""
 _VERSIONS = re.compile(
     r' (?:epoch|num_updates|cib-last-written|update-\w+|dc-uuid|crm-debug-origin|last-rc-change)="[^"]*"'
 )
@@ -87,6 +90,43 @@ def test_a_run_claims_extends_reads_back_and_leaves_the_cib_as_it_was(
     assert stage.failures("extend") == stage.failures("visible") == 0
     # and the report says what TLS was worth, and the CIB is as it was
     assert "TLS was anonymous" in (measured.directory / "report.html").read_text()
+    assert configured(pacemaker) == before
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_leases_that_are_freed_change_hands_by_the_notification_alone(
+    pacemaker: PacemakerLab, tmp_path: Path, name: str
+) -> None:
+    # given a run that is held, in which no holder extends its lease for a quarter of an hour
+    before, store = configured(pacemaker), STORES[name]
+    workload = {"units": 2, "claim_time": "20m", "renew_time": "15m", "timeout": "20s"}
+    process = start(
+        "run",
+        plan_of(tmp_path, stages=LONG, workload=workload),
+        *settings(pacemaker),
+        "--set",
+        f"target.store={name}",
+        "--out",
+        tmp_path / "runs",
+    )
+    wait_for_hold(tmp_path / "runs")
+
+    def holders() -> dict[str, str]:
+        return dict(_HELD.findall(pacemaker.cib()))
+
+    until(lambda: len(holders()) == 20, "all leases")
+    first = holders()
+    # when an administrator frees all leases
+    for lease in first:
+        freed = store.create(lease, "")
+        pacemaker.run_on("node2", "cibadmin", "--modify", "--scope", store.section, "--xml-text", freed)
+    # then the units that waited have them
+    until(lambda: holders() == {lease: "10"[int(holder)] for lease, holder in first.items()}, "other holders")
+    printed = ended(process)
+    assert no_traceback(*printed)
+    (stage,) = only_run(tmp_path / "runs").stages
+    assert stage.count("claim") == 40
+    assert stage.failures("claim") == 0
     assert configured(pacemaker) == before
 
 

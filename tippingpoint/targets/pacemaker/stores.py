@@ -31,7 +31,11 @@ class Store:
     attribute: str
     """The XPath of the attribute, from the element."""
     freed: re.Pattern[bytes]
-    """Finds the id of a lease in the part of a notification that says that it was freed."""
+    """Finds the ids of the leases that a notification says were freed.
+
+    It looks at what the change made of the element. The path of the change has its quotes as such, or escaped, as the
+    release goes.
+    """
     every: str
     """The XPath of all leases whose ids begin with `id`."""
 
@@ -60,15 +64,13 @@ class Store:
         return found[1].decode(errors="replace") if found else None
 
 
-_FREED = r"@id='([^']*)'\]\">(?:(?!</?change[ >]).)*?name=\"{}\" operation=\"set\" value=\"\""
-
 TICKET = Store(
     section="status",
     made='<status><tickets><ticket_state id="{id}" held="{held}"/></tickets></status>',
     item='<ticket_state id="{id}" held="{held}"/>',
     path="/cib/status/tickets/ticket_state[@id='{id}'{condition}]",
     attribute="@held",
-    freed=re.compile(_FREED.format("held").encode(), re.DOTALL),
+    freed=re.compile(rb'<change-result><ticket_state id="([^"]*)" held=""'),
     every="/cib/status/tickets/ticket_state[starts-with(@id,'{id}')]",
 )
 CONFIG = Store(
@@ -78,7 +80,7 @@ CONFIG = Store(
     item='<nvpair id="{id}-held" name="{id}" value="{held}"/>',
     path="/cib/configuration/crm_config/cluster_property_set/nvpair[@id='{id}-held'{condition}]",
     attribute="@value",
-    freed=re.compile(_FREED.format("value").replace("([^']*)", "([^']*)-held").encode(), re.DOTALL),
+    freed=re.compile(rb'<change-result><nvpair id="([^"]*)-held" name="[^"]*" value=""'),
     every="/cib/configuration/crm_config/cluster_property_set[starts-with(@id,'{id}')]",
 )
 STORES = {"ticket": TICKET, "config": CONFIG}

@@ -21,6 +21,8 @@ from tippingpoint.targets.pacemaker.plan import PacemakerTarget
 from tippingpoint.targets.pacemaker.wire import Answer, FrameReader, frame
 
 PASSWORD = "let-me-in"
+RECORDED = "tp12345678-a-1"
+"""The lease of all notifications in recorded/, as real clusters sent them."""
 _PARAMETERS = """-----BEGIN X9.42 DH PARAMETERS-----
 MIIBJgKBgQDNtCOsETHcZS0tGtyQqGcvMmdTkIAaZIZgMG4epeom+1viZum5Uo2d
 nHBY+0/2sKBaOv687nocWz85Ap5IrP1r3yiQ6y2cSuZKFQt2fpSrO39B5/6KTh4V
@@ -36,6 +38,11 @@ _TICKET = re.compile(r"ticket_state[^>\[]*\[@id='([^']*)'(?: and \((.*)\))?\]")
 _EQUAL, _BEGINS = re.compile(r"@held='([^']*)'"), re.compile(r"starts-with\(@held,'([^']*)'\)")
 _EVERY = re.compile(r"starts-with\(@id,'([^']*)'\)")
 _DATA = re.compile(r'<ticket_state id="([^"]*)" held="([^"]*)"')
+
+
+def recorded(name: str) -> str:
+    """A notification of a real cluster."""
+    return (Path(__file__).parent / "recorded" / f"{name}.xml").read_text().rstrip()
 
 
 @cache
@@ -70,6 +77,14 @@ class SmallCib:
         self.logins = 0
         self.seen: list[Answer] = []
         self.port = 0
+        self.notification = ""
+        """What it sends to those who watch, once a ticket is freed: a recorded notification about RECORDED."""
+        self._watchers: list[asyncio.StreamWriter] = []
+
+    def notify(self, xml: str) -> None:
+        """Send a notification to all who watch."""
+        for writer in self._watchers:
+            self._send(writer, xml)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         frames, served = FrameReader(), True
@@ -91,6 +106,8 @@ class SmallCib:
                 self._send(writer, '<cib_result cib_op="register" cib_clientid="token"/>')
             return True
         self.seen.append(message)
+        if message.attributes.get("cib_op") == "cib_notify":
+            self._watchers.append(writer)
         if not self.silent and "cib_callid" in message.attributes:
             number = message.attributes["cib_callid"]
             code, data = self._do(message)
@@ -138,6 +155,8 @@ class SmallCib:
         if "ticket_state" in path and self._matching(path) is None:
             return -6, ""
         self.tickets[changed[1]] = changed[2]
+        if not changed[2]:
+            self.notify(self.notification.replace(RECORDED, changed[1]))
         return 0, ""
 
     def _matching(self, path: str) -> str | None:

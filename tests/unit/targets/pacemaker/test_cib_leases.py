@@ -17,13 +17,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from lab.certificates import make_certificates, named, unsigned
-from tests.unit.targets.pacemaker.small_cib import SmallCib, section, serving
+from tests.unit.targets.pacemaker.small_cib import RECORDED, SmallCib, recorded, section, serving
 from tippingpoint.errors import OperationFailed, TargetError
 from tippingpoint.targets.pacemaker import nodes
 from tippingpoint.targets.pacemaker.access import access
 from tippingpoint.targets.pacemaker.claim import CibLeases
 from tippingpoint.targets.pacemaker.plan import PacemakerTarget
 from tippingpoint.targets.pacemaker.removal import remove
+from tippingpoint.targets.pacemaker.stores import STORES
 from tippingpoint.workloads.claim.target import Holding
 
 
@@ -61,6 +62,31 @@ async def test_a_lease_is_claimed_denied_extended_and_freed(tmp_path: Path) -> N
         await leases.release(holding)
         assert node.tickets == {"tp-0-0": ""}
         assert await leases.claim(0, 1) is not None
+
+
+@pytest.mark.parametrize("release", ["2.1.5", "3.0.0"])
+@pytest.mark.parametrize("store", ["ticket", "config"])
+def test_a_release_is_found_in_what_real_clusters_notify(store: str, release: str) -> None:
+    freed, renewed = (recorded(f"{store}-{what}-{release}").encode() for what in ("freed", "held"))
+    assert STORES[store].freed.findall(freed) == [RECORDED.encode()]
+    assert STORES[store].freed.findall(renewed) == []
+
+
+@pytest.mark.parametrize("release", ["2.1.5", "3.0.0"])
+async def test_a_waiting_unit_hears_of_a_release(tmp_path: Path, release: str) -> None:
+    # given a lease that one unit has, and another waits for
+    node, heard = SmallCib(), asyncio.Event()
+    node.notification = recorded(f"ticket-freed-{release}")
+    async with serving(node), leases_of(section(tmp_path, node)) as leases:
+        await until(lambda: leases._nodes.readers[0].up)
+        holding = await held(leases)
+        leases.watch_release(0, 1, heard.set)
+        await until(lambda: any("@held=''" in str(each.attributes) for each in node.seen))
+        assert not heard.is_set()
+        # when it is released, then the other hears of it by the notification
+        await leases.release(holding)
+        async with asyncio.timeout(30):
+            await heard.wait()
 
 
 async def test_an_acknowledged_write_that_is_gone_is_lost_and_named(tmp_path: Path) -> None:
