@@ -166,6 +166,11 @@ class Connection(asyncio.Protocol):
 
     def _received(self, answer: Answer) -> None:
         attributes = answer.attributes
+        if attributes.get("t") == "cib_notify":
+            # Pacemaker 3 adds the number that the change had at its client, which may be one of ours.
+            if self.on_notification is not None:
+                self.on_notification(answer)
+            return
         number = attributes.get("cib_callid")
         if number is not None and (future := self._waiting.pop(number, None)) is not None:
             if future.done():
@@ -176,11 +181,8 @@ class Connection(asyncio.Protocol):
                 future.set_exception(OperationFailed(f"{self.name}: {problem}"))
             else:
                 future.set_result(answer)
-        elif attributes.get("cib_op") == "register":
-            if not self._registered.done():
-                self._registered.set_result(attributes.get("cib_clientid", ""))
-        elif attributes.get("t") == "cib_notify" and self.on_notification is not None:
-            self.on_notification(answer)
+        elif attributes.get("cib_op") == "register" and not self._registered.done():
+            self._registered.set_result(attributes.get("cib_clientid", ""))
 
     def _down(self, reason: str) -> None:
         if self.problem:

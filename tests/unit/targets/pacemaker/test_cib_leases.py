@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import datetime
 import ipaddress
+import re
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -22,9 +23,11 @@ from tippingpoint.errors import OperationFailed, TargetError
 from tippingpoint.targets.pacemaker import nodes
 from tippingpoint.targets.pacemaker.access import access
 from tippingpoint.targets.pacemaker.claim import CibLeases
+from tippingpoint.targets.pacemaker.connection import Connection
 from tippingpoint.targets.pacemaker.plan import PacemakerTarget
 from tippingpoint.targets.pacemaker.removal import remove
 from tippingpoint.targets.pacemaker.stores import STORES
+from tippingpoint.targets.pacemaker.wire import LOCAL, SYNC
 from tippingpoint.workloads.claim.target import Holding
 
 
@@ -87,6 +90,31 @@ async def test_a_waiting_unit_hears_of_a_release(tmp_path: Path, release: str) -
         await leases.release(holding)
         async with asyncio.timeout(30):
             await heard.wait()
+
+
+async def test_a_notification_of_anothers_call_is_no_answer_to_ours(tmp_path: Path) -> None:
+    # given a call that waits, and a watch for changes, on one link
+    node = SmallCib()
+    node.silent = True
+    notified: list[bytes] = []
+    async with serving(node):
+        found = access(section(tmp_path, node))
+        link = await Connection.connect(
+            "127.0.0.1", node.port, found.tls, found.user, found.password, lambda reason: None
+        )
+        link.on_notification = lambda answer: notified.append(answer.body)
+        link.watch()
+        call = link.call("cib_query", None, None, SYNC | LOCAL)
+        await until(lambda: len(node.seen) == 2)
+        # when a change is notified that had the same number at its client, as Pacemaker 3 says
+        number = node.seen[1].attributes["cib_callid"]
+        node.notify(re.sub(r'cib_callid="\d+"', f'cib_callid="{number}"', recorded("ticket-freed-3.0.0")))
+        await until(lambda: notified or call.done())
+        # then the call still waits for its answer
+        assert not call.done()
+        link.close("over")
+        with pytest.raises(OperationFailed, match="over"):
+            await call
 
 
 async def test_an_acknowledged_write_that_is_gone_is_lost_and_named(tmp_path: Path) -> None:
