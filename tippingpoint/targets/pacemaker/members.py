@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 from tippingpoint.errors import OperationFailed
@@ -24,6 +25,8 @@ EVERY = 0.5
 """Seconds between two looks."""
 CLIENT = "tippingpoint"
 """The name of this client in a CIB, as the one that changed it last."""
+SILENT_LOOKS = 6
+"""Looks in a row without an answer after which a node is given up: about 15 s. A daemon under load answers some."""
 _ANSWER_WITHIN = 2.0
 _HEAD = re.compile(rb"<cib [^>]*>")
 _STATE = re.compile(rb"<node_state [^>]*>")
@@ -64,6 +67,8 @@ class Members:
         self._states: dict[str, State] = {}
         self._dc = ""
         self._epoch: int | None = None
+        self._unanswered: Counter[str] = Counter()
+        """Looks in a row that a node's address has not answered."""
         self._judge: Link | None = None
         self._happened: Happened | None = None
 
@@ -94,6 +99,7 @@ class Members:
         """Look once at all nodes that answer."""
         heads = await asyncio.gather(*map(_head, self._readers))
         for reader, head in zip(self._readers, heads, strict=True):
+            self._note_silence(reader, head is not None)
             if head is not None and head.quorate != reader.quorate:
                 for link in (*self._links, *self._readers):
                     if link.address == reader.address:
@@ -124,6 +130,21 @@ class Members:
         if self._judge is None or not (self._judge.up and self._judge.quorate):
             raise OperationFailed("no node that answers has quorum")
         return self._judge
+
+    def _note_silence(self, reader: Link, answered: bool) -> None:
+        """Close the links of a node that has long been silent: calls under way end, and the next use other nodes.
+
+        A machine that is gone closes nothing, and TCP would wait for it for a quarter of an hour.
+        """
+        if answered or not reader.up:
+            del self._unanswered[reader.address]
+            return
+        self._unanswered[reader.address] += 1
+        if self._unanswered[reader.address] < SILENT_LOOKS:
+            return
+        for link in (*self._links, *self._readers):
+            if link.address == reader.address and link.connection is not None:
+                link.connection.close("silent")
 
     def _note(self, told: tuple[str, State]) -> None:
         number, state = told

@@ -68,6 +68,8 @@ class SmallCib:
         self.num_updates = 5
         self.silent = False
         """It answers nothing, but a login."""
+        self.mute = False
+        """It answers not even a login."""
         self.refusing = False
         """It closes the connection at a login, as for a wrong password."""
         self.garbage = b""
@@ -80,6 +82,12 @@ class SmallCib:
         self.notification = ""
         """What it sends to those who watch, once a ticket is freed: a recorded notification about RECORDED."""
         self._watchers: list[asyncio.StreamWriter] = []
+        self._clients: list[asyncio.StreamWriter] = []
+
+    def blurt(self, garbage: bytes) -> None:
+        """Send bytes to all who are logged in."""
+        for writer in self._clients:
+            writer.write(garbage)
 
     def notify(self, xml: str) -> None:
         """Send a notification to all who watch."""
@@ -96,6 +104,8 @@ class SmallCib:
         writer.close()
 
     async def _answer(self, message: Answer, writer: asyncio.StreamWriter) -> bool:
+        if self.mute:
+            return True
         if message.attributes.get("op") == "authenticate":
             self.logins += 1
             if self.refusing or message.attributes["password"] != PASSWORD:
@@ -104,6 +114,7 @@ class SmallCib:
                 writer.write(self.garbage)
             else:
                 self._send(writer, '<cib_result cib_op="register" cib_clientid="token"/>')
+                self._clients.append(writer)
             return True
         self.seen.append(message)
         if message.attributes.get("cib_op") == "cib_notify":

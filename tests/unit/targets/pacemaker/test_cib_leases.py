@@ -20,14 +20,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from lab.certificates import make_certificates, named, unsigned
 from tests.unit.targets.pacemaker.small_cib import RECORDED, SmallCib, recorded, section, serving
 from tippingpoint.errors import OperationFailed, TargetError
-from tippingpoint.targets.pacemaker import nodes
+from tippingpoint.targets.pacemaker import members, nodes
 from tippingpoint.targets.pacemaker.access import access
 from tippingpoint.targets.pacemaker.claim import CibLeases
 from tippingpoint.targets.pacemaker.connection import Connection
 from tippingpoint.targets.pacemaker.plan import PacemakerTarget
 from tippingpoint.targets.pacemaker.removal import remove
 from tippingpoint.targets.pacemaker.stores import STORES
-from tippingpoint.targets.pacemaker.wire import LOCAL, SYNC
+from tippingpoint.targets.pacemaker.wire import ENDIAN, HEADER, LOCAL, SYNC
 from tippingpoint.workloads.claim.target import Holding
 
 
@@ -322,6 +322,81 @@ async def test_silence_on_the_port_is_survived(tmp_path: Path, monkeypatch: pyte
         with pytest.raises(TargetError, match="no answer in time"):
             await leases.open()
         await leases.close()
+
+
+@pytest.mark.parametrize(
+    ("garbage", "said"),
+    [
+        (b"SSH-2.0-OpenSSH_9.2\r\n" + b"x" * 40, "endian mark 0x2d485353"),
+        (HEADER.pack(ENDIAN, 1, 0, 0, 10, 40, 0, 10), "frame of 10 bytes, payload at 40"),
+        (HEADER.pack(ENDIAN, 1, 0, 0, 48, 40, 8, 8) + b"no bz2!!", "a compressed answer that is no bz2"),
+    ],
+)
+async def test_garbage_in_mid_run_ends_the_calls_of_one_node_and_its_links_are_remade(
+    tmp_path: Path, garbage: bytes, said: str
+) -> None:
+    # given two nodes that have answered, one of which now owes an answer
+    good, bad = SmallCib(), SmallCib()
+    async with serving(good, bad), leases_of(section(tmp_path, good, bad)) as leases:
+        links = [*leases._nodes.links, *leases._nodes.readers]
+        await until(lambda: all(link.up for link in links))
+        leases._members.close()
+        holding = await held_at(leases, bad)
+        logins = bad.logins
+        bad.silent = True
+        owed = leases.extend(holding)
+        await until(lambda: bad.seen[-1].attributes["cib_op"] == "cib_modify")
+        # when it sends garbage
+        bad.blurt(garbage)
+        # then the call ends in one line that names the node
+        with pytest.raises(OperationFailed) as problem:
+            await owed
+        assert str(problem.value).startswith(f"127.0.0.2:{bad.port}: is no CIB daemon: {said}")
+        assert "\n" not in str(problem.value)
+        # and the other node is used meanwhile, and the links to this one are remade
+        bad.silent = False
+        good.tickets |= bad.tickets
+        bad.tickets |= good.tickets
+        assert await leases.extend(holding) is True
+        await until(lambda: bad.logins == logins + 2 and all(link.up for link in links))
+
+
+async def test_a_node_that_is_silent_in_mid_run_is_given_up_and_its_links_are_remade(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # given two nodes that have answered
+    monkeypatch.setattr(members, "EVERY", 0.01)
+    monkeypatch.setattr(members, "_ANSWER_WITHIN", 1.0)
+    monkeypatch.setattr(members, "SILENT_LOOKS", 2)
+    monkeypatch.setattr(nodes, "LOGIN_WITHIN", 3.0)
+    good, bad = SmallCib(), SmallCib()
+    async with serving(good, bad), leases_of(section(tmp_path, good, bad)) as leases:
+        links = [*leases._nodes.links, *leases._nodes.readers]
+        await until(lambda: all(link.up for link in links))
+        holding = await held_at(leases, bad)
+        # when one of them falls silent, and does not even let us in
+        bad.mute = True
+        # then its calls end in one line that names it
+        with pytest.raises(OperationFailed, match=rf"^127\.0\.0\.2:{bad.port}: silent$"):
+            async with asyncio.timeout(30):
+                await leases.extend(holding)
+        # and its units go on with the other
+        good.tickets |= bad.tickets
+        assert await leases.extend(holding) is True
+        assert good.tickets[f"tp-0-{holding.lease}"] == holding.token[0]
+        # and the links are back with the node
+        bad.mute = False
+        for node_link in links:
+            await until(lambda link=node_link: link.up)
+
+
+async def held_at(leases: CibLeases, node: SmallCib) -> Holding:
+    """A lease whose unit uses this node."""
+    for lease in range(20):
+        holding = await held(leases, lease)
+        if f"tp-0-{lease}" in node.tickets:
+            return holding
+    raise AssertionError("no lease is at this node")
 
 
 async def test_certificates_of_the_cluster_are_verified(tmp_path: Path) -> None:
