@@ -44,6 +44,8 @@ from tippingpoint.workloads.load import TargetFacts
 _ANSWER_WITHIN = 10.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1
 """Seconds between two reads of a lease on a node that does not show it yet: the pause grows by half each time."""
+_DOUBTED_AFTER = 1.0
+"""Seconds after which a node that does not show a lease is asked whether it is a member; and asked again."""
 _TOLD_EVERY = 1.0
 """Seconds in which writes that were undone are one event."""
 
@@ -265,6 +267,7 @@ class CibLeases:
 
     async def _see_on(self, link: Link, name: str, stamp: int) -> None:
         where, pause = self._store.where(name, []), _FIRST_PAUSE
+        doubt = self._loop.time() + _DOUBTED_AFTER
         while link.up and link.quorate:
             try:
                 answer = await link.call("cib_query", where, None, SYNC | LOCAL | XPATH)
@@ -273,6 +276,10 @@ class CibLeases:
             held = self._store.read(answer.body)
             if held is not None and int(held.rpartition(":")[2] or stamp) >= stamp:
                 return
+            if self._loop.time() > doubt:
+                if await self._members.is_apart(link):
+                    return  # it is back, and no member yet
+                doubt = self._loop.time() + _DOUBTED_AFTER
             await asyncio.sleep(pause)
             pause = min(1.5 * pause, _LONGEST_PAUSE)
 

@@ -131,6 +131,18 @@ class Members:
             raise OperationFailed("no node that answers has quorum")
         return self._judge
 
+    async def is_apart(self, link: Link) -> bool:
+        """Whether a node answers for a copy of the CIB that is not the cluster's yet, as one that is back does.
+
+        Until the DC gives it the cluster's copy, no node has joined in its own. While a DC is elected, no node may
+        have joined in any. False where a node does not answer.
+        """
+        try:
+            own, known = await asyncio.gather(_ask_states(link), _ask_states(self.judge()))
+        except (TimeoutError, OperationFailed, WireError):
+            return False
+        return _has_joined(known) and not _has_joined(own)
+
     def _note_silence(self, reader: Link, answered: bool) -> None:
         """Close the links of a node that has long been silent: calls under way end, and the next use other nodes.
 
@@ -189,12 +201,16 @@ async def _head(reader: Link) -> Head | None:
 async def _states(reader: Link) -> list[tuple[str, State]]:
     """Ask a node for the states of all nodes, by id; empty where it does not answer."""
     try:
-        async with asyncio.timeout(_ANSWER_WITHIN):
-            answer = await reader.call(
-                "cib_query", "/cib/status/node_state", None, SYNC | LOCAL | XPATH | SHALLOW
-            )
+        return await _ask_states(reader)
     except (TimeoutError, OperationFailed, WireError):
         return []
+
+
+async def _ask_states(reader: Link) -> list[tuple[str, State]]:
+    async with asyncio.timeout(_ANSWER_WITHIN):
+        answer = await reader.call(
+            "cib_query", "/cib/status/node_state", None, SYNC | LOCAL | XPATH | SHALLOW
+        )
     found: list[tuple[str, State]] = []
     for element in _STATE.findall(answer.body):
         known = _attributes(element)
@@ -204,6 +220,10 @@ async def _states(reader: Link) -> list[tuple[str, State]]:
         state = State(known.get("uname", ""), _is_on(known.get("in_ccm", ""), "true"), joined)
         found.append((known.get("id", ""), state))
     return found
+
+
+def _has_joined(states: list[tuple[str, State]]) -> bool:
+    return any(state.controlled for _, state in states)
 
 
 def _is_on(value: str, word: str) -> bool:

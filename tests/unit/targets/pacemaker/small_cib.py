@@ -66,6 +66,8 @@ class SmallCib:
         self.quorate = True
         self.dc = "1"
         self.num_updates = 5
+        self.joined = True
+        """Its copy of the CIB is the cluster's. Without it the copy has no state of a member, as before a join."""
         self.silent = False
         """It answers nothing, but a login."""
         self.mute = False
@@ -146,8 +148,9 @@ class SmallCib:
                     else (0, f'<ticket_state id="{name}" held="{self.tickets[name]}"/>')
                 )
             if "node_state" in path:
+                join = ' join="member"' if self.joined else ""
                 states = "".join(
-                    f'<node_state id="{n}" uname="node{n}" in_ccm="true" crmd="online" join="member"/>'
+                    f'<node_state id="{n}" uname="node{n}" in_ccm="true" crmd="online"{join}/>'
                     for n in (1, 2)
                 )
                 return 0, f"<xpath-query>{states}</xpath-query>"

@@ -222,6 +222,19 @@ async def test_an_extension_is_visible_once_every_node_shows_it(tmp_path: Path) 
             await look
 
 
+async def test_a_node_that_is_back_and_has_not_joined_is_not_waited_for(tmp_path: Path) -> None:
+    # given a node that is back, says that it has quorum, and has a copy of the CIB of its own
+    there, back = SmallCib(), SmallCib(tickets={})
+    async with serving(there, back), leases_of(section(tmp_path, there, back)) as leases:
+        await until(lambda: all(reader.up for reader in leases._nodes.readers))
+        holding = await held_at(leases, there)
+        back.joined, back.num_updates = False, 0
+        # when an extension is read back, then it is seen although that node does not show it
+        async with asyncio.timeout(30):
+            await leases.seen(holding)
+        assert back.tickets.get(f"tp-0-{holding.lease}") is None
+
+
 async def test_members_are_reported_once_and_when_they_change(tmp_path: Path) -> None:
     node = SmallCib()
     told: list[tuple[str, Mapping[str, Any]]] = []
