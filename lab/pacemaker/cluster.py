@@ -58,6 +58,7 @@ from lab.tether import tethered
 from tippingpoint.errors import OperationFailed
 from tippingpoint.monitoring.scrape.jobs import Found, Group, Job
 from tippingpoint.targets.pacemaker.status import ClusterStatus, read_status
+from tippingpoint.targets.pacemaker.status import Node as NodeStatus
 
 PROGRAMS = ("ip", "nft", "nsenter", "unshare", "openssl")
 READY_WITHIN_S = 600.0
@@ -449,15 +450,23 @@ class PacemakerLab:
         return []
 
     def is_whole(self) -> bool:
-        """Whether every node runs and is a member, none is frozen or cut off, there is a DC, and fencing works."""
+        """Whether every node runs and is a member, none is frozen, cut off or yet to be fenced, there is a DC, and
+        fencing works."""
         return (
             self.fencing_works
             and not self.unfenceable
             and set(self.pids) == {*self.names, *self._remotes}
             and not any(node.frozen or node.cut or node.slow for node in self._nodes.values())
-            and set(self.online()) >= set(self.names)
-            and self._dc_now() is not None
+            and self._all_joined()
         )
+
+    def _all_joined(self) -> bool:
+        with contextlib.suppress(LabError):
+            status = self.status()
+            return bool(status.dc and status.quorum) and all(
+                name in status.nodes and _has_joined(status.nodes[name]) for name in self.names
+            )
+        return False
 
     def await_whole(self) -> None:
         """Wait until all nodes that run are members of one partition with a DC."""
@@ -602,7 +611,7 @@ class PacemakerLab:
                 raise LabError(f"{name}: ended: {self._last_words(name)}", "a node that runs")
             with contextlib.suppress(LabError):
                 itself = (status := self.status(name)).nodes.get(name)
-                if status.dc and itself is not None and itself.online and not itself.pending:
+                if status.dc and itself is not None and _has_joined(itself):
                     return
                 if self._no_quorum():
                     return
@@ -712,6 +721,10 @@ class PacemakerLab:
             if path.exists():
                 said += path.read_text(errors="replace").splitlines()[-lines:]
         return " | ".join(said) or "its log is empty"
+
+
+def _has_joined(node: NodeStatus) -> bool:
+    return node.online and not node.pending and not node.unclean
 
 
 def _command(pid: int) -> str:

@@ -133,8 +133,10 @@ def _become_remote(root: Path, directory: Path, program: str, environment: dict[
 
 
 def _connect(switch: str, bridge: str, port: str, address: str) -> None:
+    # A machine keeps its MAC when it boots. With another one, its neighbours send to the old one for 45 s, or longer.
+    mac = "02:00:" + ":".join(f"{int(part):02x}" for part in address.partition("/")[0].split("."))
     batch = f"""link set lo up
-link add eth0 type veth peer name {port} netns {switch}
+link add eth0 address {mac} type veth peer name {port} netns {switch}
 addr add {address} dev eth0
 link set eth0 up
 """

@@ -69,10 +69,12 @@ def _below(test: str) -> str:
 
 
 class _ByFolder(LoadScopeScheduling):
-    """Gives all tests of a folder, which share its labs, to one process of pytest-xdist."""
+    """Gives all tests of a folder, which share its labs, to one process of pytest-xdist. Those on Pacemaker, which
+    mostly wait, go by file: each process has a cluster."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return _below(nodeid).partition("/")[0]
+        folder, _, test = _below(nodeid).partition("/")
+        return test.partition("::")[0] if folder == "pacemaker" else folder
 
 
 @pytest.hookimpl(optionalhook=True)

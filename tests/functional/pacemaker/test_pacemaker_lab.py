@@ -133,6 +133,7 @@ class TestFaults:
         lab = pacemaker_to_break
         lab.fencing_works = False  # else the cluster boots it
         lab.run_on("node3", "sh", "-c", "echo kept > /var/lib/pacemaker/kept")
+        mac = _mac(lab, "node3")
 
         _act(lab, "kill", "node3")
 
@@ -147,6 +148,7 @@ class TestFaults:
                 _act(lab, "start", "node3")
         until(lab.is_whole)
         assert lab.run_on("node3", "cat", "/var/lib/pacemaker/kept") == "kept\n"
+        assert _mac(lab, "node3") == mac != _mac(lab, "node2")
 
     def test_a_frozen_node_is_fenced_and_boots(self, pacemaker_to_break: PacemakerLab) -> None:
         lab, before = pacemaker_to_break, list(pacemaker_to_break.fenced)
@@ -190,10 +192,8 @@ class TestFaults:
     @pytest.mark.parametrize("daemon", ["attrd", "based", "controld", "execd", "fenced", "schedulerd"])
     def test_a_killed_daemon_is_started_again(self, pacemaker_to_break: PacemakerLab, daemon: str) -> None:
         lab, name = pacemaker_to_break, f"pacemaker-{daemon}"
-        before = _daemon(lab, "node2", name)
-        assert before
-
-        asyncio.run(LabControl(lab.socket).act("kill-daemon", "node2", name))
+        # The death of some daemons has the node fenced, be it after this: the next one's daemon is waited for.
+        before = until(lambda: _kill_daemon(lab, "node2", name), "a daemon that runs")
 
         until(lambda: _daemon(lab, "node2", name) not in (before, None))
         until(lab.is_whole)
@@ -311,6 +311,20 @@ def _act(lab: PacemakerLab, do: Any, member: str) -> None:
 
 def _ask(lab: PacemakerLab, **request: Any) -> dict[str, Any]:
     return asyncio.run(ask_lab(lab.socket, request))
+
+
+def _mac(lab: PacemakerLab, node: str) -> str:
+    (card,) = json.loads(lab.run_on(node, "ip", "-json", "link", "show", "eth0"))
+    return card["address"]
+
+
+def _kill_daemon(lab: PacemakerLab, node: str, name: str) -> int | None:
+    """Kill a node's daemon as a plan's fault does; returns the pid that it had. None while it does not run."""
+    before = _daemon(lab, node, name)
+    with contextlib.suppress(UserError):
+        asyncio.run(LabControl(lab.socket).act("kill-daemon", node, name))
+        return before
+    return None
 
 
 def _daemon(lab: PacemakerLab, node: str, name: str) -> int | None:

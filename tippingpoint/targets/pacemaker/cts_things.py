@@ -169,28 +169,16 @@ class Things:
         )
 
 
-async def remove_things(call: Call, prefix: str) -> int:
-    """Put back and remove what tests made; returns how many things of the configuration there were."""
+async def put_back(call: Call, prefix: str) -> int:
+    """Put back what tests changed; returns how many nodes were in standby. Resources are for `remove_resources`."""
     things = Things(f"{prefix}-cts")
     await things.restore_properties(call)
-    mine = f"starts-with(@id,'{things.prefix}-')"
-    removed = 0
-    # Constraints go before what they name. What is within a thing of ours goes with it.
-    for section in ("constraints", "resources", "nodes"):
-        path = f"/cib/configuration/{section}//*[{mine} and not(ancestor::*[{mine}])]"
-        found = await call("cib_query", path, None, SYNC | LOCAL | XPATH)
-        if found.code == NO_MATCH:
-            continue
-        removed += sum(found.body.count(f"<{tag} ".encode()) for tag in _COUNTED[section])
-        await call("cib_delete", path, None, SYNC | XPATH | MULTIPLE)
-    return removed
-
-
-_COUNTED = {
-    "constraints": ("rsc_location",),
-    "resources": ("primitive", "group"),
-    "nodes": ("instance_attributes",),
-}
+    path = f"/cib/configuration/nodes/node/instance_attributes[starts-with(@id,'{things.prefix}-')]"
+    found = await call("cib_query", path, None, SYNC | LOCAL | XPATH)
+    if found.code == NO_MATCH:
+        return 0
+    await call("cib_delete", path, None, SYNC | XPATH | MULTIPLE)
+    return found.body.count(b"<instance_attributes ")
 
 
 def _crm_config(answer: Answer) -> Element:

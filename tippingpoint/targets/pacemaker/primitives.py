@@ -60,9 +60,10 @@ def primitive(
     return f'<primitive id="{id}" class={quoteattr(what)}{of} type={quoteattr(type)}>{inside}</primitive>'
 
 
-def with_role(id: str, role: str) -> str:
-    """The change that gives a resource a role: `Started` or `Stopped`."""
-    return f'<resources><primitive id="{id}">{_role(id, role)}</primitive></resources>'
+def with_role(id: str, role: str, group: str = "") -> str:
+    """The change that gives a resource, which may be in a group, a role: `Started` or `Stopped`."""
+    changed = f'<primitive id="{id}">{_role(id, role)}</primitive>'
+    return f"<resources>{f'<group id={quoteattr(group)}>{changed}</group>' if group else changed}</resources>"
 
 
 def preference(id: str, node: str) -> str:

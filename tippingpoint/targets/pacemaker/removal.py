@@ -8,7 +8,7 @@ import re
 from tippingpoint.errors import OperationFailed, TargetError
 from tippingpoint.targets.pacemaker.access import PacemakerAccess
 from tippingpoint.targets.pacemaker.connection import Connection, in_plain_words
-from tippingpoint.targets.pacemaker.cts_things import Call, remove_things
+from tippingpoint.targets.pacemaker.cts_things import Call, put_back
 from tippingpoint.targets.pacemaker.nodes import Link, Nodes
 from tippingpoint.targets.pacemaker.resource_removal import remove_resources
 from tippingpoint.targets.pacemaker.stores import MADE, STORES
@@ -23,13 +23,13 @@ _EMPTY = f"/cib/status/tickets[@{MADE} and not(*)]"
 
 
 async def remove(access: PacemakerAccess, prefix: str, progress: OnProgress = untold) -> int:
-    """Remove every lease and resource whose id begins with PREFIX-; returns how many there were. TargetError when that
-    fails."""
+    """Remove every lease and resource whose id begins with PREFIX-, and what makes nodes stand by; returns how many
+    there were. TargetError when that fails."""
     nodes = Nodes(access, 1)
     try:
         await nodes.open()
         link = await nodes.quorate()
-        count = await remove_things(_checked(link), prefix) + await remove_leases(link, f"{prefix}-")
+        count = await put_back(_checked(link), prefix) + await remove_leases(link, f"{prefix}-")
         await remove_element(link)
         return count + await remove_resources(nodes, prefix, progress)
     except (OperationFailed, TimeoutError) as problem:

@@ -91,7 +91,12 @@ class _Removal:
         """Have resources stopped that the cluster would leave running; returns those that have."""
         for id in ids:
             if status.resources[id].role != "Stopped":
-                await self._change("cib_modify", "resources", with_role(id, "Stopped"), CAN_CREATE)
+                await self._change(
+                    "cib_modify",
+                    "resources",
+                    with_role(id, "Stopped", status.resources[id].parent),
+                    CAN_CREATE,
+                )
         await asyncio.sleep(_PAUSE)
         return [] if any(status.resources[id].active for id in ids) else ids
 
