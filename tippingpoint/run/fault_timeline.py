@@ -20,6 +20,10 @@ class FaultTimeline:
         self._lab = LabControl(plan.lab) if plan.lab is not None else None
         self._playing: set[asyncio.Task[None]] = set()
         self._undone: list[Fault] = []
+        self._asked = 0
+        self.done = asyncio.Event()
+        """Set while the lab has done all that it was asked for."""
+        self.done.set()
 
     async def check(self) -> None:
         """Raise UserError for a plan whose faults have no members to act on."""
@@ -89,9 +93,15 @@ class FaultTimeline:
     async def _act(self, do: Action, member: str | None) -> None:
         assert self._lab is not None
         assert member is not None
+        self._asked += 1
+        self.done.clear()
         try:
             await self._lab.act(do, member)
         except UserError as problem:
             self._record.event("fault-failed", do=do, member=member, problem=str(problem))
-            return
-        self._record.event("fault", do=do, member=member)
+        else:
+            self._record.event("fault", do=do, member=member)
+        finally:
+            self._asked -= 1
+            if not self._asked:
+                self.done.set()

@@ -316,7 +316,9 @@ def _auth(lab: LxdLab, address: str) -> str:
         return json.loads(connection.getresponse().read())["metadata"]["auth"]
     except ConnectionError as problem:
         return type(problem).__name__
-    except OSError:  # no answer in time, or "no route to host": the kernel gives up a silent neighbour after 3 s
+    except (
+        OSError
+    ):  # no answer in time, or "no route to host": the kernel gives up a silent neighbour after 3 s
         return "silent"
     finally:
         connection.close()
