@@ -71,6 +71,10 @@ _POLL_S = 0.1
 _FIGURES = Path(__file__).resolve().parents[2] / "docs" / "reference" / "pacemaker-figures.sh"
 _TABLE = "tippingpoint"
 LOG = "pacemaker.log"
+DAEMONS = tuple(
+    f"pacemaker-{daemon}" for daemon in ("attrd", "based", "controld", "execd", "fenced", "schedulerd")
+)
+"""What pacemakerd starts on every node, and starts again when it dies."""
 
 
 @dataclass
@@ -450,13 +454,14 @@ class PacemakerLab:
         return []
 
     def is_whole(self) -> bool:
-        """Whether every node runs and is a member, none is frozen, cut off or yet to be fenced, there is a DC, and
-        fencing works."""
+        """Whether every node runs with all its daemons and is a member, none is frozen, cut off or yet to be fenced,
+        there is a DC, and fencing works."""
         return (
             self.fencing_works
             and not self.unfenceable
             and set(self.pids) == {*self.names, *self._remotes}
             and not any(node.frozen or node.cut or node.slow for node in self._nodes.values())
+            and all(self.daemon(name, daemon) is not None for name in self.names for daemon in DAEMONS)
             and self._all_joined()
         )
 

@@ -20,6 +20,10 @@ class FaultTimeline:
         self._lab = LabControl(plan.lab) if plan.lab is not None else None
         self._playing: set[asyncio.Task[None]] = set()
         self._undone: list[Fault] = []
+        self._asked = 0
+        self.done = asyncio.Event()
+        """Set while the lab has done all that it was asked for."""
+        self.done.set()
 
     async def check(self) -> None:
         """Raise UserError for a plan that needs a lab and has none, or whose faults have no members to act on."""
@@ -98,9 +102,15 @@ class FaultTimeline:
         assert self._lab is not None
         assert fault.member is not None
         more = {"daemon": fault.daemon} if fault.daemon is not None else {}
+        self._asked += 1
+        self.done.clear()
         try:
             await self._lab.act(do, fault.member, **more)
         except UserError as problem:
             self._record.event("fault-failed", do=do, member=fault.member, **more, problem=str(problem))
-            return
-        self._record.event("fault", do=do, member=fault.member, **more)
+        else:
+            self._record.event("fault", do=do, member=fault.member, **more)
+        finally:
+            self._asked -= 1
+            if not self._asked:
+                self.done.set()

@@ -8,6 +8,7 @@ from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.run.crew import Crew, Headway
 from tippingpoint.run.fault_timeline import FaultTimeline
+from tippingpoint.run.faults import ANSWER_TIMEOUT_S
 from tippingpoint.run.messages import Begun, Hold
 from tippingpoint.run.own_part import OwnPart
 from tippingpoint.run.record import Record
@@ -73,6 +74,8 @@ class Stages:
             await self.bring_up(self._next, "storm", size, 0.0, listed)
             self.begin_hold(hold)
         await self._crew.wait(hold - (time.monotonic() - self._hold_began))
+        # A lab may take its time. What its faults do belongs to the hold in which they are due, not to the next stage.
+        await self._crew.wait_for(self._faults.done, ANSWER_TIMEOUT_S)
         return number
 
     async def bring_up(

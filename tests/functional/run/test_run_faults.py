@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.control import ControlServer
 from lab.etcd.cluster import EtcdLab
 from tests.functional.program import (
     WITHIN_S,
@@ -34,6 +35,7 @@ from tests.functional.program import (
 from tests.functional.spawn_runs import named
 from tests.functional.standstills import await_ticks
 from tests.unit.report.one_maximum import assert_one_maximum
+from tests.unit.run.two_members import TwoMembers
 from tippingpoint.rundir.journal import read_interval_log
 from tippingpoint.rundir.results import load_run
 
@@ -92,6 +94,31 @@ def test_quorum_lost_and_back_is_recorded_and_survived(
     assert max(measured.gauges.held[-4:]) == 20
     # and nothing is left
     assert not [key for key in keys(etcd_private.endpoints[0]) if measured.manifest.id in key]
+
+
+def test_a_fault_that_takes_the_lab_long_is_over_before_the_next_stage_begins(
+    etcd: EtcdLab, tmp_path: Path
+) -> None:
+    # given a lab that takes longer for a kill than a hold lasts
+    class Slow(TwoMembers):
+        def kill(self, name: str) -> None:
+            time.sleep(3)
+            super().kill(name)
+
+    stage = {"leases": 4, "over": 0, "hold": "500ms"}
+    plan = write_plan(
+        tmp_path,
+        stages=[stage, {**stage, "leases": 5}],
+        faults=[{"do": "kill", "member": "b", "stage": 1}],
+        lab=str(tmp_path / "lab.sock"),
+    )
+    # when it is run
+    with ControlServer(Slow(), tmp_path / "lab.sock"):
+        run("run", plan, *settings(etcd), "--set", f"lab={tmp_path / 'lab.sock'}", "--out", tmp_path / "runs")
+    # then the member has died before the second stage began
+    measured = only_run(tmp_path / "runs")
+    died = next(event["t"] for event in measured.events if event["event"] == "fault")
+    assert measured.stages[0].begin + 3 < died <= measured.stages[1].begin
 
 
 def test_a_target_that_stands_still_costs_the_same_in_tables_charts_and_thresholds(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lab.control import ControlServer
 from tests.unit.run.two_members import TwoMembers
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, validate_plan
@@ -88,6 +90,30 @@ async def test_a_daemon_that_is_killed_leaves_other_faults_of_its_member_to_be_u
     faults.stop()
     await faults.undo()
     assert watch.happened[1:] == [("fault", "kill-daemon", "b"), ("fault", "continue", "b")]
+
+
+async def test_faults_are_done_once_the_lab_has_done_them(tmp_path: Path) -> None:
+    # given a lab that takes its time for a kill
+    asked, may_die = threading.Event(), threading.Event()
+
+    class Slow(TwoMembers):
+        def kill(self, name: str) -> None:
+            asked.set()
+            may_die.wait()
+            super().kill(name)
+
+    path = tmp_path / "slow.sock"
+    with ControlServer(Slow(), path):
+        faults, watch = timeline(tmp_path, plan_of(path, {"do": "kill", "member": "b"}))
+        assert faults.done.is_set()
+        # when it is asked for one
+        faults.start(stage=None)
+        await asyncio.to_thread(asked.wait)
+        # then the fault is done when the member is dead
+        assert not faults.done.is_set()
+        may_die.set()
+        await faults.done.wait()
+        assert watch.happened == [("fault", "kill", "b")]
 
 
 async def test_faults_of_another_stage_wait_for_it(tmp_path: Path, lab: TwoMembers, control: Path) -> None:
