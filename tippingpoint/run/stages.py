@@ -8,12 +8,12 @@ from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.run.crew import Crew, Headway
 from tippingpoint.run.fault_timeline import FaultTimeline
-from tippingpoint.run.faults import ANSWER_TIMEOUT_S
 from tippingpoint.run.messages import Begun, Hold
 from tippingpoint.run.own_part import OwnPart
 from tippingpoint.run.record import Record
 from tippingpoint.run.room import Room
 from tippingpoint.run.watcher import StageProgress
+from tippingpoint.util.lab_socket import ANSWER_TIMEOUT_S
 from tippingpoint.workloads.load import StageOrder
 
 
