@@ -42,8 +42,8 @@ class Cliff:
     first_broken: int
     """The size of the stage that broke."""
     by: Breakage
-    """How it broke: the leader changed without a fault, leases were lost, operations failed (errors and timeouts), or
-    throughput fell or was below the due rate."""
+    """How it broke: the leader changed or a controller ended without a fault, leases were lost, operations failed
+    (errors and timeouts), or throughput fell or was below the due rate."""
     evidence: str
     """The evidence in a few words: "2 of 11 extends lost"."""
     stage: int
@@ -78,7 +78,7 @@ class Load:
     late_by_us: str
     """Why the generator itself may have been late; see held_loads.late_by_us."""
     leader_changed: str
-    """The evidence that the leader changed without a fault in one of its stages; see leaders.py."""
+    """The evidence of a new leader or an ended controller without a fault in one of its stages; see leaders.py."""
 
     def failed(self, operation: str, by: Breakage) -> int:
         """Count the losses of an operation, or its errors and timeouts."""

@@ -1,7 +1,9 @@
-"""Changes of the leader that no fault explains, for targets whose leader only changes when something broke.
+"""Changes of the leader and lost controllers that no fault explains, for targets whose leader only changes when
+something broke.
 
-Some targets fall over while every answer is still right and quick. Their members lose their own leader first. The
-target's section of a plan says whether that holds for it (`TargetSection.steady_leader`).
+Some targets fall over while every answer is still right and quick. Their members lose their own leader first, or the
+controller of another member, which is the next leader to be. The target's section of a plan says whether that holds
+for it (`TargetSection.steady_leader`).
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ EXPLAINS_FOR = 60.0
 
 
 def leader_changed(run: RunData, stage: StageResult) -> str:
-    """Return the evidence that the leader changed in a stage without a fault; empty if it did not.
+    """Return the evidence that the leader changed in a stage without a fault, or else that a member lost its
+    controller; empty if neither did.
 
     A change counts for the stage until the next one begins: it may be noticed a little later.
     """
@@ -32,7 +35,11 @@ def leader_changed(run: RunData, stage: StageResult) -> str:
     until = min((other.begin for other in run.stages if other.begin > stage.begin), default=inf)
     changes = [change for change in unexplained(run.events) if stage.begin <= change[0] < until]
     if not changes:
-        return ""
+        lost = [member for t, member in _controllers_lost(run.events) if stage.begin <= t < until]
+        if not lost:
+            return ""
+        times = f" {len(lost)} times" if len(lost) > 1 else ""
+        return f"a controller ended{times} without a fault ({', '.join(lost[:3])}{' ...' if len(lost) > 3 else ''})"
     who = [changes[0][1], *(after for _, _, after in changes)]
     times = f" {len(changes)} times" if len(changes) > 1 else ""
     return (
@@ -47,6 +54,18 @@ def unexplained(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, str, s
         (t, before, after)
         for (_, before), (t, after) in pairwise(read_cluster(events).leaders)
         if not any(begin <= t <= end for begin, end in spans)
+    ]
+
+
+def _controllers_lost(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, str]]:
+    """When a member that stayed lost its controller without a fault, and which one."""
+    spans = list(_explained(events))
+    return [
+        (float(event["t"]), str(event["member"]))
+        for event in events
+        if event["event"] == "controller"
+        and event.get("status") == "gone"
+        and not any(begin <= float(event["t"]) <= end for begin, end in spans)
     ]
 
 

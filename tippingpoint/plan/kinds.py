@@ -38,8 +38,8 @@ class TargetSection(Section, frozen=True):
     read_back: ClassVar[bool] = False
     """Whether extensions of leases are read back from all members, so that `visible` is timed."""
     steady_leader: ClassVar[str] = ""
-    """The word for the member that leads, if it only changes when something broke: a change without a fault is then a
-    cliff. Empty where leaders may change."""
+    """The word for the member that leads, if it only changes when something broke: a change without a fault, or a
+    controller that ends without one, is then a cliff. Empty where leaders may change."""
     things: ClassVar[str] = "containers"
     """The word for the things that a spawn workload makes here."""
     member: ClassVar[str] = "member"

@@ -71,6 +71,22 @@ def test_several_changes_are_one_cliff_that_names_them() -> None:
     )
 
 
+def test_a_controller_that_ends_by_itself_is_the_cliff_though_the_dc_stays() -> None:
+    t = 2 * STAGE_SECONDS
+    gone, back = (
+        {"event": "controller", "member": "node2", "status": status} for status in ("gone", "joined")
+    )
+    result = analyse(
+        run_with([leads(1, "node1"), {"t": t + 3, **gone}, {"t": t + 5, **back}, {"t": t + 8, **gone}])
+    )
+    cliff = result.tipping.cliff
+    assert cliff is not None
+    assert (cliff.by, cliff.last_held, cliff.first_broken) == ("leader", 100, 200)
+    assert cliff.evidence == "a controller ended 2 times without a fault (node2, node2)"
+    # when a fault did it, it is none
+    assert analyse(run_with([fault(t + 1, "kill-daemon"), {"t": t + 3, **gone}])).tipping.cliff is None
+
+
 @pytest.mark.parametrize(
     ("faults", "explained"),
     [
