@@ -36,6 +36,7 @@ sys.path.insert(0, str(REPOSITORY))
 from lab.pacemaker.cluster import PacemakerLab  # noqa: E402
 from tippingpoint.analysis.analyse import analyse  # noqa: E402
 from tippingpoint.analysis.latency import costs  # noqa: E402
+from tippingpoint.analysis.leaders import unexplained  # noqa: E402
 from tippingpoint.rundir.results import RunData, load_run  # noqa: E402
 
 PER_LEASE = 10
@@ -81,8 +82,9 @@ def start_resources(lab: PacemakerLab, count: int) -> float:
     raise SystemExit(f"{count} resources have not started within {_STARTED_WITHIN_S:g} s")
 
 
-def silence(lab: PacemakerLab) -> float:
-    """The longest time without an acknowledged update around the death of a node that is not the DC, in seconds."""
+def silence(lab: PacemakerLab) -> float | None:
+    """The longest time without an acknowledged update around the death of a node that is not the DC, in seconds. None
+    where the run saw none."""
     dead = next(name for name in reversed(lab.names) if name != lab.leader())
     hold = 3 * formula(lab) + 5
     plan: dict[str, Any] = {
@@ -99,7 +101,7 @@ def silence(lab: PacemakerLab) -> float:
         path = Path(directory) / "plan.yaml"
         path.write_text(yaml.safe_dump(plan), encoding="utf-8")
         measured = run(lab, path)
-    return max((event["seconds"] for event in measured.events if event["event"] == "silence"), default=0.0)
+    return max((event["seconds"] for event in measured.events if event["event"] == "silence"), default=None)
 
 
 def formula(lab: PacemakerLab) -> float:
@@ -129,11 +131,11 @@ def line(nodes: int, resources: int, release: str, limit: int | None) -> str:
         if cliff is None
         else (f"{(cliff.last_held or 0) * PER_LEASE} to {cliff.first_broken * PER_LEASE}, {cliff.by}")
     )
-    changes = sum(event["event"] == "leader" for event in measured.events)
+    changes = len(unexplained(measured.events))
     cells = [nodes, resources, release or "installed", limit or "default", *latencies, tips, changes]
     cells += [
         f"{wrong} of {total}",
-        f"{stood_still:.2f}, {expected:.2f}",
+        f"{'-' if stood_still is None else f'{stood_still:.2f}'}, {expected:.2f}",
         f"{started:.0f}" if resources else "-",
     ]
     return f"| {' | '.join(map(str, cells))} |"
