@@ -73,6 +73,13 @@ def test_a_test_that_was_skipped_neither_passed_nor_failed() -> None:
     assert section(tried(1, "Flip"), skipped)["sentence"].startswith("1 of 1 test passed, and 1 was skipped;")
 
 
+def test_of_many_nodes_that_were_fenced_a_page_names_the_first_three() -> None:
+    felt = {**tried(1, "Flip")["felt"], "fenced": [f"node{number}" for number in range(1, 17)]}
+    result = analyse(run_with(tried(1, "Flip", felt=felt)))
+    assert '<td class="text">node1, node2, node3 and 13 more</td>' in write_report(result, "html")
+    assert json.loads(write_report(result, "json"))["cluster_tests"]["tests"][0]["fenced"][-1] == "node16"
+
+
 def test_the_loads_of_nodes_are_columns_and_their_cpu_is_a_rate() -> None:
     told = section(
         tried(1, "Flip"),
