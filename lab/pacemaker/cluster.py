@@ -15,6 +15,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -68,6 +69,7 @@ MOST_NODES, MOST_REMOTES = 64, 150
 _FIRST_REMOTE = MOST_NODES + 1
 _KEYS = {"PCMK_ca_file": "ca.pem", "PCMK_cert_file": "server.pem", "PCMK_key_file": "server-key.pem"}
 _POLL_S = 0.1
+_HEARD_WITHIN_S = 60.0
 _FIGURES = Path(__file__).resolve().parents[2] / "docs" / "reference" / "pacemaker-figures.sh"
 _TABLE = "tippingpoint"
 LOG = "pacemaker.log"
@@ -131,6 +133,9 @@ class PacemakerLab:
         """Of whoever watches the lab; nodes that boot meanwhile are watched again."""
         self.fenced: list[str] = []
         """The nodes that the cluster had fenced, in order."""
+        self._booting: set[str] = set()
+        """Those that were fenced, and are about to boot."""
+        self._closed = threading.Event()
         self.fencing_works = True
         self.unfenceable: set[str] = set()
         """The nodes that cannot be fenced, although fencing works."""
@@ -150,6 +155,7 @@ class PacemakerLab:
             self._cgroups = VanishingCgroups(cleanup, self.directory.name)
             self._switch = Switch(self._start_program, cleanup)
             cleanup.callback(self._end_all)
+            cleanup.callback(self._closed.set)
             self._configure()
             cleanup.enter_context(FenceServer(self.directory / "fence" / "socket", self._answer_fence))
             for name in [*self.names, *self._remotes]:
@@ -611,7 +617,7 @@ class PacemakerLab:
         deadline = time.monotonic() + READY_WITHIN_S
         while True:
             with self._acting:  # a node that is fenced meanwhile has booted again
-                ended = self._nodes[name].process.poll() is not None
+                ended = self._nodes[name].process.poll() is not None and name not in self._booting
             if ended:
                 raise LabError(f"{name}: ended: {self._last_words(name)}", "a node that runs")
             with contextlib.suppress(LabError):
@@ -637,8 +643,27 @@ class PacemakerLab:
             if name in self.pids:
                 self._end(self._nodes[name])
             if action == "reboot":
-                self._boot(name)
+                self._booting.add(name)
+                threading.Thread(target=self._boot_again, args=(name, self._logs()), daemon=True).start()
         return True
+
+    def _boot_again(self, name: str, logs: Mapping[Path, int]) -> None:
+        """Boot a node that is being fenced once another node has heard that it was. A node that hears of its own
+        fencing shuts down for good, and a machine takes longer to boot than this word takes."""
+        word = re.compile(rf"Operation '?\w+'? targeting {name} .*: OK")
+        deadline = time.monotonic() + _HEARD_WITHIN_S
+        while not any(word.search(_text_after(log, size)) for log, size in logs.items()):
+            if self._closed.wait(_POLL_S) or time.monotonic() > deadline:
+                break
+        with self._acting:
+            if name in self._booting and name not in self.pids and not self._closed.is_set():
+                self._boot(name)
+            self._booting.discard(name)
+
+    def _logs(self) -> dict[Path, int]:
+        """The logs of Pacemaker on the nodes that run, and the size of each."""
+        logs = {self.directory / name / "log" / "pacemaker" / LOG for name in self.pids}
+        return {log: log.stat().st_size for log in logs if log.exists()}
 
     def _end(self, node: _Node) -> None:
         """Kill it, and wait until it and its plug are gone."""
@@ -660,10 +685,12 @@ class PacemakerLab:
                 os.kill(first, signal.SIGKILL)
 
     def _end_all(self) -> None:
-        for node in self._nodes.values():
-            self._kill(node)
-        for node in self._nodes.values():
-            self._end(node)
+        with self._acting:
+            self._booting.clear()
+            for node in self._nodes.values():
+                self._kill(node)
+            for node in self._nodes.values():
+                self._end(node)
 
     # What it is like now
 
@@ -730,6 +757,16 @@ class PacemakerLab:
 
 def _has_joined(node: NodeStatus) -> bool:
     return node.online and not node.pending and not node.unclean
+
+
+def _text_after(path: Path, offset: int) -> str:
+    with (
+        contextlib.suppress(FileNotFoundError),
+        path.open("rb") as file,
+    ):  # a cluster that begins anew has none
+        file.seek(offset)
+        return file.read().decode(errors="replace")
+    return ""
 
 
 def _command(pid: int) -> str:

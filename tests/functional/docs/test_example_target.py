@@ -87,7 +87,7 @@ def test_what_a_cut_run_left_is_cleaned_and_nothing_else(place: Path) -> None:
     [
         ("target.pth=leases", "target.pth: leases: expected one of kind, path (did you mean path?)"),
         ("target.path=3", "target.path: 3: expected"),
-        ("target.kind=directry", "target.kind: directry: expected one of etcd, juju, directory"),
+        ("target.kind=directry", "target.kind: directry: expected one of etcd, juju, pacemaker, directory"),
     ],
 )
 def test_a_plan_of_it_that_is_wrong_says_so_in_one_line(place: Path, change: str, said: str) -> None:

@@ -331,7 +331,8 @@ def eviction(scene: Scene) -> None:
     plan = spawn_plan(
         scene.directory,
         target=IN_TURN,
-        workload={"evict": True, "offline_polls": STEADILY},
+        # (a hold begins without what takes twice the timeout, and so many polls are slow on a cluster without a member)
+        workload={"evict": True, "offline_polls": STEADILY, "timeout": "5m"},
         stages=[
             {"groups": GROUPS, "instances": 2, "hold": "2s"},
             {"groups": GROUPS, "instances": 3, "hold": LOOKED_AT},
