@@ -364,7 +364,10 @@ def test_garbage_on_the_socket_disturbs_nothing(etcd: EtcdLab, tmp_path: Path) -
         )
         assert agent.refusal("task", id="x").startswith("task: x: expected the id of a task")
         assert agent.done("evict-member", member="m1") == "member: m1: expected a run of the workload spawn"
-        assert agent.done("probe", target={}) == "target.kind: etcd: expected one of juju, lxd, openstack, pacemaker"
+        assert (
+            agent.done("probe", target={})
+            == "target.kind: etcd: expected one of juju, lxd, openstack, pacemaker"
+        )
         leader.until(lambda: leader.run.over)
         assert leader.run.missing == {}
         assert agent.refusal("repair") == "run: none: expected a run in progress; start one first"
