@@ -8,7 +8,7 @@ for it (`TargetSection.steady_leader`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import inf
 from typing import Any
@@ -49,24 +49,28 @@ def leader_changed(run: RunData, stage: StageResult) -> str:
 
 def unexplained(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, str, str]]:
     """Return the moment, the leader before and the leader after of each change that no fault explains."""
-    spans = list(_explained(events))
+    is_explained = _explanations(events)
     return [
         (t, before, after)
         for (_, before), (t, after) in pairwise(read_cluster(events).leaders)
-        if not any(begin <= t <= end for begin, end in spans)
+        if not is_explained(t)
     ]
 
 
 def _controllers_lost(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, str]]:
     """When a member that stayed lost its controller without a fault, and which one."""
-    spans = list(_explained(events))
+    is_explained = _explanations(events)
     return [
         (float(event["t"]), str(event["member"]))
         for event in events
-        if event["event"] == "controller"
-        and event.get("status") == "gone"
-        and not any(begin <= float(event["t"]) <= end for begin, end in spans)
+        if event["event"] == "controller" and event.get("status") == "gone" and not is_explained(event["t"])
     ]
+
+
+def _explanations(events: Iterable[Mapping[str, Any]]) -> Callable[[float], bool]:
+    """Return what tells whether a fault explains a change at a moment."""
+    spans = list(_explained(events))
+    return lambda t: any(begin <= t <= end for begin, end in spans)
 
 
 def _explained(events: Iterable[Mapping[str, Any]]) -> Iterable[tuple[float, float]]:
