@@ -53,6 +53,7 @@ from lab.pacemaker.load import NodeLoads
 from lab.pacemaker.releases import Release, installed, unpacked
 from lab.pacemaker.slow_disk import limit_writes
 from lab.pacemaker.verbs import Verb, verbs_of
+from lab.patience import PATIENCE_S
 from lab.ports import free_ports
 from lab.program import serve, vanishing_directory
 from lab.tether import tethered
@@ -62,7 +63,6 @@ from tippingpoint.targets.pacemaker.status import ClusterStatus, read_status
 from tippingpoint.targets.pacemaker.status import Node as NodeStatus
 
 PROGRAMS = ("ip", "nft", "nsenter", "unshare", "openssl")
-READY_WITHIN_S = 600.0
 COROSYNC_PORT = 5405
 REMOTE_PORT = 3121
 MOST_NODES, MOST_REMOTES = 64, 150
@@ -301,7 +301,7 @@ class PacemakerLab:
 
     def leader(self) -> str:
         """The DC, once there is one."""
-        deadline = time.monotonic() + READY_WITHIN_S
+        deadline = time.monotonic() + PATIENCE_S
         while (name := self._dc_now()) is None:
             if time.monotonic() > deadline:
                 raise LabError("DC: none", "a majority of the nodes running")
@@ -340,7 +340,7 @@ class PacemakerLab:
         first = self._first_process(node)
         if first is not None:
             os.kill(first, signal.SIGTERM)
-        node.process.wait(READY_WITHIN_S)
+        node.process.wait(PATIENCE_S)
 
     def ask_to_shut_down(self, name: str) -> None:
         """Begin what `shut_down` does; the node is off once its process has ended."""
@@ -453,6 +453,12 @@ class PacemakerLab:
         except OperationFailed as problem:
             raise LabError(f"{name or 'CIB'}: {problem}", "a node that serves its CIB") from None
 
+    @property
+    def membership_s(self) -> float:
+        """Seconds until Corosync has a new membership after a node is lost: a token's timeout, and a consensus of 1.2
+        times that (corosync.conf(5): token, token_coefficient, consensus). Meanwhile all updates stand still."""
+        return 2.2 * (self.token_ms + 650 * (len(self.names) - 2)) / 1000
+
     def online(self) -> list[str]:
         """The nodes that the cluster counts as members, by the first node that answers."""
         with contextlib.suppress(LabError):
@@ -487,7 +493,7 @@ class PacemakerLab:
 
     def _await_remotes(self) -> None:
         """Wait until every remote node listens."""
-        deadline = time.monotonic() + READY_WITHIN_S
+        deadline = time.monotonic() + PATIENCE_S
         for name, address in self.remotes.items():
             while True:
                 if self._nodes[name].process.poll() is not None:
@@ -614,7 +620,7 @@ class PacemakerLab:
         return self._starter.submit(start).result()
 
     def _await_member(self, name: str) -> None:
-        deadline = time.monotonic() + READY_WITHIN_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             with self._acting:  # a node that is fenced meanwhile has booted again
                 ended = self._nodes[name].process.poll() is not None and name not in self._booting
@@ -627,9 +633,7 @@ class PacemakerLab:
                 if self._no_quorum():
                     return
             if time.monotonic() > deadline:
-                raise LabError(
-                    f"{name}: no member in {READY_WITHIN_S:g}s: {self._last_words(name)}", "a member"
-                )
+                raise LabError(f"{name}: no member in {PATIENCE_S:g}s: {self._last_words(name)}", "a member")
             time.sleep(_POLL_S)
 
     def _no_quorum(self) -> bool:
@@ -670,7 +674,7 @@ class PacemakerLab:
         if node.slow:
             limit_writes(node.groups, self.directory, 0)  # who waits for a disk cannot die
         self._kill(node)
-        node.process.wait(READY_WITHIN_S)
+        node.process.wait(PATIENCE_S)
         if self._exporters is not None:
             self._exporters.end(node.address)  # they keep its network namespace
         self._switch.remove(node.port)
@@ -760,12 +764,8 @@ def _has_joined(node: NodeStatus) -> bool:
 
 
 def _text_after(path: Path, offset: int) -> str:
-    with (
-        contextlib.suppress(FileNotFoundError),
-        path.open("rb") as file,
-    ):  # a cluster that begins anew has none
-        file.seek(offset)
-        return file.read().decode(errors="replace")
+    with contextlib.suppress(FileNotFoundError):  # a cluster that begins anew has none
+        return path.read_bytes()[offset:].decode(errors="replace")
     return ""
 
 

@@ -206,7 +206,7 @@ def test_a_killed_dc_is_a_silence_of_known_length_and_no_cliff(
     assert no_traceback(done.stdout, done.stderr)
     measured = only_run(tmp_path / "runs")
     assert measured.manifest.status == "complete"
-    formula = 2.2 * (lab.token_ms + 650 * (len(lab.names) - 2)) / 1000
+    formula = lab.membership_s
     longest = max(event["seconds"] for event in told(measured, "silence"))
     waited = measured.stages[0].response("extend").max / 1e6
     assert waited >= 0.9 * formula
