@@ -16,17 +16,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY))
 
 from lab.pacemaker.cluster import PacemakerLab  # noqa: E402
+from tests.benchmarks.pacemaker_run import whole_run  # noqa: E402
 from tippingpoint.analysis.analyse import analyse  # noqa: E402
-from tippingpoint.rundir.results import load_run  # noqa: E402
 
 EVICTED = "Evicting client"
 
@@ -34,17 +32,8 @@ EVICTED = "Evicting client"
 def measured(nodes: int, release: str, limit: int | None) -> int | None:
     """Run the plan on a new cluster, and print what was found; returns the load at which the DC changed, if it did."""
     properties = {} if limit is None else {"cluster-ipc-limit": str(limit)}
-    with (
-        PacemakerLab(nodes, properties=properties, release=release) as lab,
-        tempfile.TemporaryDirectory() as out,
-    ):
-        settings = [word for setting in lab.settings() for word in ("--set", setting)]
-        command = [sys.executable, "-m", "tippingpoint", "run", "pacemaker-cib", *settings, "--out", out]
-        subprocess.run(
-            command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=REPOSITORY
-        )
-        (directory,) = Path(out).iterdir()
-        run = load_run(directory)
+    with PacemakerLab(nodes, properties=properties, release=release) as lab:
+        run = whole_run(lab, "pacemaker-cib")
         cliff = analyse(run).tipping.cliff
         logs = (lab.directory / name / "log/pacemaker/pacemaker.log" for name in lab.names)
         evicted = sum(path.read_text(errors="replace").count(EVICTED) for path in logs if path.exists())

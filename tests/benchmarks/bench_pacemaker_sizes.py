@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -36,27 +35,15 @@ sys.path.insert(0, str(REPOSITORY))
 
 from lab.control import LabError  # noqa: E402
 from lab.pacemaker.cluster import PacemakerLab  # noqa: E402
+from tests.benchmarks.pacemaker_run import whole_run  # noqa: E402
 from tippingpoint.analysis.analyse import analyse  # noqa: E402
 from tippingpoint.analysis.latency import costs  # noqa: E402
 from tippingpoint.analysis.leaders import unexplained  # noqa: E402
-from tippingpoint.rundir.results import RunData, load_run  # noqa: E402
 
 PER_LEASE = 10
 """Updates a second of each lease of pacemaker-cib."""
 SHOWN = (50, 200, 400, 800)
 _STARTED_WITHIN_S = 900.0
-
-
-def run(lab: PacemakerLab, plan: str | Path) -> RunData:
-    """A plan's whole run on a lab, as it was measured."""
-    with tempfile.TemporaryDirectory() as out:
-        settings = [word for setting in lab.settings() for word in ("--set", setting)]
-        command = [sys.executable, "-m", "tippingpoint", "run", str(plan), *settings, "--out", out]
-        subprocess.run(
-            command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=REPOSITORY
-        )
-        (directory,) = Path(out).iterdir()
-        return load_run(directory)
 
 
 def start_resources(lab: PacemakerLab, count: int) -> float:
@@ -88,7 +75,7 @@ def silence(lab: PacemakerLab) -> float | None:
     """The longest time without an acknowledged update around the death of a node that is not the DC, in seconds. None
     where the run saw none."""
     dead = next(name for name in reversed(lab.names) if name != lab.leader())
-    hold = 3 * formula(lab) + 5
+    hold = 3 * lab.membership_s + 5
     plan: dict[str, Any] = {
         "name": "a-node-dies",
         "target": {"kind": "pacemaker"},
@@ -102,13 +89,8 @@ def silence(lab: PacemakerLab) -> float | None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "plan.yaml"
         path.write_text(yaml.safe_dump(plan), encoding="utf-8")
-        measured = run(lab, path)
+        measured = whole_run(lab, path)
     return max((event["seconds"] for event in measured.events if event["event"] == "silence"), default=None)
-
-
-def formula(lab: PacemakerLab) -> float:
-    """Corosync's time until a lost node's cluster goes on, in seconds (corosync.conf(5): token, token_coefficient)."""
-    return 2.2 * (lab.token_ms + 650 * (len(lab.names) - 2)) / 1000
 
 
 def line(nodes: int, resources: int, release: str, limit: int | None) -> str:
@@ -116,8 +98,8 @@ def line(nodes: int, resources: int, release: str, limit: int | None) -> str:
     properties = {} if limit is None else {"cluster-ipc-limit": str(limit)}
     with PacemakerLab(nodes, properties=properties, release=release) as lab:
         started = start_resources(lab, resources) if resources else 0.0
-        measured = run(lab, "pacemaker-cib")
-        stood_still, expected = None, formula(lab)
+        measured = whole_run(lab, "pacemaker-cib")
+        stood_still, expected = None, lab.membership_s
         with contextlib.suppress(LabError):  # the ramp may have cost nodes for good
             lab.await_whole()
             stood_still = silence(lab)
