@@ -10,8 +10,9 @@ import os
 import signal
 import time
 from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import pytest
 from xdist.remote import Producer
@@ -30,6 +31,7 @@ from tests.functional.shared_labs import SharedLab, look_at_etcd, look_at_lxd, l
 from tippingpoint.targets.juju.api.access import ControllerAccess, from_store, store_directory
 
 T = TypeVar("T")
+D = TypeVar("D", bound="_WithDirectory")
 
 _FAKETIME = Path(__file__).resolve().parents[2] / ".cache" / "lib" / "libfaketimeMT.so.1"
 _GONE_WITHIN_S = 300.0
@@ -229,6 +231,18 @@ def lxd_single(shared_lxd_single: SharedLab[LxdLab]) -> LxdLab:
     return shared_lxd_single.take()
 
 
+class _WithDirectory(Protocol):
+    directory: Path
+
+
+@contextlib.contextmanager
+def _noted(lab: AbstractContextManager[D], directories: list[Path]) -> Generator[D]:
+    """A lab, whose directory is noted once it has one."""
+    with lab as running:
+        directories.append(running.directory)
+        yield running
+
+
 @contextlib.contextmanager
 def _with_tiny(lab: LxdLab) -> Generator[LxdLab]:
     with lab:
@@ -264,11 +278,8 @@ def shared_openstack(
 ) -> Iterator[SharedLab[OpenstackLab]]:
     """The cloud of `openstack`."""
 
-    @contextlib.contextmanager
-    def make() -> Generator[OpenstackLab]:
-        with OpenstackLab(computes=3, brokers=2, tls=True) as lab:
-            openstack_directories.append(lab.directory)
-            yield lab
+    def make() -> AbstractContextManager[OpenstackLab]:
+        return _noted(OpenstackLab(computes=3, brokers=2, tls=True), openstack_directories)
 
     with SharedLab(make, look_at_openstack, failed) as shared:
         yield shared
@@ -299,14 +310,9 @@ def no_openstack_left_behind(openstack_directories: list[Path]) -> Iterator[None
 def shared_pacemaker(failed: Callable[[], int]) -> Iterator[SharedLab[PacemakerLab]]:
     """The cluster of `pacemaker`; no directory of it is left behind by the session."""
     directories: list[Path] = []
-
-    @contextlib.contextmanager
-    def make() -> Generator[PacemakerLab]:
-        with PacemakerLab(nodes=3) as lab:
-            directories.append(lab.directory)
-            yield lab
-
-    with SharedLab(make, PacemakerLab.is_whole, failed) as shared:
+    with SharedLab(
+        lambda: _noted(PacemakerLab(nodes=3), directories), PacemakerLab.is_whole, failed
+    ) as shared:
         yield shared
     _expect_gone("directories", lambda: {path for path in directories if path.exists()})
 
