@@ -2,7 +2,8 @@
 
     ./scripts/lab up etcd --members 3      # prints how to run a plan on it; Ctrl-C ends it and removes its data
 
-Each folder has the lab of one target: `etcd`, `juju` (a simulated controller, which says so), `lxd`, `openstack`.
+Each folder has the lab of one target: `etcd`, `juju` (a simulated controller, which says so), `lxd`,
+`maas` (a simulated region, which says so too), `openstack`, `pacemaker`.
 A lab is a context manager and a program, such as `with EtcdLab() as lab` and `python -m lab.etcd.cluster`.
 
 The modules beside the folders are shared by several labs:

@@ -29,10 +29,12 @@ class Certificates:
     client_key: Path
 
 
-def make_certificates(directory: Path, user: str, addresses: Sequence[str] = ()) -> Certificates:
+def make_certificates(
+    directory: Path, user: str, addresses: Sequence[str] = (), server_name: str = ""
+) -> Certificates:
     """Make an authority and its certificates in a directory. The authority's own key is thrown away.
 
-    The server certificate is also for these addresses.
+    The server certificate is also for these addresses. `server_name` is its common name, which libvirt asks for.
     """
     made = Certificates(
         *(directory / f"{n}.pem" for n in ("ca", "server", "server-key", "client", "client-key"))
@@ -47,9 +49,10 @@ def make_certificates(directory: Path, user: str, addresses: Sequence[str] = ())
     )
     _write(made.ca, ca.public_bytes(serialization.Encoding.PEM))
     # etcd's JSON gateway is a client of its own server, with the server's certificate. So that certificate needs both
-    # usages. It has no common name, because etcd would take that for a user's.
+    # usages. etcd would take a common name in it for a user's.
+    subject = named(server_name) if server_name else x509.Name([])
     server = unsigned(
-        x509.Name([]), ca_name, server_key := ec.generate_private_key(ec.SECP256R1()), ends
+        subject, ca_name, server_key := ec.generate_private_key(ec.SECP256R1()), ends
     ).add_extension(
         x509.SubjectAlternativeName(
             [

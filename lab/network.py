@@ -26,7 +26,12 @@ _BELOW = "10.87.{}.0/24"
 class Switch:
     """The bridge and the host's link to it. Machine N has address N of a subnet that is unused on this host."""
 
-    def __init__(self, start: Callable[[list[str]], subprocess.Popen[bytes]], cleanup: ExitStack) -> None:
+    def __init__(
+        self,
+        start: Callable[[list[str]], subprocess.Popen[bytes]],
+        cleanup: ExitStack,
+        bridge: str = BRIDGE,
+    ) -> None:
         """`start` starts a program that ends with the lab. The switch is removed when the context ends."""
         holder = start(tethered(["unshare", "--net", "sleep", "infinity"]))
         cleanup.callback(_end, holder)
@@ -34,11 +39,16 @@ class Switch:
         _await_namespace(holder)
         self.link, self._subnet = _link(self.path)
         cleanup.callback(subprocess.run, ["ip", "link", "del", self.link], capture_output=True, check=False)
-        self._ip("link", "add", BRIDGE, "type", "bridge")
-        self._ip("link", "set", "host", "master", BRIDGE, "up")
-        self._ip("link", "set", BRIDGE, "up")
-        _run(["ip", "addr", "add", f"{self._subnet[1]}/{self._subnet.prefixlen}", "dev", self.link])
+        self._ip("link", "add", bridge, "type", "bridge")
+        self._ip("link", "set", "host", "master", bridge, "up")
+        self._ip("link", "set", bridge, "up")
+        _run(["ip", "addr", "add", f"{self.host}/{self._subnet.prefixlen}", "dev", self.link])
         _run(["ip", "link", "set", self.link, "up"])
+
+    @property
+    def host(self) -> str:
+        """The address of this host, at its end of the link."""
+        return str(self._subnet[1])
 
     def address(self, number: int) -> str:
         """The address of machine `number`, from 1."""

@@ -1,7 +1,7 @@
 # Sourced by the scripts beside it: fetches what they need (uv, Python packages, etcd, Prometheus, LXD, OpenStack) on a
 # machine that has only python3 and git. Everything goes into the checkout's .cache/ and .venv/; nothing is installed on
-# the machine, but for LXD (need_lxd), OpenStack (need_openstack), Pacemaker (need_pacemaker) and a browser
-# (need_chromium).
+# the machine, but for LXD (need_lxd), OpenStack (need_openstack), Pacemaker (need_pacemaker), libvirt (need_libvirt) and
+# a browser (need_chromium).
 # shellcheck shell=bash
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -225,6 +225,49 @@ need_pacemaker_of() {
     say "fetching Pacemaker of $1 into .cache/releases (unpacked, not installed), unless it is there"
     (cd "$root" && .venv/bin/python -m lab.pacemaker.releases "$1") ||
         die "Pacemaker of $1: not fetched: expected a mirror of Debian within reach"
+}
+
+# Installs libvirt, QEMU and the programs that the MAAS lab calls from Debian's packages, as root. None of them is
+# started. The kernel that machines boot and an sshd for tests are only unpacked, into .cache/packages.
+need_libvirt() {
+    local pair name missing=() unpacked=$cache/packages/linux image
+    [ "$(id -u)" = 0 ] || die "libvirt: not root: expected root, which its namespaces need"
+    export PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+    for pair in libvirtd:libvirt-daemon virsh:libvirt-clients qemu-system-x86_64:qemu-system-x86 qemu-img:qemu-utils \
+        dnsmasq:dnsmasq-base ip:iproute2 ssh:openssh-client; do
+        command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
+    done
+    /usr/bin/python3 -c 'import libvirt' 2>/dev/null || missing+=(python3-libvirt)
+    static_busybox || missing+=(busybox-static)
+    if [ ${#missing[@]} != 0 ]; then install_packages libvirt "${missing[@]}"; fi
+    missing=()
+    for name in interface network nodedev qemu secret storage; do  # packages of their own from Debian 13 on
+        compgen -G "/usr/lib/*/libvirt/connection-driver/libvirt_driver_$name.so" >/dev/null ||
+            missing+=("libvirt-daemon-driver-$name")
+    done
+    if [ ${#missing[@]} != 0 ]; then install_packages libvirt "${missing[@]}"; fi
+    if ! command -v sshd >/dev/null && [ ! -x "$cache/packages/openssh-server/usr/sbin/sshd" ]; then
+        say "fetching openssh-server from the distribution into .cache/packages/openssh-server (unpacked, not installed)"
+        unpack_packages "$cache/packages/openssh-server" openssh-server libwrap0 ||
+            die "openssh-server: not fetched (see .cache/apt.log): expected sshd on PATH"
+    fi
+    if [ -e "$unpacked/complete" ]; then return; fi
+    image=$(kernel_package)
+    if [ -z "$image" ]; then
+        say "reading the distribution's package lists"
+        apt-get -qq update >"$cache/apt.log" 2>&1 || true  # one source may fail; the next line shows that
+        image=$(kernel_package)
+    fi
+    say "fetching $image from the distribution into .cache/packages/linux (unpacked, not installed)"
+    rm -rf "$unpacked"
+    [ -n "$image" ] && unpack_packages "$unpacked" "$image" ||
+        die "linux-image-cloud-amd64: not fetched (see .cache/apt.log): expected the packages of Debian 12 or 13"
+    touch "$unpacked/complete"
+}
+
+# The package that has Debian's present kernel for virtual machines.
+kernel_package() {
+    apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/^ *Depends: \(linux-image-[^ ]*\)$/\1/p' | head -n 1
 }
 
 # Installs Debian's Python packages of OpenStack's services and their dependencies, as root, but no package that runs a

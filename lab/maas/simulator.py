@@ -1,0 +1,322 @@
+"""Runs a private, SIMULATED MAAS region on loopback. Results against it are no measurements of MAAS.
+
+    with MaasLab(machines=1000, racks=2) as lab:
+        ...  # lab.url, lab.key, lab.ca, lab.ask({"do": "power", "state": "silent"}), lab.kill("rack-1")
+
+It answers the calls that a region of MAAS 3.3 describes (api.json), with its state in memory; version/ has the
+subversion "simulated". No machine boots: region.py has what happens in place of that, and control.py the faults.
+
+With `libvirt` there are real virtual machines besides: those that clients define in the lab's libvirt, with a network
+card on its bridge `maas`, and enlist with power by virsh. They boot by PXE, and phone home to the region. That needs
+root and Debian's packages.
+
+As a program it starts a region, prints one JSON line with its addresses, and ends with its standard input, SIGINT or
+SIGTERM: `python -m lab.maas.simulator --machines 1000`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import secrets
+import select
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from lab.ask import ask
+from lab.certificates import make_certificates
+from lab.control import LabError, Member
+from lab.maas.control import MOST_HOSTS, MOST_MACHINES
+from lab.maas.libvirt import LibvirtHost
+from lab.maas.region import Timings
+from lab.patience import PATIENCE_S
+from lab.ports import free_ports
+from lab.program import serve, vanishing_directory
+from lab.service import Starter
+from lab.tether import tethered
+
+_CHECKOUT = Path(__file__).resolve().parents[2]
+
+
+class MaasLab:
+    """A simulated region, which serves while the context lasts.
+
+    `machines` are there from the beginning, and Ready; so are `hosts`, VM hosts named host-1, host-2 and so on.
+    `timings` are how long commissioning and the rest take. With `tls` it serves https, with a certificate of the
+    authority `ca`.
+
+    `url` is MAAS's own (its path is /MAAS), and `metrics_url` what the region controller tells Prometheus of itself, as
+    at port 5239 of a real one; `key` is an API key of the administrator `user`, and `credentials` a file with url and
+    key (mode 0600). `socket` is the control socket (control.py). With `libvirt` that has where libvirt is; and unless
+    `timings` says it, the region then waits as long for a machine as labs do.
+    """
+
+    user = "admin"
+
+    def __init__(
+        self,
+        machines: int = 0,
+        racks: int = 1,
+        timings: Timings | None = None,
+        tls: bool = False,
+        libvirt: bool = False,
+        hosts: int = 0,
+    ) -> None:
+        if not 0 <= machines <= MOST_MACHINES:
+            raise LabError(f"machines: {machines}", f"0 to {MOST_MACHINES}")
+        if not 1 <= racks <= 100:
+            raise LabError(f"racks: {racks}", "1 to 100")
+        if not 0 <= hosts <= MOST_HOSTS:
+            raise LabError(f"hosts: {hosts}", f"0 to {MOST_HOSTS}")
+        self._timings = timings or _defaults(libvirt)
+        for name, seconds in dataclasses.asdict(self._timings).items():
+            if not seconds > 0:
+                raise LabError(f"{name}: {seconds}", "more than 0")
+        self.password = secrets.token_urlsafe(18)
+        self.key = ":".join(secrets.token_hex(length) for length in (9, 9, 16))
+        self.ca: Path | None = None
+        self.url = self.metrics_url = ""
+        self._machines = machines
+        self._racks = [f"rack-{number}" for number in range(1, racks + 1)]
+        self._hosts = hosts
+        self._tls = tls
+        self._with_libvirt = libvirt
+        self.libvirt: LibvirtHost | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._cleanup = ExitStack()
+
+    def __enter__(self) -> MaasLab:
+        with ExitStack() as cleanup:
+            self.directory = vanishing_directory(cleanup)
+            self.socket = self.directory / "lab.sock"
+            self.credentials = self.directory / "credentials.yaml"
+            # The process gets a signal when the thread that started it ends, so this thread lasts as long as the lab.
+            starter = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="maas-lab"))
+            if self._with_libvirt:
+                (phone_port,) = free_ports(1)
+                programs = Starter(cleanup, self.directory)
+                self.libvirt = LibvirtHost(cleanup, programs, self.directory, phone_port)
+            cleanup.callback(self._end)
+            self._configure()
+            self._process = starter.submit(self._popen).result()
+            served = self._await_serving()
+            self.url, self.metrics_url = f"{served['url']}/MAAS", str(served["metrics"])
+            login = {"url": self.url, "api_key": self.key} | ({"ca": self.ca.read_text()} if self.ca else {})
+            _write(self.credentials, json.dumps(login))
+            self._cleanup = cleanup.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cleanup.close()
+
+    @property
+    def pid(self) -> int:
+        """The id of the region's process."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def names(self) -> list[str]:
+        """The members: the region, its rack controllers, and libvirtd where the lab has it."""
+        return ["region", *self._racks, *(["libvirtd"] if self.libvirt else [])]
+
+    def members(self) -> list[Member]:
+        """Return every member's present state."""
+        return self.ask({"do": "members"})["members"]
+
+    def kill(self, name: str) -> None:
+        """Close the region's port and connections, take a rack controller away, or kill libvirtd."""
+        self.ask({"do": "kill", "member": name})
+
+    def stop(self, name: str) -> None:
+        """Stop the region from answering."""
+        self.ask({"do": "stop", "member": name})
+
+    def resume(self, name: str) -> None:
+        """Undo `stop`."""
+        self.ask({"do": "continue", "member": name})
+
+    def start(self, name: str) -> None:
+        """Undo `kill`, with the region's former data."""
+        self.ask({"do": "start", "member": name})
+
+    def slow(self, name: str, seconds: float) -> None:
+        """Delay all answers of the region by some seconds; 0 ends that."""
+        self.ask({"do": "slow", "member": name, "seconds": seconds})
+
+    def counts(self) -> dict[str, int]:
+        """Return what is in the region's database."""
+        return self.ask({"do": "count"})["counts"]
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Send any request of control.py. Raises LabError if it is refused."""
+        answer = ask(self.socket, request)
+        if "error" in answer:
+            raise LabError(answer["error"], answer["expected"])
+        return answer
+
+    def describe(self) -> dict[str, Any]:
+        """Return the lab's addresses for programs. The key is in the file `credentials`."""
+        return {
+            "url": self.url,
+            "credentials": str(self.credentials),
+            "ca": str(self.ca) if self.ca else None,
+            "metrics": [f"{self.url}/metrics", self.metrics_url],
+            "lab": str(self.socket),
+            "pid": self.pid,
+            "simulated": True,
+        } | ({"libvirt": self.libvirt.describe()} if self.libvirt else {})
+
+    def settings(self) -> list[str]:
+        """Return the lab's addresses for a plan: `key=value` for each `--set` of `tippingpoint run`."""
+        found = [f"target.credentials={self.credentials}", f"lab={self.socket}"]
+        if self.libvirt is not None:
+            found += [
+                "target.made.kind=virtme",
+                f"target.made.libvirt={self.libvirt.uri}",
+                f"target.made.power_address={self.libvirt.power_address}",
+            ]
+        return found
+
+    def _configure(self) -> None:
+        if self._tls:
+            self.ca = make_certificates(self.directory, "lab").ca
+        setup = {
+            "timings": dataclasses.asdict(self._timings),
+            "racks": self._racks,
+            "machines": self._machines,
+            "hosts": self._hosts,
+            "ports": free_ports(2),
+            "tls": self._tls,
+            "user": self.user,
+            "password": self.password,
+            "key": self.key,
+            "libvirt": self.libvirt.setup() if self.libvirt else None,
+        }
+        _write(self.directory / "setup.json", json.dumps(setup))
+
+    def _popen(self) -> subprocess.Popen[bytes]:
+        with (self.directory / "region.log").open("ab") as log:
+            return subprocess.Popen(
+                tethered([sys.executable, "-m", "lab.maas.process", str(self.directory)]),
+                cwd=_CHECKOUT,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C at the terminal must end the run, not its target
+            )
+
+    def _await_serving(self) -> dict[str, Any]:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], PATIENCE_S)
+        line = self._process.stdout.readline() if ready else b""
+        if not line:
+            log = (self.directory / "region.log").read_text(errors="replace").strip().splitlines()
+            said = log[-1] if log else "its log is empty"
+            raise LabError(f"region: did not start: {said}", "a region that serves")
+        return json.loads(line)
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(PATIENCE_S)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+
+
+def _write(path: Path, content: str) -> None:
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        file.write(content)
+
+
+def main() -> int:
+    """Run a simulated region until it is told to end, and return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="lab.maas.simulator", description="A private, simulated MAAS region on loopback."
+    )
+    parser.add_argument(
+        "--machines", type=int, default=0, help="that are there from the beginning, and Ready"
+    )
+    parser.add_argument("--racks", type=int, default=1, help="rack controllers")
+    parser.add_argument("--hosts", type=int, default=0, help="VM hosts that are there from the beginning")
+    parser.add_argument("--tls", action="store_true", help="https, with an authority of its own")
+    parser.add_argument("--libvirt", action="store_true", help="with real virtual machines; needs root")
+    for name, meaning in (
+        ("commissioning", "what commissioning takes"),
+        ("deploying", "what a deployment takes"),
+        ("releasing", "what a release takes"),
+        ("power-timeout", "what a power controller that is silent costs"),
+        ("timeout", "after which a machine that never boots has failed"),
+    ):
+        parser.add_argument(f"--{name}", type=float, metavar="SECONDS", help=meaning)
+    parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
+    options = parser.parse_args()
+    return serve(
+        lambda: MaasLab(
+            options.machines,
+            options.racks,
+            _timings(options),
+            options.tls,
+            options.libvirt,
+            options.hosts,
+        ),
+        lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
+    )
+
+
+def _timings(options: argparse.Namespace) -> Timings:
+    """Return the default timings, but for those that options name."""
+    fields = (field.name for field in dataclasses.fields(Timings))
+    given = {name: getattr(options, name.removesuffix("_s")) for name in fields}
+    named = {name: value for name, value in given.items() if value is not None}
+    return dataclasses.replace(_defaults(options.libvirt), **named)
+
+
+def _defaults(libvirt: bool) -> Timings:
+    """Return how long things take unless somebody says it. Real machines may be slow on a busy machine."""
+    return Timings(timeout_s=PATIENCE_S) if libvirt else Timings()
+
+
+def _how_to(lab: MaasLab) -> str:
+    return (
+        f"a SIMULATED MAAS region is up at {lab.url}, with {lab.counts()['machines']} machines\n"
+        f"its URL and API key are in {lab.credentials} while it runs; Ctrl-C ends it\n"
+        f"Prometheus finds metrics at {lab.url}/metrics and {lab.metrics_url}\n"
+        f"run a plan on it:\n"
+        f"  .venv/bin/tippingpoint run maas-register-small {_set(lab.settings()[:2])}\n"
+        f"faults beside kill, stop, continue, start and slow (see lab/maas/control.py):\n"
+        f'  ./scripts/lab fault maas {lab.socket} \'{{"do": "power", "state": "silent"}}\''
+        + (_how_to_libvirt(lab.libvirt, _set(lab.settings())) if lab.libvirt else "")
+    )
+
+
+def _set(settings: Sequence[str]) -> str:
+    return " ".join(f"--set {shlex.quote(each)}" for each in settings)
+
+
+def _how_to_libvirt(libvirt: LibvirtHost, settings: str) -> str:
+    return (
+        f"\nlibvirt {libvirt.version} is up besides, and its machines run under {libvirt.virtualization}:\n"
+        f"  .venv/bin/tippingpoint run maas-virtme {settings} --set target.machines.small.memory=128MiB\n"
+        f"  virsh -c '{libvirt.uri}' list --all\n"
+        f"a domain of type {libvirt.domain_type} with a network card on bridge maas boots by PXE; enlist it with\n"
+        f"power by virsh at this address, which has the client's key:\n"
+        f"  {libvirt.power_address}\n"
+        f'kill or start libvirtd, whose machines outlive it: {{"do": "kill", "member": "libvirtd"}}'
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
