@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
@@ -25,7 +25,7 @@ def explained(problem: ValidationError, plan: type[BaseModel], target: type[Base
         errors,
         key=lambda error: 0 if _is_no_mapping(error) else _EXPLAINS_OTHERS.get(error["type"], _NOTHING),
     )
-    path = tuple(part for part in error["loc"] if part != "[key]")
+    path = tuple(part for part in _written(error["loc"], plan, target) if part != "[key]")
     field = without_login(" ".join(".".join(str(part) for part in path).split()))[:120] or "plan"
     value = _shown(error["input"])
     if _is_no_mapping(error):
@@ -33,6 +33,11 @@ def explained(problem: ValidationError, plan: type[BaseModel], target: type[Base
     if error["type"] == "unknown_kind":
         found = error.get("ctx", {})
         return UserError(".".join([*map(str, path), found["field"]]), found["kind"], found["accepted"])
+    if error["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        found = error.get("ctx", {})
+        known = ", ".join(map(str, _walked(error["loc"], plan, target).choices))
+        name = str(found.get("discriminator")).strip("'")
+        return UserError(f"{field}.{name}", found.get("tag", "missing"), f"one of {known}")
     if error["type"] == "extra_forbidden":
         known = _fields_at(error["loc"][:-1], plan, target)
         return UserError(field, value, f"one of {', '.join(known)}{nearest(str(path[-1]), known)}")
@@ -53,7 +58,7 @@ def explained(problem: ValidationError, plan: type[BaseModel], target: type[Base
 
 def _is_no_mapping(error: Mapping[str, Any]) -> bool:
     """Whether something else stands where a mapping is wanted."""
-    return error["type"] == "model_type"
+    return error["type"] in ("model_type", "model_attributes_type")
 
 
 def _shown(value: object) -> str:
@@ -73,15 +78,48 @@ def without_login(text: str) -> str:
     return f"{text[:begin]}://...{text[end:]}" if 0 <= begin < end else text
 
 
+def _written(path: Sequence[int | str], plan: type[BaseModel], target: type[BaseModel]) -> list[int | str]:
+    """The parts of a path that are in the file: pydantic's own names of choices are left out."""
+    return [part for part, tag in _walked(path, plan, target).parts if not tag]
+
+
 def _fields_at(path: Sequence[int | str], plan: type[BaseModel], target: type[BaseModel]) -> list[str]:
     """The fields that a plan has at a place."""
-    model: Any = plan
+    model = _walked(path, plan, target).model
+    return list(model.model_fields) if model is not None else []
+
+
+class _Walked(NamedTuple):
+    parts: list[tuple[int | str, bool]]
+    """Each part of a path, with whether it is the tag of a choice between models."""
+    model: type[BaseModel] | None
+    """The model at its end."""
+    choices: dict[Any, type[BaseModel]]
+    """The models to choose from there, by their tags."""
+
+
+def _walked(path: Sequence[int | str], plan: type[BaseModel], target: type[BaseModel]) -> _Walked:
+    model: type[BaseModel] | None = plan
+    choices: dict[Any, type[BaseModel]] = {}
+    walked: list[tuple[int | str, bool]] = []
     for part in path:
-        if part == "target":
+        walked.append((part, part in choices))
+        if part in choices:
+            model, choices = choices[part], {}
+        elif part == "target":
             model = target
         elif not isinstance(part, int) and model is not None:
-            model = _model_in(model.model_fields[part].annotation) if part in model.model_fields else None
-    return list(model.model_fields) if model is not None else []
+            field = model.model_fields.get(part)
+            model = _model_in(field.annotation) if field is not None else None
+            if field is not None and isinstance(field.discriminator, str):
+                choices = _by_tag(field.annotation, field.discriminator)
+    return _Walked(walked, model, choices)
+
+
+def _by_tag(annotation: Any, discriminator: str) -> dict[Any, type[BaseModel]]:
+    """The models of a choice, by their value of the field that tells them apart."""
+    models: list[type[BaseModel]] = list(getattr(annotation, "__args__", ()))
+    return {model.model_fields[discriminator].annotation.__args__[0]: model for model in models}  # pyright: ignore
 
 
 def _model_in(annotation: Any) -> type[BaseModel] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 from pydantic import GetJsonSchemaHandler
@@ -19,6 +20,20 @@ if TYPE_CHECKING:
 
 DEFAULT = "etcd"
 """The target of a plan that names none."""
+
+
+@dataclass(frozen=True)
+class MachineNeeds:
+    """What a plan needs of the machine that a run is on, where a run itself may not see to it. A charm does."""
+
+    packages: tuple[str, ...] = ()
+    """Packages of the distribution."""
+    groups: tuple[str, ...] = ()
+    """The groups that the run's user has to be in."""
+    virtualises: bool = False
+    """Whether the machine has to run virtual machines."""
+    libvirt_key: str = ""
+    """A public key of SSH that has to reach the machine's libvirt while the run lasts; empty for none."""
 
 
 class TargetSection(Section, frozen=True):
@@ -44,8 +59,14 @@ class TargetSection(Section, frozen=True):
     """The word for the things that a spawn workload makes here."""
     member: ClassVar[str] = "member"
     """The word for one of the machines that things run on."""
+    on_members: ClassVar[bool] = True
+    """Whether things are on members, and may be lost with one."""
     called: ClassVar[Mapping[str, str]] = {}
-    """The names of the steps of a thing's life (spawn.LIFE) here, where they differ. Other steps are not timed then."""
+    """The names of the steps of a thing's life (spawn.LIFE) here, where they differ. Other steps are not timed then.
+
+    Without `reachable` among them a thing has its address once it has started. With `release` among them things that
+    are in use are released before they are removed, and with `off` and `on` they can be switched.
+    """
     observations: ClassVar[tuple[str, ...]] = ()
     """The requests of ordinary users, timed as the number of things grows."""
     commands: ClassVar[Mapping[str, str]] = {}
@@ -75,9 +96,18 @@ class TargetSection(Section, frozen=True):
         """The programs that a run needs on our machine, each with its package and a reason: `PACKAGE: WHY`."""
         return {}
 
+    @property
+    def needs(self) -> MachineNeeds:
+        """What a run needs of our machine beside programs."""
+        return MachineNeeds()
+
     def of_unit(self, number: int) -> Self:
         """The section for the unit with this number, counted from 0, where many units run a plan together."""
         return self
+
+    def on_unit(self, address: str) -> Mapping[str, Any]:
+        """The fields that a unit of a charm at this address fills in, beside how the target is reached."""
+        return {}
 
     def check_in_charm(self) -> None:
         """UserError where a plan for a charm may not have this section."""

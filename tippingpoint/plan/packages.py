@@ -19,7 +19,7 @@ from types import ModuleType
 
 from tippingpoint.errors import UserError, told
 
-BUILT_IN = ("etcd", "juju", "lxd", "openstack", "pacemaker")
+BUILT_IN = ("etcd", "juju", "lxd", "maas", "openstack", "pacemaker")
 """The targets of the suite, in the order of lists. A new target is one word more."""
 GROUP = "tippingpoint.targets"
 """The group of entry points of other packages' targets, and the package of ours."""

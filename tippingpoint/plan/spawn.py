@@ -13,9 +13,10 @@ from tippingpoint.util.durations import format_duration
 
 LIFE = ("create", "start", "reachable", "probe", "launch", "delete", "total")
 """The steps of one thing's life. `launch` is the time from the moment it was due until it is as `until` says. `total`
-is the time until it is removed again, where the plan removes each thing."""
+is the time until it is removed again, where the plan removes each thing. Some targets have more steps, by names in
+`TargetSection.called`: `off` and `on` switch a thing that was probed, and `release` precedes `delete`."""
 
-Until = Literal["created", "started", "reachable", "probed"]
+Until = Literal["created", "started", "reachable", "probed", "switched"]
 Passing = Literal["locked", "quorum", "unreachable", "busy", "timeout", "full", "quota", "image", "other"]
 RETRIES: dict[Passing, int] = {
     "locked": 20,
@@ -41,7 +42,8 @@ class SpawnWorkload(Section, frozen=True):
     kind: Literal["spawn"] = Field(description="The workload: `spawn`.")
     until: Until = Field(
         default="reachable",
-        description="How far each thing is brought: `created`, `started`, `reachable` (it has its address), `probed`.",
+        description="How far each thing is brought: `created`, `started`, `reachable` (it has its address), `probed`, "
+        "or `switched` (off and on again, where the target's things have power).",
     )
     rate: (
         Annotated[
@@ -181,6 +183,9 @@ class SpawnPlan(BasePlan, frozen=True):
     @model_validator(mode="after")
     def _whole(self) -> SpawnPlan:
         check_operations(self.thresholds, spawn_operations(type(self.target)))
+        if self.workload.until == "switched" and "on" not in self.target.called:
+            known = "created, started, reachable or probed"
+            raise ValueError(f"workload.until: switched: expected {known}, for {self.target.kind}")
         check_things_faults(self.faults, [stage.hold for stage in self.stages])
         self.target.check(self)
         return self

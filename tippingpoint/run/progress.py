@@ -15,6 +15,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from tippingpoint.plan.kinds import facts_of
 from tippingpoint.run.headline import Headline
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.watcher import RunnerEvents, StageProgress
@@ -50,7 +51,8 @@ class ConsoleProgress(RunnerEvents):
     def began(self, manifest: Manifest, directory: Path) -> None:
         """Say what runs on which target, and where the run is written."""
         self._headline.began(manifest, directory)
-        members = f", {show_count(len(manifest.target.members), 'member')}" if manifest.target.members else ""
+        named, member = manifest.target.members, facts_of(manifest.target.kind).member
+        members = f", {show_count(len(named), member)}" if named else ""
         self._say(
             f"{manifest.title} on {manifest.target.kind} {manifest.target.version}{members}; "
             f"{show_count(len(manifest.workers), 'worker')}; {directory}"

@@ -15,7 +15,7 @@ _UNTIL_IT_IS_THERE = ("create", "start", "reachable", "probe", "launch")
 
 def _called(*steps: str) -> tuple[str, ...]:
     """Return what targets call these steps of a thing's life, where these are names of their own."""
-    names = (target.called.get(step, step) for target in _TARGETS for step in steps)
+    names = (target.called[step] for target in _TARGETS for step in steps if step in target.called)
     return tuple(dict.fromkeys(name for name in names if name not in LIFE))
 
 
@@ -32,14 +32,14 @@ OPERATIONS = tuple(
 CONNECT = "connect"
 MAKING = (
     *("add-machine", "deploy", "add-unit", "relate"),
-    *(*_UNTIL_IT_IS_THERE, *_called(*_UNTIL_IT_IS_THERE)),
+    *(*_UNTIL_IT_IS_THERE, *_called(*_UNTIL_IT_IS_THERE, "off", "on")),
     "total",
 )
 LAUNCHES = ("launch", *_called("launch"))
 """The operations that stand for a whole life of a thing, retries included."""
 REMOVING = (
     *("remove-relation", "remove-unit", "remove-application", "remove-machine"),
-    *("delete", "evict", *_called("delete")),
+    *("delete", "evict", *_called("release", "delete")),
 )
 OBSERVING = ("status", "full-status", *(asked for target in _TARGETS for asked in target.observations))
 OWN_CALLS = ("poll",)

@@ -14,9 +14,11 @@ function css(name) {
   return colours.get(name);
 }
 const known = { claim: 1, extend: 2, connect: 3,
-  "add-machine": 4, deploy: 5, "add-unit": 1, relate: 2, status: 6, "full-status": 7,
+  "add-machine": 4, deploy: 8, "add-unit": 1, relate: 2, status: 6, "full-status": 7,
   create: 1, start: 2, reachable: 3, probe: 4, launch: 5, delete: 1, evict: 6, poll: 6,
   "cluster-list": 1, "list-fast": 2, list: 3, "operation-list": 4, exec: 5, "network-leases": 6, "network-list": 7,
+  enlist: 1, commission: 2, release: 4, remove: 1, "power-off": 6, "power-on": 7,
+  "machine-list": 3, machine: 1, "event-list": 4, "tag-list": 2, "fabric-list": 6, "tag-machines": 5, "untag-machines": 5,
   create_server: 1, await_active: 2, boot_server: 5, delete_server: 4, total: 3,
   "server-list": 3, "flavor-list": 4, "image-list": 5, "service-list": 1, "agent-list": 2,
   "remove-machine": 4, "remove-application": 5, "remove-unit": 1, "remove-relation": 2 };

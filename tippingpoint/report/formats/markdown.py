@@ -22,7 +22,8 @@ def render_run(document: dict[str, Any]) -> str:
     """Render a run's document as Markdown."""
     run, verdict, unit = document["run"], document["verdict"], document["run"]["load_unit"]
     target = " ".join(word for word in (run["target"]["kind"], run["target"]["version"]) if word)
-    members = f", {show_count(len(run['target']['members']), 'member')}" if run["target"]["members"] else ""
+    named = run["target"]["members"]
+    members = f", {show_count(len(named), _member(run))}" if named else ""
     what = [f"{plain(target)}{members}"]
     what += [f"plan {plain(run['plan'])}"] if run["plan"] else []
     what += [run["started"]] if run["source"] == "run" else [plain(run["origin"])]
@@ -35,7 +36,7 @@ def render_run(document: dict[str, Any]) -> str:
     what += [f"identity {run['identity']}"] if run["identity"] else []
     blocks = [
         f"# {plain(run['title'])}: {_badge(document)}",
-        "**On a simulator, not on a real controller.**" if run["simulated"] else "",
+        f"**On a simulator, not on a real {_called_real(run)}.**" if run["simulated"] else "",
         f"**{plain(verdict['sentence'])}**",
         plain(document["tipping"]["sentence"]),
         plain(document["resources"]["sentence"]) if document["resources"] else "",
@@ -61,6 +62,11 @@ def render_run(document: dict[str, Any]) -> str:
         section("Notes", bullets(document["notes"])),
     ]
     return joined(blocks)
+
+
+def _called_real(run: dict[str, Any]) -> str:
+    kind = run["target"]["kind"]
+    return facts_of(kind).called_real or kind
 
 
 def _badge(document: dict[str, Any]) -> str:
@@ -338,20 +344,21 @@ def _agents(document: dict[str, Any]) -> str:
 
 def _each_member(document: dict[str, Any], name: str) -> str:
     ended = [stage for stage in document["stages"] if stage["end"] is not None]
-    kept = _spread(list(range(len(ended))))
+    holds = facts_of(document["run"]["target"]["kind"]).on_members
+    kept = _spread(list(range(len(ended)))) if holds else []
     members: list[dict[str, Any]] = document["members"]
     rows = [
         [
             member["name"],
             *(figures.number(member["at_end"][place]) for place in kept),
-            figures.number(member["lost"]),
+            *([figures.number(member["lost"])] if holds else []),
             ", ".join(figures.clock(t) for t in member["led"]) or "–",
             ", ".join(f"{change['status']} {figures.clock(change['t'])}" for change in member["changes"]),
         ]
         for member in members[:MOST_LINES]
     ]
     stages = [f"stage {ended[place]['number']}" for place in kept]
-    header = [name, *stages, "lost", "led from", "status changes"]
+    header = [name, *stages, *(["lost"] if holds else []), "led from", "status changes"]
     return table(header, rows, text=(0, len(header) - 1), left_out=len(members) - len(rows))
 
 

@@ -17,7 +17,11 @@ SETTLES = 60.0
 """Seconds after which something counts as not running if lists cannot tell. After the loss of its leader, LXD 5.0.2
 showed up to 12 instances as Error for 20 s although their members were online all the time."""
 
-Step = Literal["create", "start", "reachable", "probe", "delete"]
+Step = Literal["create", "start", "reachable", "probe", "off", "on", "release", "delete"]
+CHANGES: tuple[Step, ...] = ("create", "start", "release", "delete")
+"""The steps that make or remove a thing."""
+TRIES: tuple[Step, ...] = ("probe", "off", "on")
+"""The steps that try a thing that was made."""
 
 
 class Level(IntEnum):
@@ -28,6 +32,8 @@ class Level(IntEnum):
     STARTED = 2
     REACHABLE = 3
     PROBED = 4
+    OFF = 5
+    ON = 6
 
 
 _UNTIL: dict[Until, Level] = {
@@ -35,18 +41,23 @@ _UNTIL: dict[Until, Level] = {
     "started": Level.STARTED,
     "reachable": Level.REACHABLE,
     "probed": Level.PROBED,
+    "switched": Level.ON,
 }
 _NEXT: dict[Level, Step] = {
     Level.ABSENT: "create",
     Level.CREATED: "start",
     Level.STARTED: "reachable",
     Level.REACHABLE: "probe",
+    Level.PROBED: "off",
+    Level.OFF: "on",
 }
 _DONE: dict[Step, Level] = {
     "create": Level.CREATED,
     "start": Level.STARTED,
     "reachable": Level.REACHABLE,
     "probe": Level.PROBED,
+    "off": Level.OFF,
+    "on": Level.ON,
     "delete": Level.ABSENT,
 }
 
@@ -87,6 +98,8 @@ class Thing:
     item: Item
     level: Level = Level.ABSENT
     member: str = ""
+    in_use: bool = False
+    """Whether it has to be released before it is removed."""
     unclear: bool = False
     """Whether it is unknown if it runs."""
     unclear_since: float = float("inf")
@@ -156,12 +169,26 @@ class _Group:
 
 
 class Fill:
-    """All things of one worker: those that a stage wants, and those that exist."""
+    """All things of one worker: those that a stage wants, and those that exist.
 
-    def __init__(self, members: Members, *, repair: bool, evict: bool) -> None:
+    `addressed` means that a thing has its address once it has started, and `releases` that one that was probed has to
+    be released before it is removed.
+    """
+
+    def __init__(
+        self,
+        members: Members,
+        *,
+        repair: bool,
+        evict: bool,
+        addressed: bool = False,
+        releases: bool = False,
+    ) -> None:
         self._members = members
         self._repair = repair
         self._evict = evict
+        self._started = Level.REACHABLE if addressed else Level.STARTED
+        self._releases = releases
         self._goal = Goal()
         self._groups: dict[int, _Group] = {}
         self._standings: Counter[Standing] = Counter()
@@ -250,13 +277,13 @@ class Fill:
     def step(self, thing: Thing) -> Step | None:
         """Return the next step for a thing; None if there is none, or none is possible now."""
         if thing.standing is Standing.SURPLUS:
-            return "delete" if self._members.is_online(thing.member) else None
+            return _removal(thing) if self._members.is_online(thing.member) else None
         if thing.standing is not Standing.WAITING or thing.unclear or thing.doubted:
             return None
         if thing.level and not self._members.is_online(thing.member):
             return None
         if thing.failed or (self._goal.cycle and self.is_as_wanted(thing)):
-            return "delete"
+            return _removal(thing)
         return _NEXT[thing.level]
 
     def is_as_wanted(self, thing: Thing) -> bool:
@@ -265,7 +292,11 @@ class Fill:
 
     def done(self, thing: Thing, step: Step) -> None:
         """Note that a step succeeded."""
-        thing.level = _DONE[step]
+        if step == "release":
+            thing.in_use = False
+            return
+        thing.level = self._started if step == "start" else _DONE[step]
+        thing.in_use = step != "delete" and (thing.in_use or (step == "probe" and self._releases))
         if step != "create":
             thing.unclear, thing.unclear_since = False, float("inf")
         if thing.level is Level.ABSENT:
@@ -363,13 +394,14 @@ class Fill:
             thing.lost = True
             lost[thing.member] += 1
         thing.level = Level.ABSENT
-        thing.failed = False
+        thing.failed = thing.in_use = False
         thing.unclear, thing.unclear_since = False, float("inf")
         thing.awaited = None
         self.place(thing, "")
 
     def _find(self, thing: Thing, seen: Seen, asked: float) -> None:
         self.place(thing, seen.member)
+        thing.in_use = seen.in_use
         thing.unclear_since = min(thing.unclear_since, asked) if seen.unclear else float("inf")
         online = self._members.is_online(seen.member)
         thing.unclear = not online or (seen.unclear and asked - thing.unclear_since < SETTLES)
@@ -412,3 +444,7 @@ class Fill:
 
     def _on(self, member: str) -> list[Thing]:
         return [thing for thing in self.things() if thing.member == member]
+
+
+def _removal(thing: Thing) -> Step:
+    return "release" if thing.in_use else "delete"

@@ -79,6 +79,8 @@ class Seen:
     unclear: bool = False
     """Whether the target cannot tell if it runs; `running` and `address` mean nothing then. (On LXD this is status
     Error, which instances on an online member also show while the cluster changes its leader.)"""
+    in_use: bool = False
+    """Whether it has to be released before it is removed; only of a target that is Releasing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,24 @@ class SpawnTarget(Protocol):
 
     async def close(self) -> None:
         """Close every connection."""
+        ...
+
+
+@runtime_checkable
+class Releasing(Protocol):
+    """An addition for a target whose things are in somebody's use once they were probed."""
+
+    async def release(self, item: Item) -> None:
+        """Have a thing be in nobody's use, so that it can be removed; raises Gone if it does not exist."""
+        ...
+
+
+@runtime_checkable
+class Switching(Protocol):
+    """An addition for a target whose things have power of their own."""
+
+    async def switch(self, item: Item, *, on: bool) -> None:
+        """Switch a thing off or on, and wait until it is; raises Gone if it does not exist."""
         ...
 
 

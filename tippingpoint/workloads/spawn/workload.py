@@ -3,8 +3,8 @@ so.
 
 Lists decide. Every group is listed by one call, repeatedly while anything in it changes. The list is compared with
 what the stage wants (fill.py), and each thing that is not as wanted gets one step: create, start, reachable, probe,
-or delete. A step that needs a turn waits for it in pace.py; a failed one is retried as retries.py allows. So a first
-fill, a repair, a resumed run and a removal are all the same.
+off, on, release or delete. A step that needs a turn waits for it in pace.py; a failed one is retried as retries.py
+allows. So a first fill, a repair, a resumed run and a removal are all the same.
 
 If `create` is answered "it exists already", or `start`, `probe` or `delete` "it does not exist", that is no failure
 of the target. It counts as `denied`: an answer to an earlier call was lost, and the next list decides.
@@ -30,7 +30,17 @@ from tippingpoint.plan.spawn import LIFE, SpawnPlan, SpawnStage
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.workloads.load import Gauge, OnProgress, PrepareOrder, StageOrder, TargetFacts
 from tippingpoint.workloads.schedule import Schedule
-from tippingpoint.workloads.spawn.fill import Doing, Fill, Goal, Level, Standing, Step, Thing
+from tippingpoint.workloads.spawn.fill import (
+    CHANGES,
+    TRIES,
+    Doing,
+    Fill,
+    Goal,
+    Level,
+    Standing,
+    Step,
+    Thing,
+)
 from tippingpoint.workloads.spawn.grouped_events import GroupedEvents
 from tippingpoint.workloads.spawn.members import Change, Members
 from tippingpoint.workloads.spawn.observer import Observer
@@ -38,7 +48,14 @@ from tippingpoint.workloads.spawn.operations import Ended, Operations
 from tippingpoint.workloads.spawn.pace import Ownership, Pace, Turns
 from tippingpoint.workloads.spawn.poll import Poll
 from tippingpoint.workloads.spawn.retries import Retries, kind_of
-from tippingpoint.workloads.spawn.target import EventSource, SpawnFailed, SpawnTarget, Trouble
+from tippingpoint.workloads.spawn.target import (
+    EventSource,
+    Releasing,
+    SpawnFailed,
+    SpawnTarget,
+    Switching,
+    Trouble,
+)
 
 IDLE_EVERY = 5.0
 """Seconds between lists of a group that is as wanted, if the plan observes nothing."""
@@ -61,7 +78,14 @@ class SpawnLoad:
             plan.target.called,
         )
         self._members = Members(workload.offline_polls)
-        self._fill = Fill(self._members, repair=workload.repair, evict=workload.evict)
+        called = plan.target.called
+        self._fill = Fill(
+            self._members,
+            repair=workload.repair,
+            evict=workload.evict,
+            addressed=bool(called) and "reachable" not in called,
+            releases="release" in called,
+        )
         self._turns: Turns[Thing] = Turns(schedule, self._take_turn)
         self._probe_turns: Turns[Thing] = Turns(schedule, self._take_probe_turn)
         self._retries = Retries(workload.retries)
@@ -282,7 +306,7 @@ class SpawnLoad:
                 pass
             case "reachable":
                 self._await_address(thing, moment)
-            case "probe":
+            case "probe" | "off" | "on":
                 thing.doing = Doing.WAITING_TO_PROBE
                 self._probe_turns.ask(thing, moment)
             case _:
@@ -295,7 +319,7 @@ class SpawnLoad:
             return False
         thing.doing = Doing.NOTHING
         step = self._fill.step(thing)
-        if step not in ("create", "start", "delete"):
+        if step is None or step not in CHANGES:
             self._go_on(thing, intended)
             return False
         thing.has_turn = True
@@ -303,15 +327,16 @@ class SpawnLoad:
         return True
 
     def _take_probe_turn(self, thing: Thing, intended: float) -> bool:
-        """Use a thing's turn to be probed; returns whether it was used."""
+        """Use a thing's turn to be tried; returns whether it was used."""
         if thing.doing is not Doing.WAITING_TO_PROBE or self._stopped:
             return False
         thing.doing = Doing.NOTHING
-        if self._fill.step(thing) != "probe":
+        step = self._fill.step(thing)
+        if step is None or step not in TRIES:
             self._go_on(thing, intended)
             return False
         thing.has_turn = True
-        self._send(thing, "probe", intended)
+        self._send(thing, step, intended)
         return True
 
     def _send(self, thing: Thing, step: Step, intended: float) -> None:
@@ -328,7 +353,7 @@ class SpawnLoad:
         call = _task(self._perform(thing, step, member))
         self._calls[thing] = call, time.monotonic()
         # A thing that was never as wanted is cleared away: its removal says nothing about how long removals take.
-        timed = step != "delete" or not (thing.failed or thing.gave_up)
+        timed = step not in ("release", "delete") or not (thing.failed or thing.gave_up)
         self._operations.begin(step, call, intended, intended, partial(self._ended, thing, step), timed=timed)
 
     async def _perform(self, thing: Thing, step: Step, member: str | None) -> str:
@@ -343,6 +368,12 @@ class SpawnLoad:
                     return await self._target.start(thing.item)
                 case "probe":
                     await self._target.probe(thing.item)
+                case "off" | "on":
+                    assert isinstance(self._target, Switching)
+                    await self._target.switch(thing.item, on=step == "on")
+                case "release":
+                    assert isinstance(self._target, Releasing)
+                    await self._target.release(thing.item)
                 case _:
                     await self._target.delete(thing.item)
         except asyncio.CancelledError:
@@ -394,15 +425,21 @@ class SpawnLoad:
         self._go_on(thing, ended.moment)
 
     def _goes_on_at_once(self, step: Step, following: Step | None) -> bool:
-        """Return whether a thing keeps its turn after a step: to be started, or removed again, or made anew."""
+        """Return whether a thing keeps its turn after a step: to be started, switched, removed again, or made anew."""
         if following == "create":
             return step == "delete"
-        return following == "start" or (following == "delete" and self._workload.cycle and step != "delete")
+        if following in ("off", "on"):
+            return step in TRIES
+        if following == "delete" and step == "release":
+            return True
+        return following == "start" or (
+            following in ("release", "delete") and self._workload.cycle and step != "delete"
+        )
 
     def _give_turn_back(self, thing: Thing, step: Step, moment: float) -> None:
         if thing.has_turn:
             thing.has_turn = False
-            turns = self._probe_turns if step == "probe" else self._turns
+            turns = self._probe_turns if step in TRIES else self._turns
             turns.give_back(moment)
 
     def _failed(
@@ -430,15 +467,14 @@ class SpawnLoad:
             self._operations.count("total", outcome, *thing.begun, moment, f"{name}: {message}")
             thing.begun = None
         thing.gave_up = True
-        thing.stays = step == "delete"
+        thing.stays = step in ("release", "delete")
         self._fill.stand(thing)
 
     def _rested(self, thing: Thing, step: Step, intended: float) -> None:
         if thing.doing is not Doing.RESTING or intended != thing.again:
             return
         thing.doing = Doing.NOTHING
-        turned = ("create", "start", "delete")
-        if step in turned and self._fill.step(thing) in turned:
+        if step in CHANGES and self._fill.step(thing) in CHANGES:
             thing.doing = Doing.WAITING
             self._turns.ask(thing, intended, again=True)
         else:
@@ -486,7 +522,7 @@ class SpawnLoad:
     # -- lists -----------------------------------------------------------------------------------
 
     def _list_group(self, group: int) -> Task[Any]:
-        wanted = self._workload.until in ("reachable", "probed")
+        wanted = self._workload.until in ("reachable", "probed", "switched")
         addresses = wanted and (group in self._unsure or bool(self._awaiting[group]))
         return _task(self._target.list_group(group, addresses=addresses))
 

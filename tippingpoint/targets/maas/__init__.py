@@ -1,0 +1,1 @@
+"""The target MAAS: machines are enlisted, commissioned, deployed, released and removed."""
