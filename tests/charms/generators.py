@@ -64,7 +64,10 @@ class Directory(Machine):
         self.commands: list[str] = []
         self.refuses = ""
         self.programs = {"busybox"}
+        self.packages: set[str] = set()
         self.users = {"tippingpoint"}
+        self.members: set[tuple[str, str]] = set()
+        """Users and the groups that they are in."""
         self.stay: set[str] | None = None
         """What goal-state would name of our application."""
         self.does: dict[str, Callable[[], object]] = {}
@@ -78,6 +81,10 @@ class Directory(Machine):
                 done()
         if command[0] == "useradd":
             self.users.add(command[-1])
+        if command[0] == "usermod":
+            self.members.add((command[-1], command[-2]))
+        if "install" in command:
+            self.packages |= {*command[command.index("install") + 2 :]}
         if command[0] == "userdel":
             self.users.discard(command[-1])
 
@@ -86,6 +93,12 @@ class Directory(Machine):
 
     def user(self, name: str) -> tuple[int, int] | None:
         return (os.getuid(), os.getgid()) if name in self.users else None
+
+    def is_member(self, user: str, group: str) -> bool:
+        return (user, group) in self.members
+
+    def missing_packages(self, *packages: str) -> list[str]:
+        return [package for package in packages if package not in self.packages]
 
     def has(self, program: str) -> bool:
         return program in self.programs

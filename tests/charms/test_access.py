@@ -239,8 +239,8 @@ class TestSecrets:
         ctx = context()
         with ctx(ctx.on.update_status(), state()) as manager:
             manager.run()
-            access = find_access(manager.charm, "maas")
-        assert access.missing == "target: 'maas': expected one of etcd, juju, lxd, openstack, pacemaker"
+            access = find_access(manager.charm, "ceph")
+        assert access.missing == "target: 'ceph': expected one of etcd, juju, lxd, maas, openstack, pacemaker"
 
 
 def token() -> str:

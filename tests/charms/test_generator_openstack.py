@@ -67,9 +67,9 @@ class TestStatus:
 
     def test_a_target_that_is_none_is_told_what_there_is(self, place: tuple[Unit, ScriptedAgent]) -> None:
         unit, _ = place
-        out = unit.run(unit.on.config_changed(), state_of(unit, config={"target": "maas"}))
+        out = unit.run(unit.on.config_changed(), state_of(unit, config={"target": "ceph"}))
         assert out.unit_status == testing.BlockedStatus(
-            "target: maas: expected lxd, juju, openstack or pacemaker"
+            "target: ceph: expected lxd, juju, maas, openstack or pacemaker"
         )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import ops
 from tippingpoint_charm.access import find_access
-from tippingpoint_charm.actions import PATIENCE, Results, answers, goes_on
+from tippingpoint_charm.actions import PATIENCE, Results, answers, goes_on, read_plan
 from tippingpoint_charm.agent import Refused
 from tippingpoint_charm.generator import GeneratorCharm
-from tippingpoint_charm.parameters import EvictMember, Parameters
+from tippingpoint_charm.parameters import EvictMember, Parameters, Start
+from tippingpoint_charm.preparing import Preparation
 from tippingpoint_charm.settings import Settings, read_settings, targets_of
 
 
@@ -28,6 +29,7 @@ class ContainerSpawnerCharm(GeneratorCharm):
     def __init__(self, framework: ops.Framework) -> None:
         super().__init__(framework)
         framework.observe(self.on.repair_action, self._on_repair)
+        framework.observe(self.on.prepare_action, self._on_prepare)
         framework.observe(self.on.probe_action, self._on_probe)
         framework.observe(self.on.evict_member_action, self._on_evict_member)
 
@@ -35,6 +37,14 @@ class ContainerSpawnerCharm(GeneratorCharm):
     def _on_repair(self, event: ops.ActionEvent) -> Results:
         Parameters.read(event.params)
         return {"result": goes_on(self.agent.have_done("repair", within=PATIENCE))}
+
+    @answers
+    def _on_prepare(self, event: ops.ActionEvent) -> Results:
+        plan = read_plan(Start.read(event.params), self.workloads)
+        self.catch_up()
+        if running := self.agent.ask("ping").get("running"):
+            raise Refused(f"run {running} is in progress: prepare the machine when it is over")
+        return {"result": Preparation(self.machine, plan.target.needs).prepare(self.service, event.log)}
 
     @answers
     def _on_probe(self, event: ops.ActionEvent) -> Results:

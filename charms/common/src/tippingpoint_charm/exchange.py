@@ -11,6 +11,7 @@ from typing import Any
 import ops
 from pydantic import ValidationError
 
+from tippingpoint.plan.read import Plan
 from tippingpoint.targets.secret import PLACE, kinds_by_secret
 from tippingpoint.units.shared_run import SharedRun, UnitWord, conduct, lose
 from tippingpoint_charm.access import TargetAccess, find_access
@@ -29,6 +30,7 @@ from tippingpoint_charm.service import USER, Service
 
 logger = logging.getLogger(__name__)
 
+_ENDED = ("over", "failed")
 LAST_WORD_WITHIN = 10.0
 """Seconds that a unit has to end and sum up its part when it is removed, before a hook tells the others."""
 
@@ -39,14 +41,22 @@ class Exchange(ops.Object):
     _stored = ops.StoredState()
 
     def __init__(
-        self, charm: ops.CharmBase, machine: Machine, service: Service, agent: Agent, peers: Peers
+        self,
+        charm: ops.CharmBase,
+        machine: Machine,
+        service: Service,
+        agent: Agent,
+        peers: Peers,
+        lacking: Callable[[Plan], str],
     ) -> None:
+        """`lacking` says in one line what the machine lacks for a plan; empty if nothing."""
         super().__init__(charm, "exchange")
         self._charm = charm
         self._machine = machine
         self._service = service
         self._agent = agent
         self._peers = peers
+        self._lacking = lacking
         # run, target: the run whose target access the agent has, and this access in JSON. kept: the run whose results
         # the agent keeps, and the number of units. looked: the ended run after which credentials were checked.
         self._stored.set_default(run="", target="{}", kept="", looked="")
@@ -152,10 +162,15 @@ class Exchange(ops.Object):
         known = self._stored.run == run.id
         if known and not access_too:
             return True
-        access = find_access(self._charm, run.validated().target.kind)
-        if not access.missing:
+        plan = run.validated()
+        access = find_access(self._charm, plan.target.kind)
+        lacking = "" if known or access.missing else self._lacking(plan)
+        if lacking:
+            self.unreached = lacking
+        elif not access.missing:
             try:
-                target = self.write_access(access)
+                target = {**self.write_access(access), **plan.target.on_unit(self._address())}
+                self._service.lend_libvirt(plan.target.needs.libvirt_key)
             except (MachineProblem, OSError) as problem:
                 self.unreached = f"credentials: {problem}"
             else:
@@ -207,9 +222,12 @@ class Exchange(ops.Object):
                 self.write_access(access)
 
     def _look_after_credentials(self) -> None:
-        """Between runs, update files with secrets from their relation or secret, and remove those without one."""
+        """Between runs, update files with secrets from their relation or secret, and remove those without one. A key
+        of SSH goes when this unit has removed what it made, which MAAS may need it for."""
         state = self._service.state
         try:
+            if not self.away and (self.word is None or (self.word.phase in _ENDED and not self.word.left)):
+                self._service.lend_libvirt("")
             there = names_of_credentials(state)
             if not there:
                 return

@@ -25,6 +25,7 @@ from tippingpoint_charm.exchange import Exchange
 from tippingpoint_charm.machine import Machine, MachineProblem
 from tippingpoint_charm.peers import NAME as PEERS
 from tippingpoint_charm.peers import Peers
+from tippingpoint_charm.preparing import Preparation
 from tippingpoint_charm.relations import publish_all, scale_run
 from tippingpoint_charm.secrets import how_to_update
 from tippingpoint_charm.service import USER, Service
@@ -67,7 +68,7 @@ class GeneratorCharm(ActingCharm):
         self.service = Service(self.machine, self.unit.name, self.port)
         self.agent = Agent(self.service.socket)
         self.peers = Peers(self, self.machine)
-        self.exchange = Exchange(self, self.machine, self.service, self.agent, self.peers)
+        self.exchange = Exchange(self, self.machine, self.service, self.agent, self.peers, self.lacking)
         self._observe()
         self._actions = Actions(self)
 
@@ -162,6 +163,7 @@ class GeneratorCharm(ActingCharm):
     def _on_remove(self, _: ops.RemoveEvent) -> None:
         self._leave(last=True)
         try:
+            self.service.lend_libvirt("")
             self.service.remove(keep_state=bool(self._stored.left))
         except OSError as problem:
             logger.warning("not all of the agent could be removed: %s", problem)
@@ -279,6 +281,12 @@ class GeneratorCharm(ActingCharm):
         for program, package in target.programs.items():
             if not self.machine.has(program):
                 return f"juju exec --unit {self.unit.name} -- apt install -y {package}"
+        preparation = Preparation(self.machine, target.needs)
+        if preparation.impossible:
+            return f"{self.unit.name}: {preparation.impossible}"
+        if lacking := preparation.lacking:
+            name = plan.name if plan is not None else "NAME"
+            return f"juju run {self.unit.name} prepare plan={name}: it lacks {', '.join(lacking)}"
         return ""
 
     def _situation(self) -> Situation:

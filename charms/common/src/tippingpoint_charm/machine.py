@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import grp
 import json
 import pwd
 import shutil
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 _GOAL_STATE_WITHIN = 10.0
+_PACKAGES_WITHIN = 60.0
 
 
 class MachineProblem(Exception):
@@ -75,6 +77,28 @@ class Machine:
         except KeyError:
             return None
         return entry.pw_uid, entry.pw_gid
+
+    def is_member(self, user: str, group: str) -> bool:
+        """Tell whether a user is in a group by name, beside its own group."""
+        try:
+            return user in grp.getgrnam(group).gr_mem
+        except KeyError:
+            return False
+
+    def missing_packages(self, *packages: str) -> list[str]:
+        """Return those of these packages of the distribution that are not installed."""
+        if not packages:
+            return []
+        shown = ["dpkg-query", "--show", "--showformat", "${Package} ${db:Status-Status}\n", *packages]
+        try:
+            # It fails if it knows nothing of one of them, and still shows the others.
+            said = subprocess.run(
+                shown, check=False, capture_output=True, text=True, timeout=_PACKAGES_WITHIN
+            )
+        except (OSError, subprocess.SubprocessError):
+            return [*packages]
+        installed = {line.removesuffix(" installed") for line in said.stdout.splitlines()}
+        return [package for package in packages if package not in installed]
 
     def has(self, program: str) -> bool:
         """Tell whether a program of this name is on PATH."""

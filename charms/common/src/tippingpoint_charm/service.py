@@ -11,6 +11,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from tippingpoint.util.authorized_keys import lend, take_back
 from tippingpoint_charm.machine import Machine, MachineProblem
 from tippingpoint_charm.systemd import (
     COPIES,
@@ -26,6 +27,7 @@ from tippingpoint_charm.systemd import (
 )
 
 USER = "tippingpoint"
+_KEYS = "/root/.ssh/authorized_keys"
 
 # UMask lets `juju scp`, which runs as another user, read reports. Secrets are in a directory of mode 0700.
 # If the kernel kills a worker for lack of memory, the report says so, and the agent continues (OOMPolicy).
@@ -137,6 +139,21 @@ class Service:
     def start(self) -> None:
         """Start the service and its .path unit if they are not running."""
         self._machine.run("systemctl", "start", f"{self.name}.service", f"{self.name}-wake.path")
+
+    def restart(self) -> None:
+        """Start the service anew."""
+        self._machine.run("systemctl", "restart", f"{self.name}.service")
+
+    def lend_libvirt(self, key: str) -> None:
+        """Let whoever has this public key of SSH reach the machine's libvirt, as root; nobody any more if it is empty.
+
+        The agent is not root, and cannot.
+        """
+        path, mark = self._machine.path(_KEYS), f"tippingpoint:{self._unit}"
+        if key:
+            lend(path, key, mark)
+        else:
+            take_back(path, mark)
 
     def remove(self, *, keep_state: bool) -> None:
         """Stop and remove the service. The last such service on a machine removes the user, too.
