@@ -288,8 +288,8 @@ async def test_a_task_is_asked_for_by_its_id_until_it_is_forgotten() -> None:
 @pytest.mark.parametrize(
     ("target", "problem"),
     [
-        ({}, "target.kind: missing: expected one of juju, lxd, openstack"),
-        ({"kind": "etcd"}, "target.kind: etcd: expected one of juju, lxd, openstack"),
+        ({}, "target.kind: missing: expected one of juju, lxd, maas, openstack"),
+        ({"kind": "etcd"}, "target.kind: etcd: expected one of juju, lxd, maas, openstack"),
         ({"kind": "lxd", "nonsense": "secret"}, "target.nonsense: given: expected"),
         ({"kind": "lxd", "credentials": "/none"}, "target.credentials: /none: expected"),
         ({"kind": "openstack", "credentials": "/none"}, "target.credentials: /none: expected a clouds.yaml"),

@@ -145,6 +145,15 @@ def test_placement_uses_every_machine_and_no_other(overlays: tuple[str, ...]) ->
     assert placed == set(bundle.get("machines", {}))
 
 
+def test_a_cloud_on_a_maas_loads_it_unless_a_later_overlay_names_another_target() -> None:
+    def target(*overlays: str) -> str:
+        return merged(*overlays)["applications"]["container-spawner"]["options"]["target"]
+
+    assert target("maas") == target("maas", "etcd") == "maas"
+    assert target("maas", "openstack") == "openstack"
+    assert target("maas", "lxd", "cos") == "lxd"
+
+
 def test_an_offer_that_is_consumed_is_related() -> None:
     for name, path in OVERLAYS.items():
         overlay = read(path)

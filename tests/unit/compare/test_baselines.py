@@ -42,6 +42,7 @@ def test_every_seed_is_there_under_the_names_users_look_for() -> None:
         "openstack-rally-two-brokers",
         "pacemaker-1.0.5",
         "pacemaker-1.1.9",
+        "virtme",
     }
     assert {re.findall(r"seed (\d+)", b.source.where)[0] for b in BASELINES} == {
         "000",

@@ -42,7 +42,7 @@ class TestShipped:
     def test_there_is_a_pack_for_everything_a_seed_looked_at(self) -> None:
         assert set(shipped_packs()) == {
             *("host", "process", "prometheus"),
-            *("etcd", "juju", "lxd", "nova", "neutron", "pacemaker", "rabbitmq"),
+            *("etcd", "juju", "lxd", "maas", "nova", "neutron", "pacemaker", "rabbitmq"),
         }
 
     def test_a_pack_is_called_as_its_figures_begin(self) -> None:
@@ -59,6 +59,7 @@ class TestShipped:
             ("etcd", ["etcd"]),
             ("juju", ["juju"]),
             ("lxd", ["lxd"]),
+            ("maas", ["maas"]),
             ("openstack", ["neutron", "nova", "rabbitmq"]),
             ("pacemaker", ["pacemaker"]),
             ("somebody-else-s", []),

@@ -80,7 +80,7 @@ def test_a_target_that_is_brought_is_told_what_is_wrong_with_its_section(package
         parse_plan(FILL, ["target.bords=4"])
     with pytest.raises(
         UserError,
-        match=r"target\.kind: etcd: expected one of juju, lxd, openstack, pacemaker, shelf, for spawn",
+        match=r"target\.kind: etcd: expected one of juju, lxd, maas, openstack, pacemaker, shelf, for spawn",
     ):
         parse_plan(FILL, ["target.kind=etcd"])
 
@@ -122,7 +122,7 @@ def test_a_broken_package_is_reported_once_and_left_out_of_lists(
     )
     done = run(packages, "-c", script)
     # then it is left out, in one line that says why, and the others are there
-    assert done.stdout == "('lxd', 'openstack', 'pacemaker') True controller remote\n"
+    assert done.stdout == "('lxd', 'maas', 'openstack', 'pacemaker') True controller remote\n"
     assert done.stderr.startswith("tippingpoint: left out: target.kind: shelf: expected ")
     assert why in done.stderr
     assert done.stderr.count("\n") == 1

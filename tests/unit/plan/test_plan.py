@@ -189,7 +189,7 @@ SPAWN = "name: x\ntarget: {kind: juju}\nworkload: {kind: spawn}\nstages: [{appli
         (
             SPAWN,
             ["target.kind=etcd"],
-            r"target\.kind: etcd: expected one of juju, lxd, openstack, pacemaker, for spawn",
+            r"target\.kind: etcd: expected one of juju, lxd, maas, openstack, pacemaker, for spawn",
         ),
         (SPAWN, ["target=x"], r"target: x: expected a mapping"),
         (SPAWN, ["target.identity=agent", "target.agent=/x"], r"target\.identity: agent: expected hollow"),

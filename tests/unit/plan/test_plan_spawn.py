@@ -53,6 +53,14 @@ def test_a_plan_survives_its_own_yaml(plan: SpawnPlan) -> None:
     assert parse_plan(plan.to_yaml()) == plan
 
 
+def test_only_things_with_power_are_switched() -> None:
+    with pytest.raises(UserError) as problem:
+        fill("workload.until=switched")
+    assert str(problem.value) == (
+        "workload.until: switched: expected created, started, reachable or probed, for lxd"
+    )
+
+
 def fill(*overrides: str) -> SpawnPlan:
     plan = parse_plan(FILL, overrides)
     assert isinstance(plan, SpawnPlan)

@@ -25,6 +25,6 @@ def test_every_target_has_a_section_an_entry_a_secret_and_itself(kind: str) -> N
 
 
 def test_a_target_that_nobody_brings_is_refused_with_those_there_are() -> None:
-    with pytest.raises(UserError, match=r"^target.kind: maas: expected one of etcd, juju, lxd, openstack"):
-        target_of("maas")
-    assert secret_of("maas") is None
+    with pytest.raises(UserError, match=r"^target.kind: ceph: expected one of etcd, juju, lxd, maas"):
+        target_of("ceph")
+    assert secret_of("ceph") is None

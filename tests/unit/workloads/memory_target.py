@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from tippingpoint.workloads.load import OnProgress, TargetFacts
 from tippingpoint.workloads.spawn.target import Exists, Gone, Item, MemberSeen, Seen, SpawnFailed
 
+_CHANGES = ("create", "start", "probe", "off", "on", "release", "delete")
+
 
 @dataclass
 class Box:
@@ -19,6 +21,8 @@ class Box:
     running: bool = False
     has_address: bool = False
     unclear: bool = False
+    in_use: bool = False
+    powered: bool = True
 
 
 @dataclass
@@ -67,12 +71,13 @@ class Cluster:
 
 
 class MemoryTarget:
-    """One worker's access to a cluster; it implements SpawnTarget."""
+    """One worker's access to a cluster; it implements SpawnTarget, Releasing and Switching."""
 
     waits_with_members = True
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, releases: bool = False) -> None:
         self._cluster = cluster
+        self.releases = releases
         self._listing: set[int] = set()
         self.closed = False
 
@@ -107,11 +112,23 @@ class MemoryTarget:
 
     async def probe(self, item: Item) -> None:
         async with _Call(self._cluster, "probe", item):
-            if not self._box(item).running:
+            box = self._box(item)
+            if not box.running:
                 raise SpawnFailed("it does not run")
+            box.in_use = self.releases
+
+    async def switch(self, item: Item, *, on: bool) -> None:
+        async with _Call(self._cluster, "on" if on else "off", item):
+            assert self._box(item).powered is not on, "switched to what it was"
+            self._box(item).powered = on
+
+    async def release(self, item: Item) -> None:
+        async with _Call(self._cluster, "release", item):
+            self._box(item).in_use = False
 
     async def delete(self, item: Item) -> None:
         async with _Call(self._cluster, "delete", item):
+            assert item not in self._cluster.boxes or not self._cluster.boxes[item].in_use, "removed in use"
             self._cluster.boxes.pop(item, None)
             self._cluster.failed.discard(item)
 
@@ -127,6 +144,7 @@ class MemoryTarget:
                         box.member,
                         box.has_address and addresses,
                         box.unclear or not self._cluster.members.get(box.member, False),
+                        box.in_use,
                     )
                     for item, box in self._cluster.boxes.items()
                     if item.group == group
@@ -182,7 +200,7 @@ class _Call:
     async def __aenter__(self) -> None:
         cluster = self._cluster
         cluster.calls.append((self._operation, self._item))
-        if self._operation in ("create", "start", "probe", "delete"):
+        if self._operation in _CHANGES:
             assert self._item not in cluster.busy, "two operations on one thing at once"
             assert self._item is not None
             cluster.busy.add(self._item)
@@ -200,7 +218,7 @@ class _Call:
 
     def _over(self) -> None:
         self._cluster.at_once[self._operation] -= 1
-        if self._operation in ("create", "start", "probe", "delete") and self._item is not None:
+        if self._operation in _CHANGES and self._item is not None:
             self._cluster.busy.discard(self._item)
 
     async def __aexit__(self, kind: object, problem: object, trace: object) -> None:

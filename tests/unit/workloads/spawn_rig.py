@@ -24,14 +24,19 @@ POLL = 0.01
 """Seconds between polls: far less than a plan may ask for."""
 
 
-def plan_of(stages: list[tuple[int, int]], placement: str = "lxd", **workload: Any) -> SpawnPlan:
+def plan_of(
+    stages: list[tuple[int, int]],
+    placement: str = "lxd",
+    target: dict[str, Any] | None = None,
+    **workload: Any,
+) -> SpawnPlan:
     """A plan whose stages have so many groups of so many things; it polls faster than plans may."""
     paces = {"rate", "concurrency", "batch"} & workload.keys()
     workload = {"until": "reachable", "observe_every": 0, **({} if paces else {"concurrency": 4}), **workload}
     plan = validate_plan(
         {
             "name": "test",
-            "target": {"kind": "lxd", "placement": placement},
+            "target": target or {"kind": "lxd", "placement": placement},
             "workload": {"kind": "spawn", **workload},
             "stages": [{"groups": groups, "instances": instances} for groups, instances in stages],
         }
@@ -53,7 +58,7 @@ class Rig:
         self.cluster = cluster or Cluster()
         self.recorder = Recorder()
         self.schedules = [Schedule(asyncio.get_running_loop()) for _ in range(workers)]
-        self.targets = [MemoryTarget(self.cluster) for _ in range(workers)]
+        self.targets = [MemoryTarget(self.cluster, "release" in plan.target.called) for _ in range(workers)]
         self.loads = [
             SpawnLoad(plan, target, self.recorder, schedule)
             for target, schedule in zip(self.targets, self.schedules, strict=True)
