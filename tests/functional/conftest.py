@@ -1,6 +1,7 @@
-"""Targets for the functional tests, real etcd, LXD and Pacemaker clusters, a real OpenStack and a simulated Juju
-controller, and the check that none of them is left behind. LXD and Pacemaker need root, and OpenStack packages that
-root installs: without that the tests on them are left out, which the header says. quick.py has the tests that plain
+"""Targets for the functional tests, real etcd, LXD and Pacemaker clusters, a real OpenStack, a simulated Juju
+controller and a simulated MAAS with a real libvirt, and the check that none of them is left behind. libvirt, LXD and
+Pacemaker need root, and OpenStack packages that root installs: without that the tests on them are left out, which the
+header says. quick.py has the tests that plain
 `./scripts/test` runs."""
 
 from __future__ import annotations
@@ -21,13 +22,20 @@ from xdist.scheduler import LoadScopeScheduling
 from lab.etcd.cluster import EtcdLab
 from lab.juju.simulator import JujuLab
 from lab.lxd.cluster import LxdLab
+from lab.maas.simulator import MaasLab
 from lab.openstack.cloud import OpenstackLab
 from lab.openstack.places import is_installed
 from lab.pacemaker.cluster import PacemakerLab
 from tests.conftest import MARK
 from tests.functional.juju.juju_access import REAL, user_of
 from tests.functional.quick import is_quick
-from tests.functional.shared_labs import SharedLab, look_at_etcd, look_at_lxd, look_at_openstack
+from tests.functional.shared_labs import (
+    SharedLab,
+    look_at_etcd,
+    look_at_libvirt,
+    look_at_lxd,
+    look_at_openstack,
+)
 from tippingpoint.targets.juju.api.access import ControllerAccess, from_store, store_directory
 
 T = TypeVar("T")
@@ -41,9 +49,10 @@ _BROKEN = "openstack_to_break"
 _OF_OPENSTACK = {"openstack", _BROKEN}
 _BROKEN_PACEMAKER = "pacemaker_to_break"
 _OF_PACEMAKER = {"pacemaker", _BROKEN_PACEMAKER, "new_pacemaker"}
-_OF_ROOT = {"lxd", "pacemaker"}
+_OF_LIBVIRT = {"libvirt", "new_libvirt"}
+_OF_ROOT = {"libvirt", "lxd", "pacemaker"}
 _LEFT_OUT = set[str]() if _ROOT else _OF_ROOT if is_installed() else {*_OF_ROOT, "openstack"}
-_FIXTURES = {"lxd": _OF_LXD, "openstack": _OF_OPENSTACK, "pacemaker": _OF_PACEMAKER}
+_FIXTURES = {"lxd": _OF_LXD, "openstack": _OF_OPENSTACK, "pacemaker": _OF_PACEMAKER, "libvirt": _OF_LIBVIRT}
 _FAILED = pytest.StashKey[int]()
 
 
@@ -54,6 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    config.addinivalue_line("markers", "libvirt: needs libvirt, and therefore root")
     config.addinivalue_line("markers", "lxd: needs LXD, and therefore root")
     config.addinivalue_line("markers", "openstack: needs OpenStack's packages, which root installs")
     config.addinivalue_line("markers", "pacemaker: needs Pacemaker, and therefore root")
@@ -71,12 +81,12 @@ def _below(test: str) -> str:
 
 
 class _ByFolder(LoadScopeScheduling):
-    """Gives all tests of a folder, which share its labs, to one process of pytest-xdist. Those on Pacemaker, which
-    mostly wait, go by file: each process has a cluster."""
+    """Gives all tests of a folder, which share its labs, to one process of pytest-xdist. Those on Pacemaker and MAAS,
+    which mostly wait, go by file: each process has a cluster, or a region with libvirt."""
 
     def _split_scope(self, nodeid: str) -> str:
         folder, _, test = _below(nodeid).partition("/")
-        return test.partition("::")[0] if folder == "pacemaker" else folder
+        return test.partition("::")[0] if folder in ("maas", "pacemaker") else folder
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -87,8 +97,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> _ByFold
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses by what is marked here
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs LXD, OpenStack or Pacemaker, and leave it out for a user who cannot run it; mark what is quick.
-    Tests that break a shared OpenStack or Pacemaker come last."""
+    """Mark what needs libvirt, LXD, OpenStack or Pacemaker, and leave it out for a user who cannot run it; mark what is
+    quick. Tests that break a shared OpenStack or Pacemaker come last."""
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         for mark, of_mark in _FIXTURES.items():
@@ -200,9 +210,11 @@ def new_juju() -> Iterator[Callable[..., JujuLab]]:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_simulator_left_behind() -> Iterator[None]:
-    """Fails the session after whose last test a simulated controller of it still runs."""
+    """Fails the session after whose last test a simulated controller or region of it still runs."""
     yield
-    _expect_gone("simulators", lambda: session_processes(b"lab.juju.process"))
+    _expect_gone(
+        "simulators", lambda: session_processes(b"lab.juju.process") | session_processes(b"lab.maas.process")
+    )
 
 
 @pytest.fixture(scope="session")
@@ -347,6 +359,29 @@ def no_pacemaker_left_behind() -> Iterator[None]:
             pid for pid in _session_pids() if _read(pid, "comm").startswith((b"corosync", b"pacemaker"))
         },
     )
+
+
+@pytest.fixture(scope="session")
+def shared_libvirt(failed: Callable[[], int]) -> Iterator[SharedLab[MaasLab]]:
+    """The region of `libvirt`; no directory of it is left behind by the session."""
+    directories: list[Path] = []
+    with SharedLab(lambda: _noted(MaasLab(libvirt=True), directories), look_at_libvirt, failed) as shared:
+        yield shared
+    _expect_gone("directories", lambda: {path for path in directories if path.exists()})
+
+
+@pytest.fixture
+def libvirt(shared_libvirt: SharedLab[MaasLab]) -> MaasLab:
+    """A simulated MAAS with a real libvirt, shared by tests that remove what they make and start what they kill."""
+    return shared_libvirt.take()
+
+
+@pytest.fixture
+def new_libvirt() -> Iterator[Callable[..., MaasLab]]:
+    """Starts a simulated MAAS with a real libvirt of the test's own, with MaasLab's arguments; all of them end with the
+    test."""
+    with contextlib.ExitStack() as labs:
+        yield lambda **named: labs.enter_context(MaasLab(libvirt=True, **named))
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,9 @@
 """The quick tests: the part of the functional tests that plain `./scripts/test` runs.
 
-`pytest -m quick tests/functional` runs them alone. The rule: the clients of etcd and Juju in full, one server of LXD,
-whole runs on each of the three, the example of a target, and `clean`. Nothing that needs OpenStack, Pacemaker,
-RabbitMQ, Prometheus or a packed charm is quick, and no test that starts or shares a cluster of LXD. All of it takes
-some three minutes of CPU time.
+`pytest -m quick tests/functional` runs them alone. The rule: the clients of etcd and Juju in full, the simulated MAAS,
+one server of LXD, whole runs on etcd, Juju and LXD, the example of a target, and `clean`. Nothing that needs OpenStack,
+Pacemaker, libvirt, RabbitMQ, Prometheus or a packed charm is quick, and no test that starts or shares a cluster of LXD.
+All of it takes some three minutes of CPU time.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ QUICK = (
     "lxd/test_lxd_lab.py",
     "lxd/test_lxd_proxy.py",
     "lxd/test_lxd_runs.py::TestOneServer",
+    "maas/test_maas_contract.py",
+    "maas/test_maas_lab.py",
     "run/test_clean.py",
     "run/test_refusals.py",
     "run/test_run_faults.py::test_a_killed_member_costs_no_lease",

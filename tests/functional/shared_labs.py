@@ -11,8 +11,10 @@ from typing import Generic, TypeVar
 from lab.etcd.cluster import EtcdLab
 from lab.lxd.cluster import LxdLab
 from lab.lxd.unix_socket import ask
+from lab.maas.simulator import MaasLab
 from lab.openstack.cloud import OpenstackLab
 from tests.functional.program import keys, leases
+from tests.functional.virsh import virsh
 
 L = TypeVar("L")
 
@@ -109,3 +111,10 @@ def look_at_openstack(lab: OpenstackLab) -> object:
     agents = lab.admin.get("network", "/v2.0/agents")["agents"]
     up = [service["state"] for service in computes], [agent["alive"] for agent in agents]
     return running, up, lab.counts()
+
+
+def look_at_libvirt(lab: MaasLab) -> object:
+    """Who runs, how many there are of everything in the region, and what libvirt has."""
+    running = [(member["name"], member["running"]) for member in lab.members()]
+    kinds = ("list", "pool-list", "net-list")
+    return running, lab.counts(), [virsh(lab, kind, "--all", "--name") for kind in kinds]

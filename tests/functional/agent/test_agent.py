@@ -366,7 +366,7 @@ def test_garbage_on_the_socket_disturbs_nothing(etcd: EtcdLab, tmp_path: Path) -
         assert agent.done("evict-member", member="m1") == "member: m1: expected a run of the workload spawn"
         assert (
             agent.done("probe", target={})
-            == "target.kind: etcd: expected one of juju, lxd, openstack, pacemaker"
+            == "target.kind: etcd: expected one of juju, lxd, maas, openstack, pacemaker"
         )
         leader.until(lambda: leader.run.over)
         assert leader.run.missing == {}

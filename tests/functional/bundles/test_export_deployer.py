@@ -148,6 +148,9 @@ def test_a_cloud_lies_below_every_deployment_of_its_file(deployer: Any) -> None:
         services = maas[name]["services"]
         assert services["load-claimer"]["constraints"] == "tags=tipping-point cpu-cores=4 mem=8G"
         assert services["metrics-collector"]["constraints"] == "tags=tipping-point mem=4G"
+        assert services["container-spawner"]["options"]["target"] == (
+            "lxd" if name == "noble-lxd" else "maas"
+        )
         assert all(service["to"] == [] for service in services.values()), "version 3 makes no machines"
     assert "noble-maas" not in maas
 

@@ -98,6 +98,8 @@ class CharmUnit:
             "config": {key: each["default"] for key, each in said.items() if "default" in each},
             "relations": {f"{name}:{number}": [] for number, name in enumerate(peers)},
             "bags": {},
+            "secrets": {},
+            "address": "10.0.0.7",
             "status": ["maintenance", ""],
         }
 

@@ -1,7 +1,8 @@
 """Stands in for Juju's hook tools: each is this program under another name, and what they tell is one JSON file.
 
 Run as `hook_tools.py STATE TOOL ARGUMENT...`. STATE holds config, leader, relations (id -> remote units), bags
-("ID/who" -> entries), status, action (its parameters) and results; `calls` is every call that was made, in order.
+("ID/who" -> entries), secrets (id -> content), address, status, action (its parameters) and results; `calls` is every
+call that was made, in order.
 """
 
 from __future__ import annotations
@@ -50,12 +51,13 @@ def answer(state: dict[str, Any], tool: str, plain: list[str], given: dict[str, 
             bag = state["bags"].setdefault(f"{relation}/{who}", {})
             bag.update(json.loads(sys.stdin.read()) if given.get("file") == "-" else pairs(plain))
         case "network-get":
-            address = [{"value": "10.0.0.7", "address": "10.0.0.7", "cidr": "10.0.0.0/24", "hostname": ""}]
+            ours = state["address"]
+            address = [{"value": ours, "address": ours, "cidr": f"{ours}/32", "hostname": ""}]
             interface = [{"mac-address": "", "interface-name": "eth0", "addresses": address}]
             return {
                 "bind-addresses": interface,
-                "egress-subnets": ["10.0.0.7/32"],
-                "ingress-addresses": ["10.0.0.7"],
+                "egress-subnets": [f"{ours}/32"],
+                "ingress-addresses": [ours],
             }
         case "status-get":
             return {"status": state["status"][0], "message": state["status"][1], "status-data": {}}
@@ -69,11 +71,17 @@ def answer(state: dict[str, Any], tool: str, plain: list[str], given: dict[str, 
         case "action-fail":
             state["failed"] = " ".join(plain)
         case "goal-state":
-            return {"units": {state["unit"]: {"status": "active", "since": ""}}, "relations": {}}
+            return {
+                "units": {state["unit"]: {"status": "active", "since": "2026-11-23 08:00:00Z"}},
+                "relations": {},
+            }
         case "opened-ports":
             return []
         case "secret-get":
-            sys.exit('ERROR secret "" not found')
+            name = plain[0].rpartition("/")[2].removeprefix("secret:") if plain else ""
+            if name not in state["secrets"]:
+                sys.exit(f'ERROR secret "{name}" not found')
+            return state["secrets"][name]
         case "juju-log":
             state["log"].append([given.get("level", "INFO"), " ".join(plain)])
         case "juju-reboot" | "action-log" | "application-version-set" | "open-port" | "close-port":

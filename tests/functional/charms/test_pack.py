@@ -6,15 +6,10 @@ import hashlib
 import os
 import platform
 import re
-import shutil
 import subprocess
-import sys
 import sysconfig
-import tempfile
-import warnings
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,84 +17,13 @@ import pytest
 import yaml
 
 from tests.functional.charms.charm_unit import CharmUnit, Dispatched, write_program
-from tests.functional.program import CHECKOUT
+from tests.functional.charms.packing import OF_BASE, ROOT, clone, packed, run_pack
 
-ROOT = CHECKOUT
 CHARMS = ["container-spawner", "load-claimer", "metrics-collector"]
 GENERATORS = ["container-spawner", "load-claimer"]
-OF_BASE = "3.12"
 LIMIT = 40_000_000  # bytes of a pack
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for a mount namespace")
-
-
-@contextmanager
-def clone() -> Iterator[Path]:
-    """The files of this checkout that git knows or would take, elsewhere; what was fetched is shared."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    files = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
-    with tempfile.TemporaryDirectory() as name:
-        into = Path(name)
-        for file in files:
-            if file and (ROOT / file).exists():
-                (into / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(ROOT / file, into / file)
-        (ROOT / ".cache").mkdir(exist_ok=True)
-        (into / ".cache").symlink_to(ROOT / ".cache")
-        yield into
-
-
-def run_pack(checkout: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [checkout / "scripts" / "pack", *arguments]
-    return subprocess.run(command, cwd="/", capture_output=True, text=True, env=os.environ | environment)
-
-
-def packed(checkout: Path, *arguments: str, **environment: str) -> dict[str, Path]:
-    """Packs; what was made, by charm."""
-    done = run_pack(checkout, *arguments, **environment)
-    assert done.returncode == 0, done.stderr
-    made = [checkout / line for line in done.stdout.splitlines()]
-    return {path.name.partition("_")[0]: path for path in made}
-
-
-@pytest.fixture(scope="module")
-def checkout() -> Iterator[Path]:
-    with clone() as into:
-        yield into
-
-
-@pytest.fixture(scope="module")
-def packs(checkout: Path) -> dict[str, Path]:
-    return packed(checkout, "--arch", "amd64")
-
-
-def python_of_base() -> Path | None:
-    """A Python of the base's version on this machine, whoever installed it."""
-    places = [*(Path.home() / ".pyenv" / "versions").glob(f"{OF_BASE}.*/bin"), *map(Path, os.get_exec_path())]
-    for place in places:
-        python = place / f"python{OF_BASE}"
-        if python.exists():
-            found = subprocess.run(
-                [python, "-c", "import sys; print(sys.executable)"], capture_output=True, text=True
-            )
-            if found.returncode == 0 and found.stdout.strip():
-                return Path(found.stdout.strip()).resolve()
-    return None
-
-
-@pytest.fixture(scope="module")
-def runnable(packs: dict[str, Path], checkout: Path) -> tuple[dict[str, Path], Path]:
-    """Packs that a Python of this machine runs, and that Python: the base's, or else this one and packs for it."""
-    own = platform.machine() == "x86_64"
-    if own and (python := python_of_base()) is not None:
-        return packs, python
-    # The distribution's: another one of its version would take the distribution's modules in /lib for its own.
-    distributed = Path("/usr/bin/python3").resolve()
-    python = distributed if distributed.exists() else Path(sys.executable).resolve()
-    show = "import sys; print('%d.%d' % sys.version_info[:2])"
-    version = subprocess.run([python, "-c", show], capture_output=True, text=True, check=True).stdout.strip()
-    warnings.warn(f"no Python {OF_BASE} for amd64 here: tried are packs for Python {version}", stacklevel=1)
-    return packed(checkout, "--for-python", version), python
 
 
 @pytest.fixture(params=CHARMS)
