@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,6 @@ from tippingpoint.report import write_report
 @pytest.mark.parametrize("api", ["v3", "v2"])
 def test_a_new_leader_of_etcd_is_on_the_time_line(etcd_private: EtcdLab, tmp_path: Path, api: str) -> None:
     # given a run that holds its leases
-    first = etcd_private.leader()
     plan = write_plan(tmp_path, stages=[{"leases": 20, "over": "200ms", "hold": "20m"}])
     process = start(
         "run", plan, *settings(etcd_private), "--set", f"target.api={api}", "--out", tmp_path / "runs"
@@ -28,19 +28,24 @@ def test_a_new_leader_of_etcd_is_on_the_time_line(etcd_private: EtcdLab, tmp_pat
         directory = wait_for(tmp_path / "runs", process, "leader")
         wait_for(tmp_path / "runs", process, "stage", 2, phase="hold")
         # when the leader is killed, by nobody whom the run knows
+        first = etcd_private.leader()
+        wait_for(tmp_path / "runs", process, "leader", member=first)
         os.kill(etcd_private.pids[first], signal.SIGKILL)
         until(lambda: first not in etcd_private.pids)
         second = etcd_private.leader()
         wait_for(tmp_path / "runs", process, "leader", member=second)
         process.send_signal(signal.SIGINT)
         ended(process)
-    # then the run has seen both, and the report says when the second came to lead
-    assert [event["member"] for event in named(directory, "leader")] == [first, second]
+    # then the run has seen both, in this order (a slow cluster may elect more than once), and the report says when each
+    # came to lead
+    leaders = [event["member"] for event in named(directory, "leader")]
+    assert second in leaders[leaders.index(first) + 1 :]
+    assert all(before != after for before, after in pairwise(leaders))
     measured = only_run(tmp_path / "runs")
     report = json.loads(write_report(analyse(measured), "json"))
-    (mark,) = [mark for mark in report["events"]["marks"] if mark["kind"] == "leader"]
-    assert mark["text"] == f"{second} leads"
-    assert measured.stages[0].begin < mark["t"]
+    marks = [mark for mark in report["events"]["marks"] if mark["kind"] == "leader"]
+    assert [mark["text"] for mark in marks] == [f"{leader} leads" for leader in leaders[1:]]
+    assert measured.stages[0].begin < marks[-1]["t"]
     (told,) = [entry for entry in report["happened"] if entry["what"] == f"{second} leads"]
-    assert (told["count"], told["stages"]) == (1, [1])
+    assert (told["count"], told["stages"]) == (leaders[1:].count(second), [1])
     assert report["members"] == []

@@ -90,14 +90,18 @@ def test_a_test_that_fails_is_told_and_the_run_ends_in_order(
     # When a node is killed in a test that expects it to be fenced
     plan = write_cts(tmp_path, tests=["Crash", "StandbyNodes"], timeout="40s", idle="40s")
     ended = run("run", plan, "--out", tmp_path / "runs", *settings(lab))
-    # Then the test failed by that assertion, and the run's thresholds are missed, in order
-    assert ended.returncode == 1, ended.stdout + ended.stderr
+    # Then the test failed by that assertion
     assert no_traceback(ended.stdout, ended.stderr)
     crash, standby = cts_tests(only_run(tmp_path / "runs"))
     assert (crash["outcome"], crash["assertion"]) == ("failed", "fenced")
     assert "was not fenced" in crash["problem"]
-    # And the next test was tried or told why not
+    # And the next test was tried or told why not: a slow cluster is not whole again when the test's time ends
     assert standby["outcome"] == "passed" or standby["problem"]
+    # And the run ends in order: its thresholds are missed, or nothing passed at all
+    missed, failed = 1, 3
+    assert ended.returncode == (missed if standby["outcome"] == "passed" else failed), (
+        ended.stdout + ended.stderr
+    )
     assert configuration(lab) == before
 
 
