@@ -1,0 +1,33 @@
+"""What a search is told: one probe for each load that it tried, with how far the load was from each threshold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Margin:
+    """How far a load was from one limit: above 0 it broke the limit, below 0 it met it."""
+
+    name: str
+    """What is limited: `extend p99`, `extend error_rate`."""
+    value: float
+    """ln(observed / allowed), and for a throughput ln(allowed / observed); finite."""
+    error: float
+    """The standard error of `value` from sampling within the probe; infinite if it is unknown."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One load that was tried."""
+
+    load: float
+    held: bool | None
+    """Whether it met all thresholds; None if it says nothing: the generator was the limit, or it was cut."""
+    margins: tuple[Margin, ...]
+    fresh: bool
+    """Whether it began from nothing."""
+    begun: float
+    """Seconds since the search began."""
+    seconds: float
+    """How long it lasted, ramp and hold."""
