@@ -46,6 +46,13 @@ _MOUNTS = {
     "/var/cache/libvirt": "cache",
     "/var/log/libvirt": "log",
 }
+_ACCOUNT = "libvirt-qemu"
+"""The user and group without which Debian's libvirt does not start QEMU's driver, although the lab's machines are
+root's. Debian's libvirt-daemon-system, which would start services, makes them."""
+_ACCOUNTS = {
+    "/etc/passwd": f"{_ACCOUNT}:x:64055:64055::/nonexistent:/usr/sbin/nologin",
+    "/etc/group": f"{_ACCOUNT}:x:64055:",
+}
 
 
 class LibvirtHost:
@@ -73,6 +80,7 @@ class LibvirtHost:
             "addresses": [switch.with_prefix(1), f"{_PREFIX}::1/64"],
             "directory": str(self.directory),
             "mounts": _MOUNTS,
+            "files": [*_ACCOUNTS],
             "dnsmasq": self._dnsmasq(switch),
             "libvirtd": ["libvirtd", "--listen", "--config", str(self.directory / "libvirtd.conf")],
         }
@@ -140,6 +148,10 @@ class LibvirtHost:
         ):
             (client / name).symlink_to(path)
         (configuration / "qemu.conf").write_text(_QEMU_CONF)
+        for path, line in _ACCOUNTS.items():
+            known = Path(path).read_text().splitlines()
+            missing = not any(each.startswith(f"{_ACCOUNT}:") for each in known)
+            (self.directory / Path(path).name).write_text("\n".join([*known, *([line] * missing), ""]))
         settings: dict[str, str | int] = {
             "listen_tls": 1,
             "listen_tcp": 0,
@@ -210,7 +222,7 @@ class LibvirtHost:
         asking = ["virsh", "-q", "-c", self.uri, "version", "--daemon"]
         ran = subprocess.run(asking, capture_output=True, text=True, check=False)
         if ran.returncode != 0:
-            raise LabError(f"virsh version: {ran.stderr}", "an answer of libvirtd")
+            raise LabError(f"virsh version: {ran.stderr} {self.daemon.last_words()}", "an answer of libvirtd")
         return ran.stdout.strip().rpartition(" ")[2]
 
 

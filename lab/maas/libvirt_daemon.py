@@ -79,7 +79,7 @@ class Libvirtd:
         def serves() -> bool | None:
             nonlocal seen
             if not Path(f"/proc/{self.host}").exists() or (self.pid is None and seen):
-                raise LabError(f"{NAME}: ended: {self._last_words()}", "a libvirtd that serves")
+                raise LabError(f"{NAME}: ended: {self.last_words()}", "a libvirtd that serves")
             seen = seen or self.pid is not None
             with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
                 client.connect(str(self.socket))
@@ -88,7 +88,8 @@ class Libvirtd:
 
         awaited(NAME, serves)
 
-    def _last_words(self) -> str:
+    def last_words(self) -> str:
+        """Return the end of its log."""
         with contextlib.suppress(OSError):
             return " | ".join(self._log.read_text(errors="replace").splitlines()[-4:])
         return ""

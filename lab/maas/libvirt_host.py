@@ -5,7 +5,8 @@ namespace it names the host, gives it an address and file systems of its own, an
 starts libvirtd again when that has ended; virtual machines outlive it, as they do on a real host.
 
 SPEC is JSON: `name`, `bridge` and `addresses` (with their prefix lengths), `directory` (the host's own), `mounts` (a
-directory below that by the path where libvirt has it), `dnsmasq` and `libvirtd` (command lines).
+directory below that by the path where libvirt has it), `files` (by their paths; `directory` has them by their names),
+`dnsmasq` and `libvirtd` (command lines).
 """
 
 from __future__ import annotations
@@ -70,6 +71,8 @@ def main(spec: dict[str, Any]) -> int:
         own.mkdir(parents=True, exist_ok=True)
         Path(at).mkdir(parents=True, exist_ok=True)
         _mount(str(own), at, "", flags=_MS_BIND)
+    for at in spec["files"]:
+        _mount(str(Path(spec["directory"], Path(at).name)), at, "", flags=_MS_BIND)
     return _Daemons(spec).run()
 
 
