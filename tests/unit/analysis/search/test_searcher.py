@@ -1,0 +1,218 @@
+"""A search: which loads it asks for, when it ends, and what it says."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from itertools import pairwise
+from math import exp, log
+
+import pytest
+
+from tests.simulated_targets import Kind, Result, Target, search
+from tippingpoint.analysis.search.probes import Margin, Probe
+from tippingpoint.analysis.search.searcher import Aim, Searcher, answer_for
+
+AIM = Aim(start=100, limit=100_000, resolution=0.2, hold=30.0, within=None, whole=True)
+
+
+def played(
+    aim: Aim, holds: dict[str, float], searcher: Searcher | None = None
+) -> tuple[Searcher, list[Probe]]:
+    """A search of a target whose operations (names of margins) each hold up to a load, told by sides alone."""
+    searcher, probes, now = searcher or Searcher(aim), list[Probe](), 0.0
+    while (ask := searcher.ask(now)) is not None:
+        margins = tuple(
+            Margin(name, 1.5 if ask.load > limit else -1.5, 0.05) for name, limit in holds.items()
+        )
+        held = all(margin.value <= 0 for margin in margins)
+        probe = Probe(ask.load, held, margins, ask.fresh or not probes, now, ask.hold)
+        searcher.tell(probe)
+        probes.append(probe)
+        now += ask.hold
+    return searcher, probes
+
+
+@pytest.mark.parametrize(
+    "kind", [Kind(softness=0.05), Kind(softness=0.15), Kind(softness=0.05, shape="queue")]
+)
+def test_the_interval_of_most_searches_holds_the_limit_and_is_as_narrow_as_asked(kind: Kind) -> None:
+    # given targets whose limits are drawn
+    results = list[Result]()
+    for number in range(12):
+        draw = random.Random(f"unit {number}")
+        limit = exp(draw.uniform(log(150), log(60_000)))
+        # when each is searched
+        results.append(search(Target(kind, limit, draw), AIM))
+    # then the intervals hold the limits, and say little more than that
+    assert sum(result.covers for result in results) >= 10
+    assert all(result.error is not None and result.error < 0.2 for result in results)
+    assert all(
+        result.width is not None and result.width <= 0.2 for result in results if result.ended == "resolution"
+    )
+    assert sum(result.ended == "resolution" for result in results) >= 10
+
+
+def test_a_sharp_limit_of_whole_loads_lies_between_two_of_them() -> None:
+    # given a target that holds 7 and breaks at 8
+    aim = Aim(start=1, limit=1000, resolution=0.05, hold=30.0, within=None, whole=True)
+    # when it is searched
+    searcher, probes = played(aim, {"extend p99": 7})
+    answer = searcher.answer
+    # then the interval is no narrower than that
+    assert answer.limit is not None
+    assert (answer.low, answer.high) == (7, 8)
+    assert 7 <= answer.limit <= 8
+    assert all(probe.load == int(probe.load) for probe in probes)
+
+
+def test_the_largest_load_that_may_be_tried_holds() -> None:
+    searcher, probes = played(AIM, {"extend p99": 1e9})
+    answer = searcher.answer
+    assert (answer.limit, answer.ended, answer.withheld) == (None, "limit", "")
+    assert answer.low == 100_000
+    assert max(probe.load for probe in probes) == 100_000
+
+
+def test_a_target_that_breaks_at_once_is_searched_downwards() -> None:
+    searcher, probes = played(AIM, {"extend p99": 12})
+    answer = searcher.answer
+    assert answer.limit is not None
+    assert answer.low <= 12.5 <= answer.high
+    assert probes[0].load == 100
+
+
+def test_a_target_that_holds_nothing_says_so() -> None:
+    searcher, _ = played(AIM, {"extend p99": 0})
+    answer = searcher.answer
+    assert (answer.limit, answer.ended, answer.high) == (None, "broken at start", 1)
+    assert answer.binds == "extend p99"
+
+
+def test_a_generator_that_is_the_limit_twice_ends_the_search() -> None:
+    # given a generator that cannot bring more than 3,000
+    searcher, now = Searcher(AIM), 0.0
+    loads: list[float] = []
+    while (ask := searcher.ask(now)) is not None:
+        held = True if ask.load <= 3000 else None
+        searcher.tell(Probe(ask.load, held, (Margin("extend p99", -1.5, 0.05),), False, now, 30.0))
+        loads.append(ask.load)
+        now += 30.0
+    # then nothing is said of larger loads
+    answer = searcher.answer
+    assert answer.ended == "generator"
+    assert answer.limit is None
+    assert answer.withheld == "the generator itself was the limit"
+    assert answer.low == max(load for load in loads if load <= 3000)
+    assert sum(load > 3000 for load in loads) == 2
+
+
+def test_a_search_ends_when_its_time_is_over_and_says_what_it_knows() -> None:
+    aim = Aim(start=100, limit=100_000, resolution=0.01, hold=30.0, within=200.0, whole=True)
+    searcher, probes = played(aim, {"extend p99": 450})
+    answer = searcher.answer
+    assert answer.ended == "within"
+    assert probes[-1].begun < 200.0
+    assert answer.limit is not None
+    assert answer.low <= 450.5 <= answer.high
+
+
+def test_the_same_probes_told_again_give_the_same_answer_and_next_load() -> None:
+    # given a search, interrupted after six probes
+    first, probes = played(AIM, {"extend p99": 4321})
+    again = Searcher(AIM)
+    for probe in probes[:6]:
+        again.tell(probe)
+    # when it goes on
+    now = probes[5].begun + probes[5].seconds
+    ask = again.ask(now)
+    assert ask is not None
+    assert (ask.load, ask.fresh) == (probes[6].load, probes[6].fresh)
+    finished, _ = played(AIM, {"extend p99": 4321}, again)
+    # then it ends where the whole one did, as its probes have the same loads
+    assert finished.answer.limit == pytest.approx(first.answer.limit, rel=0.05)
+
+
+def test_the_margin_that_binds_is_named() -> None:
+    searcher, _ = played(AIM, {"extend p99": 3000, "extend error_rate": 9000})
+    assert searcher.answer.binds == "extend p99"
+
+
+def test_other_thresholds_have_limits_of_their_own_from_the_same_probes() -> None:
+    # given a search that p99 of 100 ms steers, with margins of 50 ms too
+    steered, tried = played(AIM, {"extend p99 100ms": 3000})
+    probes = [
+        replace(
+            probe,
+            margins=(*probe.margins, Margin("extend p99 50ms", 1.5 if probe.load > 1000 else -1.5, 0.05)),
+        )
+        for probe in tried
+    ]
+    loose = answer_for(AIM, probes, ["extend p99 100ms"])
+    tight = answer_for(AIM, probes, ["extend p99 50ms"])
+    # then the first is the search's own answer, and the second is as sure as these loads allow
+    assert (loose.limit, loose.low, loose.high) == (
+        steered.answer.limit,
+        steered.answer.low,
+        steered.answer.high,
+    )
+    assert loose.limit is not None
+    assert tight.limit is not None
+    assert tight.low <= 1000 <= tight.high
+    assert tight.limit < loose.limit
+
+
+def test_a_target_that_stays_hurt_is_searched_from_nothing() -> None:
+    # given a target that holds half of its limit after a load broke, until it is emptied
+    searcher, now, hurt, probes = Searcher(AIM), 0.0, False, list[Probe]()
+    while (ask := searcher.ask(now)) is not None:
+        hurt = hurt and not ask.fresh
+        held = ask.load <= (1200 if hurt else 2400)
+        probe = Probe(
+            ask.load, held, (Margin("extend p99", -1.5 if held else 1.5, 0.05),), ask.fresh, now, 30.0
+        )
+        searcher.tell(probe)
+        probes.append(probe)
+        hurt = hurt or not held
+        now += 30.0
+    # then the limit is that of a target that is not hurt
+    answer = searcher.answer
+    assert answer.limit is not None
+    assert answer.low <= 2400.5 <= answer.high
+    assert any(probe.fresh for probe in probes)
+
+
+class TestHolds:
+    searcher = Searcher(AIM)
+
+    def test_a_hold_that_has_just_begun_is_never_clear(self) -> None:
+        assert self.searcher.is_clear(100, [Margin("extend p99", 3.0, 0.01)], 3.0) is None
+
+    def test_a_margin_far_above_breaks(self) -> None:
+        assert self.searcher.is_clear(100, [Margin("extend p99", 1.0, 0.1)], 15.0) is False
+
+    def test_margins_far_below_hold(self) -> None:
+        assert self.searcher.is_clear(100, [Margin("extend p99", -1.0, 0.1)], 15.0) is True
+
+    def test_a_margin_that_is_not_known_well_goes_on(self) -> None:
+        assert self.searcher.is_clear(100, [Margin("extend p99", 0.8, 0.5)], 15.0) is None
+
+    def test_one_of_several_margins_that_is_unsure_goes_on(self) -> None:
+        margins = [Margin("extend p99", -1.5, 0.1), Margin("extend error_rate", -0.5, 0.1)]
+        assert self.searcher.is_clear(100, margins, 15.0) is None
+
+
+def test_the_curve_falls_with_the_load_within_its_band() -> None:
+    draw = random.Random("curve")
+    searcher, now = Searcher(AIM), 0.0
+    target = Target(Kind(softness=0.15), 2000.0, draw)
+    while (ask := searcher.ask(now)) is not None:
+        probe = target.probe(ask.load, fresh=ask.fresh, at=now, hold=30.0, looks=searcher.is_clear)
+        searcher.tell(probe)
+        now += probe.seconds
+    curve = searcher.answer.curve
+    assert [point.load for point in curve] == sorted(point.load for point in curve)
+    assert all(before.chance >= after.chance - 1e-6 for before, after in pairwise(curve))
+    assert all(point.low - 1e-9 <= point.chance <= point.high + 1e-9 for point in curve)
+    assert curve[0].chance > 0.9
+    assert curve[-1].chance < 0.1

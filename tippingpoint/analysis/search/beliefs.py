@@ -1,0 +1,246 @@
+"""What the probes of a search say of the limit: a posterior distribution on a grid.
+
+The limit is the load at which the chance that a hold meets every threshold is one half. The model of a probe at the
+load x, all loads as their logs:
+
+- The chance to hold falls from 1 to 0 around the limit: it is Phi((limit - x) / softness), a probit curve, as in
+  adaptive psychometric methods (Watson, QUEST+, Journal of Vision 17 (2017) 3:10).
+- The margin that binds grows with the load near the limit: slope * (x - limit), with the scatter slope * softness from
+  one hold to the next, the error of sampling, and `_CURVED` of itself, as no margin is straight. Beyond `_FAR` only its
+  side counts: queues and timeouts bend it there.
+- A share of the probes lapses: what they say has nothing to do with the load.
+- The limit may drift while the search goes on, linearly in time.
+- A load that broke may leave the target hurt: its limit is lower until it begins from nothing again, or for some holds
+  even then.
+
+All of this is unknown, and the posterior of the limit is what is left when the rest is integrated out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+
+import numpy as np
+
+from tippingpoint.analysis.search.normal import FloatArray, below, density
+
+LAPSE = 0.04
+"""The share of probes that say nothing about their load."""
+_FAR = 0.7
+"""A margin that is farther from 0 than this (ln 2) counts by its side only."""
+_CURVED = 0.3
+"""How far a margin may be from a straight line, as a share of itself."""
+_SOFTNESS: FloatArray = np.geomspace(0.006, 0.4, 10)
+_SOFTNESS_PRIOR: FloatArray = np.asarray([1.0] * 8 + [0.6, 0.3])
+_SLOPES: FloatArray = np.geomspace(0.5, 24.0, 6)
+_DRIFTS: FloatArray = np.asarray([-0.012, -0.005, 0.0, 0.005, 0.012])
+"""How far the limit may drift within the time of one hold."""
+_DRIFT_PRIOR: FloatArray = np.asarray([0.008, 0.012, 0.96, 0.012, 0.008])
+_HURTS: FloatArray = np.asarray([0.0, 0.08, 0.3, 0.12, 0.35])
+"""By how much a target's limit may be lower after a load that broke."""
+_HEALS = np.asarray([True, True, True, False, False])
+"""Whether that is over when the target begins from nothing; otherwise it halves in every `_HALVES` holds."""
+_HALVES = 2.5
+_HURT_PRIOR: FloatArray = np.asarray([0.9, 0.045, 0.02, 0.02, 0.015])
+_STEPS = 160
+"""The number of limits on the grid."""
+_FINEST = 5
+"""The fewest steps of the grid within a standard deviation of the limit, or a finer grid is made."""
+_ALL_BUT = 1e-4
+"""The chance that may lie outside of a finer grid."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What one probe says, as the model reads it."""
+
+    load: float
+    """The log of the load."""
+    held: bool
+    margin: float | None
+    """The margin that binds; None if only its side is known."""
+    error: float
+    """Its standard error from sampling."""
+    at: float
+    """When it was taken, in holds since the search began."""
+    hurt: bool
+    """Whether a load broke before it, and the target has not begun from nothing since."""
+    since: float
+    """How many holds ago the last load broke; infinite if none did."""
+
+
+class Beliefs:
+    """The posterior distribution of the limit, from evidence in any order."""
+
+    def __init__(self, lowest: float, highest: float) -> None:
+        """The limit is taken to be anywhere between these logs of loads, all of them as likely."""
+        self._span = lowest, highest
+        self._evidence: list[Evidence] = []
+        self._make(lowest, highest)
+
+    def learn(self, evidence: Evidence) -> None:
+        """Take a probe into account."""
+        self._evidence.append(evidence)
+        self._logs += self._likelihood(evidence)
+        self._normalise()
+        if self._too_coarse():
+            low, high = self._quantiles_of_base((_ALL_BUT / 2, 1 - _ALL_BUT / 2))
+            wide = max(high - low, 1e-9)
+            self._make(max(self._span[0], low - wide / 2), min(self._span[1], high + wide / 2))
+
+    def limit(self, at: float, shares: Sequence[float]) -> list[float]:
+        """Return quantiles of the limit's log at a time (in holds since the begin), for these shares in 0..1."""
+        values, weights = self._limits(at)
+        order = np.argsort(values)
+        summed = np.cumsum(weights[order])
+        return [
+            float(np.interp(share, summed - weights[order] / 2, values[order]))
+            if len(values) > 1
+            else float(values[0])
+            for share in shares
+        ]
+
+    def chance(self, loads: FloatArray, at: float) -> tuple[FloatArray, FloatArray]:
+        """Return the chance to hold at logs of loads, for everything that may be the case, and how likely each is.
+
+        The chances have one row for each case, and one column for each load. At loads that begin from nothing.
+        """
+        softness = self._weights.sum(axis=3)  # drift, hurt, limit, softness
+        cases = softness.sum(axis=1)  # drift, limit, softness
+        drift, limit, soft = np.nonzero(cases > cases.max() * 1e-4)
+        weights = cases[drift, limit, soft]
+        here = self._grid[limit] + _DRIFTS[drift] * at
+        return below((here[:, None] - loads[None, :]) / _SOFTNESS[soft][:, None]), weights / weights.sum()
+
+    def gain(self, loads: FloatArray, at: float) -> FloatArray:
+        """Return how many nats the outcome of a probe at each of these logs of loads is expected to tell of the limit.
+
+        This is the mutual information of the outcome and the limit (Lindley, Annals of Mathematical Statistics 27
+        (1956) 986).
+        """
+        chances, weights = self._told(loads, at)
+        mean = weights @ chances
+        return _entropy(mean) - weights @ _entropy(chances)
+
+    @property
+    def softness(self) -> FloatArray:
+        """The chance of each softness of SOFTNESS."""
+        return self._weights.sum(axis=(0, 1, 2, 4))
+
+    @property
+    def drifts(self) -> float:
+        """The chance that the limit drifts, with the sign of the drift that is more likely."""
+        each = self._weights.sum(axis=(1, 2, 3, 4))
+        down, up = float(each[_DRIFTS < 0].sum()), float(each[_DRIFTS > 0].sum())
+        return up + down if up >= down else -(up + down)
+
+    @property
+    def hurt(self) -> float:
+        """The chance that a load that broke leaves the target hurt until it is emptied."""
+        return float(self._weights.sum(axis=(0, 2, 3, 4))[_HEALS].sum() - self._unhurt)
+
+    @property
+    def hurt_for_long(self) -> float:
+        """The chance that a load that broke leaves the target hurt although it is emptied."""
+        return float(self._weights.sum(axis=(0, 2, 3, 4))[~_HEALS].sum())
+
+    @property
+    def _unhurt(self) -> float:
+        return float(self._weights.sum(axis=(0, 2, 3, 4))[0])
+
+    # -- the grid: drift, hurt, limit, softness, slope ----------------------------------------------
+
+    def _make(self, lowest: float, highest: float) -> None:
+        self._grid: FloatArray = np.linspace(lowest, highest, _STEPS)
+        prior = (
+            np.log(_DRIFT_PRIOR)[:, None, None, None, None]
+            + np.log(_HURT_PRIOR)[None, :, None, None, None]
+            + np.log(_SOFTNESS_PRIOR)[None, None, None, :, None]
+        )
+        shape = (len(_DRIFTS), len(_HURTS), _STEPS, len(_SOFTNESS), len(_SLOPES))
+        self._logs: FloatArray = np.broadcast_to(prior, shape).copy()
+        for evidence in self._evidence:
+            self._logs += self._likelihood(evidence)
+        self._normalise()
+
+    def _normalise(self) -> None:
+        self._logs -= self._logs.max()
+        weights = np.exp(self._logs)
+        self._weights: FloatArray = weights / weights.sum()
+
+    def _likelihood(self, evidence: Evidence) -> FloatArray:
+        """Return the log of the chance of what a probe showed, for every cell of the grid."""
+        passing = 0.5 ** (evidence.since / _HALVES)
+        hurts = _HURTS * np.where(_HEALS, float(evidence.hurt), passing)
+        over = (
+            evidence.load
+            - self._grid[None, None, :]
+            - (_DRIFTS * evidence.at)[:, None, None]
+            + hurts[None, :, None]
+        )[..., None]
+        margin = evidence.margin
+        if margin is None or not isfinite(evidence.error) or abs(margin) > _FAR:
+            held = below(-over / _SOFTNESS)
+            chance = held if evidence.held else 1.0 - held
+            return np.log((1 - LAPSE) * chance + LAPSE / 2)[..., None]
+        expected = over[..., None] * _SLOPES
+        spread = np.sqrt(
+            (_SOFTNESS[:, None] * _SLOPES) ** 2 + evidence.error**2 + (_CURVED * expected) ** 2 + 1e-6
+        )
+        likely = density((margin - expected) / spread) / spread
+        return np.log((1 - LAPSE) * likely + LAPSE / (3 * 2 * _FAR))
+
+    def _limits(self, at: float) -> tuple[FloatArray, FloatArray]:
+        each = self._weights.sum(axis=(1, 3, 4))  # drift, limit
+        values = self._grid[None, :] + (_DRIFTS * at)[:, None]
+        return values.ravel(), each.ravel()
+
+    def _told(self, loads: FloatArray, at: float) -> tuple[FloatArray, FloatArray]:
+        """Return the chance to hold for each limit (rows) at each load (columns), and the limits' chances."""
+        each = self._weights.sum(axis=(1, 4))  # drift, limit, softness
+        here = self._grid[None, :] + (_DRIFTS * at)[:, None]
+        # As limits: bins of the same width as the grid's, so that drifts that come to the same are together.
+        low = here.min()
+        step = max(self._grid[1] - self._grid[0], 1e-12)
+        bins = np.rint((here - low) / step).astype(np.int64)
+        count = int(bins.max()) + 1
+        weights = np.zeros((count, len(_SOFTNESS)))
+        np.add.at(weights, bins.ravel(), each.reshape(-1, len(_SOFTNESS)))
+        of_limit = weights.sum(axis=1)
+        known = of_limit > of_limit.max() * 1e-6
+        weights, of_limit = weights[known], of_limit[known]
+        middle = (low + step * np.arange(count))[known]
+        chances = np.zeros((len(middle), len(loads)))
+        for place, softness in enumerate(_SOFTNESS):
+            held = below((middle[:, None] - loads[None, :]) / softness)
+            chances += (weights[:, place] / of_limit)[:, None] * held
+        return LAPSE / 2 + (1 - LAPSE) * chances, of_limit / of_limit.sum()
+
+    def _too_coarse(self) -> bool:
+        each = self._weights.sum(axis=(0, 1, 3, 4))
+        mean = float(each @ self._grid)
+        deviation = float(np.sqrt(each @ (self._grid - mean) ** 2))
+        step = float(self._grid[1] - self._grid[0])
+        at_edge = (each[0] > 1e-3 and self._grid[0] > self._span[0]) or (
+            each[-1] > 1e-3 and self._grid[-1] < self._span[1]
+        )
+        if at_edge:
+            self._make(*self._span)
+            return True
+        return deviation < _FINEST * step and step > 1e-4
+
+    def _quantiles_of_base(self, shares: Sequence[float]) -> list[float]:
+        summed = np.cumsum(self._weights.sum(axis=(0, 1, 3, 4)))
+        return [float(self._grid[min(int(np.searchsorted(summed, share)), _STEPS - 1)]) for share in shares]
+
+
+SOFTNESS = _SOFTNESS
+"""The softnesses that a limit may have: standard deviations of the limit's log from hold to hold."""
+
+
+def _entropy(chance: FloatArray) -> FloatArray:
+    """Return the entropy of outcomes with these chances, in nats."""
+    some = np.clip(chance, 1e-9, 1 - 1e-9)
+    return -some * np.log(some) - (1 - some) * np.log1p(-some)

@@ -1,0 +1,398 @@
+"""Searches for the load at which a target tips: chooses each next load, says when a hold is clear, and when to end.
+
+A search has no state of its own beside its aim and the probes it was told. So a run that was interrupted, a report and
+another unit's leader come to the same loads and the same answer from the same probes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil, exp, floor, inf, isfinite, log
+
+import numpy as np
+
+from tippingpoint.analysis.search.answer import Answer, CurvePoint, Ended, Shape
+from tippingpoint.analysis.search.beliefs import SOFTNESS, Beliefs, Evidence
+from tippingpoint.analysis.search.normal import FloatArray
+from tippingpoint.analysis.search.probes import Margin, Probe
+
+LEVEL = 0.95
+LEAST_OF_HOLD = 0.4
+"""The least share of a hold after which it may end early: what a ramp leaves behind is over by then."""
+CLEAR = 3.3
+"""A hold ends early when a margin is this many standard errors from 0: 1 in 2,000 looks is wrong by chance."""
+_CLEAR_BROKEN, _CLEAR_HELD = 0.4, -0.7
+"""And beyond these margins: a latency may still grow in the rest of a hold, so holding takes half of the limit."""
+_MOST = 60
+"""No search has more probes."""
+_STALE = 10
+"""A search that has this many probes near the limit, and was as narrow before them, does not get any narrower."""
+_NARROWING = 0.8
+_FEWEST = 5
+"""The fewest probes that an interval is believed after."""
+_DEEPEST = 1000.0
+"""Loads below a thousandth of the first are not tried."""
+_LEAP_MARGIN = -1.0
+"""With all margins below this (a third of what is allowed), the next load is four times as large, otherwise twice."""
+_DOUBT = 0.15
+"""With a larger chance that a load that broke leaves the target hurt, each probe after one begins from nothing."""
+_SURE = 0.9
+"""The chance from which drift, hurt and shape are told."""
+_CLIFF = 0.05 / 2.563
+"""The softness of a curve that falls from 90 % to 10 % within a twentieth."""
+_CURVE_POINTS = 61
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What a search is asked for."""
+
+    start: float
+    """The first load."""
+    limit: float
+    """The largest load that may be tried."""
+    resolution: float
+    """The width of the 95 % interval, as a share of the limit, at which the search ends."""
+    hold: float
+    """The longest that a load is held, in seconds."""
+    within: float | None
+    """Seconds after which no further probe is begun; None without a limit of time."""
+    whole: bool
+    """Whether loads are whole numbers."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """The next probe."""
+
+    load: float
+    fresh: bool
+    """Whether the target is emptied before."""
+    hold: float
+    """The longest that the load is held, in seconds."""
+
+
+class Searcher:
+    """One search."""
+
+    def __init__(self, aim: Aim) -> None:
+        self._aim = aim
+        self._smallest = max(aim.start / _DEEPEST, 1.0 if aim.whole else 0.0)
+        self._probes: list[Probe] = []
+        self._beliefs = Beliefs(log(self._smallest) - 0.7, log(aim.limit) + 0.7)
+        self._hurt = False
+        self._broke = -inf
+        """When a load broke last, in holds."""
+        self._widths: list[float] = []
+
+    def tell(self, probe: Probe) -> None:
+        """Take the result of a probe into account."""
+        self._probes.append(probe)
+        if probe.held is None:
+            return
+        if probe.fresh:
+            self._hurt = False
+        middle = (probe.begun + probe.seconds / 2) / max(self._aim.hold, 1e-9)
+        worst = max(probe.margins, key=lambda margin: margin.value, default=None)
+        agrees = worst is not None and (worst.value <= 0) == probe.held
+        self._beliefs.learn(
+            Evidence(
+                load=log(probe.load),
+                held=probe.held,
+                margin=worst.value if worst is not None and agrees else None,
+                error=worst.error if worst is not None else inf,
+                at=middle,
+                hurt=self._hurt,
+                since=middle - self._broke,
+            )
+        )
+        if not probe.held:
+            self._hurt, self._broke = True, middle
+        if self._bracketed:
+            self._widths.append(self._width)
+
+    def ask(self, elapsed: float) -> Ask | None:
+        """Return the next probe, `elapsed` seconds after the search began; None when it has ended."""
+        if self._ended(elapsed) is not None:
+            return None
+        load = self._next_load()
+        return Ask(load, self._should_be_fresh(load), self._aim.hold)
+
+    def is_clear(self, load: float, margins: Sequence[Margin], held_for: float) -> bool | None:
+        """Return what a hold shows before it is over: True if it holds, False if it breaks, None if it has to go on.
+
+        `margins` are those of the hold so far, `held_for` its seconds. Each look is wrong with a chance of 1 in 2,000
+        as far as sampling goes; loads that break late in a hold are why holding takes twice the room.
+        """
+        if not margins or held_for < LEAST_OF_HOLD * self._aim.hold:
+            return None
+        if any(isfinite(m.error) and m.value > max(_CLEAR_BROKEN, CLEAR * m.error) for m in margins):
+            return False
+        if all(isfinite(m.error) and m.value < min(_CLEAR_HELD, -CLEAR * m.error) for m in margins):
+            return True
+        return None
+
+    @property
+    def answer(self) -> Answer:
+        """What the probes so far say."""
+        elapsed = max((probe.begun + probe.seconds for probe in self._probes), default=0.0)
+        ended = self._ended(elapsed) or "going on"
+        known = [probe for probe in self._probes if probe.held is not None]
+        held = [probe.load for probe in known if probe.held]
+        broken = [probe.load for probe in known if not probe.held]
+        nothing = Answer(
+            limit=None,
+            low=0.0,
+            high=inf,
+            ended=ended,
+            binds="",
+            shape="",
+            withheld="",
+            drifts="",
+            stays_hurt="",
+            curve=(),
+        )
+        if not known:
+            why = "the generator itself was the limit" if self._probes else "no load was tried"
+            return replace(nothing, withheld=why)
+        if not broken:
+            why = {
+                "generator": "the generator itself was the limit",
+                "within": "its time was over before any load broke",
+            }.get(ended, "" if ended == "limit" else "no load has broken yet")
+            return replace(nothing, low=max(held), withheld=why)
+        if not held:
+            why = "" if ended == "broken at start" else "no load has held yet"
+            return replace(nothing, high=min(broken), binds=self._binds(min(broken)), withheld=why)
+        low, limit, high = self._interval
+        return replace(
+            nothing,
+            limit=limit,
+            low=low,
+            high=high,
+            binds=self._binds(limit),
+            shape=self._shape,
+            drifts=self._drift_words,
+            stays_hurt=self._hurt_words,
+            curve=self._curve(low, high),
+        )
+
+    # -- when it ends -----------------------------------------------------------------------------
+
+    def _ended(self, elapsed: float) -> Ended | None:
+        aim, known = self._aim, [probe for probe in self._probes if probe.held is not None]
+        if self._bracketed and self._is_narrow:
+            return "resolution"
+        tops = [probe.held is True for probe in known if probe.load >= aim.limit]
+        if len(tops) >= 2 and sum(tops) > len(tops) / 2 and self._chance_above(aim.limit) > LEVEL:
+            return "limit"
+        if known and not any(probe.held for probe in known):
+            lowest = min(probe.load for probe in known)
+            if lowest <= self._smallest * 1.001:
+                return "broken at start"
+        if self._is_strained:
+            return "generator"
+        if aim.within is not None and elapsed >= aim.within:
+            return "within"
+        if self._is_stale or len(self._probes) >= _MOST:
+            return "no narrower"
+        return None
+
+    @property
+    def _bracketed(self) -> bool:
+        told = {probe.held for probe in self._probes}
+        return True in told and False in told
+
+    @property
+    def _is_narrow(self) -> bool:
+        """Whether the interval is narrow enough, and the latest load that began from nothing agrees with it."""
+        low, limit, high = self._interval
+        width = high - low
+        least = 1.0 if self._aim.whole else 0.0
+        if width > max(self._aim.resolution * limit, least) or len(self._known) < _FEWEST:
+            return False
+        return not self._hurt_before or any(
+            probe.fresh and self._is_near(probe.load) for probe in self._known[self._first_broken + 1 :]
+        )
+
+    @property
+    def _is_stale(self) -> bool:
+        return len(self._widths) >= 2 * _STALE and self._widths[-1] > _NARROWING * min(self._widths[:-_STALE])
+
+    @property
+    def _is_strained(self) -> bool:
+        """Whether the generator cannot bring the load that the search needs next."""
+        cap = self._cap
+        return cap is not None and self._wanted() >= cap
+
+    @property
+    def _cap(self) -> float | None:
+        """The smallest load at which the generator was the limit twice, or at and above which it was twice."""
+        strained = sorted(probe.load for probe in self._probes if probe.held is None)
+        return strained[-2] if len(strained) >= 2 else None
+
+    # -- what is next -----------------------------------------------------------------------------
+
+    def _next_load(self) -> float:
+        wanted = self._wanted()
+        strained = [probe.load for probe in self._probes if probe.held is None]
+        if len(strained) == 1 and wanted > strained[0]:
+            wanted = strained[0]
+        return wanted
+
+    def _wanted(self) -> float:
+        """Return the load of which a probe tells most; before any bracket, larger or smaller ones by steps."""
+        aim, known = self._aim, self._known
+        held = [probe for probe in known if probe.held]
+        broken = [probe for probe in known if not probe.held]
+        if not known:
+            return self._rounded(aim.start)
+        if not broken:
+            largest = max(held, key=lambda probe: probe.load)
+            far = largest.margins and all(margin.value < _LEAP_MARGIN for margin in largest.margins)
+            return self._rounded(min(aim.limit, largest.load * (4.0 if far else 2.0)))
+        if not held:
+            smallest = min(probe.load for probe in broken)
+            again = sum(probe.load == smallest for probe in broken)
+            return self._rounded(max(self._smallest, smallest / (2.0 if again < 3 else 4.0)))
+        now = self._now
+        shares = np.linspace(0.02, 0.98, 25)
+        places = np.asarray(self._beliefs.limit(now, [float(share) for share in shares]))
+        wide = (places[-1] - places[0]) * 0.25
+        places = np.concatenate([[places[0] - wide], places, [places[-1] + wide]])
+        gains = self._beliefs.gain(places, now)
+        return self._rounded(exp(float(places[int(np.argmax(gains))])))
+
+    def _rounded(self, load: float) -> float:
+        aim = self._aim
+        load = min(max(load, self._smallest), aim.limit)
+        if not aim.whole:
+            return float(f"{load:.4g}") if float(f"{load:.4g}") <= aim.limit else load
+        low, high = floor(load), ceil(load)
+        if low == high or low < 1:
+            return float(max(high, 1))
+        # Of two neighbours, the one that was tried less: a sharp limit lies between them.
+        tried = [sum(probe.load == near for probe in self._probes) for near in (low, high)]
+        if tried[0] == tried[1]:
+            return float(round(load))
+        return float(low if tried[0] < tried[1] else min(high, int(aim.limit)))
+
+    def _should_be_fresh(self, load: float) -> bool:
+        """Whether a probe begins from nothing: once near the limit, and always if the target seems to stay hurt."""
+        if not self._hurt_before or not self._bracketed:
+            return False
+        if self._beliefs.hurt > _DOUBT:
+            return self._hurt
+        if not self._is_near(load):
+            return False
+        fresh = sum(probe.fresh for probe in self._known[self._first_broken + 1 :])
+        return fresh == 0 or (fresh == 1 and self._width <= 2 * self._aim.resolution)
+
+    # -- what is known ----------------------------------------------------------------------------
+
+    @property
+    def _known(self) -> list[Probe]:
+        return [probe for probe in self._probes if probe.held is not None]
+
+    @property
+    def _hurt_before(self) -> bool:
+        return any(not probe.held for probe in self._known)
+
+    @property
+    def _first_broken(self) -> int:
+        return next((place for place, probe in enumerate(self._known) if not probe.held), len(self._known))
+
+    @property
+    def _now(self) -> float:
+        last = max((probe.begun + probe.seconds for probe in self._probes), default=0.0)
+        return last / max(self._aim.hold, 1e-9)
+
+    @property
+    def _interval(self) -> tuple[float, float, float]:
+        """Return low, limit and high. Of whole loads, the limit lies between two of them, so the interval has both."""
+        tail = (1 - LEVEL) / 2
+        low, middle, high = (exp(each) for each in self._beliefs.limit(self._now, (tail, 0.5, 1 - tail)))
+        if self._aim.whole:
+            low, high = float(floor(low)), float(ceil(high))
+            middle = min(max(middle, low), high)
+        return low, middle, high
+
+    @property
+    def _width(self) -> float:
+        low, limit, high = self._interval
+        return (high - low) / limit
+
+    def _is_near(self, load: float) -> bool:
+        low, limit, high = self._interval
+        room = max(self._aim.resolution * limit, 1.0 if self._aim.whole else 0.0)
+        return low - room <= load <= high + room
+
+    def _chance_above(self, load: float) -> float:
+        shares = np.linspace(0.005, 0.995, 199)
+        places = self._beliefs.limit(self._now, [float(share) for share in shares])
+        return float(np.mean(np.asarray(places) > log(load)))
+
+    def _binds(self, limit: float) -> str:
+        """Return the margin that is largest in the broken probes nearest to the limit."""
+        broken = [probe for probe in self._known if not probe.held and probe.margins]
+        nearest = sorted(broken, key=lambda probe: abs(log(probe.load / max(limit, 1e-12))))[:3]
+        names = [max(probe.margins, key=lambda margin: margin.value).name for probe in nearest]
+        return max(names, key=names.count) if names else ""
+
+    @property
+    def _shape(self) -> Shape:
+        sharp = float(self._beliefs.softness[SOFTNESS <= _CLIFF].sum())
+        if sharp >= _SURE:
+            return "cliff"
+        return "smooth" if sharp <= 1 - _SURE else ""
+
+    @property
+    def _drift_words(self) -> str:
+        chance = self._beliefs.drifts
+        if abs(chance) < _SURE:
+            return ""
+        return (
+            "the limit rose while the search went on"
+            if chance > 0
+            else "the limit fell while the search went on"
+        )
+
+    @property
+    def _hurt_words(self) -> str:
+        if self._beliefs.hurt_for_long >= _SURE:
+            return "after a load that broke, loads that had held broke too, though the target was emptied"
+        if self._beliefs.hurt + self._beliefs.hurt_for_long < _SURE:
+            return ""
+        return "after a load that broke, loads that had held broke too until the target was emptied"
+
+    def _curve(self, low: float, high: float) -> tuple[CurvePoint, ...]:
+        tried = [log(probe.load) for probe in self._known]
+        reach = max(0.25, 2 * log(max(high, 1e-12) / max(low, 1e-12)))
+        first = max(min(tried) - 0.1, log(max(low, 1e-12)) - reach)
+        last = min(max(tried) + 0.1, log(high) + reach)
+        loads: FloatArray = np.linspace(first, last, _CURVE_POINTS)
+        chances, weights = self._beliefs.chance(loads, self._now)
+        points: list[CurvePoint] = []
+        for place, load in enumerate(loads):
+            order = np.argsort(chances[:, place])
+            values, summed = chances[order, place], np.cumsum(weights[order])
+            edges = np.searchsorted(summed, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
+            low_chance, chance, high_chance = (
+                float(values[min(int(edge), len(values) - 1)]) for edge in edges
+            )
+            points.append(CurvePoint(exp(float(load)), chance, low_chance, high_chance))
+        return tuple(points)
+
+
+def answer_for(aim: Aim, probes: Sequence[Probe], names: Sequence[str]) -> Answer:
+    """Return the answer of the same probes judged by the margins of these names alone.
+
+    A probe without any of these margins says nothing.
+    """
+    searcher = Searcher(replace(aim, within=None))
+    for probe in probes:
+        margins = tuple(margin for margin in probe.margins if margin.name in names)
+        held = None if probe.held is None or not margins else all(margin.value <= 0 for margin in margins)
+        searcher.tell(replace(probe, margins=margins, held=held))
+    return searcher.answer
