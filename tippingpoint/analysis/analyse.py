@@ -8,6 +8,7 @@ from tippingpoint.analysis.cliff import loads_of
 from tippingpoint.analysis.cost import Cost, costs_of
 from tippingpoint.analysis.fill_rate import Fill, fills_of
 from tippingpoint.analysis.findings import Findings, examine
+from tippingpoint.analysis.recovery.aftermath import Aftermath, aftermaths
 from tippingpoint.analysis.tipping import Tipping, find_tipping
 from tippingpoint.analysis.verdict import Verdict, judge
 from tippingpoint.rundir.cluster_events import Cluster, read_cluster
@@ -30,6 +31,8 @@ class Analysis:
     """The status changes of the target's members."""
     fills: list[Fill]
     """How fast containers were created, for each number of members."""
+    aftermaths: list[Aftermath]
+    """What followed each fault, and each change of leader or members without one."""
 
 
 def analyse(run: RunData) -> Analysis:
@@ -44,4 +47,5 @@ def analyse(run: RunData) -> Analysis:
     fills = fills_of(run, cluster)
     tipping = find_tipping(findings, loads, verdict.checks, cluster, fills)
     costs = costs_of(findings, loads, tipping.cliff)
-    return Analysis(run, findings, verdict, tipping, costs, cluster, fills)
+    thresholds = findings.plan.thresholds if findings.plan is not None else []
+    return Analysis(run, findings, verdict, tipping, costs, cluster, fills, aftermaths(run, thresholds))

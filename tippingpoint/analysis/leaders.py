@@ -49,7 +49,7 @@ def leader_changed(run: RunData, stage: StageResult) -> str:
 
 def unexplained(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, str, str]]:
     """Return the moment, the leader before and the leader after of each change that no fault explains."""
-    is_explained = _explanations(events)
+    is_explained = explained_by_faults(events)
     return [
         (t, before, after)
         for (_, before), (t, after) in pairwise(read_cluster(events).leaders)
@@ -59,7 +59,7 @@ def unexplained(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, str, s
 
 def _controllers_lost(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, str]]:
     """When a member that stayed lost its controller without a fault, and which one."""
-    is_explained = _explanations(events)
+    is_explained = explained_by_faults(events)
     return [
         (float(event["t"]), str(event["member"]))
         for event in events
@@ -67,7 +67,7 @@ def _controllers_lost(events: Sequence[Mapping[str, Any]]) -> list[tuple[float, 
     ]
 
 
-def _explanations(events: Iterable[Mapping[str, Any]]) -> Callable[[float], bool]:
+def explained_by_faults(events: Iterable[Mapping[str, Any]]) -> Callable[[float], bool]:
     """Return what tells whether a fault explains a change at a moment."""
     spans = list(_explained(events))
     return lambda t: any(begin <= t <= end for begin, end in spans)

@@ -42,6 +42,7 @@ from tippingpoint.report.sections.instances import (
 )
 from tippingpoint.report.sections.landing import agent_marks, build_agents, build_spread
 from tippingpoint.report.sections.life import build_life
+from tippingpoint.report.sections.recovery import build_recovery
 from tippingpoint.report.sections.resources import build_resources, leader_marks
 from tippingpoint.report.sections.timeline import build_timeline, is_lost_connection
 from tippingpoint.rundir.cluster_events import Cluster
@@ -127,6 +128,7 @@ def build_document(analysis: Analysis) -> dict[str, Any]:
         "generator": _generator(run),
         "units": _units(run),
         "search": _search(run),
+        **build_recovery(analysis.aftermaths),
         "events": events,
         "happened": build_happened(run, [mark for mark in events["marks"] if mark["kind"] != STALL]),
         "notes": _notes(run),

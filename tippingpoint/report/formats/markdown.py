@@ -49,6 +49,7 @@ def render_run(document: dict[str, Any]) -> str:
             _timings(document["timings"], run["things"], _member(run)),
         ),
         section("The cluster's own tests", _cluster_tests(document)),
+        section("Recovery", _recovery(document.get("recovery"))),
         section("Events", _happened(document["happened"])),
         section("Generator health", _generator(document["generator"], unit)),
         section(*_members(document)),
@@ -170,6 +171,26 @@ def _waited(
         row(name, measured["cost"], counts, None),
         row(alone, measured["response"], ("–", figures.number(measured["ok"])), measured["service"]),
     ]
+
+
+def _recovery(recovery: dict[str, Any] | None) -> str:
+    if recovery is None:
+        return ""
+    rows = [
+        [
+            figures.clock(row["t"]),
+            row["what"],
+            row["noticed_words"],
+            row["recovered_words"],
+            *(figures.number(row[count]) for count in ("late", "failed", "lost", "ended")),
+            f"{row['worst']} {figures.latency(row['worst_us'])}" if row["worst"] else "–",
+            figures.latency(row["before_us"]),
+        ]
+        for row in recovery["rows"][:MOST_LINES]
+    ]
+    header = ["at", "what", "noticed", "back", "late", "failed", "lost", "of", "worst", "p99 before"]
+    rendered = table(header, rows, text=(1, 2, 3, 8), left_out=len(recovery["rows"]) - len(rows))
+    return "\n\n".join([plain(recovery["sentence"]), rendered])
 
 
 def _happened(entries: Sequence[dict[str, Any]]) -> str:
