@@ -26,7 +26,7 @@ import numpy as np
 
 from tippingpoint.analysis.search.normal import FloatArray, below, density
 
-LAPSE = 0.04
+LAPSE = 0.02
 """The share of probes that say nothing about their load."""
 _FAR = 0.7
 """A margin that is farther from 0 than this (ln 2) counts by its side only."""
@@ -37,7 +37,7 @@ _SOFTNESS_PRIOR: FloatArray = np.asarray([1.0] * 8 + [0.6, 0.3])
 _SLOPES: FloatArray = np.geomspace(0.5, 24.0, 6)
 _DRIFTS: FloatArray = np.asarray([-0.012, -0.005, 0.0, 0.005, 0.012])
 """How far the limit may drift within the time of one hold."""
-_DRIFT_PRIOR: FloatArray = np.asarray([0.008, 0.012, 0.96, 0.012, 0.008])
+_DRIFT_PRIOR: FloatArray = np.asarray([0.006, 0.01, 0.968, 0.01, 0.006])
 _HURTS: FloatArray = np.asarray([0.0, 0.08, 0.3, 0.12, 0.35])
 """By how much a target's limit may be lower after a load that broke."""
 _HEALS = np.asarray([True, True, True, False, False])
