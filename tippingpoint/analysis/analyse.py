@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tippingpoint.analysis.cliff import loads_of
 from tippingpoint.analysis.cost import Cost, costs_of
 from tippingpoint.analysis.fill_rate import Fill, fills_of
 from tippingpoint.analysis.findings import Findings, examine
 from tippingpoint.analysis.recovery.aftermath import Aftermath, aftermaths
+from tippingpoint.analysis.search.stage_margins import judged
 from tippingpoint.analysis.tipping import Tipping, find_tipping
 from tippingpoint.analysis.verdict import Verdict, judge
 from tippingpoint.rundir.cluster_events import Cluster, read_cluster
+from tippingpoint.rundir.probe_events import probe_events
 from tippingpoint.rundir.results import RunData
 
 
@@ -36,10 +38,12 @@ class Analysis:
 
 
 def analyse(run: RunData) -> Analysis:
-    """Analyse a run as far as it went.
+    """Analyse a run as far as it went. Of a search's probes only what is judged counts, as it was for the search.
 
     Raises UserError if this version cannot read the plan in its manifest.
     """
+    if probe_events(run.events):
+        run = replace(run, stages=[judged(stage) for stage in run.stages])
     findings = examine(run)
     verdict = judge(findings)
     loads = loads_of(findings)

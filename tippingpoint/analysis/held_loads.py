@@ -288,6 +288,10 @@ def _ended_early(run: RunData, plan: Plan | None, stage: StageResult) -> bool:
     assert stage.end is not None
     if any(event["event"] == "interrupted" and float(event["t"]) < stage.end for event in run.events):
         return True
+    if stage.kind == "find" and any(
+        event["event"] == "probe" and event.get("stage") == stage.number for event in run.events
+    ):
+        return False  # its hold was ended as soon as the answer was clear
     # In a run that is still running, a stage ended as planned: another stage begins, or a search uses its result.
     planned = _planned_hold(run, plan, stage) if status != "running" else None
     return planned is not None and stage.end - stage.hold_begin < planned - _LATE_MARKS

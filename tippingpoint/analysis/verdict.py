@@ -16,10 +16,12 @@ from tippingpoint.analysis.generator_health import (
     show_stall,
 )
 from tippingpoint.analysis.latency import costs
+from tippingpoint.analysis.search.rebuilt import searcher_of
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.rundir.gathered import UnitStatus
 from tippingpoint.rundir.operations import BRINGING_UP, CONNECT
+from tippingpoint.rundir.probe_events import probe_events
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.takeovers import takeovers
@@ -132,7 +134,7 @@ def _checks(findings: Findings) -> list[Check]:
     return _asked_for(
         run,
         [
-            _known(found, _blamed(run, found, check))
+            _known(found, blamed(run, found, check))
             for found in findings.stages
             for check in stage_checks(found.stage, plan.thresholds, clock_known=clock_known)
         ],
@@ -203,7 +205,7 @@ def _asked_for(run: RunData, checks: Sequence[Check]) -> list[Check]:
     ]
 
 
-def _blamed(run: RunData, found: StageFindings, check: Check) -> Check:
+def blamed(run: RunData, found: StageFindings, check: Check) -> Check:
     """Withdraw a check's miss if the generator may have caused it.
 
     A low throughput may be the generator's fault if a share of the load is missing.
@@ -392,6 +394,8 @@ def _judge_find(findings: Findings, checks: list[Check]) -> tuple[Outcome, str]:
     """Judge a search. Loads beyond the answer may miss thresholds: that is how the answer is found."""
     run = findings.run
     unit = run.manifest.load_unit
+    if probe_events(run.events):
+        return _judge_answer(findings)
     found = next((event for event in reversed(run.events) if event["event"] == "found"), None)
     if found is None:
         why = (_ended_early(run) or ["the search has no answer"])[0]
@@ -435,6 +439,27 @@ def _judge_find(findings: Findings, checks: list[Check]) -> tuple[Outcome, str]:
             return "withheld", f"Withheld: {_own_words(run, each.stage, each.own_losses)}{beyond}."
     limit = "; the search's limit" if broken is None else ""
     return "met", f"Met: the thresholds hold up to {show_amount(held, unit)} ({repeats}{limit}){beyond}."
+
+
+def _judge_answer(findings: Findings) -> tuple[Outcome, str]:
+    """Judge a search by the answer that its probes give, however it ended."""
+    run, plan = findings.run, findings.plan
+    assert isinstance(plan, ClaimPlan)
+    assert plan.find is not None
+    unit = run.manifest.load_unit
+    answer = searcher_of(plan, plan.find, run.events).answer
+    ended = next(iter(_ended_early(run)), "")
+    if answer.limit is not None:
+        between = f"95 %: {show_size(round(answer.low))} to {show_amount(round(answer.high), unit)}"
+        binds = f"; {answer.binds.replace('_', ' ')} is what binds" if answer.binds else ""
+        early = f"; {ended}" if ended else ""
+        return "met", f"Met: tips at {show_amount(round(answer.limit), unit)} ({between}){binds}{early}."
+    if answer.ended == "limit":
+        return "met", f"Met: {show_amount(plan.find.limit, unit)} hold, which is the search's limit."
+    if answer.ended == "broken at start":
+        return "missed", f"Missed: not even {show_amount(round(answer.high), unit)} held."
+    held = f"; {show_amount(round(answer.low), unit)} held" if answer.low else ""
+    return "withheld", f"Withheld: {ended or answer.withheld or 'the search has no answer'}{held}."
 
 
 def _unmeasured_at_the_top(run: RunData, checks: list[Check]) -> Check | None:

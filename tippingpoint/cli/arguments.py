@@ -160,7 +160,10 @@ def _clean(parser: argparse.ArgumentParser) -> None:
 
 COMMANDS = {
     "run": Command("Run a plan: a file, or the name of a shipped plan.", _run),
-    "resume": Command("Go on with a spawn run that was cut, from the stage it was in.", _resume),
+    "resume": Command(
+        "Go on with a run that was cut: a fill, or a search (find).",
+        _resume,
+    ),
     "report": Command("Print a run's report.", _report),
     "collect": Command(
         "Add the resource use of a run's target to its directory and report, from a Prometheus.", _collect

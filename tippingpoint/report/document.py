@@ -229,7 +229,7 @@ def _utc(moment: float | None) -> str | None:
 
 def _binding(run: RunData, checks: Sequence[Check]) -> list[Check]:
     """Return the checks that count. Those beyond a search's answer do not: they only show where loads break."""
-    held = [event.get("held") for event in run.events if event["event"] == "found"]
+    held = [event.get("held", event.get("low")) for event in run.events if event["event"] == "found"]
     if not held or held[-1] is None:
         return list(checks)
     return [check for check in checks if check.size is None or check.size <= held[-1]]

@@ -48,15 +48,21 @@ class Made:
 
     async def reach(self) -> Entry:
         """Write down what will be made, and check that the target accepts us; raises TargetError if it does not."""
-        if self._takes_up is not None:
-            entry: Entry = self._takes_up.entry
+        taken_up = self._takes_up
+        if taken_up is not None and taken_up.left:
+            # It may have been cut before it removed what it made.
+            left = clean_entries(list(taken_up.left), taken_up.run, self._watcher.removing)
+            await self._interruption.unless_asked(left)
+        lasting = taken_up.entry if taken_up is not None else None
+        if lasting is not None:
+            entry: Entry = lasting
             self.entries.append(entry)  # it exists, and is ours to remove, however early this run ends
         else:
             directory = self._record.directory.resolve()
             entry = self._target.new_entry(self._own.whole, self._record.run_id, directory)
         remember(self._record.directory, entry)
         await self._interruption.unless_asked(self._target.reach(entry))
-        if self._takes_up is None and not entry.made_by_workers:
+        if lasting is None and not entry.made_by_workers:
             self.entries.append(entry)
         return entry
 

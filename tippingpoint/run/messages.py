@@ -26,6 +26,12 @@ class Pause(BaseModel):
     do: Literal["pause"] = "pause"
 
 
+class Settle(BaseModel):
+    """Wait for what is in flight, and close the stage's figures, while the load goes on; answered by Settled."""
+
+    do: Literal["settle"] = "settle"
+
+
 class Repair(BaseModel):
     """Check now the load that is kept up, and try again what was given up."""
 
@@ -49,7 +55,7 @@ class End(BaseModel):
     release: bool
 
 
-Command = PrepareOrder | StageOrder | ShareOrder | Hold | Pause | Repair | Evict | End
+Command = PrepareOrder | StageOrder | ShareOrder | Hold | Pause | Settle | Repair | Evict | End
 
 
 # -- messages of a worker ------------------------------------------------------------------------
@@ -103,6 +109,14 @@ class Paused(_Answer):
     say: Literal["paused"] = "paused"
 
 
+class Settled(_Answer):
+    """The answer to Settle."""
+
+    say: Literal["settled"] = "settled"
+    unanswered: dict[str, list[float]]
+    """By operation, how many seconds ago those were due that had no answer in time."""
+
+
 class Evicted(_Answer):
     """The answer to Evict."""
 
@@ -134,6 +148,8 @@ class Tick(Gauges):
     """How long the interval was."""
     lines: str
     """The interval's lines of the histogram log."""
+    oldest: float = 0.0
+    """Seconds since the oldest operation in flight was due; 0 without any."""
     unwritten: int
     """How many intervals are kept in memory because the disk is full."""
     retries: int
@@ -149,8 +165,8 @@ class Done(BaseModel):
     """Why the end of its journal could be written nowhere, in one line; empty if it was written."""
 
 
-Message = Ready | Refusal | Preparing | Prepared | Begun | Paused | Evicted | Tick | Done
-Answer = Prepared | Begun | Paused | Evicted
+Message = Ready | Refusal | Preparing | Prepared | Begun | Paused | Settled | Evicted | Tick | Done
+Answer = Prepared | Begun | Paused | Settled | Evicted
 
 _COMMAND: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="do")])
 _MESSAGE: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="say")])

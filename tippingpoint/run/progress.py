@@ -20,6 +20,7 @@ from tippingpoint.run.headline import Headline
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.watcher import RunnerEvents, StageProgress
 from tippingpoint.rundir.manifest import Manifest
+from tippingpoint.rundir.probe_events import EVENT, ProbeEvent, probe_words
 from tippingpoint.util.durations import show_us
 from tippingpoint.util.text import show_count
 
@@ -106,6 +107,9 @@ class ConsoleProgress(RunnerEvents):
     def event(self, t: float, event: str, fields: dict[str, Any]) -> None:
         """Print an event above the live line, and forget the figures of a worker that is gone."""
         self._headline.event(t, event, fields)
+        if event == EVENT:
+            self._say(f"{t:7.1f}s {probe_words(ProbeEvent.model_validate(fields))}")
+            return
         shown = " ".join(f"{key}={value}" for key, value in fields.items() if value not in (None, []))
         self._say(f"{t:7.1f}s {event} {shown}")
 

@@ -1,4 +1,8 @@
-"""Resumes a run that was cut: with its plan, the things it made and their names, from the stage it was in."""
+"""Resumes a run that was cut.
+
+A run that makes things goes on with the things it made and their names, from the stage it was in. A search goes on with
+what its probes told.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tippingpoint.errors import UserError
+from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.plan.spawn import SpawnPlan
+from tippingpoint.rundir.journal import read_events
+from tippingpoint.rundir.ledger import Entry
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.rundir.ownership import LastingEntry, own_entries
+from tippingpoint.rundir.probe_events import FOUND, ProbeEvent, probe_events
 
 
 @dataclass(frozen=True)
 class TakenUp:
     """A run that was cut and that another one resumes."""
 
-    entry: LastingEntry
-    """The ledger entry of what it made, and under which names."""
+    run: str
+    """Its id."""
     stage: int
-    """The listed stage it was in, from 1: earlier ones are not repeated."""
+    """The stage that the new run begins with, from 1: the one it was in, or in a search the one after that."""
+    entry: LastingEntry | None = None
+    """The ledger entry of what it made, and under which names; None if the new run makes its own."""
+    left: tuple[Entry, ...] = ()
+    """What it may have left, which the new run removes before it begins."""
+    probes: tuple[ProbeEvent, ...] = ()
+    """The loads that its search tried."""
 
 
 def take_up(directory: Path) -> tuple[Plan, TakenUp]:
@@ -30,11 +44,13 @@ def take_up(directory: Path) -> tuple[Plan, TakenUp]:
             "run", str(directory), f"a run that was cut: this one is still running (process {manifest.pid})"
         )
     plan = validate_plan(manifest.plan) if manifest.plan is not None else None
+    if isinstance(plan, ClaimPlan) and plan.find is not None:
+        return plan, _search(directory, manifest)
     if not isinstance(plan, SpawnPlan):
         raise UserError(
             "run",
             str(directory),
-            "a spawn run on LXD or OpenStack: other runs cannot be resumed, and `clean` removes what they made",
+            "a search (find), or a spawn run: other runs cannot be resumed, and `clean` removes what they made",
         )
     made = [entry for entry in own_entries(directory, manifest) if isinstance(entry, LastingEntry)]
     if not made:
@@ -50,4 +66,16 @@ def take_up(directory: Path) -> tuple[Plan, TakenUp]:
         asked = plan.stages[begun.number - 1]
         held = begun.end is not None and begun.hold_begin is not None and begun.end - begun.hold_begin
         stage = begun.number + (held is not False and held >= asked.hold)
-    return plan, TakenUp(made[-1], min(stage, len(plan.stages)))
+    return plan, TakenUp(manifest.id, min(stage, len(plan.stages)), entry=made[-1])
+
+
+def _search(directory: Path, manifest: Manifest) -> TakenUp:
+    """Take up a search that has no answer yet."""
+    events = read_events(directory / "events.jsonl").events
+    if any(event["event"] == FOUND for event in events):
+        raise UserError("run", str(directory), "a search that was interrupted: this one has its answer")
+    probes = probe_events(events)
+    # The stage after the last probe may have begun: it has no result.
+    last = max((probe.stage for probe in probes if probe.stage is not None), default=manifest.first_stage - 1)
+    left = tuple(own_entries(directory, manifest))
+    return TakenUp(manifest.id, last + 2, left=left, probes=tuple(probes))

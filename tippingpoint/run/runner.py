@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from tippingpoint.errors import Refused, TargetError, UserError
@@ -33,6 +34,9 @@ from tippingpoint.rundir.manifest import Host, Manifest, TargetEntry, process_st
 from tippingpoint.targets.registry import target_of
 from tippingpoint.units.conductor import Conductor
 from tippingpoint.util.open_files import allow_connections
+
+_LOGIN_WITHIN = 60.0
+"""Seconds that a login may take after a load to which nothing was answered."""
 
 
 class Runner:
@@ -62,7 +66,7 @@ class Runner:
         self._unit = unit
         self._takes_up = takes_up
         self._first = takes_up.stage if takes_up is not None else 1
-        """The listed stage that the run begins with."""
+        """The stage that the run begins with."""
         self._watcher = watcher or RunnerEvents()
         self._evicting = asyncio.Lock()
 
@@ -71,6 +75,7 @@ class Runner:
         self._record = record = Record(plan.name, out, run_id, self._watcher)
         self._crew = Crew(record, self._interruption, self._watcher, self._ticked)
         self._faults = FaultTimeline(plan, record)
+        self._heard: Callable[[Tick], None] | None = None
         self._made = Made(target, self._own, record, self._interruption, self._watcher, takes_up)
         self._room = Room(
             target, self._own, self._made, self._faults, record, self._interruption, force=force
@@ -84,7 +89,7 @@ class Runner:
             self._faults,
             self._made,
             of_unit=conductor is not None,
-            takes_up=takes_up is not None,
+            takes_up=takes_up is not None and takes_up.entry is not None,
         )
 
     @property
@@ -167,7 +172,7 @@ class Runner:
     def _take_part(self) -> None:
         """Take our part of the plan, and count the things that a resumed run already has."""
         self._own.take(self._own.share)
-        if self._takes_up is not None:
+        if self._takes_up is not None and self._takes_up.entry is not None:
             self._room.fill(self._takes_up.stage)
 
     def _open_record(self) -> None:
@@ -184,7 +189,9 @@ class Runner:
             unit=self._unit,
             share=self._own.share if self._conductor is not None else None,
             first_stage=self._first,
-            things_of=self._takes_up.entry.run if self._takes_up is not None else "",
+            things_of=self._takes_up.entry.run
+            if self._takes_up is not None and self._takes_up.entry is not None
+            else "",
             started=self._record.started_wall,
             pid=os.getpid(),
             pid_started=process_started(os.getpid()),
@@ -241,7 +248,12 @@ class Runner:
             from tippingpoint.run.search import Search
 
             self._faults.start(stage=None)
-            await Search(plan, plan.find, self._stages, self._crew, self._record).play()
+            probes = self._takes_up.probes if self._takes_up is not None else ()
+            search = Search(
+                plan, plan.find, self._stages, self._crew, self._record, self._target_gone, probes
+            )
+            self._heard = search.heard
+            await search.play()
             return
         await self._crew.prepare(self._own.largest, fresh=False)
         if self._conductor is not None:
@@ -258,7 +270,20 @@ class Runner:
                     raise EndedEarly("cut", refused)
             await self._stages.play(kind, size, stage.over, stage.hold, listed=number)
 
+    async def _target_gone(self) -> str:
+        """Return why the target accepts no login any more; empty if it does, however late."""
+        try:
+            async with asyncio.timeout(_LOGIN_WITHIN):
+                await self._interruption.unless_asked(self._target.log_in(self._plan.target))
+        except TargetError as problem:
+            return str(problem)
+        except TimeoutError:
+            return ""
+        return ""
+
     def _ticked(self, worker: str, tick: Tick) -> None:
+        if self._heard is not None:
+            self._heard(tick)
         progress = self._stages.progress
         if progress is not None:
             self._watcher.progress(progress, worker, tick)

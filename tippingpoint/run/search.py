@@ -1,138 +1,220 @@
-"""Searches for the largest load that holds: doubles until a load breaks, bisects, and confirms by repeats."""
+"""Plays a search: puts the loads on the target that the searcher asks for, and tells it how each went.
+
+The load goes from one probe to the next without a pause, unless the searcher asks to begin from nothing. A hold ends
+early when the answer is clear.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Literal
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from math import isfinite
 
-from tippingpoint.analysis.findings import examine_stage
-from tippingpoint.analysis.verdict import stage_checks
+from tippingpoint.analysis.judged_probe import JudgedProbe, judge_probe
+from tippingpoint.analysis.search.probes import Margin, Probe
+from tippingpoint.analysis.search.rebuilt import aim_of, steering
+from tippingpoint.analysis.search.searcher import Ask, Searcher
+from tippingpoint.analysis.search.stage_margins import (
+    PERCENTILES,
+    RAMPED,
+    judged,
+    stage_margins,
+)
 from tippingpoint.plan.claim import ClaimPlan, Find
 from tippingpoint.run.crew import Crew
+from tippingpoint.run.hold_so_far import HoldSoFar
 from tippingpoint.run.interruption import EndedEarly
-from tippingpoint.run.messages import Pause, Paused
+from tippingpoint.run.messages import Pause, Paused, Settle, Settled, Tick
 from tippingpoint.run.record import Record
 from tippingpoint.run.stages import Stages
+from tippingpoint.rundir.probe_events import ProbeEvent
 from tippingpoint.rundir.results import load_run
 
-Probe = Callable[[int, Literal["find", "confirm"]], Awaitable[bool]]
-"""Puts a load on the target, starting from no load, and returns whether it held."""
+_LOOK_EVERY = 1.0
+"""Seconds between two looks at a hold: workers tell once a second what they measured."""
+_LONGEST = 200
+"""The most characters of a reason in an event: digests of units leave out longer ones."""
+_CALM = 1.0
+"""Seconds that an operation may take in a load that is steady, in a plan without a limit on latency."""
 
-_MOST_RESTARTS = 3
-
-
-@dataclass(frozen=True)
-class Found:
-    """The result of a search: `held` is the largest load that held (None: not even the first), `broken` the smallest
-    that broke (None: not even the limit). It is `confirmed` when the majority of repeats agrees with both."""
-
-    held: int | None
-    broken: int | None
-    confirmed: bool
-    agreeing: int
-    repeats: int
+Put = Callable[[Ask, float], Awaitable[Probe]]
+"""Tries a load, from that moment of the search on."""
 
 
-async def find_load(find: Find, probe: Probe) -> Found:
-    """Search between `start` and `limit`; a bound that its repeats contradict is moved, and the search goes on."""
-    held, broken = await _double(find, probe)
-    for restarts_left in reversed(range(_MOST_RESTARTS)):
-        held, broken = await _bisect(find, probe, held, broken)
-        held_again = await _repeat(find, probe, held)
-        broken_again = find.repeats - await _repeat(find, probe, broken) if broken is not None else 0
-        repeats = find.repeats * ((held is not None) + (broken is not None))
-        held_stands = held is None or 2 * held_again > find.repeats
-        broken_stands = broken is None or 2 * broken_again > find.repeats
-        confirmed = held_stands and broken_stands
-        if confirmed or not restarts_left:
-            return Found(held, broken, confirmed, held_again + broken_again, repeats)
-        if not held_stands:
-            # The load held once by luck: it becomes the upper bound, and the search resumes well below it.
-            held, broken = await _below(find, probe, held)
-        else:
-            held, broken = await _double(find, probe, start=broken)
-    raise AssertionError("the last round returns")
-
-
-async def _double(find: Find, probe: Probe, start: int | None = None) -> tuple[int | None, int | None]:
-    """Double until a load breaks; `start`, if given, is a load already known to hold."""
-    held, size = (start, min(find.limit, start * 2)) if start is not None else (None, find.start)
-    while held != size:
-        if not await probe(size, "find"):
-            return held, size
-        held, size = size, min(find.limit, size * 2)
-    return held, None
-
-
-async def _below(find: Find, probe: Probe, broken: int | None) -> tuple[int | None, int | None]:
-    """Halve until a load holds; None if not even a load of one does."""
-    size = broken
-    while size is not None and size > 1:
-        size //= 2
-        if await probe(size, "find"):
-            return size, broken
-        broken = size
-    return None, broken
-
-
-async def _bisect(
-    find: Find, probe: Probe, held: int | None, broken: int | None
-) -> tuple[int | None, int | None]:
-    if held is None and broken is not None:
-        held, broken = await _below(find, probe, broken)
-    while held is not None and broken is not None and broken - held > max(1, find.resolution * held):
-        middle = (held + broken) // 2
-        if await probe(middle, "find"):
-            held = middle
-        else:
-            broken = middle
-    return held, broken
-
-
-async def _repeat(find: Find, probe: Probe, size: int | None) -> int:
-    """Return how many of the repeats at a load held."""
-    if size is None:
-        return 0
-    return sum([await probe(size, "confirm") for _ in range(find.repeats)])
+async def find_limit(searcher: Searcher, put: Put, elapsed: Callable[[], float]) -> None:
+    """Try the loads that the searcher asks for, until it asks for no more; `elapsed` is the search's clock."""
+    while (ask := searcher.ask(now := elapsed())) is not None:
+        searcher.tell(await put(ask, now))
 
 
 class Search:
-    """A run's search: its probes are stages, which are judged by what the journals have of them."""
+    """A run's search. Its probes are stages, and the events `probe` and `found` are its result."""
 
-    def __init__(self, plan: ClaimPlan, find: Find, stages: Stages, crew: Crew, record: Record) -> None:
+    def __init__(
+        self,
+        plan: ClaimPlan,
+        find: Find,
+        stages: Stages,
+        crew: Crew,
+        record: Record,
+        gone: Callable[[], Awaitable[str]],
+        resumed: Sequence[ProbeEvent] = (),
+    ) -> None:
+        """`gone` tells why the target cannot be reached any more, or an empty text.
+
+        `resumed` are the probes of the run that this one resumes.
+        """
         self._plan = plan
         self._find = find
         self._stages = stages
         self._crew = crew
         self._record = record
+        self._gone = gone
+        self._resumed = resumed
+        self._searcher = Searcher(aim_of(find))
+        self._began = 0.0
+        self._load: float | None = None
+        """The load that is on the target; None for none."""
+        self._so_far: HoldSoFar | None = None
+
+    def heard(self, tick: Tick) -> None:
+        """Take a worker's tick."""
+        if self._so_far is not None:
+            self._so_far.add(tick)
 
     async def play(self) -> None:
-        """Run the search, and write its result as an event."""
-        found = await find_load(self._find, self._probe)
+        """Search, and write the answer as an event."""
+        for event in self._resumed:
+            self._tell(event)
+        spent = max((event.began + event.seconds for event in self._resumed), default=0.0)
+        self._began = self._record.now() - spent
+        await find_limit(self._searcher, self._put, lambda: self._elapsed)
+        answer = self._searcher.answer
         self._record.event(
             "found",
-            held=found.held,
-            broken=found.broken,
-            confirmed=found.confirmed,
-            agreeing=found.agreeing,
-            repeats=found.repeats,
+            ended=answer.ended,
+            limit=answer.limit,
+            low=answer.low,
+            high=answer.high if isfinite(answer.high) else None,
         )
 
-    async def _probe(self, size: int, kind: Literal["find", "confirm"]) -> bool:
-        await self._crew.prepare(size, fresh=True)
-        number = await self._stages.play(kind, size, self._find.over, self._find.hold, listed=None)
+    def _tell(self, event: ProbeEvent) -> None:
+        self._record.event("probe", **event.model_copy(update={"stage": None}).model_dump())
+        self._searcher.tell(steering(self._plan, event))
+
+    async def _put(self, ask: Ask, began: float) -> Probe:
+        fresh = ask.fresh or self._load is None or self._ramp_is_judged
+        size = round(ask.load)
+        number, so_far = await self._bring_up(size, fresh)
+        await self._hold(so_far, ask)
+        judged_as = await self._judged(number, so_far)
+        problem = await self._why_silent() if judged_as.silent else ""
+        event = ProbeEvent(
+            stage=number,
+            size=ask.load,
+            held=None if problem else judged_as.held,
+            fresh=fresh,
+            margins=[
+                (each.name, round(each.value, 4), round(each.error, 4) if isfinite(each.error) else None)
+                for each in judged_as.margins
+            ],
+            broken=[why[:_LONGEST] for why in ([problem] if problem else judged_as.broken)],
+            began=round(began, 3),
+            seconds=round(self._elapsed - began, 3),
+            strained=judged_as.strained,
+        )
+        self._record.event("probe", **event.model_dump())
+        if problem:
+            raise EndedEarly("cut", f"the target is gone: {problem}")
+        return steering(self._plan, event)
+
+    async def _why_silent(self) -> str:
+        """Take the load away, and return why the target is gone; empty if it was only too much for it."""
+        await self._stop()
+        return await self._gone()
+
+    async def _stop(self) -> None:
         await self._crew.ask(Paused, lambda _: Pause())
+        self._load = None
+
+    async def _bring_up(self, size: int, fresh: bool) -> tuple[int, HoldSoFar]:
+        """Bring the load from the one before, or from nothing, to this size; returns its stage's number."""
+        if fresh:
+            await self._stop()
+        await self._crew.prepare(size, fresh=fresh)
+        number = self._stages.following
+        self._so_far = so_far = HoldSoFar(number, size, "find", self._record.now())
+        await self._stages.bring_up(number, "find", size, self._over(size), None, calm=self._calm)
+        self._load = size
+        return number, so_far
+
+    def _over(self, size: int) -> float:
+        """Return the seconds over which the load changes: new load comes as fast as it would from nothing.
+
+        Renewals follow claims, so those of a small change are spread over a whole round of renewals too.
+        """
+        change = 1.0 if self._load is None else abs(size - self._load) / size
+        return min(self._find.over, max(self._find.over * change, self._plan.workload.renew_time))
+
+    async def _hold(self, so_far: HoldSoFar, ask: Ask) -> None:
+        """Hold the load until the answer is clear, at most as long as was asked for.
+
+        In each round of renewals every lease is renewed once, so that a part of one does not stand for the load.
+        """
+        longest = min(ask.hold, self._find.hold)
+        so_far.begin_hold(self._record.now())
+        self._stages.begin_hold(longest)
+        ends = time.monotonic() + longest
+        while (left := ends - time.monotonic()) > 0:
+            await self._crew.wait(min(left, _LOOK_EVERY))
+            if left <= _LOOK_EVERY:
+                break
+            margins = await asyncio.to_thread(self._margins, so_far)
+            whole_round = so_far.held_for >= self._plan.workload.renew_time
+            if whole_round and self._searcher.is_clear(ask.load, margins, so_far.held_for) is not None:
+                break
+        await self._stages.await_faults()
+
+    def _margins(self, so_far: HoldSoFar) -> list[Margin]:
+        so_far.read()
+        return stage_margins(judged(so_far.stage), self._plan.thresholds, seconds=so_far.parts)
+
+    async def _judged(self, number: int, so_far: HoldSoFar) -> JudgedProbe:
+        """Close the stage's figures, and judge it; the load goes on."""
+        unanswered: dict[str, list[float]] = {}
+        for answer in await self._crew.ask(Settled, lambda _: Settle()):
+            for operation, ages in answer.unanswered.items():
+                unanswered.setdefault(operation, []).extend(ages)
+        self._so_far = None
         if self._crew.unwritten:
             raise EndedEarly("cut", "no disk space left for the journal, which the search needs")
-        so_far = await asyncio.to_thread(load_run, self._record.directory)
-        measured = so_far.stage(number)
-        checks = stage_checks(measured, self._plan.thresholds)
-        broken = [f"{check.operation} {check.limit}" for check in checks if not check.met]
-        found = examine_stage(so_far, self._plan, measured)
-        broken += [found.why_not_held] if found.why_not_held else []
-        self._record.event(
-            "probe", stage=number, size=size, held=not broken, broken=broken, saturated=found.strained
+        return await asyncio.to_thread(self._judge, number, so_far, unanswered)
+
+    def _judge(
+        self, number: int, so_far: HoldSoFar, unanswered: Mapping[str, Sequence[float]]
+    ) -> JudgedProbe:
+        so_far.read()
+        return judge_probe(
+            load_run(self._record.directory),
+            self._plan,
+            number,
+            self._plan.thresholds,
+            unanswered=unanswered,
+            parts=so_far.parts,
         )
-        return not broken
+
+    @property
+    def _elapsed(self) -> float:
+        return self._record.now() - self._began
+
+    @property
+    def _ramp_is_judged(self) -> bool:
+        """Whether a threshold is about what brings a load up: then each load has to come up from nothing."""
+        return any(threshold.operation in RAMPED for threshold in self._plan.thresholds)
+
+    @property
+    def _calm(self) -> float:
+        """How many seconds old an operation may be in a load that is steady."""
+        limits = (getattr(threshold, limit) for threshold in self._plan.thresholds for limit in PERCENTILES)
+        return min((limit for limit in limits if limit is not None), default=_CALM)

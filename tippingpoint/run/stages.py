@@ -16,6 +16,9 @@ from tippingpoint.run.watcher import StageProgress
 from tippingpoint.util.lab_socket import ANSWER_TIMEOUT_S
 from tippingpoint.workloads.load import StageOrder
 
+_NO_CALMER = 2.0
+"""Seconds for which a load that is up may not get calmer before it counts as steady: it will get no better."""
+
 
 class Stages:
     """Plays stages, and knows the current one."""
@@ -74,17 +77,38 @@ class Stages:
             await self.bring_up(self._next, "storm", size, 0.0, listed)
             self.begin_hold(hold)
         await self._crew.wait(hold - (time.monotonic() - self._hold_began))
-        # A lab may take its time. What its faults do belongs to the hold in which they are due, not to the next stage.
-        await self._crew.wait_for(self._faults.done, ANSWER_TIMEOUT_S)
+        await self.await_faults()
         return number
 
+    async def await_faults(self) -> None:
+        """Wait for faults that are under way, as a lab may take its time.
+
+        What they do belongs to the hold in which they are due, not to the next stage.
+        """
+        await self._crew.wait_for(self._faults.done, ANSWER_TIMEOUT_S)
+
+    @property
+    def following(self) -> int:
+        """The number of the stage that begins next."""
+        return self._next
+
     async def bring_up(
-        self, number: int, kind: StageKind, size: int, over: float, listed: int | None
+        self,
+        number: int,
+        kind: StageKind,
+        size: int,
+        over: float,
+        listed: int | None,
+        *,
+        calm: float | None = None,
     ) -> None:
         """Begin a stage; returns when its load is up, or after an operation's time limit without progress.
 
         Things are retried when they take too long, so a spawn run gets the time of a second try. When a service is
         killed, every request that it had accepted may hang.
+
+        With `calm`, the load also has to be steady, so that the backlog of the load before is not blamed on this one:
+        no operation is older than so many seconds, or the oldest gets no younger any more.
         """
         await self._begin(number, kind, size, over, listed)
         plan = self._own.whole
@@ -92,11 +116,16 @@ class Stages:
         begun = self._record.now()
         deadline = time.monotonic() + over + patience
         headway = Headway(removing=kind == "destroy", making=not isinstance(plan, ClaimPlan))
+        oldest, calmer = float("inf"), time.monotonic()
         while time.monotonic() < deadline:
             # Ticks from before the stage say nothing about it: a storm begins with less load, a removal with more.
             heard = self._crew.ticks_after(begun)
             if len(heard) == len(self._crew.alive) and all(tick.up for tick in heard.values()):
-                return
+                waits = max(tick.oldest for tick in heard.values())
+                if waits < oldest:
+                    oldest, calmer = waits, time.monotonic()
+                if calm is None or waits <= calm or time.monotonic() - calmer >= _NO_CALMER:
+                    return
             if headway.made(heard):
                 deadline = max(deadline, time.monotonic() + patience)
             self._crew.changed.clear()

@@ -40,6 +40,8 @@ from tippingpoint.run.messages import (
     Ready,
     Refusal,
     Repair,
+    Settle,
+    Settled,
     Tick,
     command_in,
     line_of,
@@ -50,7 +52,15 @@ from tippingpoint.rundir.standstills import PULSE, TOLD, Cause, CauseFinder
 from tippingpoint.rundir.tags import LOOP_LAG
 from tippingpoint.targets.registry import target_of
 from tippingpoint.workloads.claim.workload import RELEASE_WITHIN
-from tippingpoint.workloads.load import OWED, PrepareOrder, ShareOrder, StageOrder, TargetFacts, Upkeep
+from tippingpoint.workloads.load import (
+    OWED,
+    PrepareOrder,
+    Settling,
+    ShareOrder,
+    StageOrder,
+    TargetFacts,
+    Upkeep,
+)
 from tippingpoint.workloads.schedule import Schedule
 
 INTERVAL = 1.0
@@ -190,6 +200,7 @@ class _Worker:
                 t=until,
                 seconds=end - begin,
                 lines=lines,
+                oldest=round(load.oldest, 3),
                 unwritten=self._journal.waiting,
                 retries=counted["retry"],
                 lost=counted["lost"],
@@ -285,6 +296,17 @@ class _Worker:
         finally:
             self._mark("end")
             self._stage = None
+
+    async def settle(self) -> dict[str, list[float]]:
+        """Wait for what is in flight, as `stop_load` does, and close the stage's figures; the load goes on.
+
+        Returns what had no answer; see Settling. What a load makes is over when it is up.
+        """
+        unanswered = await self._load.settle(OWED) if isinstance(self._load, Settling) else {}
+        if self._stage is not None:
+            self._mark("end")
+            self._stage = None
+        return unanswered
 
     async def end(self, release: bool) -> None:
         """Close the last stage and release everything; if this is cancelled, the remaining leases will expire."""
@@ -415,6 +437,8 @@ async def _obey(worker: _Worker, commands: Commands, voice: Voice) -> bool:
             case Pause():
                 await worker.stop_load()
                 voice.say(Paused())
+            case Settle():
+                voice.say(Settled(unanswered=await worker.settle()))
             case End():
                 return command.release
             case _:

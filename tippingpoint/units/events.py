@@ -75,7 +75,7 @@ def check_event(event: Event) -> None:
 
 
 def _is_plain(name: str, value: Any) -> bool:
-    """Return whether a field has a plain value: a text, a number or nothing, or for two fields a collection of
+    """Return whether a field has a plain value: a text, a number or nothing, or for three fields a collection of
     these."""
     if name == "held_for":
         return value is None or _is_plain_number(value)
@@ -89,9 +89,27 @@ def _is_plain(name: str, value: Any) -> bool:
     if name == "broken" and isinstance(value, list):
         texts = cast(list[Any], value)
         return len(texts) <= _MOST_INSIDE and all(isinstance(t, str) and len(t) <= _LONGEST for t in texts)
+    if name == "margins" and isinstance(value, list):
+        margins = cast(list[Any], value)
+        return len(margins) <= _MOST_INSIDE and all(
+            isinstance(each, list) and _is_margin(each) for each in margins
+        )
     if isinstance(value, str):
         return len(value) <= _LONGEST
     return value is None or isinstance(value, bool) or _is_plain_number(value)
+
+
+def _is_margin(margin: Any) -> bool:
+    """Return whether it is a margin of a probe: its name, value and standard error, which may be unknown."""
+    if not isinstance(margin, list) or len(cast(list[Any], margin)) != 3:
+        return False
+    name, value, error = cast(list[Any], margin)
+    return (
+        isinstance(name, str)
+        and len(name) <= _LONGEST
+        and _is_plain_number(value)
+        and (error is None or _is_plain_number(error))
+    )
 
 
 def _is_plain_number(value: Any) -> bool:

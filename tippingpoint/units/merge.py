@@ -27,6 +27,7 @@ from tippingpoint.rundir.damage import DAMAGED
 from tippingpoint.rundir.gathered import GATHERED, UNIT, Unit, UnitStatus
 from tippingpoint.rundir.journal import Events, Journal
 from tippingpoint.rundir.manifest import FILE, Manifest, RunStatus, TargetEntry, WorkerEntry, Workload
+from tippingpoint.rundir.probe_events import ProbeEvent
 from tippingpoint.units.digest import Head, read_digest
 from tippingpoint.units.part import Phase
 from tippingpoint.units.shared_run import SharedRun, UnitWord
@@ -404,33 +405,20 @@ def _loads(run: SharedRun, plan: Plan, parts: Iterable[_MergedPart]) -> dict[int
     return loads
 
 
-class _Probe(BaseModel, extra="forbid"):
-    """A load that a search tried, as search.py writes it."""
-
-    t: float
-    event: Literal["probe"]
-    stage: int
-    size: int
-    held: bool
-    broken: list[str]
-    saturated: str | None
-
-
 class _Found(BaseModel, extra="forbid"):
     """The result of a search, as search.py writes it."""
 
     t: float
     event: Literal["found"]
-    held: int | None
-    broken: int | None
-    confirmed: bool
-    agreeing: int = Field(ge=0)
-    repeats: int = Field(ge=0)
+    ended: str = Field(max_length=100)
+    limit: float | None
+    low: float
+    high: float | None
 
 
 def _is_of_a_search(event: dict[str, Any]) -> bool:
     try:
-        (_Probe if event["event"] == "probe" else _Found).model_validate(event)
+        (ProbeEvent if event["event"] == "probe" else _Found).model_validate(event)
     except ValidationError:
         return False
     return True

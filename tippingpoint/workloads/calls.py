@@ -82,6 +82,12 @@ class Calls(Generic[Subject]):
         return len(self._calls)
 
     @property
+    def oldest(self) -> float:
+        """Seconds since the oldest operation in flight was due; 0 without any."""
+        due = min((call.intended for call in self._calls.values() if call.timed), default=None)
+        return 0.0 if due is None else max(0.0, time.monotonic() - due)
+
+    @property
     def next_number(self) -> int:
         """The number that the next call will have, for `its_turn_came`."""
         return self._number + 1
@@ -192,6 +198,19 @@ class Calls(Generic[Subject]):
             self.cut()
             raise
         self.give_up(older_than=0.0)
+
+    async def settle(self, within: float) -> dict[str, list[float]]:
+        """Wait for the calls that are in flight now, while others may begin; see workloads.load.Settling."""
+        waited = {number: call for number, call in self._calls.items() if call.timed}
+        if waited:
+            await asyncio.wait([call.future for call in waited.values()], timeout=within)
+            await asyncio.sleep(0)  # count the last answers
+        now = time.monotonic()
+        unanswered: dict[str, list[float]] = {}
+        for number, call in waited.items():
+            if number in self._calls:
+                unanswered.setdefault(self.name(call.operation), []).append(now - call.intended)
+        return unanswered
 
     def cut(self) -> None:
         """Wait for nothing; see Load."""

@@ -87,6 +87,8 @@ class Gauge:
     """Operations sent but not answered."""
     up: bool
     """Whether the stage's load is up in full."""
+    oldest: float = 0.0
+    """Seconds since the oldest operation in flight was due; 0 without any."""
 
 
 class Load(Protocol):
@@ -157,6 +159,18 @@ class Load(Protocol):
 
     async def close(self) -> None:
         """Close every connection."""
+        ...
+
+
+@runtime_checkable
+class Settling(Protocol):
+    """An addition for a load that goes on from one probe of a search to the next."""
+
+    async def settle(self, within: float) -> dict[str, list[float]]:
+        """Wait for the operations that are in flight now, while the load goes on.
+
+        Returns, by operation, how many seconds ago those were due that had no answer `within` seconds.
+        """
         ...
 
 

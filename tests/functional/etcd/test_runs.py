@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,11 +22,14 @@ from tests.functional.program import (
     no_traceback,
     only_run,
     run,
+    sentences,
     settings,
     start,
+    until,
     wait_for_hold,
     write_plan,
 )
+from tippingpoint.rundir.probe_events import probe_events
 from tippingpoint.rundir.results import load_run
 
 
@@ -85,25 +89,93 @@ def test_a_smaller_stage_releases_the_surplus(etcd: EtcdLab, tmp_path: Path) -> 
     assert [stage.gauges["held"] for stage in only_run(tmp_path / "runs").stages] == [20, 5]
 
 
-def test_find_confirms_the_largest_load_that_holds(etcd: EtcdLab, tmp_path: Path) -> None:
-    # given thresholds that any load up to the limit meets
-    plan = write_plan(
-        tmp_path,
+def search_plan(directory: Path, limit: int, **find: str) -> Path:
+    """A search with thresholds that any load up to its limit meets."""
+    return write_plan(
+        directory,
         stages=[],
-        find={"start": 5, "limit": 10, "over": 0, "hold": "1500ms", "repeats": 2},
+        find={"start": 5, "limit": limit, "over": 0, "hold": "2s", **find},
         thresholds=[{"operation": "extend", "p99": "10s", "lost_rate": 0}],
     )
-    # when the plan is run
+
+
+def test_a_search_goes_from_load_to_load_without_emptying_the_target(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given thresholds that any load up to the limit meets
+    plan = search_plan(tmp_path, 20)
+    # when the limit is looked for
     done = run("run", plan, *settings(etcd), "--out", tmp_path / "runs")
-    # then the limit is the answer, found and tried twice again, each time from nothing
+    # then it is the search's own
     assert done.returncode == 0, done.stdout + done.stderr
     measured = only_run(tmp_path / "runs")
-    assert [(stage.size, stage.kind) for stage in measured.stages] == [
-        (5, "find"), (10, "find"), (10, "confirm"), (10, "confirm"),
-    ]  # fmt: skip
-    assert [stage.count("claim") for stage in measured.stages] == [5, 10, 10, 10]
     (found,) = [event for event in measured.events if event["event"] == "found"]
-    assert (found["held"], found["broken"], found["confirmed"]) == (10, None, True)
+    assert (found["ended"], found["limit"], found["low"]) == ("limit", None, 20)
+    # and only the first load came up from nothing: no lease was claimed twice
+    probes = probe_events(measured.events)
+    assert [probe.fresh for probe in probes] == [True] + [False] * (len(probes) - 1)
+    assert {stage.kind for stage in measured.stages} == {"find"}
+    assert (measured.stages[0].size, measured.stages[-1].size) == (5, 20)
+    assert sum(stage.count("claim") for stage in measured.stages) == 20
+    assert leases_left(etcd) == []
+
+
+def test_an_interrupted_search_keeps_what_it_knows_and_is_gone_on_with(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given a search that is interrupted after its first probe
+    plan = search_plan(tmp_path, 40, hold="5s")
+    process = start("run", plan, *settings(etcd), "--out", tmp_path / "runs")
+
+    def probed() -> bool:
+        return any('"probe"' in log.read_text() for log in tmp_path.glob("runs/*/events.jsonl"))
+
+    until(probed, "a load was tried")
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=WITHIN_S)
+    assert no_traceback(said)
+    first = only_run(tmp_path / "runs")
+    assert first.manifest.status == "interrupted"
+    # then its report says what it knows
+    verdict, _ = sentences(first)
+    assert verdict.startswith("Withheld: the run was interrupted")
+    assert "leases held" in verdict
+    # when it is resumed
+    done = run("resume", first.directory, "--out", tmp_path / "more")
+    # then the new run knows what the first one tried, and goes on from there
+    assert done.returncode == 0, done.stdout + done.stderr
+    resumed = only_run(tmp_path / "more")
+    known, probes = probe_events(first.events), probe_events(resumed.events)
+    assert [probe.stage for probe in probes[: len(known)]] == [None] * len(known)
+    assert [probe.size for probe in probes[: len(known)]] == [probe.size for probe in known]
+    assert min(stage.number for stage in resumed.stages) > len(known)
+    assert probes[len(known)].fresh
+    (found,) = [event for event in resumed.events if event["event"] == "found"]
+    assert (found["ended"], found["low"]) == ("limit", 40)
+    # and that one has its answer
+    again = run("resume", resumed.directory, "--out", tmp_path / "more")
+    assert again.returncode == 2
+    assert "this one has its answer" in again.stderr
+
+
+def test_a_search_whose_target_is_gone_ends_with_what_it_knows(
+    new_etcd: Callable[..., EtcdLab], tmp_path: Path
+) -> None:
+    # given a search on a target of one member
+    etcd = new_etcd(members=1)
+    plan = search_plan(tmp_path, 1000, hold="4s")
+    process = start("run", plan, *settings(etcd), "--out", tmp_path / "runs")
+
+    def probed() -> bool:
+        return any('"probe"' in log.read_text() for log in tmp_path.glob("runs/*/events.jsonl"))
+
+    until(probed, "a load was tried")
+    # when that dies
+    etcd.kill("m1")
+    _, said = process.communicate(timeout=WITHIN_S)
+    # then the search ends, and does not take the death for a limit
+    assert no_traceback(said)
+    measured = only_run(tmp_path / "runs")
+    assert measured.manifest.status == "cut"
+    assert "the target is gone" in measured.manifest.reason
+    assert probe_events(measured.events)[-1].held is None
+    assert not [event for event in measured.events if event["event"] == "found"]
 
 
 def test_a_restart_storm_claims_as_many_new_leases_at_once(etcd: EtcdLab, tmp_path: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import load_plan
 from tippingpoint.run.resume import take_up
-from tippingpoint.rundir.journal import Journal
+from tippingpoint.rundir.journal import Events, Journal
 from tippingpoint.rundir.ledger import remember
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
 from tippingpoint.rundir.ownership import name_prefix
@@ -77,7 +78,7 @@ def test_a_run_that_had_gone_on_with_another_keeps_its_stage_when_it_is_cut_befo
     assert take_up(tmp_path)[1].stage == STAGES
 
 
-def test_only_a_spawn_run_on_lxd_can_be_gone_on_with(tmp_path: Path) -> None:
+def test_a_run_of_listed_leases_cannot_be_gone_on_with(tmp_path: Path) -> None:
     plan = load_plan("etcd-leases-small")
     Manifest(
         id="x",
@@ -87,7 +88,7 @@ def test_only_a_spawn_run_on_lxd_can_be_gone_on_with(tmp_path: Path) -> None:
         status="complete",
         started=time.time(),
     ).save(tmp_path)
-    with pytest.raises(UserError, match="expected a spawn run on LXD"):
+    with pytest.raises(UserError, match=r"expected a search \(find\), or a spawn run"):
         take_up(tmp_path)
 
 
@@ -95,4 +96,60 @@ def test_a_run_that_made_nothing_yet_is_refused(tmp_path: Path) -> None:
     cut_run(tmp_path, marks=[])
     (tmp_path / "ledger.jsonl").unlink()
     with pytest.raises(UserError, match="this one has no ledger"):
+        take_up(tmp_path)
+
+
+PROBES: list[dict[str, Any]] = [
+    {
+        **{"stage": number, "size": size, "held": size < 400, "fresh": number == 1, "strained": ""},
+        **{"margins": [["extend p99", size / 300 - 1, 0.05]], "broken": [], "began": 10.0 * number},
+        "seconds": 9.0,
+    }
+    for number, size in enumerate((100, 200, 400), start=1)
+]
+
+
+def searched(directory: Path, probes: list[dict[str, Any]], *, found: bool = False) -> None:
+    """A search of etcd-find that was interrupted after these probes, or that came to its end."""
+    plan = load_plan("etcd-find")
+    Manifest(
+        id="searched",
+        title=plan.name,
+        workload="claim",
+        target=TargetEntry(kind="etcd"),
+        plan=plan.model_dump(mode="json", exclude_none=True),
+        status="interrupted",
+        started=time.time(),
+    ).save(directory)
+    events = Events(directory / "events.jsonl")
+    for place, probe in enumerate(probes):
+        events.write(float(place), "probe", **probe)
+    if found:
+        events.write(99.0, "found", ended="resolution", limit=300.0, low=280.0, high=320.0)
+    events.close(directory / "rescue")
+
+
+def test_a_search_is_gone_on_with_by_what_its_probes_told(tmp_path: Path) -> None:
+    searched(tmp_path, PROBES)
+    plan, taken_up = take_up(tmp_path)
+    assert plan == load_plan("etcd-find")
+    assert [(probe.stage, probe.size, probe.held) for probe in taken_up.probes] == [
+        (1, 100, True),
+        (2, 200, True),
+        (3, 400, False),
+    ]
+    # and its next stage has a number of its own, even if one more had begun
+    assert taken_up.stage == 5
+    assert taken_up.entry is None
+
+
+def test_a_probe_that_was_told_again_counts_once(tmp_path: Path) -> None:
+    again = [{**probe, "stage": None} for probe in PROBES]
+    searched(tmp_path, [*PROBES, *again, {**PROBES[0], "stage": 7, "began": 60.0}])
+    assert [probe.stage for probe in take_up(tmp_path)[1].probes] == [1, 2, 3, 7]
+
+
+def test_a_search_that_has_its_answer_is_not_gone_on_with(tmp_path: Path) -> None:
+    searched(tmp_path, PROBES, found=True)
+    with pytest.raises(UserError, match="this one has its answer"):
         take_up(tmp_path)

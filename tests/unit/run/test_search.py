@@ -1,71 +1,74 @@
-"""The search for the largest load that holds."""
+"""A search as a runner plays it: the loads that it puts on the target, and what it is told of them."""
 
 from __future__ import annotations
 
-from typing import Literal
+import math
 
-from hypothesis import given
-from hypothesis import strategies as st
+from tippingpoint.analysis.search.probes import Margin, Probe
+from tippingpoint.analysis.search.searcher import Aim, Ask, Searcher
+from tippingpoint.run.search import find_limit
 
-from tippingpoint.plan.claim import Find
-from tippingpoint.run.search import Found, find_load
-
-
-async def search(find: Find, holds_up_to: int) -> tuple[Found, list[int]]:
-    probed: list[int] = []
-
-    async def probe(size: int, _kind: Literal["find", "confirm"]) -> bool:
-        probed.append(size)
-        return size <= holds_up_to
-
-    return await find_load(find, probe), probed
+AIM = Aim(start=100, limit=100_000, resolution=0.1, hold=8.0, within=None, whole=True)
 
 
-@given(tipping=st.integers(1, 100_000), start=st.integers(1, 1000), resolution=st.floats(0.01, 1))
-async def test_a_steady_target_is_bracketed_within_the_resolution(
-    tipping: int, start: int, resolution: float
-) -> None:
-    # given a target that holds exactly up to a load
-    find = Find(start=start, limit=100_000, resolution=resolution, repeats=2)
-    # when it is searched
-    found, probed = await search(find, tipping)
-    # then the answer encloses that load, is confirmed, and no probe went beyond the limit
-    assert found.confirmed
-    assert found.held is not None
-    assert found.held <= tipping
-    assert max(probed) <= 100_000
-    if found.broken is None:
-        assert found.held == 100_000
-    else:
-        assert tipping < found.broken
-        assert found.broken - found.held <= max(1, resolution * found.held)
+class Target:
+    """A target that holds up to a load, and how long the search has taken on it."""
+
+    def __init__(self, holds: float, seconds: float = 10.0) -> None:
+        self.holds = holds
+        self.seconds = seconds
+        self.elapsed = 0.0
+        self.asked: list[Ask] = []
+
+    async def put(self, ask: Ask, began: float) -> Probe:
+        assert began == self.elapsed
+        self.asked.append(ask)
+        self.elapsed += self.seconds
+        value = math.log(ask.load / self.holds)
+        margin = Margin("extend p99", value, 0.01)
+        return Probe(ask.load, value <= 0, (margin,), ask.fresh, began, self.seconds)
 
 
-async def test_a_target_that_never_breaks_holds_the_limit() -> None:
-    found, probed = await search(Find(start=100, limit=700, repeats=3), 10**9)
-    assert (found.held, found.broken, found.confirmed) == (700, None, True)
-    assert probed[:4] == [100, 200, 400, 700]
+async def searched(target: Target, aim: Aim = AIM) -> Searcher:
+    searcher = Searcher(aim)
+    await find_limit(searcher, target.put, lambda: target.elapsed)
+    return searcher
 
 
-async def test_a_target_that_holds_nothing_is_said_to_hold_nothing() -> None:
-    found, _ = await search(Find(start=100, limit=700, repeats=1), 0)
-    assert (found.held, found.broken) == (None, 1)
+async def test_a_search_goes_on_until_its_searcher_has_the_answer() -> None:
+    target = Target(holds=3140)
+    searcher = await searched(target)
+    answer = searcher.answer
+    assert answer.ended == "resolution"
+    assert answer.low <= 3140 <= answer.high
+    assert target.asked[0].load == 100
 
 
-async def test_a_load_that_held_once_by_luck_is_not_the_answer() -> None:
-    # given a target that holds 100, and let 200 pass the first time it was tried
-    tried = 0
+async def test_a_search_begins_no_probe_after_its_time() -> None:
+    target = Target(holds=3140)
+    searcher = await searched(target, Aim(100, 100_000, 0.001, 8.0, 35.0, True))
+    assert len(target.asked) == 4
+    assert searcher.answer.ended == "within"
 
-    async def probe(size: int, _kind: Literal["find", "confirm"]) -> bool:
-        nonlocal tried
-        if size == 200:
-            tried += 1
-            return tried == 1
-        return size <= 100
 
-    found = await find_load(Find(start=100, limit=1000, resolution=1.0, repeats=3), probe)
-    # then the repeats find out
-    assert found.confirmed
-    assert found.held == 100
-    assert found.broken is not None
-    assert found.broken <= 200
+async def test_a_search_that_is_told_the_same_asks_for_the_same() -> None:
+    """So a resumed run goes on where the run before would have gone on."""
+    whole = Target(holds=3140)
+    await searched(whole)
+    # given a search that was interrupted after five probes
+    first = Target(holds=3140)
+    told: list[Probe] = []
+    searcher = Searcher(AIM)
+    for _ in range(5):
+        ask = searcher.ask(first.elapsed)
+        assert ask is not None
+        told.append(await first.put(ask, first.elapsed))
+        searcher.tell(told[-1])
+    # when another one is told of these, and goes on
+    resumed, second = Searcher(AIM), Target(holds=3140)
+    for probe in told:
+        resumed.tell(probe)
+    second.elapsed = first.elapsed
+    await find_limit(resumed, second.put, lambda: second.elapsed)
+    # then it tries the loads that were left
+    assert [ask.load for ask in first.asked + second.asked] == [ask.load for ask in whole.asked]

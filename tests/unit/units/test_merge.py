@@ -474,23 +474,22 @@ def test_a_search_is_gathered_from_its_one_unit(tmp_path: Path) -> None:
         "thresholds": PLAN["thresholds"],
     }
     events = [
-        {"t": 9.0, "event": "probe", "stage": 1, "size": 500, "held": True, "broken": [], "saturated": None},
-        {
-            "t": 29.0,
-            "event": "found",
-            "held": 500,
-            "broken": None,
-            "confirmed": True,
-            "agreeing": 2,
-            "repeats": 2,
-        },
+        *(
+            {
+                **{"t": 9.0 * number, "event": "probe", "stage": number, "size": 1000, "held": True},
+                **{"fresh": number == 1, "margins": [["extend p99", -1.5, 0.05]], "broken": []},
+                **{"began": 9.0 * (number - 1), "seconds": 9.0, "strained": ""},
+            }
+            for number in (1, 2)
+        ),
+        {"t": 29.0, "event": "found", "ended": "limit", "limit": None, "low": 1000, "high": None},
         {"t": 29.5, "event": "probe", "stage": "one"},
     ]
-    stages = [MadeStage(500, kind="find"), MadeStage(500, kind="confirm")]
+    stages = [MadeStage(1000, kind="find"), MadeStage(1000, kind="find")]
     part = write_part(tmp_path, 0, stages, events=events)
     run = gathered(tmp_path, {"load-claimer/0": make_digest(part)}, 1, plan=plan, started=None, turns=[])
-    assert [(stage.size, stage.kind) for stage in run.stages] == [(500, "find"), (500, "confirm")]
-    assert analyse(run).verdict.sentence.startswith("Met: the thresholds hold up to 500 leases")
+    assert [(stage.size, stage.kind) for stage in run.stages] == [(1000, "find"), (1000, "find")]
+    assert analyse(run).verdict.sentence == "Met: 1000 leases hold, which is the search's limit."
     assert write_report(analyse(run), "html")
 
 

@@ -117,6 +117,28 @@ async def test_operations_without_an_answer_at_the_end_count_as_timeouts() -> No
     assert recorded["claim.timeout"].min >= 90_000
 
 
+async def test_what_is_in_flight_is_waited_for_while_the_load_goes_on() -> None:
+    # given a lease that is held, and another whose claim hangs
+    rig = Rig()
+    rig.load.set_leases({0, 1}, 0.0)
+    await rig.target.calls(claims=2)
+    rig.target.grant(0)
+    await rig.target.calls(extends=1)
+    assert rig.load.gauge.oldest > 0
+    # when what is in flight is waited for, and the extension is answered meanwhile
+    settling = asyncio.create_task(rig.load.settle(0.2))
+    await asyncio.sleep(0)
+    rig.target.extends[0][1].set_result(True)
+    unanswered = await settling
+    # then only the claim had no answer, it may still get one, and the lease goes on being extended
+    assert list(unanswered) == ["claim"]
+    assert unanswered["claim"][0] >= 0.2
+    await rig.target.calls(extends=2)
+    rig.target.grant(1)
+    await asyncio.sleep(0)
+    assert rig.counts() == {"claim.ok": 2, "extend.ok": 1}
+
+
 async def test_an_answer_that_is_there_when_time_runs_out_counts_as_an_answer() -> None:
     rig = Rig(timeout=0.02)
     rig.load.set_leases({0}, 0.0)

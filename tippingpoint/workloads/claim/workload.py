@@ -144,7 +144,7 @@ class ClaimLoad:
         """Leases held, units waiting for a release, and operations in flight."""
         units = len(self._leases) * self._workload.units
         up = self._held >= len(self._leases) and (self._connections is None or self._connected >= units)
-        return Gauge(self._held, self._waiting, self._calls.under_way, up)
+        return Gauge(self._held, self._waiting, self._calls.under_way, up, self._calls.oldest)
 
     async def open(self) -> TargetFacts:
         """Connect; raises TargetError when no server can be reached or the target refuses us."""
@@ -311,6 +311,10 @@ class ClaimLoad:
             self._count_overdue(older_than=OWED)
             raise
         self._count_overdue()
+
+    async def settle(self, within: float) -> dict[str, list[float]]:
+        """Wait for the operations that are in flight now, while leases go on being renewed; see Settling."""
+        return await self._calls.settle(within)
 
     def cut(self) -> None:
         """Wait for nothing; see Load."""

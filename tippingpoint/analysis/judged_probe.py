@@ -1,0 +1,80 @@
+"""Judges one probe of a search: whether its load held, by how much, and whether the generator may be to blame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tippingpoint.analysis.findings import StageFindings, examine_stage
+from tippingpoint.analysis.search.probes import Margin
+from tippingpoint.analysis.search.stage_margins import Second, judged, margin_name, stage_margins
+from tippingpoint.analysis.verdict import Check, blamed, stage_checks
+from tippingpoint.plan.base import Threshold
+from tippingpoint.plan.read import Plan
+from tippingpoint.rundir.results import RunData
+
+
+@dataclass(frozen=True)
+class JudgedProbe:
+    """What a stage says of its load."""
+
+    held: bool | None
+    """Whether it met all thresholds and was held; None if it says nothing."""
+    margins: tuple[Margin, ...]
+    broken: tuple[str, ...]
+    """What broke: names of margins, and why the load was not held. If `held` is None, what cannot be judged, and
+    why."""
+    strained: str
+    """Why the generator was the bottleneck; empty if it was not."""
+    silent: bool
+    """Whether nothing of the load succeeded: the target may be gone."""
+
+
+def judge_probe(
+    run: RunData,
+    plan: Plan,
+    number: int,
+    thresholds: Sequence[Threshold],
+    also: Sequence[Threshold] = (),
+    *,
+    unanswered: Mapping[str, Sequence[float]] | None = None,
+    parts: Sequence[Second] = (),
+) -> JudgedProbe:
+    """Judge the stage with that number, which has ended, of a run that may go on.
+
+    A load that was not held is broken, whatever its margins are. A miss that the generator may have caused says
+    nothing. `also` are further thresholds that have margins and decide nothing. `unanswered` and `parts` are those of
+    `judged` and `stage_margins`.
+    """
+    stage = judged(run.stage(number), unanswered)
+    found = examine_stage(run, plan, stage)
+    checks = [blamed(run, found, check) for check in stage_checks(stage, thresholds)]
+    margins = (
+        *stage_margins(stage, thresholds, seconds=parts),
+        *stage_margins(stage, also, seconds=parts, also=True),
+    )
+    held, broken = _held(found, checks)
+    silent = not any(stage.count(operation) for operation in run.own_load)
+    return JudgedProbe(held, margins, tuple(broken), found.strained or "", silent)
+
+
+def _held(found: StageFindings, checks: Sequence[Check]) -> tuple[bool | None, list[str]]:
+    missed = [_name(check) for check in checks if check.met is False]
+    gave_way = [found.gave_way] if found.gave_way and not found.late_by_us else []
+    if found.cut_short and not missed:
+        return None, [found.cut_short]
+    if missed or gave_way:
+        return False, missed + gave_way
+    doubted = [
+        f"{_name(check)}: {check.why}" for check in checks if check.met is None and check.observed is not None
+    ]
+    if found.gave_way:
+        doubted.append(f"{found.gave_way}: {found.late_by_us}")
+    measured = any(check.observed is not None for check in checks)
+    if doubted or not measured:
+        return None, doubted or ["no threshold was measured"]
+    return True, []
+
+
+def _name(check: Check) -> str:
+    return margin_name(check.operation, check.limit, check.allowed)

@@ -1,0 +1,68 @@
+"""The event `probe` of a run: one load that its search tried, as the runner wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import exp
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+EVENT = "probe"
+FOUND = "found"
+"""The event at the end of a search."""
+_Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class ProbeEvent(BaseModel):
+    """One load that a search tried."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    stage: Annotated[int, Field(ge=1)] | None
+    """The number of its stage in this run's journals; None if the run that this one resumes tried it."""
+    size: Annotated[_Finite, Field(gt=0)]
+    """The load."""
+    held: bool | None
+    """Whether it held; None if it says nothing."""
+    fresh: bool
+    """Whether it began from nothing."""
+    margins: list[tuple[str, _Finite, float | None]]
+    """Name, value and standard error of each margin; an error that is unknown is null."""
+    broken: list[str]
+    """What broke, or, where `held` is null, why it says nothing."""
+    began: Annotated[_Finite, Field(ge=0)]
+    """Seconds since the search began."""
+    seconds: Annotated[_Finite, Field(ge=0)]
+    """How long it lasted, ramp and hold."""
+    strained: str = ""
+    """Why the generator was the bottleneck; empty if it was not."""
+
+
+def probe_events(events: Iterable[Mapping[str, Any]]) -> list[ProbeEvent]:
+    """Return the probes of a run in the order in which they were made; damaged ones are left out.
+
+    A run that resumes another one tells its probes again. Where both are in the same run, each counts once.
+    """
+    found: dict[tuple[float, float], ProbeEvent] = {}
+    for event in events:
+        if event.get("event") != EVENT:
+            continue
+        try:
+            probe = ProbeEvent.model_validate(event)
+        except ValidationError:
+            continue
+        found.setdefault((probe.began, probe.size), probe)
+    return list(found.values())
+
+
+def probe_words(probe: ProbeEvent) -> str:
+    """Say in a line what a probe showed: probe of 3,200 held: extend p99 at 0.37 times its limit."""
+    verdict = {True: "held", False: "broke", None: "says nothing"}[probe.held]
+    of = f"probe of {probe.size:,.6g} {verdict}"
+    if probe.held is None or not probe.margins:
+        return ": ".join((of, "; ".join(probe.broken))) if probe.broken else of
+    name, value, _ = max(probe.margins, key=lambda margin: margin[1])
+    worst = f"{name.replace('_', ' ')} at {exp(min(value, 20.0)):.2g} times its limit"
+    others = [why for why in probe.broken if why not in {margin[0] for margin in probe.margins}]
+    return f"{of}: {'; '.join((worst, *others))}"
