@@ -1,0 +1,78 @@
+"""A client of its own that writes to an etcd again and again, and knows when it was served."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+_EVERY_S = 0.02
+_PATIENCE_S = 2.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """One write: when it was sent and answered, by the wall clock, and whether it was done."""
+
+    sent: float
+    ended: float
+    done: bool
+
+
+@dataclass
+class Prober:
+    """Writes one after the other until it is told to stop; a member that does not serve it is left for the next."""
+
+    endpoints: Sequence[str]
+    requests: list[Request] = field(default_factory=list[Request])
+
+    def __post_init__(self) -> None:
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._probe, daemon=True)
+
+    def __enter__(self) -> Prober:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _probe(self) -> None:
+        member = 0
+        while not self._over.wait(_EVERY_S):
+            sent = time.time()
+            done = self._write(self.endpoints[member])
+            self.requests.append(Request(sent, time.time(), done))
+            if not done:
+                member = (member + 1) % len(self.endpoints)
+
+    def _write(self, endpoint: str) -> bool:
+        body = json.dumps({"key": "cHJvYmVy", "value": "MQ=="}).encode()
+        request = urllib.request.Request(f"{endpoint}/v3/kv/put", body, method="POST")
+        try:
+            with urllib.request.urlopen(request, timeout=_PATIENCE_S) as answer:
+                return bool(json.load(answer).get("header"))
+        except (OSError, ValueError, urllib.error.URLError):
+            return False
+
+    def longest_before(self, moment: float) -> float:
+        """Return how long the slowest write before a moment took, in seconds."""
+        return max((each.ended - each.sent for each in self.requests if each.ended < moment), default=0.0)
+
+    def noticed_and_back(self, fault: float, until: float, limit: float) -> tuple[float, float]:
+        """Return the seconds from a fault until a write failed or was overdue, and until all were served in time."""
+        bad = [
+            each
+            for each in self.requests
+            if fault <= each.ended and each.sent < until and (not each.done or each.ended - each.sent > limit)
+        ]
+        assert bad, "the prober was served all the time"
+        noticed = min(min(each.ended, each.sent + limit) for each in bad)
+        last = bad[-1]
+        following = next(each for each in self.requests if each.sent >= last.ended and each.done)
+        return max(0.0, noticed - fault), (last if last.done else following).ended - fault

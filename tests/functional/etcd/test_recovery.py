@@ -1,0 +1,53 @@
+"""What a report says of a fault is what another client sees, which shares nothing with the run but the target."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lab.etcd.cluster import EtcdLab
+from tests.functional.etcd.prober import Prober
+from tests.functional.program import only_run, run, settings, write_plan
+from tippingpoint.analysis.analyse import analyse
+from tippingpoint.rundir.intervals import read_intervals
+
+
+@pytest.mark.parametrize("fault", ["kill the leader", "stop all"])
+def test_a_prober_sees_the_same_recovery(etcd_private: EtcdLab, tmp_path: Path, fault: str) -> None:
+    # given a plan that takes the target away, in full or until it has elected a new leader, and a prober beside it
+    members = sorted(etcd_private.pids)
+    do, hit, back_after = (
+        ("kill", [etcd_private.leader()], "10s") if fault == "kill the leader" else ("stop", members, "3s")
+    )
+    plan = write_plan(
+        tmp_path,
+        workload={"units": 1, "claim_time": "60s", "renew_time": "500ms", "timeout": "20s"},
+        stages=[{"leases": 40, "over": "1s", "hold": "24s"}],
+        faults=[
+            {"do": do, "member": member, "stage": 1, "at": "8s", "undo_after": back_after} for member in hit
+        ],
+        thresholds=[{"operation": "extend", "p99": "250ms"}],
+    )
+    # when it is run
+    with Prober(etcd_private.endpoints) as prober:
+        done = run("run", plan, *settings(etcd_private), "--out", tmp_path / "runs")
+    assert "Traceback" not in done.stderr
+    # then the report's times are the prober's, to within a second (where the machine is slow, and its seconds are long,
+    # to within such a second, and what the prober itself takes)
+    measured = only_run(tmp_path / "runs")
+    after = analyse(measured).aftermaths[0]
+    began = measured.manifest.started + after.t
+    assert after.limit_us is not None
+    noticed, back = prober.noticed_and_back(began, began + after.watched, after.limit_us / 1e6)
+    intervals = read_intervals(measured.directory, after.t, after.t + after.watched)
+    within = max([1.0, *(interval.end - interval.begin for interval in intervals)]) + prober.longest_before(
+        began
+    )
+    assert after.noticed is not None, after
+    assert after.recovered is not None, after
+    assert abs(after.noticed - noticed) < within, (after, noticed, back)
+    assert abs(after.recovered - back) < within, (after, noticed, back)
+    print(
+        f"{fault}: noticed {after.noticed:.2f} and {noticed:.2f}, back {after.recovered:.2f} and {back:.2f}"
+    )
