@@ -33,6 +33,10 @@ class Profile:
     held. `wait_s` is how long a commit may wait in the queue before the attempt times out (None: for ever).
     `claims_waiting` is the most new claims that may wait at once (None: any number). Further ones are put off to the
     next attempt.
+
+    Three fields are for planted failures. A commit that waited longer than `patience_s` is for a client that has given
+    it up; it costs `waste` times as much, as its work is undone. No more than `most_waiting` commits wait; further ones
+    fail at once.
     """
 
     name: str
@@ -41,6 +45,9 @@ class Profile:
     per_lease_s: float = 0.0
     wait_s: float | None = 5.0
     claims_waiting: int | None = None
+    patience_s: float | None = None
+    waste: float = 1.0
+    most_waiting: int | None = None
 
 
 PROFILES: dict[str, Profile] = {
@@ -63,6 +70,19 @@ PROFILES: dict[str, Profile] = {
         # A single one takes 1.7 ms, with TLS and JSON. A transaction may take 30 s (DefaultTimeout of Juju's
         # internal/database/txn). The behaviour of an overloaded store before that is unknown.
         Profile("4.0", claim_s=1.2e-3, extend_s=1.2e-3, wait_s=30.0),
+        # Planted: 250 commits a second. What waits then is waiting for 0.6 s, longer than clients that wait for 0.5 s.
+        # "plain" is merely too slow for more. "retry-loop" loses seven eighths of that on what clients gave up, and
+        # they try again: it stays down until they are nearly gone.
+        Profile("plain", claim_s=4e-3, extend_s=4e-3, wait_s=None, most_waiting=150),
+        Profile(
+            "retry-loop",
+            claim_s=4e-3,
+            extend_s=4e-3,
+            wait_s=None,
+            patience_s=0.5,
+            waste=8.0,
+            most_waiting=150,
+        ),
     )
 }
 
@@ -139,6 +159,11 @@ class Store:
             if self._claims_waiting >= max(1, int(limit / self.scale)):
                 return
             self._claims_waiting += 1
+        most = profile.most_waiting
+        if most is not None and len(self._queue) >= max(1, int(most / self.scale)):
+            self._stop_waiting(attempt)
+            attempt.timed_out()
+            return
         attempt.arrived = self._loop.time()
         attempt.waits = True
         self._queue.append(attempt)
@@ -176,8 +201,11 @@ class Store:
         else:
             return None
         self._stop_waiting(attempt)
-        cost = self._cost(attempt.kind)
         begins = max(self._free_at, attempt.arrived)
+        cost = self._cost(attempt.kind)
+        patience = self.profile.patience_s
+        if patience is not None and begins - attempt.arrived > patience:
+            cost *= self.profile.waste
         self._free_at = begins + cost * self.scale
         attempt.ends = begins + cost
         self._under_way = attempt

@@ -9,6 +9,7 @@ from tippingpoint.analysis.cost import Cost, costs_of
 from tippingpoint.analysis.fill_rate import Fill, fills_of
 from tippingpoint.analysis.findings import Findings, examine
 from tippingpoint.analysis.recovery.aftermath import Aftermath, aftermaths
+from tippingpoint.analysis.recovery.comeback import Comeback, comeback_of
 from tippingpoint.analysis.search.stage_margins import judged
 from tippingpoint.analysis.tipping import Tipping, find_tipping
 from tippingpoint.analysis.verdict import Verdict, judge
@@ -33,6 +34,8 @@ class Analysis:
     """The status changes of the target's members."""
     fills: list[Fill]
     """How fast containers were created, for each number of members."""
+    comeback: Comeback | None
+    """Whether the target came back from the last load; None if the run did not try that."""
     aftermaths: list[Aftermath]
     """What followed each fault, and each change of leader or members without one."""
 
@@ -52,4 +55,5 @@ def analyse(run: RunData) -> Analysis:
     tipping = find_tipping(findings, loads, verdict.checks, cluster, fills)
     costs = costs_of(findings, loads, tipping.cliff)
     thresholds = findings.plan.thresholds if findings.plan is not None else []
-    return Analysis(run, findings, verdict, tipping, costs, cluster, fills, aftermaths(run, thresholds))
+    comeback, after_faults = comeback_of(findings), aftermaths(run, thresholds)
+    return Analysis(run, findings, verdict, tipping, costs, cluster, fills, comeback, after_faults)

@@ -71,12 +71,15 @@ class Findings:
     plan: Plan | None
     """The run's plan; None for an imported run."""
     stages: list[StageFindings]
-    """The findings on each stage, in the run's order."""
+    """The findings on each stage, in the run's order, without those of `recovering`."""
     loads_held: list[int]
     """The sizes of load that were held, ascending, without storms and removals.
 
     A size that was tried several times was held if most of the tries that were not cut short were held.
     """
+
+    recovering: list[StageFindings]
+    """The findings on the lower loads after the last one (`after: recover`), which the verdict does not count."""
 
     def of(self, number: int) -> StageFindings:
         """Return the findings on the stage with that number. Raises KeyError if there is none."""
@@ -90,8 +93,10 @@ def examine(run: RunData) -> Findings:
     """
     plan = _plan_of(run)
     stalls = run.stalls
-    stages = [_examined(run, plan, stalls, stage) for stage in run.stages]
-    return Findings(run, plan, stages, _loads_held(stages))
+    found = [_examined(run, plan, stalls, stage) for stage in run.stages]
+    stages = [each for each in found if each.stage.kind != "recover"]
+    recovering = [each for each in found if each.stage.kind == "recover"]
+    return Findings(run, plan, stages, _loads_held(stages), recovering)
 
 
 def examine_stage(run: RunData, plan: Plan | None, stage: StageResult) -> StageFindings:

@@ -16,6 +16,7 @@ from tippingpoint.analysis.generator_health import (
     show_stall,
 )
 from tippingpoint.analysis.latency import costs
+from tippingpoint.analysis.recovery.comeback import comeback_of
 from tippingpoint.analysis.search.rebuilt import searcher_of
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.claim import ClaimPlan
@@ -164,7 +165,8 @@ def judge(findings: Findings) -> Verdict:
         + _bottlenecks(findings)
         + lost_by_us
         + _not_held(findings)
-        + _gaps(checks, run.stages, unit)
+        + _coming_back(findings)
+        + _gaps(checks, [found.stage for found in findings.stages], unit)
     )
     if isinstance(plan, ClaimPlan) and plan.find is not None:
         outcome, sentence = _judge_find(findings, checks)
@@ -173,6 +175,12 @@ def judge(findings: Findings) -> Verdict:
     if outcome == "met" and damage:
         outcome, sentence = "withheld", f"Withheld: {damage[0]}{_held_through(findings, checks)}."
     return Verdict(outcome, sentence, checks, reasons)
+
+
+def _coming_back(findings: Findings) -> list[str]:
+    """Return what the lower loads after the last one showed; they change no outcome."""
+    comeback = comeback_of(findings)
+    return [comeback.sentence] if comeback is not None else []
 
 
 _NO_STAGE = StageResult(number=0, size=0, kind="ramp", begin=0.0)

@@ -359,9 +359,11 @@ def _rates(operation: str) -> list[str]:
 
 
 def _table(run: RunData) -> dict[_Key, _Cell]:
-    """Merge the stages of each size; storms and removals are kept apart."""
+    """Merge the stages of each size; storms and removals are kept apart, and lower loads after the last left out."""
     stages: dict[tuple[StageKind, int], list[StageResult]] = {}
     for stage in run.stages:
+        if stage.kind == "recover":
+            continue  # such a load is judged by what came before it
         stages.setdefault(("ramp" if stage.is_step else stage.kind, stage.size), []).append(stage)
     table: dict[_Key, _Cell] = {}
     for (kind, size), same in stages.items():

@@ -106,6 +106,12 @@ class ClaimPlan(BasePlan, frozen=True):
         description="A search for the largest load that meets the thresholds, instead of `stages`.",
     )
 
+    after: Literal["recover"] | None = Field(
+        default=None,
+        description="`recover`: if the last load breaks a threshold, the load goes down in steps until all thresholds "
+        "hold again. Each step lasts as long as the last hold at most. The verdict does not count these steps.",
+    )
+
     @property
     def load_unit(self) -> str:
         """The unit of the plan's loads."""
@@ -124,6 +130,8 @@ class ClaimPlan(BasePlan, frozen=True):
             raise ValueError(
                 "thresholds: none: expected at least one, as find looks for the load that misses one"
             )
+        if self.after is not None and not self.thresholds:
+            raise ValueError("after: recover: expected thresholds, as it waits until they hold again")
         check_operations(
             self.thresholds,
             [

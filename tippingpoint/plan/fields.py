@@ -9,8 +9,9 @@ from pydantic import BaseModel, BeforeValidator, Field, PlainSerializer, WithJso
 
 from tippingpoint.util.durations import ACCEPTED, format_duration, parse_duration
 
-StageKind = Literal["ramp", "find", "confirm", "storm", "destroy"]
-"""The purpose of a stage: a listed load, a load of a search, a restart storm, or a removal."""
+StageKind = Literal["ramp", "find", "confirm", "storm", "destroy", "recover"]
+"""The purpose of a stage: a listed load, a load of a search, a restart storm, a removal, or a
+lower load after the last one."""
 
 
 def _duration(value: object) -> object:

@@ -42,7 +42,7 @@ from tippingpoint.report.sections.instances import (
 )
 from tippingpoint.report.sections.landing import agent_marks, build_agents, build_spread
 from tippingpoint.report.sections.life import build_life
-from tippingpoint.report.sections.recovery import build_recovery
+from tippingpoint.report.sections.recovery import build_comeback, build_recovery
 from tippingpoint.report.sections.resources import build_resources, leader_marks
 from tippingpoint.report.sections.timeline import build_timeline, is_lost_connection
 from tippingpoint.rundir.cluster_events import Cluster
@@ -72,7 +72,7 @@ _OF_CLUSTERS = ("member", "leader", "placed", "retry", "gave-up", "repaired", "a
 _OF_RALLY = {"boot_server": 0, "create_server": 1, "await_active": 1, "delete_server": 0, "total": 0}
 """The rows of Rally's table, in its order, and their depth: parts of an action follow it."""
 _TOLD_ELSEWHERE = (
-    *("lost", "error", "timeout", "probe", "found", "prepared", STALL),
+    *("lost", "error", "timeout", "probe", "found", "recovering", "prepared", STALL),
     *(*_OF_CLUSTERS, *_OF_TESTS, *_NOTES),
 )
 _MOST_STALLS = 100
@@ -129,6 +129,7 @@ def build_document(analysis: Analysis) -> dict[str, Any]:
         "units": _units(run),
         "search": _search(run),
         **build_recovery(analysis.aftermaths),
+        **build_comeback(analysis.comeback),
         "events": events,
         "happened": build_happened(run, [mark for mark in events["marks"] if mark["kind"] != STALL]),
         "notes": _notes(run),
@@ -386,11 +387,12 @@ def _rally(run: RunData, operations: Iterable[str]) -> list[dict[str, Any]]:
 def _by_load(run: RunData, operations: Sequence[str]) -> list[dict[str, Any]]:
     """Return latency and throughput by load for charts: stages of one size are joined, storms apart, sizes ascending.
 
-    Failures count with the time they took (latency.costs), as they do for thresholds and knees. Removals are left out.
+    Failures count with the time they took (latency.costs), as they do for thresholds and knees. Removals and
+    lower loads after the last are left out.
     """
     groups: dict[tuple[int, bool], list[StageResult]] = defaultdict(list)
     for stage in run.stages:
-        if stage.kind != "destroy":
+        if stage.kind not in ("destroy", "recover"):
             groups[stage.size, stage.kind == "storm"].append(stage)
     claims = run.manifest.workload == "claim"
     own = [name for name in operations if name in run.own_load]

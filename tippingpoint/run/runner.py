@@ -166,6 +166,8 @@ class Runner:
             return
         if isinstance(self._plan, ClaimPlan) and self._plan.find is not None:
             raise UserError("find", self._plan.name, "a plan that lists its stages, for many units")
+        if isinstance(self._plan, ClaimPlan) and self._plan.after is not None:
+            raise UserError("after", self._plan.after, "a plan without it, for many units")
         if self._plan.lab is not None or any(fault.member is not None for fault in self._plan.faults):
             raise UserError("faults", self._plan.name, "a plan whose faults need no lab, for many units")
 
@@ -241,7 +243,18 @@ class Runner:
                 )
 
     async def _load_target(self) -> None:
-        """Run the search, the conductor's turns, or the listed stages."""
+        """Run the search, the conductor's turns, or the listed stages; then lower loads, if the plan asks for them."""
+        await self._load_as_planned()
+        plan = self._plan
+        if isinstance(plan, ClaimPlan) and plan.after == "recover" and self._conductor is None:
+            # It judges stages while it runs, as a search does.
+            from tippingpoint.run.coming_back import ComingBack
+
+            coming_back = ComingBack(plan, self._stages, self._crew, self._record)
+            self._heard = coming_back.heard
+            await coming_back.play()
+
+    async def _load_as_planned(self) -> None:
         plan = self._plan
         if isinstance(plan, ClaimPlan) and plan.find is not None:
             # A search judges its stages while it runs, so it needs modules that otherwise only a report needs.

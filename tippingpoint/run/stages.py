@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from tippingpoint.plan.claim import ClaimPlan
@@ -63,8 +64,17 @@ class Stages:
             listed=self._on.listed,
         )
 
-    async def play(self, kind: StageKind, size: int, over: float, hold: float, *, listed: int | None) -> int:
-        """Bring a load up and hold it; returns the stage's number in the journals."""
+    async def play(
+        self,
+        kind: StageKind,
+        size: int,
+        over: float,
+        hold: float,
+        *,
+        listed: int | None,
+        until: asyncio.Event | None = None,
+    ) -> int:
+        """Bring a load up and hold it, at most until an event; returns the stage's number in the journals."""
         number = self._next
         await self.bring_up(number, kind, size, over, listed)
         self.begin_hold(hold)
@@ -76,7 +86,8 @@ class Stages:
             self._record.event("fault", do=storm.do)
             await self.bring_up(self._next, "storm", size, 0.0, listed)
             self.begin_hold(hold)
-        await self._crew.wait(hold - (time.monotonic() - self._hold_began))
+        left = hold - (time.monotonic() - self._hold_began)
+        await (self._crew.wait(left) if until is None else self._crew.wait_for(until, left))
         await self.await_faults()
         return number
 

@@ -17,6 +17,7 @@ _HOLDS: Mapping[StageKind, Phase] = {
     "storm": "storm hold",
     "find": "find hold",
     "confirm": "confirm hold",
+    "recover": "recover hold",
 }
 
 

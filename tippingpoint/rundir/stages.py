@@ -45,8 +45,9 @@ class StageResult:
 
     @property
     def is_step(self) -> bool:
-        """Whether it is a step in the ladder of loads; storms and the removal of things are none."""
-        return self.kind not in ("storm", "destroy")
+        """Whether it is a step in the ladder of loads; storms, the removal of things and lower loads after the last
+        are none."""
+        return self.kind not in ("storm", "destroy", "recover")
 
     def overlaps(self, begin: float, end: float) -> bool:
         """Return whether a span of time overlaps this stage; a stage without an end goes on for ever."""

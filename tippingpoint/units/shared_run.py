@@ -92,7 +92,17 @@ class SharedRun(BaseModel):
 
 
 Phase = Literal[
-    "ramp", "hold", "storm", "storm hold", "find", "find hold", "confirm", "confirm hold", "drain"
+    "ramp",
+    "hold",
+    "storm",
+    "storm hold",
+    "find",
+    "find hold",
+    "confirm",
+    "confirm hold",
+    "recover",
+    "recover hold",
+    "drain",
 ]
 """What is done in a stage: its load is brought up (ramp, or the kind of the stage), held, or taken down."""
 

@@ -50,7 +50,7 @@ def show_calls(operation: str) -> str:
 def show_load(size: float, unit: str, kind: str = "ramp") -> str:
     """Return at which load something happened: at 4000 leases, in the storm of 4000 leases, while removing from 300
     units."""
-    of = {"storm": "in the storm of", "destroy": "while removing from"}.get(kind, "at")
+    of = {"storm": "in the storm of", "destroy": "while removing from", "recover": "back at"}.get(kind, "at")
     return f"{of} {show_amount(size, unit)}"
 
 

@@ -122,7 +122,7 @@ function overTime(t, columns, axisOfY, scale, more) {
   const bands = [];
   for (const stage of doc.stages) {
     const to = stage.end ?? timeEnds[1], up = Math.min(to, stage.hold_begin ?? to);
-    const label = count(stage.size) + (["storm", "destroy"].includes(stage.kind) ? " " + stage.kind : "");
+    const label = count(stage.size) + (["storm", "destroy", "recover"].includes(stage.kind) ? " " + stage.kind : "");
     bands.push({ from: stage.begin, to, fill: stage.number % 2 ? css("--stage") : "rgba(0,0,0,0)", label });
     bands.push({ from: stage.begin, to: up, fill: css("--stage-up") });
   }

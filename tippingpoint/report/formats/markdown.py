@@ -50,6 +50,7 @@ def render_run(document: dict[str, Any]) -> str:
         ),
         section("The cluster's own tests", _cluster_tests(document)),
         section("Recovery", _recovery(document.get("recovery"))),
+        section("After the cliff", _comeback(document.get("comeback"), unit)),
         section("Events", _happened(document["happened"])),
         section("Generator health", _generator(document["generator"], unit)),
         section(*_members(document)),
@@ -191,6 +192,22 @@ def _recovery(recovery: dict[str, Any] | None) -> str:
     header = ["at", "what", "noticed", "back", "late", "failed", "lost", "of", "worst", "p99 before"]
     rendered = table(header, rows, text=(1, 2, 3, 8), left_out=len(recovery["rows"]) - len(rows))
     return "\n\n".join([plain(recovery["sentence"]), rendered])
+
+
+def _comeback(comeback: dict[str, Any] | None, unit: str) -> str:
+    if comeback is None:
+        return ""
+    rows = [
+        [
+            figures.number(step["size"]),
+            figures.seconds(step["seconds"]),
+            figures.rate(step["served"]),
+            step["words"],
+        ]
+        for step in comeback["steps"]
+    ]
+    rendered = table([unit, "for", "served", "result"], rows, text=(3,)) if rows else ""
+    return "\n\n".join(part for part in (plain(comeback["sentence"]), rendered) if part)
 
 
 def _happened(entries: Sequence[dict[str, Any]]) -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from tippingpoint.analysis.recovery.aftermath import Aftermath
+from tippingpoint.analysis.recovery.comeback import Comeback, Step
 from tippingpoint.report import figures
 from tippingpoint.util.text import choose, show_count
 
@@ -31,6 +32,24 @@ def build_recovery(aftermaths: Sequence[Aftermath]) -> dict[str, Any]:
             "rows": rows,
         }
     }
+
+
+def build_comeback(comeback: Comeback | None) -> dict[str, Any]:
+    """Return `comeback`: the fields of Comeback, `metastable`, and each step with `words`; nothing without one."""
+    if comeback is None:
+        return {}
+    steps = [{**asdict(step), "words": _step_words(step)} for step in comeback.steps]
+    return {"comeback": {**asdict(comeback), "metastable": comeback.metastable, "steps": steps}}
+
+
+def _step_words(step: Step) -> str:
+    if step.held:
+        return f"thresholds held again after {_time(step.after or 0.0)}"
+    if step.why:
+        return f"says nothing: {step.why}"
+    if not step.size:
+        return "no load"
+    return "catching up" if step.catching_up else "broken"
 
 
 def noticed_words(after: Aftermath) -> str:

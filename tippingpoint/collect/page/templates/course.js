@@ -3,7 +3,7 @@ function overCourse(columns, axisOfY, scale) {
   const end = doc.t[doc.t.length - 1];
   const bands = doc.stages.map(stage => ({ from: stage.from, to: stage.to ?? end,
     fill: stage.number % 2 ? css("--stage") : "rgba(0,0,0,0)",
-    label: count(stage.size) + (["storm", "destroy"].includes(stage.kind) ? " " + stage.kind : "") }));
+    label: count(stage.size) + (["storm", "destroy", "recover"].includes(stage.kind) ? " " + stage.kind : "") }));
   const from = Math.min(0, doc.t[0]), to = Math.max(end, from + 1);
   return { data: [doc.t, ...columns.map(column => column.values)], series: [{}, ...columns.map(column => column.series)],
     axes: [timeAxis("time since the start (min:s)"), axisOfY], sync: "time", bands, xLabel: "time", xFormat: clock,

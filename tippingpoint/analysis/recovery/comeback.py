@@ -1,0 +1,172 @@
+"""Finds out whether a target comes back once the load that was too much for it is gone (`after: recover`).
+
+A target that stays broken at a load that it held before has a metastable failure: the trigger is gone, the failure
+stays (N. Bronson et al., Metastable Failures in Distributed Systems, HotOS 2021).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tippingpoint.analysis.findings import Findings, StageFindings
+from tippingpoint.rundir.stages import StageResult
+from tippingpoint.util.durations import format_duration
+from tippingpoint.util.text import show_amount, show_size
+
+CATCHING_UP = 0.9
+"""A target that serves this share of what falls due at a load is catching up with a backlog, and not broken."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One lower load."""
+
+    stage: int
+    size: int
+    held: bool | None
+    """Whether thresholds held again; None for no load at all, or if the step says nothing of the target."""
+    after: float | None
+    """Seconds from the moment when the load was lowered first until thresholds held; None if they did not."""
+    seconds: float
+    """How long the step lasted."""
+    served: float | None
+    """Successes a second of the load's own operations; None if unknown."""
+    catching_up: bool
+    """Whether it served nearly all that fell due, so that a backlog went down."""
+    why: str
+    """Why the step says nothing of the target; empty if it does."""
+
+
+@dataclass(frozen=True)
+class Comeback:
+    """Whether the target came back, and at which load."""
+
+    broken: int | None
+    """The load that broke it; None if the steps were left out."""
+    before: int | None
+    """The largest load that it held before; None if it held none."""
+    steps: list[Step]
+    back_at: int | None
+    """The load at which thresholds held again; None if they did at none."""
+    back_after: float | None
+    """Seconds from the moment when the load was lowered first."""
+    stays_broken_at: int | None
+    """The largest load that it held before and at which it stayed broken as long as that lasted; None without one."""
+    sentence: str
+
+    @property
+    def metastable(self) -> bool:
+        """Whether the failure stayed although what had triggered it was gone."""
+        return self.stays_broken_at is not None
+
+
+def comeback_of(findings: Findings) -> Comeback | None:
+    """Return what the lower loads after the last one showed; None if the run has none."""
+    events = [event for event in findings.run.events if event["event"] == "recovering"]
+    if not events:
+        return None
+    skipped = next((str(event["skipped"]) for event in events if "skipped" in event), None)
+    if skipped is not None:
+        return Comeback(None, None, [], None, None, None, f"No lower loads were tried: {skipped}.")
+    told = {found.stage.number: found for found in findings.recovering}
+    broken: int = events[0]["broken"]
+    before: int | None = events[0].get("before")
+    due = _rate_a_unit(findings, before)
+    steps = [_step(findings, event, told.get(event["stage"]), due) for event in events]
+    back = next((step for step in steps if step.held), None)
+    stays = [
+        step.size
+        for step in steps
+        if step.held is False and before is not None and step.size <= before and not step.catching_up
+    ]
+    stays_at = max(stays, default=None)
+    return Comeback(
+        broken=broken,
+        before=before,
+        steps=steps,
+        back_at=back.size if back is not None else None,
+        back_after=back.after if back is not None else None,
+        stays_broken_at=stays_at,
+        sentence=_sentence(findings.run.manifest.load_unit, broken, before, steps, back, stays_at),
+    )
+
+
+def _step(findings: Findings, event: dict[str, Any], found: StageFindings | None, due: float | None) -> Step:
+    size, held = event["size"], event.get("held")
+    why = ""
+    if held is False and found is not None:
+        why = found.strained or found.late_by_us or found.load_missing or _stood_still(found)
+    served = _served(findings, found.stage) if found is not None else None
+    return Step(
+        stage=event["stage"],
+        size=size,
+        held=None if why else held,
+        after=event.get("after"),
+        seconds=float(event.get("seconds") or 0.0),
+        served=served,
+        catching_up=held is False
+        and None not in (served, due)
+        and (served or 0) >= CATCHING_UP * (due or 0) * size,
+        why=why,
+    )
+
+
+def _stood_still(found: StageFindings) -> str:
+    """Return that a worker stood still for most of a step; empty if none did."""
+    stage = found.stage
+    longest = max(found.stalls, key=lambda stall: stall.seconds, default=None)
+    if longest is None or longest.seconds <= ((stage.end or longest.end) - stage.begin) / 2:
+        return ""
+    return f"a worker stood still for {format_duration(round(longest.seconds, 1))}"
+
+
+def _served(findings: Findings, stage: StageResult) -> float | None:
+    rates = [rate for name in findings.run.own_load if (rate := stage.throughput(name)) is not None]
+    return sum(rates) if rates else None
+
+
+def _rate_a_unit(findings: Findings, before: int | None) -> float | None:
+    """Return the successes a second for each unit of the load that held before."""
+    rates = [
+        rate / found.stage.size
+        for found in findings.stages
+        if found.stage.is_step and found.stage.size == before and (rate := _served(findings, found.stage))
+    ]
+    return max(rates, default=None)
+
+
+def _sentence(
+    unit: str,
+    broken: int,
+    before: int | None,
+    steps: Sequence[Step],
+    back: Step | None,
+    stays_at: int | None,
+) -> str:
+    first = f"the load went down from {show_size(broken)} {unit}"
+    doubt = next((step.why for step in steps if step.why), "")
+    after = format_duration(round(back.after, 1)) if back is not None and back.after is not None else ""
+    off = next((place for place, step in enumerate(steps) if not step.size), len(steps))
+    came = ""
+    if back is not None:
+        where = f"at {show_amount(back.size, unit)}"
+        without = ", and only after a time without any load" if steps.index(back) > off else ""
+        came = f"thresholds held again {where}, {after} after {first}{without}"
+    spent = format_duration(round(sum(step.seconds for step in steps)))
+    if stays_at is not None:
+        ends = f"; {came}" if came else f"; it did not come back in {spent}"
+        return (
+            f"Stayed broken at {show_amount(stays_at, unit)}, although it had held {show_size(before or 0)} and what "
+            f"broke it was gone: a metastable failure{ends}."
+        )
+    if came:
+        return f"Comes back: {came}."
+    if doubt:
+        return f"It is not known whether it comes back: {doubt}."
+    if before is None:
+        return f"Did not come back within {spent} after {first}; no load is known that it held before."
+    if any(step.catching_up for step in steps):
+        return f"Was still catching up {spent} after {first}."
+    return f"It is not known whether it comes back: the steps ended early, {spent} after {first}."
