@@ -577,7 +577,10 @@ def test_a_certificate_that_is_not_in_order_is_refused_by_those_who_verify(
         ({"do": "kill", "member": "s9"}, "member: 's9': expected one of s1, s2, s3"),
         ({"do": "start", "member": "s1"}, "s1: is running: expected a member that is dead"),
         ({"do": "reset", "share": 2}, "share: 2: expected a number from 0 to 1"),
-        ({"do": "store", "profile": "3.0"}, "profile: '3.0': expected one of instant, 2.5.0, 2.5.1, 4.0"),
+        (
+            {"do": "store", "profile": "3.0"},
+            "profile: '3.0': expected one of instant, 2.5.0, 2.5.1, 4.0, plain, retry-loop",
+        ),
         ({"do": "rate-limit", "max": -1}, "max: -1: expected a number of logins, 0 for no limit"),
         ({"do": "destroy-model", "model": "none"}, "model: 'none': expected one of "),
     ],
@@ -596,7 +599,7 @@ def test_what_cannot_be_done_is_refused_in_one_line(
     ("arguments", "problem"),
     [
         ({"servers": 0}, "servers: 0: expected 1 to 250"),
-        ({"profile": "3.0"}, "profile: '3.0': expected one of instant, 2.5.0, 2.5.1, 4.0"),
+        ({"profile": "3.0"}, "profile: '3.0': expected one of instant, 2.5.0, 2.5.1, 4.0, plain, retry-loop"),
         ({"scale": 0}, "scale: 0: expected more than 0"),
     ],
 )
