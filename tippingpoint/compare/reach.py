@@ -62,6 +62,8 @@ def reach_of(analysis: Analysis) -> Reach:
     """Return how far a run came."""
     cliff, point = analysis.tipping.cliff, analysis.tipping.point
     breaks = cliff.first_broken if cliff is not None and not cliff.during_fault else None
+    if point is not None and point.by == "limit":
+        breaks = point.first_beyond
     held = analysis.findings.loads_held
     loads = tuple(size for size in held if breaks is None or size < breaks)
     unjudged = min(
@@ -89,10 +91,11 @@ def reach_of(analysis: Analysis) -> Reach:
 def tips_against(base: Reach, other: Reach, *, same_thresholds: bool = True) -> Judgement:
     """Judge whether a run tips at a lower load than the base (worse) or at a higher one (better).
 
-    Each tips somewhere between two loads. Equal pairs of loads are the same; overlapping ones are unsure. A missed
-    threshold is also unsure if the other run's thresholds differ, or were not judged.
+    Each tips somewhere between two loads, of a search the 95 % interval of its limit. Equal pairs of loads are the
+    same; overlapping ones are unsure. A missed threshold is also unsure if the other run's thresholds differ, or
+    were not judged.
     """
-    if not same_thresholds and "threshold" in (base.by, other.by):
+    if not same_thresholds and {"threshold", "limit"} & {base.by, other.by}:
         return "unsure"
     if not_judged(base, other) is not None:
         return "unsure"
