@@ -173,11 +173,13 @@ class BasePlan(Section, frozen=True):
         return yaml.safe_dump(document, sort_keys=False)
 
 
-def check_operations(thresholds: Sequence[Threshold], operations: Sequence[str]) -> None:
+def check_operations(
+    thresholds: Sequence[Threshold], operations: Sequence[str], field: str = "thresholds"
+) -> None:
     for number, threshold in enumerate(thresholds):
         if threshold.operation not in operations:
             raise ValueError(
-                f"thresholds.{number}.operation: {threshold.operation}: expected one of "
+                f"{field}.{number}.operation: {threshold.operation}: expected one of "
                 f"{', '.join(operations)}{nearest(threshold.operation, operations)}"
             )
 

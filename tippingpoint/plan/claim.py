@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from tippingpoint.plan.base import MAX_STAGES, BasePlan, check_fault_times, check_operations
+from tippingpoint.plan.base import MAX_STAGES, BasePlan, Threshold, check_fault_times, check_operations
 from tippingpoint.plan.fields import Seconds, Section, StageKind, in_units
 from tippingpoint.plan.kinds import ByKind, TargetSection, default_target, said_default
 from tippingpoint.util.durations import format_duration
@@ -64,24 +64,39 @@ class Stage(Section, frozen=True):
 
 
 class Find(Section, frozen=True):
-    """A search for the largest load that meets the thresholds. It doubles the load, bisects, and repeats the answer."""
+    """A search for the load at which the thresholds are met in half of all holds. It ends when the 95 % interval of
+    that load is as narrow as `resolution`, or after `within`."""
 
     start: Leases = Field(default=100, description="The first load.")
     limit: Leases = Field(default=100_000, description="The largest load that is tried; at least `start`.")
-    hold: Seconds = Field(default=30.0, description="How long each load is held once it is up.")
+    hold: Seconds = Field(
+        default=30.0,
+        description="How long each load is held at most, once it is up. A hold whose answer is clear ends earlier.",
+    )
     over: Seconds = Field(
-        default=5.0, description="The time over which new claims are spread; 0s claims all at once."
+        default=5.0,
+        description="The time over which the claims of a load are spread that comes up from nothing; 0s claims all at "
+        "once. A smaller change takes less, but at least one `renew_time`.",
     )
     resolution: Annotated[float, Field(gt=0, le=1, json_schema_extra=in_units("share"))] = Field(
-        default=0.1,
-        description="The search bisects until the gap is at most this share of the load that held.",
+        default=0.2,
+        description="The search ends when its 95 % interval is at most this share of the answer wide.",
     )
-    repeats: Annotated[int, Field(ge=1, le=20)] = Field(
-        default=3, description="How often the answer, and the load above it, are tried again."
+    within: Seconds | None = Field(
+        default=None, description="After this time no further load is tried; without it there is no limit."
+    )
+    also: list[Threshold] = Field(
+        default=[],
+        max_length=20,
+        description="Thresholds whose limits are reported too. They do not steer the search.",
     )
 
     @model_validator(mode="after")
     def _order(self) -> Find:
+        if self.within is not None and self.within < self.hold:
+            raise ValueError(
+                f"within: {format_duration(self.within)}: expected at least hold ({format_duration(self.hold)})"
+            )
         if self.limit < self.start:
             raise ValueError(f"limit: {self.limit}: expected at least start ({self.start})")
         return self
@@ -132,15 +147,14 @@ class ClaimPlan(BasePlan, frozen=True):
             )
         if self.after is not None and not self.thresholds:
             raise ValueError("after: recover: expected thresholds, as it waits until they hold again")
-        check_operations(
-            self.thresholds,
-            [
-                operation
-                for operation in CLAIM_OPERATIONS
-                if (operation != "connect" or self.target.own_connections)
-                and (operation != "visible" or self.target.read_back)
-            ],
-        )
+        operations = [
+            operation
+            for operation in CLAIM_OPERATIONS
+            if (operation != "connect" or self.target.own_connections)
+            and (operation != "visible" or self.target.read_back)
+        ]
+        check_operations(self.thresholds, operations)
+        check_operations(self.find.also if self.find is not None else [], operations, field="find.also")
         renews = any(threshold.operation == "extend" for threshold in self.thresholds)
         if self.find is not None and renews and self.find.hold < self.workload.renew_time:
             raise ValueError(

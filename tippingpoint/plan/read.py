@@ -70,6 +70,15 @@ def as_called_now(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     return fields
 
 
+def _without_repeats(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields of a recorded plan. A search once repeated its answer, as often as its plan said."""
+    find = fields.get("find")
+    if not isinstance(find, dict):
+        return fields
+    told = cast(dict[str, Any], find)
+    return {**fields, "find": {name: told[name] for name in told if name != "repeats"}}
+
+
 def _class_of(fields: object) -> type[BasePlan]:
     """The class of a plan of these fields. Where the target is unknown, the workload decides."""
     workload, kind = said_kinds(fields)
@@ -89,6 +98,8 @@ def _read(value: object, info: ValidationInfo) -> BasePlan:
     if isinstance(workload, str) and workload != "claim" and kind is not None and not gone:
         _check_answers(kind, workload)
     fields = as_called_now(cast("dict[str, Any]", value)) if isinstance(value, dict) else value
+    if info.context == RECORDED and isinstance(fields, Mapping):
+        fields = _without_repeats(cast("Mapping[str, Any]", fields))
     return _class_of(fields).model_validate(fields, context=info.context)
 
 

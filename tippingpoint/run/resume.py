@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from tippingpoint.errors import UserError
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.read import Plan, validate_plan
@@ -43,7 +45,10 @@ def take_up(directory: Path) -> tuple[Plan, TakenUp]:
         raise UserError(
             "run", str(directory), f"a run that was cut: this one is still running (process {manifest.pid})"
         )
-    plan = validate_plan(manifest.plan) if manifest.plan is not None else None
+    try:
+        plan = validate_plan(manifest.plan) if manifest.plan is not None else None
+    except ValidationError:
+        raise UserError("run", str(directory), "a run whose plan this version can run") from None
     if isinstance(plan, ClaimPlan) and plan.find is not None:
         return plan, _search(directory, manifest)
     if not isinstance(plan, SpawnPlan):

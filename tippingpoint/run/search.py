@@ -19,6 +19,7 @@ from tippingpoint.analysis.search.stage_margins import (
     PERCENTILES,
     RAMPED,
     judged,
+    margin_names,
     stage_margins,
 )
 from tippingpoint.plan.claim import ClaimPlan, Find
@@ -109,6 +110,8 @@ class Search:
         number, so_far = await self._bring_up(size, fresh)
         await self._hold(so_far, ask)
         judged_as = await self._judged(number, so_far)
+        names = margin_names(self._plan.thresholds)
+        own = [each for each in judged_as.margins if each.name in names]
         problem = await self._why_silent() if judged_as.silent else ""
         event = ProbeEvent(
             stage=number,
@@ -119,6 +122,7 @@ class Search:
                 (each.name, round(each.value, 4), round(each.error, 4) if isfinite(each.error) else None)
                 for each in judged_as.margins
             ],
+            binds=max(own, key=lambda each: each.value).name if own else "",
             broken=[why[:_LONGEST] for why in ([problem] if problem else judged_as.broken)],
             began=round(began, 3),
             seconds=round(self._elapsed - began, 3),
@@ -200,6 +204,7 @@ class Search:
             self._plan,
             number,
             self._plan.thresholds,
+            self._find.also,
             unanswered=unanswered,
             parts=so_far.parts,
         )

@@ -29,6 +29,8 @@ class ProbeEvent(BaseModel):
     """Whether it began from nothing."""
     margins: list[tuple[str, _Finite, float | None]]
     """Name, value and standard error of each margin; an error that is unknown is null."""
+    binds: str = ""
+    """The largest margin of the plan's thresholds, by its name; empty without any."""
     broken: list[str]
     """What broke, or, where `held` is null, why it says nothing."""
     began: Annotated[_Finite, Field(ge=0)]
@@ -60,9 +62,10 @@ def probe_words(probe: ProbeEvent) -> str:
     """Say in a line what a probe showed: probe of 3,200 held: extend p99 at 0.37 times its limit."""
     verdict = {True: "held", False: "broke", None: "says nothing"}[probe.held]
     of = f"probe of {probe.size:,.6g} {verdict}"
-    if probe.held is None or not probe.margins:
+    values = {name: value for name, value, _ in probe.margins}
+    value, name = values.get(probe.binds), probe.binds
+    if probe.held is None or value is None:
         return ": ".join((of, "; ".join(probe.broken))) if probe.broken else of
-    name, value, _ = max(probe.margins, key=lambda margin: margin[1])
     worst = f"{name.replace('_', ' ')} at {exp(min(value, 20.0)):.2g} times its limit"
-    others = [why for why in probe.broken if why not in {margin[0] for margin in probe.margins}]
+    others = [why for why in probe.broken if why not in values]
     return f"{of}: {'; '.join((worst, *others))}"

@@ -46,7 +46,11 @@ from tests.functional.program import (
 from tests.functional.spawn_runs import named
 from tests.functional.standstills import await_ticks
 from tippingpoint.analysis.analyse import analyse
+from tippingpoint.analysis.search.rebuilt import searcher_of
+from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.read import recorded_plan
 from tippingpoint.report import RunFormat, write_report
+from tippingpoint.rundir.probe_events import probe_events
 from tippingpoint.rundir.results import load_run
 from tippingpoint.targets.juju.api.access import from_store
 from tippingpoint.targets.juju.api.client import ApiClient
@@ -209,25 +213,54 @@ def test_more_units_than_a_worker_may_connect_are_refused_with_the_number_that_f
     assert not list(tmp_path.glob("runs/*"))
 
 
-def test_find_begins_every_load_from_nothing(juju: JujuLab, tmp_path: Path) -> None:
-    # given thresholds that any load up to the limit meets
+def test_a_search_for_what_a_ramp_costs_begins_every_load_from_nothing(juju: JujuLab, tmp_path: Path) -> None:
+    # given a threshold on claims that any load up to the limit meets
     plan = juju_plan(
         tmp_path,
         stages=[],
-        find={"start": 5, "limit": 5, "over": 0, "hold": "1500ms", "repeats": 1},
-        thresholds=[{"operation": "extend", "p99": "10s", "lost_rate": 0}],
+        find={"start": 5, "limit": 5, "over": 0, "hold": "2s"},
+        thresholds=[{"operation": "claim", "p99": "10s"}],
     )
-    # when the largest load that meets them is looked for
+    # when the load is looked for that misses it
     done = run_on(juju, "run", plan, "--out", tmp_path / "runs")
-    # then it is the limit, confirmed
+    # then it is beyond the limit
     assert done.returncode == 0, done.stdout + done.stderr
     measured = only_run(tmp_path / "runs")
-    assert [(stage.size, stage.kind) for stage in measured.stages] == [(5, "find"), (5, "confirm")]
     (found,) = [event for event in measured.events if event["event"] == "found"]
-    assert (found["held"], found["broken"], found["confirmed"]) == (5, None, True)
+    assert (found["ended"], found["low"]) == ("limit", 5)
     # and each time every unit connected again, and every lease had run out before it was claimed again
-    assert [stage.count("connect") for stage in measured.stages] == [5 * UNITS] * 2
-    assert [stage.count("claim") for stage in measured.stages] == [5, 5]
+    probes = probe_events(measured.events)
+    assert all(probe.fresh for probe in probes)
+    assert [stage.count("connect") for stage in measured.stages] == [5 * UNITS] * len(probes)
+    assert [stage.count("claim") for stage in measured.stages] == [5] * len(probes)
+
+
+def test_a_search_finds_the_limit_that_its_target_has(
+    new_juju: Callable[..., JujuLab], tmp_path: Path
+) -> None:
+    # given a store that takes 24 ms for a commit, whatever machine it is simulated on: 41.7 renewals a second
+    lab = new_juju(profile="4.0", scale=20)
+    plan = juju_plan(
+        tmp_path,
+        workload={"units": 1, "claim_time": "20s", "renew_time": "1s", "timeout": "10s"},
+        stages=[],
+        find={"start": 10, "limit": 400, "over": "2s", "hold": "8s", "resolution": 0.2},
+        thresholds=[{"operation": "extend", "p99": "500ms", "lost_rate": 0}],
+    )
+    # when its limit is looked for
+    run_on(lab, "run", plan, "--out", tmp_path / "runs")
+    # then it is found: a queue that grows by 7 % a second is half a second late at the end of a hold
+    measured = only_run(tmp_path / "runs")
+    read = recorded_plan(measured.manifest.plan)
+    assert isinstance(read, ClaimPlan)
+    assert read.find is not None
+    answer = searcher_of(read, read.find, measured.events).answer
+    if answer.limit is None:  # on a machine that is too slow for the generator
+        assert answer.ended == "generator", answer
+        return
+    assert answer.low <= 45, answer
+    assert answer.high >= 41, answer
+    assert answer.binds == "extend p99"
 
 
 def test_a_restart_storm_connects_and_claims_all_at_once(juju: JujuLab, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def aim_of(find: Find) -> Aim:
         limit=find.limit,
         resolution=find.resolution,
         hold=find.hold,
-        within=None,
+        within=find.within,
         whole=True,
     )
 
