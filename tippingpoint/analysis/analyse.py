@@ -10,9 +10,8 @@ from tippingpoint.analysis.fill_rate import Fill, fills_of
 from tippingpoint.analysis.findings import Findings, examine
 from tippingpoint.analysis.recovery.aftermath import Aftermath, aftermaths
 from tippingpoint.analysis.recovery.comeback import Comeback, comeback_of
-from tippingpoint.analysis.search.conclusion import Search, conclude
 from tippingpoint.analysis.search.stage_margins import judged
-from tippingpoint.analysis.tipping import Tipping, find_tipping, tipping_of_search
+from tippingpoint.analysis.tipping import Tipping, find_tipping
 from tippingpoint.analysis.verdict import Verdict, judge
 from tippingpoint.rundir.cluster_events import Cluster, read_cluster
 from tippingpoint.rundir.probe_events import probe_events
@@ -39,8 +38,6 @@ class Analysis:
     """Whether the target came back from the last load; None if the run did not try that."""
     aftermaths: list[Aftermath]
     """What followed each fault, and each change of leader or members without one."""
-    search: Search | None
-    """What its search found; None if it did not search."""
 
 
 def analyse(run: RunData) -> Analysis:
@@ -57,9 +54,6 @@ def analyse(run: RunData) -> Analysis:
     fills = fills_of(run, cluster)
     tipping = find_tipping(findings, loads, verdict.checks, cluster, fills)
     costs = costs_of(findings, loads, tipping.cliff)
-    search = conclude(run, findings.plan)
-    if search is not None:
-        tipping = tipping_of_search(tipping, search)
     thresholds = findings.plan.thresholds if findings.plan is not None else []
     comeback, after_faults = comeback_of(findings), aftermaths(run, thresholds)
-    return Analysis(run, findings, verdict, tipping, costs, cluster, fills, comeback, after_faults, search)
+    return Analysis(run, findings, verdict, tipping, costs, cluster, fills, comeback, after_faults)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import ceil, floor, isfinite
+from dataclasses import dataclass
 from typing import Literal
 
 from tippingpoint.analysis.cliff import (
@@ -19,7 +18,6 @@ from tippingpoint.analysis.fill_rate import Fill, fill_words
 from tippingpoint.analysis.findings import Findings
 from tippingpoint.analysis.knee import Knee, NoKnee, find_knee
 from tippingpoint.analysis.latency import costs
-from tippingpoint.analysis.search.conclusion import Search
 from tippingpoint.analysis.usl import Forecast, forecast
 from tippingpoint.analysis.verdict import Check, first_misses, miss_words
 from tippingpoint.rundir.cluster_events import Cluster
@@ -28,17 +26,14 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.util.durations import show_us
 from tippingpoint.util.text import show_amount, show_calls, show_list, show_size
 
-Sign = Literal["cliff", "threshold", "knee", "limit"]
-_WEIGHT: dict[Sign, int] = {"cliff": 0, "threshold": 1, "knee": 2, "limit": 3}
+Sign = Literal["cliff", "threshold", "knee"]
+_WEIGHT: dict[Sign, int] = {"cliff": 0, "threshold": 1, "knee": 2}
 """The order in which signs at the same load are named."""
 
 
 @dataclass(frozen=True)
 class TippingPoint:
-    """The tipping point of a target, between two loads: the first of knee, cliff and missed threshold.
-
-    Of a search it is the limit (`by` is limit), and the two loads are its 95 % interval.
-    """
+    """The tipping point of a target, between two loads: the first of knee, cliff and missed threshold."""
 
     last_held: int | None
     """The largest smaller load that was held; None if there is none."""
@@ -133,21 +128,6 @@ def find_tipping(
             ]
         ),
     )
-
-
-def tipping_of_search(tipping: Tipping, search: Search) -> Tipping:
-    """Return the tipping point that a search found, in place of what its probes look like as listed stages.
-
-    Knees stay: they say where latency leaves its plateau, which is below the limit. A cliff of single probes does not,
-    as the same load may hold and break.
-    """
-    answer, point = search.answer, None
-    if isfinite(answer.high):
-        low, high = floor(answer.low), ceil(answer.high)
-        evidence = f"{search.limits} is what binds" if search.limits else "loads broke"
-        operation = answer.binds.partition(" ")[0]
-        point = TippingPoint(low or None, high, "limit", operation, evidence, answer.drifts)
-    return replace(tipping, point=point, cliff=None, notes=[], sentence=search.sentence)
 
 
 _NAMED_SINGLY = 2

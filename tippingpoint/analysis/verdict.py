@@ -17,11 +17,12 @@ from tippingpoint.analysis.generator_health import (
 )
 from tippingpoint.analysis.latency import costs
 from tippingpoint.analysis.recovery.comeback import comeback_of
-from tippingpoint.analysis.search.conclusion import Search, conclude
+from tippingpoint.analysis.search.rebuilt import searcher_of
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.rundir.gathered import UnitStatus
 from tippingpoint.rundir.operations import BRINGING_UP, CONNECT
+from tippingpoint.rundir.probe_events import probe_events
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.takeovers import takeovers
@@ -401,8 +402,8 @@ def _judge_find(findings: Findings, checks: list[Check]) -> tuple[Outcome, str]:
     """Judge a search. Loads beyond the answer may miss thresholds: that is how the answer is found."""
     run = findings.run
     unit = run.manifest.load_unit
-    if (search := conclude(run, findings.plan)) is not None:
-        return _judge_answer(run, search)
+    if probe_events(run.events):
+        return _judge_answer(findings)
     found = next((event for event in reversed(run.events) if event["event"] == "found"), None)
     if found is None:
         why = (_ended_early(run) or ["the search has no answer"])[0]
@@ -448,17 +449,24 @@ def _judge_find(findings: Findings, checks: list[Check]) -> tuple[Outcome, str]:
     return "met", f"Met: the thresholds hold up to {show_amount(held, unit)} ({repeats}{limit}){beyond}."
 
 
-def _judge_answer(run: RunData, search: Search) -> tuple[Outcome, str]:
+def _judge_answer(findings: Findings) -> tuple[Outcome, str]:
     """Judge a search by the answer that its probes give, however it ended."""
-    answer, ended = search.answer, next(iter(_ended_early(run)), "")
-    early = f"; {ended}" if ended else ""
+    run, plan = findings.run, findings.plan
+    assert isinstance(plan, ClaimPlan)
+    assert plan.find is not None
+    unit = run.manifest.load_unit
+    answer = searcher_of(plan, plan.find, run.events).answer
+    ended = next(iter(_ended_early(run)), "")
     if answer.limit is not None:
-        return "met", f"Met: {search.short}{early}."
+        between = f"95 %: {show_size(round(answer.low))} to {show_amount(round(answer.high), unit)}"
+        binds = f"; {answer.binds.replace('_', ' ')} is what binds" if answer.binds else ""
+        early = f"; {ended}" if ended else ""
+        return "met", f"Met: tips at {show_amount(round(answer.limit), unit)} ({between}){binds}{early}."
     if answer.ended == "limit":
-        return "met", f"Met: {show_amount(search.largest, search.unit)} hold, which is the search's limit."
+        return "met", f"Met: {show_amount(plan.find.limit, unit)} hold, which is the search's limit."
     if answer.ended == "broken at start":
-        return "missed", f"Missed: not even {show_amount(round(answer.high), search.unit)} held."
-    held = f"; {show_amount(round(answer.low), search.unit)} held" if answer.low else ""
+        return "missed", f"Missed: not even {show_amount(round(answer.high), unit)} held."
+    held = f"; {show_amount(round(answer.low), unit)} held" if answer.low else ""
     return "withheld", f"Withheld: {ended or answer.withheld or 'the search has no answer'}{held}."
 
 

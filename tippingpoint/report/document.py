@@ -44,7 +44,6 @@ from tippingpoint.report.sections.landing import agent_marks, build_agents, buil
 from tippingpoint.report.sections.life import build_life
 from tippingpoint.report.sections.recovery import build_comeback, build_recovery
 from tippingpoint.report.sections.resources import build_resources, leader_marks
-from tippingpoint.report.sections.search import build_search
 from tippingpoint.report.sections.timeline import build_timeline, is_lost_connection
 from tippingpoint.rundir.cluster_events import Cluster
 from tippingpoint.rundir.histogram import Histogram
@@ -128,7 +127,7 @@ def build_document(analysis: Analysis) -> dict[str, Any]:
         "resources": build_resources(run, analysis.costs),
         "generator": _generator(run),
         "units": _units(run),
-        "search": build_search(analysis.search) if analysis.search is not None else _search(run),
+        "search": _search(run),
         **build_recovery(analysis.aftermaths),
         **build_comeback(analysis.comeback),
         "events": events,
@@ -535,7 +534,7 @@ def _units(run: RunData) -> list[dict[str, Any]]:
 
 
 def _search(run: RunData) -> dict[str, Any] | None:
-    """Return the loads that a search of before tried, in order, and its answer; None for plans with listed stages."""
+    """Return the loads that `find` tried, in order, and its answer; None for plans with listed stages."""
     probes = [_without(event, "event", "worker") for event in run.events if event["event"] == "probe"]
     found = [_without(event, "event", "worker") for event in run.events if event["event"] == "found"]
     return {"probes": probes, "found": found[-1] if found else None} if probes or found else None

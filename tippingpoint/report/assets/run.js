@@ -13,11 +13,6 @@ function kneesAndCliff(operations) {
     lines.push({ x: cliff.first_broken, stroke: colour, label: `cliff at ${count(cliff.first_broken)}` });
   }
   const point = tipping.point;
-  if (point && point.by === "limit") {
-    const band = { from: point.last_held ?? 0, to: point.first_beyond, hatch: css("--cliff") };
-    bands.push(band);
-    if (doc.search.found.limit != null) lines.push({ x: doc.search.found.limit, stroke: css("--cliff"), label: `limit ≈ ${count(Number(doc.search.found.limit.toPrecision(3)))}` });
-  }
   if (point && point.by === "threshold" && operations.includes(point.operation)) {
     const colour = css("--cliff");
     if (point.last_held != null) bands.push({ from: point.last_held, to: point.first_beyond, hatch: colour });
@@ -217,55 +212,7 @@ function drawTests() {
   draw("chart-test-cpu", 260, () => loadOverTime(ofNodes("cpu"), "cores"));
 }
 
-// ---- a search -----------------------------------------------------------------------------------
-const OUTCOMES = [[true, "held", "--held", 1], [false, "broke", "--error", 0], [null, "says nothing", "--gap", 0.5]];
-const percent = v => v == null ? "–" : Math.round(v * 100) + " %";
-
-// Every probe is a dot at its load: at the top, at the bottom, or in the middle if it says nothing.
-function chanceToHold() {
-  const { found, probes } = doc.search, unit = doc.run.load_unit, colour = css("--op-1");
-  const curve = new Map(found.curve.map(([load, ...rest]) => [load, rest]));
-  const xs = [...new Set([...curve.keys(), ...probes.map(probe => probe.size)])].sort((a, b) => a - b);
-  const of = place => xs.map(x => curve.get(x)?.[place] ?? null), edge = (name, more) => line(name, alpha(colour, 0.5), P50, percent, { width: 0.75, spanGaps: true, ...more });
-  const dotted = OUTCOMES.filter(([held]) => probes.some(probe => probe.held === held)).map(([held, name, stroke, height]) => ({
-    values: xs.map(x => probes.some(probe => probe.size === x && probe.held === held) ? height : null),
-    series: line(name, css(stroke), P50, v => v == null ? "–" : "yes", { paths: () => null, points: { show: true, size: 9, width: 2, stroke: css(stroke), fill: css("--card") } }) }));
-  const limit = css("--cliff"), bands = [], lines = [];
-  if (found.limit != null) {
-    bands.push({ from: found.low, to: found.high ?? xs[xs.length - 1] * 2, fill: alpha(limit, 0.12) });
-    lines.push({ x: found.limit, stroke: limit, dash: [3, 3], label: `limit ≈ ${count(Number(found.limit.toPrecision(3)))}` });
-  }
-  const sizes = [...new Set(probes.map(probe => probe.size))].sort((a, b) => a - b);
-  return { data: [xs, of(1), of(2), of(0), ...dotted.map(found => found.values)],
-    series: [{}, edge("lowest"), edge("highest"), line("chance to hold", colour, P50, percent, { spanGaps: true }), ...dotted.map(found => found.series)],
-    between: [{ series: [2, 1], fill: alpha(colour, 0.15) }], axes: [loadAxis(sizes, unit), plainAxis("chance to hold", percent)],
-    scales: { x: loadScale([xs[0], xs[xs.length - 1]]), y: { range: () => [-0.06, 1.06] } }, xLabel: unit, xFormat: v => v == null ? "–" : count(Math.round(v)), bands, lines };
-}
-
-// Each probe is a level line from its begin to its end.
-function loadsTried() {
-  const { found, probes } = doc.search, xs = [], kinds = OUTCOMES.filter(([held]) => probes.some(probe => probe.held === held));
-  const columns = kinds.map(() => []);
-  for (const probe of probes) for (const [t, value] of [[probe.began, probe.size], [probe.began + probe.seconds * 0.999, probe.size], [probe.began + probe.seconds * 0.9995, null]]) {
-    if (xs.length && t <= xs[xs.length - 1]) continue;
-    xs.push(t);
-    kinds.forEach(([held], place) => columns[place].push(held === probe.held ? value : null));
-  }
-  const sizes = probes.map(probe => probe.size), low = Math.min(...sizes), high = Math.max(...sizes), log = high / low > 10;
-  const end = Math.max(...probes.map(probe => probe.began + probe.seconds));
-  const level = found.limit == null ? [] : [{ values: xs.map(() => found.limit), series: line("limit", css("--cliff"), P99, count, { width: 1, value: () => count(Number(found.limit.toPrecision(3))) }) }];
-  const all = [...kinds.map(([, name, stroke], place) => ({ values: columns[place], series: line(name, css(stroke), P50, count, { width: 4, ...lone(css(stroke)) }) })), ...level];
-  const y = log ? { distr: 3, range: () => [low / 1.3, high * 1.3] } : { range: () => [0, high * 1.1] };
-  const logged = axis({ size: 56, label: doc.run.load_unit, splits: () => logTicks(low / 1.3, high * 1.3), filter: (u, ticks) => ticks, values: (u, ticks) => ticks.map(count) });
-  return { data: [xs, ...all.map(each => each.values)], series: [{}, ...all.map(each => each.series)], axes: [timeAxis("time since the search began (min:s)"), log ? logged : plainAxis(doc.run.load_unit, count)],
-    scales: { x: { time: false, range: () => [0, end * 1.02] }, y }, xLabel: "time", xFormat: clock };
-}
-
 function drawRun() {
-  if (doc.search?.found?.ended) {
-    if (doc.search.found.curve.length) draw("chart-chance", 300, chanceToHold);
-    draw("chart-probes", 260, loadsTried);
-  }
   drawTests();
   draw("chart-load", 380, () => latencyAgainstLoad(doc.loading));
   draw("chart-observe", 300, () => latencyAgainstLoad(doc.observing));

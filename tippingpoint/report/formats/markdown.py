@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import exp
 from typing import Any, TypeVar
 
 from tippingpoint.plan.kinds import facts_of
@@ -49,7 +48,6 @@ def render_run(document: dict[str, Any]) -> str:
             "Response times of user commands, p50 / p99",
             _timings(document["timings"], run["things"], _member(run)),
         ),
-        section("The search", _search(document["search"], unit)),
         section("The cluster's own tests", _cluster_tests(document)),
         section("Recovery", _recovery(document.get("recovery"))),
         section("After the cliff", _comeback(document.get("comeback"), unit)),
@@ -93,22 +91,6 @@ def _thresholds(entries: Sequence[dict[str, Any]], unit: str) -> str:
     ]
     header = ["operation", "limit", "allowed", "worst", f"at {unit}", "result"]
     return section("Thresholds", table(header, rows, text=(0, 1, 5), left_out=len(entries) - len(rows)))
-
-
-def _search(search: dict[str, Any] | None, unit: str) -> str:
-    """Render the probes of a search, in order; searches of before have no such table."""
-    if search is None or "curve" not in (search["found"] or {}):
-        return ""
-    rows: list[list[str]] = []
-    for number, probe in enumerate(search["probes"][:MOST_LINES], start=1):
-        outcome = {True: "held", False: "broke", None: "says nothing"}[probe["held"]]
-        worst = max(probe["margins"], key=lambda margin: margin[1], default=None)
-        why = "; ".join(probe["broken"])
-        if probe["held"] is not None and worst is not None:
-            why = f"{worst[0].replace('_', ' ')} at {exp(min(worst[1], 20.0)):.3g} times its limit"
-        rows.append([str(number), figures.number(probe["size"]), f"{probe['seconds']:.0f} s", outcome, why])
-    header = ["probe", unit, "lasted", "outcome", "nearest to its limit, or furthest beyond it"]
-    return table(header, rows, text=(3, 4), left_out=len(search["probes"]) - len(rows))
 
 
 def _rally(document: dict[str, Any], unit: str) -> list[str]:
