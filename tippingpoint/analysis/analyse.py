@@ -10,6 +10,7 @@ from tippingpoint.analysis.fill_rate import Fill, fills_of
 from tippingpoint.analysis.findings import Findings, examine
 from tippingpoint.analysis.recovery.aftermath import Aftermath, aftermaths
 from tippingpoint.analysis.recovery.comeback import Comeback, comeback_of
+from tippingpoint.analysis.search.found import Found, found_of
 from tippingpoint.analysis.search.stage_margins import judged
 from tippingpoint.analysis.tipping import Tipping, find_tipping
 from tippingpoint.analysis.verdict import Verdict, judge
@@ -36,6 +37,8 @@ class Analysis:
     """How fast containers were created, for each number of members."""
     comeback: Comeback | None
     """Whether the target came back from the last load; None if the run did not try that."""
+    found: Found | None
+    """What the run's search found; None for a run that did not search."""
     aftermaths: list[Aftermath]
     """What followed each fault, and each change of leader or members without one."""
 
@@ -48,12 +51,15 @@ def analyse(run: RunData) -> Analysis:
     if probe_events(run.events):
         run = replace(run, stages=[judged(stage) for stage in run.stages])
     findings = examine(run)
-    verdict = judge(findings)
+    found = found_of(run, findings.plan)
+    verdict = judge(findings, found)
     loads = loads_of(findings)
     cluster = read_cluster(run.events)
     fills = fills_of(run, cluster)
-    tipping = find_tipping(findings, loads, verdict.checks, cluster, fills)
+    tipping = find_tipping(findings, loads, verdict.checks, cluster, fills, found)
     costs = costs_of(findings, loads, tipping.cliff)
     thresholds = findings.plan.thresholds if findings.plan is not None else []
     comeback, after_faults = comeback_of(findings), aftermaths(run, thresholds)
-    return Analysis(run, findings, verdict, tipping, costs, cluster, fills, comeback, after_faults)
+    return Analysis(
+        run, findings, verdict, tipping, costs, cluster, fills, comeback, found, after_faults
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil, floor
 from typing import Literal
 
 from tippingpoint.analysis.cliff import (
@@ -18,6 +19,7 @@ from tippingpoint.analysis.fill_rate import Fill, fill_words
 from tippingpoint.analysis.findings import Findings
 from tippingpoint.analysis.knee import Knee, NoKnee, find_knee
 from tippingpoint.analysis.latency import costs
+from tippingpoint.analysis.search.found import Found
 from tippingpoint.analysis.usl import Forecast, forecast
 from tippingpoint.analysis.verdict import Check, first_misses, miss_words
 from tippingpoint.rundir.cluster_events import Cluster
@@ -90,10 +92,12 @@ def find_tipping(
     checks: Sequence[Check],
     cluster: Cluster,
     fills: Sequence[Fill],
+    found: Found | None = None,
 ) -> Tipping:
     """Find the tipping point of a run. The same run always gives the same answer.
 
-    `loads` are the run's loads, and `checks` those of its verdict. `cluster` and `fills` are part of the sentence.
+    `loads` are the run's loads, and `checks` those of its verdict. `cluster` and `fills` are part of the sentence. The
+    tipping point of a search is the answer `found`: what its probes show singly is no sign beside it.
 
     Knees and forecast leave out storms, removals and loads with an injected fault. The cliff takes no such load as
     normal. Only the throughput of leases says something about the target, because they are renewed while they are
@@ -109,6 +113,8 @@ def find_tipping(
     cliff, notes = find_cliff(loads, judged, rates_known=clock_known and claims)
     predicted = forecast(loads, clock_known=clock_known) if claims else _NO_THROUGHPUT[run.instances]
     storms = _storms(run, loads, cliff)
+    if found is not None:
+        return _of_search(found, bends, storms, predicted)
     signs = _signs(findings, bends, cliff, checks)
     point = signs[0] if signs else None
     return Tipping(
@@ -127,6 +133,33 @@ def find_tipping(
                 *(fill_words(fill, len(fills) == 1, run.things) for fill in fills if fill.slower),
             ]
         ),
+    )
+
+
+def _of_search(
+    found: Found,
+    bends: Mapping[str, Knee | NoKnee],
+    storms: list[StormOutcome],
+    predicted: Forecast | str,
+) -> Tipping:
+    """Return the tipping point of a search: between the bounds of its answer's interval."""
+    answer = found.answer
+    point = None
+    if answer.limit is not None and found.broken is not None:
+        operation, _, _ = answer.binds.partition(" ")
+        held = floor(answer.low) or None
+        evidence = f"{answer.binds.replace('_', ' ')} is what binds"
+        point = TippingPoint(held, ceil(found.broken), "threshold", operation, evidence)
+    return Tipping(
+        point=point,
+        knees={operation: bend for operation, bend in bends.items() if isinstance(bend, Knee)},
+        no_knee={operation: bend.reason for operation, bend in bends.items() if isinstance(bend, NoKnee)},
+        cliff=None,
+        storms=storms,
+        forecast=predicted if isinstance(predicted, Forecast) else None,
+        no_forecast=predicted if isinstance(predicted, str) else "",
+        notes=[],
+        sentence=found.sentence,
     )
 
 

@@ -17,12 +17,11 @@ from tippingpoint.analysis.generator_health import (
 )
 from tippingpoint.analysis.latency import costs
 from tippingpoint.analysis.recovery.comeback import comeback_of
-from tippingpoint.analysis.search.rebuilt import searcher_of
+from tippingpoint.analysis.search.found import Found, limit_words
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.rundir.gathered import UnitStatus
 from tippingpoint.rundir.operations import BRINGING_UP, CONNECT
-from tippingpoint.rundir.probe_events import probe_events
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.takeovers import takeovers
@@ -142,8 +141,8 @@ def _checks(findings: Findings) -> list[Check]:
     )
 
 
-def judge(findings: Findings) -> Verdict:
-    """Judge a run as far as it went. Thresholds are not checked if the run failed."""
+def judge(findings: Findings, found: Found | None = None) -> Verdict:
+    """Judge a run as far as it went, a search by what it `found`. Thresholds are not checked if the run failed."""
     run, plan = findings.run, findings.plan
     manifest = run.manifest
     if manifest.status == "failed":
@@ -168,7 +167,9 @@ def judge(findings: Findings) -> Verdict:
         + _coming_back(findings)
         + _gaps(checks, [found.stage for found in findings.stages], unit)
     )
-    if isinstance(plan, ClaimPlan) and plan.find is not None:
+    if found is not None:
+        outcome, sentence = _judge_answer(findings, found)
+    elif isinstance(plan, ClaimPlan) and plan.find is not None:
         outcome, sentence = _judge_find(findings, checks)
     else:
         outcome, sentence = _judge_stages(findings, checks)
@@ -399,11 +400,12 @@ def _judge_stages(findings: Findings, checks: list[Check]) -> tuple[Outcome, str
 
 
 def _judge_find(findings: Findings, checks: list[Check]) -> tuple[Outcome, str]:
-    """Judge a search. Loads beyond the answer may miss thresholds: that is how the answer is found."""
+    """Judge a search of versions before 0.2, whose probes had no margins, or one that ended before its first probe.
+
+    Loads beyond the answer may miss thresholds: that is how the answer is found.
+    """
     run = findings.run
     unit = run.manifest.load_unit
-    if probe_events(run.events):
-        return _judge_answer(findings)
     found = next((event for event in reversed(run.events) if event["event"] == "found"), None)
     if found is None:
         why = (_ended_early(run) or ["the search has no answer"])[0]
@@ -449,24 +451,19 @@ def _judge_find(findings: Findings, checks: list[Check]) -> tuple[Outcome, str]:
     return "met", f"Met: the thresholds hold up to {show_amount(held, unit)} ({repeats}{limit}){beyond}."
 
 
-def _judge_answer(findings: Findings) -> tuple[Outcome, str]:
+def _judge_answer(findings: Findings, found: Found) -> tuple[Outcome, str]:
     """Judge a search by the answer that its probes give, however it ended."""
-    run, plan = findings.run, findings.plan
-    assert isinstance(plan, ClaimPlan)
-    assert plan.find is not None
+    run, answer = findings.run, found.answer
     unit = run.manifest.load_unit
-    answer = searcher_of(plan, plan.find, run.events).answer
     ended = next(iter(_ended_early(run)), "")
+    early = f"; {ended}" if ended else ""
     if answer.limit is not None:
-        between = f"95 %: {show_size(round(answer.low))} to {show_amount(round(answer.high), unit)}"
-        binds = f"; {answer.binds.replace('_', ' ')} is what binds" if answer.binds else ""
-        early = f"; {ended}" if ended else ""
-        return "met", f"Met: tips at {show_amount(round(answer.limit), unit)} ({between}){binds}{early}."
+        return "met", f"Met: the limit is {limit_words(answer, unit)}{early}."
     if answer.ended == "limit":
-        return "met", f"Met: {show_amount(plan.find.limit, unit)} hold, which is the search's limit."
+        return "met", f"Met: {show_amount(answer.low, unit)} hold, which is the search's limit."
     if answer.ended == "broken at start":
-        return "missed", f"Missed: not even {show_amount(round(answer.high), unit)} held."
-    held = f"; {show_amount(round(answer.low), unit)} held" if answer.low else ""
+        return "missed", f"Missed: not even {show_amount(answer.high, unit)} held."
+    held = f"; {show_amount(answer.low, unit)} held" if answer.low else ""
     return "withheld", f"Withheld: {ended or answer.withheld or 'the search has no answer'}{held}."
 
 
@@ -553,7 +550,7 @@ def first_misses(run: RunData, checks: Sequence[Check]) -> list[Check]:
     Storms and removals are left out. In a search, so are the loads up to its answer: a repeat of them may have failed.
     """
     found = next((event for event in reversed(run.events) if event["event"] == "found"), None)
-    answer: int = found.get("held") or 0 if found is not None else 0
+    answer: float = found.get("held", found.get("low")) or 0 if found is not None else 0
     steps = {stage.number for stage in run.stages if stage.is_step}
     missed = [
         check

@@ -44,6 +44,7 @@ from tippingpoint.report.sections.landing import agent_marks, build_agents, buil
 from tippingpoint.report.sections.life import build_life
 from tippingpoint.report.sections.recovery import build_comeback, build_recovery
 from tippingpoint.report.sections.resources import build_resources, leader_marks
+from tippingpoint.report.sections.search import build_search
 from tippingpoint.report.sections.timeline import build_timeline, is_lost_connection
 from tippingpoint.rundir.cluster_events import Cluster
 from tippingpoint.rundir.histogram import Histogram
@@ -103,7 +104,7 @@ def build_document(analysis: Analysis) -> dict[str, Any]:
         },
         "cautions": build_cautions(analysis),
         "damage": [asdict(damage) for damage in run.damage],
-        "thresholds": _thresholds(_binding(run, verdict.checks), run.manifest.load_unit),
+        "thresholds": _thresholds(_binding(analysis), run.manifest.load_unit),
         "tipping": tipping_entry(analysis.tipping),
         "operations": operations,
         "loading": _loading(run, operations),
@@ -127,7 +128,7 @@ def build_document(analysis: Analysis) -> dict[str, Any]:
         "resources": build_resources(run, analysis.costs),
         "generator": _generator(run),
         "units": _units(run),
-        "search": _search(run),
+        "search": build_search(analysis),
         **build_recovery(analysis.aftermaths),
         **build_comeback(analysis.comeback),
         "events": events,
@@ -228,12 +229,12 @@ def _utc(moment: float | None) -> str | None:
     return None if moment is None else time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(moment))
 
 
-def _binding(run: RunData, checks: Sequence[Check]) -> list[Check]:
+def _binding(analysis: Analysis) -> list[Check]:
     """Return the checks that count. Those beyond a search's answer do not: they only show where loads break."""
-    held = [event.get("held", event.get("low")) for event in run.events if event["event"] == "found"]
-    if not held or held[-1] is None:
-        return list(checks)
-    return [check for check in checks if check.size is None or check.size <= held[-1]]
+    checks = analysis.verdict.checks
+    held = [event.get("held") for event in analysis.run.events if event["event"] == "found"]
+    last = analysis.found.held if analysis.found is not None else held[-1] if held else None
+    return [check for check in checks if last is None or check.size is None or check.size <= last]
 
 
 def _thresholds(checks: Iterable[Check], load_unit: str) -> list[dict[str, Any]]:
@@ -531,13 +532,6 @@ def _units(run: RunData) -> list[dict[str, Any]]:
     The list is empty for a run on one machine.
     """
     return [unit.model_dump() for unit in run.units]
-
-
-def _search(run: RunData) -> dict[str, Any] | None:
-    """Return the loads that `find` tried, in order, and its answer; None for plans with listed stages."""
-    probes = [_without(event, "event", "worker") for event in run.events if event["event"] == "probe"]
-    found = [_without(event, "event", "worker") for event in run.events if event["event"] == "found"]
-    return {"probes": probes, "found": found[-1] if found else None} if probes or found else None
 
 
 def _events(run: RunData, cluster: Cluster) -> dict[str, Any]:

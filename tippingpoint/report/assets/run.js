@@ -107,6 +107,66 @@ function throughputAgainstLoad() {
     scales: { x: loadScale(sizes), y: fromZero }, xLabel: unit, xFormat: v => v == null ? "–" : count(Math.round(v)), bands, lines };
 }
 
+// The chance that a load holds: best estimate, 95 % band, and every probe at the height of its outcome.
+const outcomeOf = probe => probe.held == null ? "says nothing" : probe.held ? "held" : "broke";
+const outcomeColour = name => css({ held: "--held", broke: "--error", "says nothing": "--soft" }[name]);
+function intervalOfLimit() {
+  const answer = doc.search.answer, to = answer.high ?? Infinity;
+  return answer.limit == null ? [] : [{ from: answer.low, to, fill: alpha(css("--health"), 0.15) }];
+}
+function chanceAgainstLoad() {
+  const answer = doc.search?.answer;
+  if (!answer?.curve.length) return null;
+  const first = answer.curve[0].load, last = answer.curve[answer.curve.length - 1].load;
+  const shown = doc.search.probes.filter(probe => probe.size >= first * 0.999 && probe.size <= last * 1.001);
+  const xs = [...new Set([...answer.curve.map(point => point.load), ...shown.map(probe => probe.size)])].sort((a, b) => a - b);
+  const at = new Map(answer.curve.map(point => [point.load, point]));
+  const column = name => xs.map(x => at.get(x)?.[name] ?? null);
+  const height = { held: 1.06, broke: -0.06, "says nothing": 0.5 }, colour = css("--op-3"), percent = v => v == null ? "–" : Math.round(v * 100) + " %";
+  const tried = Object.keys(height).filter(name => shown.some(probe => outcomeOf(probe) === name)).map(name => ({
+    values: xs.map(x => shown.some(probe => probe.size === x && outcomeOf(probe) === name) ? height[name] : null),
+    series: line(`probes that ${name === "says nothing" ? "say nothing" : name}`, outcomeColour(name), P50, v => v == null ? "–" : "yes",
+      { paths: () => null, points: { show: true, size: 9, width: 1.5, stroke: outcomeColour(name), fill: alpha(outcomeColour(name), 0.5) } }) }));
+  return { data: [xs, column("chance"), column("low"), column("high"), ...tried.map(c => c.values)],
+    series: [{}, line("chance to hold", colour, P50, percent, { spanGaps: true }), line("95 % from", colour, MAX, percent, { spanGaps: true }),
+      line("95 % to", colour, MAX, percent, { spanGaps: true }), ...tried.map(c => c.series)],
+    between: [{ series: [3, 2], fill: alpha(colour, 0.12) }],
+    axes: [loadAxis(niceLoads(first, last), doc.run.load_unit), axis({ size: 56, label: "chance to hold", splits: () => [0, 0.25, 0.5, 0.75, 1], values: (u, ticks) => ticks.map(percent) })],
+    scales: { x: loadScale([first, last]), y: { range: () => [-0.14, 1.14] } }, xLabel: doc.run.load_unit, xFormat: v => v == null ? "–" : count(Number(v.toPrecision(4))),
+    bands: intervalOfLimit(), lines: answer.limit == null ? [] : [{ x: answer.limit, stroke: css("--health"), dash: [3, 3], label: `limit ≈ ${count(Number(answer.limit.toPrecision(3)))}` }] };
+}
+function niceLoads(first, last) {
+  const found = [];
+  for (let power = Math.floor(Math.log10(first)); power <= Math.ceil(Math.log10(last)); power++)
+    for (const step of last / first > 10 ? [1, 2, 5] : [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8]) {
+      const load = Number((step * 10 ** power).toPrecision(3));
+      if (load >= first && load <= last) found.push(load);
+    }
+  return found;
+}
+
+// Each probe is a bar at its load, from its begin to its end in the search.
+function probesOverTime() {
+  const probes = doc.search?.answer ? doc.search.probes : [];
+  if (!probes.length) return null;
+  const xs = [...new Set(probes.flatMap(probe => [probe.began, probe.began + probe.seconds, probe.began + probe.seconds + 0.001]))].sort((a, b) => a - b);
+  const names = ["held", "broke", "says nothing"].filter(name => probes.some(probe => outcomeOf(probe) === name));
+  const columns = names.map(name => xs.map(x => {
+    const probe = probes.find(each => outcomeOf(each) === name && x >= each.began && x <= each.began + each.seconds);
+    return probe ? probe.size : null;
+  }));
+  const answer = doc.search.answer, sizes = probes.map(probe => probe.size), low = Math.min(...sizes), high = Math.max(...sizes);
+  const shade = u => {
+    if (answer.limit == null) return;
+    const { left, top, width, height } = u.bbox, ctx = u.ctx, clip = y => Math.min(top + height, Math.max(top, y));
+    const from = clip(u.valToPos(answer.high ?? high * 2, "y", true)), to = clip(u.valToPos(Math.max(answer.low, 1e-9), "y", true));
+    ctx.save(); ctx.fillStyle = alpha(css("--health"), 0.15); ctx.fillRect(left, from, width, to - from); ctx.restore();
+  };
+  return { data: [xs, ...columns], series: [{}, ...names.map(name => line(name, outcomeColour(name), P50, count, { width: 5 }))],
+    axes: [timeAxis("time since the search began (min:s)"), axis({ size: 64, label: doc.run.load_unit, splits: (u, i, min, max) => logTicks(min, max), filter: (u, ticks) => ticks, values: (u, ticks) => ticks.map(count) })],
+    scales: { x: { time: false }, y: { distr: 3, log: 10, range: () => [low / 1.3, high * 1.3] } }, xLabel: "time", xFormat: clock, plugins: [{ hooks: { drawClear: [shade] } }] };
+}
+
 // All charts over time share one axis. It covers the load and the figures measured just before and after it.
 const resources = doc.resources, AROUND = 0.05;
 const timeEnds = (() => {
@@ -220,6 +280,8 @@ function drawRun() {
   draw("chart-life", 320, lifeAgainstCount);
   draw("chart-spread", 240, spreadOverHosts);
   draw("chart-throughput", 280, throughputAgainstLoad);
+  draw("chart-chance", 320, chanceAgainstLoad);
+  draw("chart-probes", 240, probesOverTime);
   const timeline = doc.timeline, spawn = doc.run.workload !== "claim";
   drawFelt();
   if (!timeline) return;

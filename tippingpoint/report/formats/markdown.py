@@ -49,6 +49,7 @@ def render_run(document: dict[str, Any]) -> str:
             _timings(document["timings"], run["things"], _member(run)),
         ),
         section("The cluster's own tests", _cluster_tests(document)),
+        section("The search", _search(document["search"], unit)),
         section("Recovery", _recovery(document.get("recovery"))),
         section("After the cliff", _comeback(document.get("comeback"), unit)),
         section("Events", _happened(document["happened"])),
@@ -64,6 +65,29 @@ def render_run(document: dict[str, Any]) -> str:
         section("Notes", bullets(document["notes"])),
     ]
     return joined(blocks)
+
+
+def _search(search: dict[str, Any] | None, unit: str) -> str:
+    """Render the probes of a search, and the limits of further thresholds."""
+    if search is None or "answer" not in search:
+        return ""
+    outcomes = {True: "held", False: "broke", None: "says nothing"}
+    rows = [
+        [
+            figures.number(probe["size"]),
+            outcomes[probe["held"]],
+            figures.number(round(probe["seconds"], 1)),
+            plain(probe["words"].partition(": ")[2]),
+        ]
+        for probe in search["probes"][:MOST_LINES]
+    ]
+    left_out = len(search["probes"]) - len(rows)
+    return joined(
+        [
+            bullets([f"{each['threshold']}: {each['sentence']}" for each in search["further"]]),
+            table([unit, "outcome", "seconds", "what it showed"], rows, text=(1, 3), left_out=left_out),
+        ]
+    )
 
 
 def _called_real(run: dict[str, Any]) -> str:

@@ -1,0 +1,172 @@
+"""What a run's search found, in words and figures: its answer, and those for further thresholds by the same probes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import floor, inf, isfinite, log10
+
+from tippingpoint.analysis.search.answer import Answer
+from tippingpoint.analysis.search.probes import Probe
+from tippingpoint.analysis.search.rebuilt import aim_of, probe_of, searcher_of
+from tippingpoint.analysis.search.searcher import answer_for
+from tippingpoint.analysis.search.stage_margins import PERCENTILES, margin_names
+from tippingpoint.plan.base import Threshold
+from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.read import Plan
+from tippingpoint.rundir.probe_events import ProbeEvent, probe_events
+from tippingpoint.rundir.results import RunData
+from tippingpoint.util.durations import show_us
+from tippingpoint.util.text import choose, show_amount, show_share, show_size
+
+_FINE = 20
+"""A limit is told to a twentieth of its interval's width."""
+
+
+@dataclass(frozen=True)
+class Further:
+    """What the same probes say of one more threshold."""
+
+    threshold: str
+    """The threshold in words: extend p99 at most 50 ms."""
+    answer: Answer
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Found:
+    """A run's search, as far as it went."""
+
+    answer: Answer
+    probes: list[ProbeEvent]
+    """The loads that were tried, in order."""
+    seconds: float
+    """How long the search took so far."""
+    sentence: str
+    """The answer in words."""
+    further: list[Further]
+    """The limits of `find.also`, in the plan's order."""
+
+    @property
+    def held(self) -> float | None:
+        """The load that holds: the lower bound of the limit's interval, or the largest load that held without one."""
+        return self.answer.low or None
+
+    @property
+    def broken(self) -> float | None:
+        """The load that breaks: the upper bound of the limit's interval; None if none broke."""
+        return self.answer.high if isfinite(self.answer.high) else None
+
+
+def found_of(run: RunData, plan: Plan | None) -> Found | None:
+    """Return what a run's search found; None for a run without any probe of a search."""
+    probes = probe_events(run.events)
+    if not isinstance(plan, ClaimPlan) or plan.find is None or not probes:
+        return None
+    answer = searcher_of(plan, plan.find, run.events).answer
+    seconds = max(probe.began + probe.seconds for probe in probes)
+    told = [probe_of(probe) for probe in probes]
+    return Found(
+        answer=answer,
+        probes=probes,
+        seconds=seconds,
+        sentence=" ".join(
+            [
+                _answered(answer, run.manifest.load_unit, plan.thresholds),
+                _effort(answer, len(probes), seconds),
+                *_doubts(answer),
+            ]
+        ),
+        further=[_further(run, plan, told, threshold) for threshold in plan.find.also],
+    )
+
+
+def limit_words(answer: Answer, unit: str) -> str:
+    """Say where an answer's limit is: 4,100 leases (95 %: 3,700 to 4,600); it has to have one."""
+    assert answer.limit is not None
+    low, limit, high = (_rounded(each, answer) for each in (answer.low, answer.limit, answer.high))
+    if not isfinite(answer.high):
+        return f"{show_amount(limit, unit)} (95 %: at least {show_size(low)})"
+    return f"{show_amount(limit, unit)} (95 %: {show_size(low)} to {show_size(high)})"
+
+
+def _rounded(load: float, answer: Answer) -> float:
+    """Return a load with as many digits as its interval bears."""
+    width = (answer.high if isfinite(answer.high) else 2 * answer.low) - answer.low
+    if width <= _FINE or not isfinite(load):
+        return load
+    step = 10 ** floor(log10(width / _FINE))
+    return round(load / step) * step
+
+
+def _answered(answer: Answer, unit: str, thresholds: list[Threshold]) -> str:
+    if answer.limit is not None:
+        binds = _binding_words(answer.binds, thresholds)
+        shape = {"cliff": ", at a cliff", "smooth": "", "": ""}[answer.shape]
+        return f"Tips at {limit_words(answer, unit)}{shape}" + (f": {binds} is what binds." if binds else ".")
+    if answer.ended == "limit":
+        return f"Holds {show_amount(answer.low, unit)}, the largest load that the plan allows."
+    if answer.ended == "broken at start":
+        binds = _binding_words(answer.binds, thresholds)
+        why = f": {binds} is what binds" if binds else ""
+        return f"Not even {show_amount(answer.high, unit)} held{why}."
+    known = f": {show_amount(answer.low, unit)} held" if answer.low else ""
+    known = known or (f": {show_amount(answer.high, unit)} broke" if answer.high < inf else "")
+    return f"No limit is known, as {answer.withheld or 'the search has no answer'}{known}."
+
+
+def _effort(answer: Answer, probes: int, seconds: float) -> str:
+    by = f"in {_time(seconds)} by {probes:,} {choose(probes, 'probe', 'probes')}"
+    early = {
+        "within": "; its time was over before the interval was as narrow as asked",
+        "generator": "; the generator itself was the limit of larger loads",
+        "no narrower": "; further probes no longer narrowed the interval",
+        "going on": "; the search had not ended",
+    }.get(answer.ended, "")
+    return (
+        f"{'Found' if answer.limit is not None else 'Tried'} {by}{early if answer.limit is not None else ''}."
+    )
+
+
+def _doubts(answer: Answer) -> list[str]:
+    doubts = [answer.drifts, answer.stays_hurt]
+    return [f"{doubt[0].upper()}{doubt[1:]}." for doubt in doubts if doubt]
+
+
+def _time(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} minutes"
+
+
+def _binding_words(name: str, thresholds: list[Threshold]) -> str:
+    """Return a margin's name with its limit: extend p99 over 100 ms."""
+    for threshold in thresholds:
+        for margin, words in zip(margin_names([threshold]), _limits(threshold), strict=True):
+            if margin == name:
+                return words
+    return name.replace("_", " ")
+
+
+def _limits(threshold: Threshold) -> list[str]:
+    """Return each limit of a threshold in words, in the order of margin_names."""
+    words: list[str] = []
+    for name in margin_names([threshold]):
+        limit = name.rpartition(" ")[2]
+        value = getattr(threshold, limit)
+        if limit in PERCENTILES:
+            words.append(
+                f"{threshold.operation} {limit.replace('p999', 'p99.9')} over {show_us(value * 1e6)}"
+            )
+        elif limit == "throughput":
+            words.append(f"{threshold.operation} throughput under {value:g}/s")
+        else:
+            words.append(f"{threshold.operation} {limit.replace('_', ' ')} over {show_share(value)}")
+    return words
+
+
+def _further(run: RunData, plan: ClaimPlan, probes: list[Probe], threshold: Threshold) -> Further:
+    assert plan.find is not None
+    answer = answer_for(aim_of(plan.find), probes, margin_names([threshold], also=True))
+    return Further(
+        " or ".join(_limits(threshold)), answer, _answered(answer, run.manifest.load_unit, [threshold])
+    )

@@ -1,0 +1,66 @@
+"""The section on a search: its answer, the chance to hold over the load, and every probe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from math import isfinite
+from typing import Any
+
+from tippingpoint.analysis.analyse import Analysis
+from tippingpoint.analysis.search.answer import Answer
+from tippingpoint.rundir.probe_events import ProbeEvent, probe_words
+
+
+def build_search(analysis: Analysis) -> dict[str, Any] | None:
+    """Describe a run's search; None for plans with listed stages.
+
+    `answer` is what its probes say, as analysis.search.Answer has it, and a search of version 0.1 has none. `probes` are
+    the loads that were tried, in order: `t` is when each began, in seconds of the run, and `words` says what it showed.
+    `further` are the answers for the thresholds of `find.also`.
+    """
+    found = analysis.found
+    if found is None:
+        return _of_before(analysis)
+    begun = {stage.number: stage.begin for stage in analysis.run.stages}
+    return {
+        "found": _told(analysis, "found"),
+        "sentence": found.sentence,
+        "seconds": round(found.seconds, 1),
+        "answer": _answer(found.answer),
+        "probes": [_probe(probe, begun) for probe in found.probes],
+        "further": [
+            {"threshold": each.threshold, "sentence": each.sentence, "answer": _answer(each.answer)}
+            for each in found.further
+        ],
+    }
+
+
+def _answer(answer: Answer) -> dict[str, Any]:
+    entry = asdict(answer)
+    entry["high"] = answer.high if isfinite(answer.high) else None
+    return entry
+
+
+def _probe(probe: ProbeEvent, begun: Mapping[int, float]) -> dict[str, Any]:
+    entry = probe.model_dump()
+    entry["t"] = begun.get(probe.stage) if probe.stage is not None else None
+    entry["words"] = probe_words(probe)
+    return entry
+
+
+def _of_before(analysis: Analysis) -> dict[str, Any] | None:
+    """Return the loads that a search of version 0.1 tried, and its answer; None without any."""
+    events = analysis.run.events
+    probes = [_bare(event) for event in events if event["event"] == "probe"]
+    found = _told(analysis, "found")
+    return {"probes": probes, "found": found} if probes or found else None
+
+
+def _told(analysis: Analysis, name: str) -> dict[str, Any] | None:
+    """Return the last event of a name; None without one."""
+    return next((_bare(event) for event in reversed(analysis.run.events) if event["event"] == name), None)
+
+
+def _bare(event: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in event.items() if name not in ("event", "worker")}
