@@ -60,6 +60,4 @@ def analyse(run: RunData) -> Analysis:
     costs = costs_of(findings, loads, tipping.cliff)
     thresholds = findings.plan.thresholds if findings.plan is not None else []
     comeback, after_faults = comeback_of(findings), aftermaths(run, thresholds)
-    return Analysis(
-        run, findings, verdict, tipping, costs, cluster, fills, comeback, found, after_faults
-    )
+    return Analysis(run, findings, verdict, tipping, costs, cluster, fills, comeback, found, after_faults)

@@ -17,7 +17,7 @@ from tippingpoint.analysis.generator_health import (
 )
 from tippingpoint.analysis.latency import costs
 from tippingpoint.analysis.recovery.comeback import comeback_of
-from tippingpoint.analysis.search.found import Found, limit_words
+from tippingpoint.analysis.search.found import Found, told
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.rundir.gathered import UnitStatus
@@ -458,7 +458,10 @@ def _judge_answer(findings: Findings, found: Found) -> tuple[Outcome, str]:
     ended = next(iter(_ended_early(run)), "")
     early = f"; {ended}" if ended else ""
     if answer.limit is not None:
-        return "met", f"Met: the limit is {limit_words(answer, unit)}{early}."
+        return (
+            "met",
+            f"Met: the thresholds hold up to {show_amount(told(answer.low, answer), unit)} at least{early}.",
+        )
     if answer.ended == "limit":
         return "met", f"Met: {show_amount(answer.low, unit)} hold, which is the search's limit."
     if answer.ended == "broken at start":

@@ -64,7 +64,7 @@ def found_of(run: RunData, plan: Plan | None) -> Found | None:
         return None
     answer = searcher_of(plan, plan.find, run.events).answer
     seconds = max(probe.began + probe.seconds for probe in probes)
-    told = [probe_of(probe) for probe in probes]
+    tried = [probe_of(probe) for probe in probes]
     return Found(
         answer=answer,
         probes=probes,
@@ -76,20 +76,20 @@ def found_of(run: RunData, plan: Plan | None) -> Found | None:
                 *_doubts(answer),
             ]
         ),
-        further=[_further(run, plan, told, threshold) for threshold in plan.find.also],
+        further=[_further(run, plan, tried, threshold) for threshold in plan.find.also],
     )
 
 
 def limit_words(answer: Answer, unit: str) -> str:
     """Say where an answer's limit is: 4,100 leases (95 %: 3,700 to 4,600); it has to have one."""
     assert answer.limit is not None
-    low, limit, high = (_rounded(each, answer) for each in (answer.low, answer.limit, answer.high))
+    low, limit, high = (told(each, answer) for each in (answer.low, answer.limit, answer.high))
     if not isfinite(answer.high):
         return f"{show_amount(limit, unit)} (95 %: at least {show_size(low)})"
     return f"{show_amount(limit, unit)} (95 %: {show_size(low)} to {show_size(high)})"
 
 
-def _rounded(load: float, answer: Answer) -> float:
+def told(load: float, answer: Answer) -> float:
     """Return a load with as many digits as its interval bears."""
     width = (answer.high if isfinite(answer.high) else 2 * answer.low) - answer.low
     if width <= _FINE or not isfinite(load):

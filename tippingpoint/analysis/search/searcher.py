@@ -369,8 +369,8 @@ class Searcher:
     def _curve(self, low: float, high: float) -> tuple[CurvePoint, ...]:
         tried = [log(probe.load) for probe in self._known]
         reach = max(0.25, 2 * log(max(high, 1e-12) / max(low, 1e-12)))
-        first = max(min(tried) - 0.1, log(max(low, 1e-12)) - reach)
-        last = min(max(tried) + 0.1, log(high) + reach)
+        first = min(max(min(tried) - 0.1, log(max(low, 1e-12)) - reach), log(max(low, 1e-12)) - 0.02)
+        last = max(min(max(tried) + 0.1, log(high) + reach), log(high) + 0.02)
         loads: FloatArray = np.linspace(first, last, _CURVE_POINTS)
         chances, weights = self._beliefs.chance(loads, self._now)
         points: list[CurvePoint] = []

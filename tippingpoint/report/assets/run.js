@@ -149,10 +149,12 @@ function niceLoads(first, last) {
 function probesOverTime() {
   const probes = doc.search?.answer ? doc.search.probes : [];
   if (!probes.length) return null;
-  const xs = [...new Set(probes.flatMap(probe => [probe.began, probe.began + probe.seconds, probe.began + probe.seconds + 0.001]))].sort((a, b) => a - b);
+  // Bars end a little before the next begins, so that no line joins them.
+  const gap = (probes[probes.length - 1].began + probes[probes.length - 1].seconds) / 400, end = probe => probe.began + Math.max(probe.seconds - gap, 0);
+  const xs = [...new Set(probes.flatMap(probe => [probe.began, end(probe), end(probe) + gap / 2]))].sort((a, b) => a - b);
   const names = ["held", "broke", "says nothing"].filter(name => probes.some(probe => outcomeOf(probe) === name));
   const columns = names.map(name => xs.map(x => {
-    const probe = probes.find(each => outcomeOf(each) === name && x >= each.began && x <= each.began + each.seconds);
+    const probe = probes.find(each => outcomeOf(each) === name && x >= each.began && x <= end(each));
     return probe ? probe.size : null;
   }));
   const answer = doc.search.answer, sizes = probes.map(probe => probe.size), low = Math.min(...sizes), high = Math.max(...sizes);

@@ -15,7 +15,7 @@ from tippingpoint.rundir.probe_events import ProbeEvent, probe_words
 def build_search(analysis: Analysis) -> dict[str, Any] | None:
     """Describe a run's search; None for plans with listed stages.
 
-    `answer` is what its probes say, as analysis.search.Answer has it, and a search of version 0.1 has none. `probes` are
+    `answer` is what its probes say, as analysis.search.Answer has it; a search of version 0.1 has none. `probes` are
     the loads that were tried, in order: `t` is when each began, in seconds of the run, and `words` says what it showed.
     `further` are the answers for the thresholds of `find.also`.
     """
