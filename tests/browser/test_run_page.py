@@ -13,6 +13,7 @@ from tests.browser.conftest import Opened
 from tests.unit.made.lxd_runs import FILL_PLAN, Fill, write_fill
 from tests.unit.made.openstack_runs import computes, write_cycles, write_servers
 from tests.unit.made.resource_figures import MEANINGS, resources_of
+from tests.unit.made.searches import NARROWED, write_search
 from tests.unit.made.synthetic import MadeStage, write_run
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.report import write_report
@@ -65,7 +66,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
     servers = load_run(write_servers(base / "servers", [2000, 4000], hosts=shares, per_second=100))
     boots = load_run(write_cycles(base / "boots", 50, failures=2))
     runs = {"cluster": cluster, "claims": claims, "many": many, "empty": empty, "bare": bare}
-    runs |= {"servers": servers, "boots": boots}
+    search = load_run(write_search(base / "search", NARROWED))
+    runs |= {"servers": servers, "boots": boots, "search": search}
     return {name: write_report(analyse(run), "html") for name, run in runs.items()}
 
 
@@ -76,7 +78,7 @@ def charts(page: Page) -> list[Locator]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["cluster", "claims", "many", "servers", "boots"])
+@pytest.mark.parametrize("name", ["cluster", "claims", "many", "servers", "boots", "search"])
 def test_every_chart_is_drawn_in_both_colour_schemes(
     opened: Opened, pages: Mapping[str, str], name: str, scheme: str
 ) -> None:
@@ -133,7 +135,18 @@ def test_a_run_with_hardly_anything_opens(opened: Opened, pages: Mapping[str, st
     assert page.locator("#verdict .badge").is_visible()
 
 
-@pytest.mark.parametrize("name", ["cluster", "claims", "many", "empty"])
+def test_a_search_shows_its_answer_the_chance_to_hold_and_every_probe(
+    opened: Opened, pages: Mapping[str, str]
+) -> None:
+    page = opened(pages["search"])
+    assert "95 %" in page.locator("#tipping p").first.inner_text()
+    labels = page.locator("#chart-chance .u-legend .u-label").all_inner_texts()
+    assert labels[1:] == ["chance to hold", "95 % from", "95 % to", "probes that held", "probes that broke"]
+    assert page.locator("#tipping [aria-label='The probes'] tbody tr").count() == len(NARROWED)
+    assert all(page.locator(f"#{chart}").evaluate(DRAWN) > 20 for chart in ("chart-chance", "chart-probes"))
+
+
+@pytest.mark.parametrize("name", ["cluster", "claims", "many", "empty", "search"])
 def test_a_page_400_pixels_wide_needs_no_sideways_scroll(
     opened: Opened, pages: Mapping[str, str], name: str
 ) -> None:

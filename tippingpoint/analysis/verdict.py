@@ -507,12 +507,15 @@ def _held_through(findings: Findings, checks: Iterable[Check]) -> str:
 
 
 def _not_held(findings: Findings) -> list[str]:
-    """Return one line for each stage whose load was incomplete, or was not held by the target."""
+    """Return one line for each stage whose load was incomplete, or was not held by the target.
+
+    The probes of a search are told by its answer.
+    """
     lines: list[str] = []
     for found in findings.stages:
         if found.not_made:
             lines.append(found.not_made)
-        elif found.stage.is_step and not found.cut_short and found.gave_way:
+        elif found.stage.is_step and found.stage.kind != "find" and not found.cut_short and found.gave_way:
             lines.append(_were_not_held(findings.run, found.stage, found.gave_way))
     return lines
 

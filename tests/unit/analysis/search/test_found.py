@@ -1,0 +1,78 @@
+"""What a run's search found, in words: the answer that its probes give, however the run ended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.made.searches import NARROWED, write_search
+from tippingpoint.analysis.analyse import analyse
+from tippingpoint.report import write_report
+from tippingpoint.rundir.results import load_run
+
+
+def test_an_answer_is_one_sentence_with_its_interval_what_binds_and_its_cost(tmp_path: Path) -> None:
+    # given a search whose probes held up to 3,000 leases and broke from 3,200 on
+    analysis = analyse(load_run(write_search(tmp_path / "run", NARROWED)))
+    # then the report says so in a sentence, and nothing else names another load
+    assert analysis.found is not None
+    answer = analysis.found.answer
+    assert answer.limit is not None
+    assert 2900 < answer.low < 3200 < answer.high < 3500
+    sentence = analysis.tipping.sentence
+    assert sentence.startswith("Tips at 31")
+    assert "leases (95 %: " in sentence
+    assert "extend p99 over 100 ms is what binds." in sentence
+    assert f"in 2 minutes by {len(NARROWED)} probes" in sentence
+    assert analysis.verdict.outcome == "met"
+    assert analysis.verdict.sentence.startswith("Met: the thresholds hold up to 2")
+    assert analysis.tipping.cliff is None
+
+
+def test_a_search_whose_largest_load_held_says_so(tmp_path: Path) -> None:
+    tried = [(500, True), (1000, True), (1000, True), (1000, True)]
+    analysis = analyse(load_run(write_search(tmp_path / "run", tried, limit=1000)))
+    assert analysis.verdict.sentence == "Met: 1000 leases hold, which is the search's limit."
+    assert analysis.tipping.sentence.startswith("Holds 1000 leases, the largest load that the plan allows.")
+
+
+def test_a_search_without_a_load_that_broke_is_withheld(tmp_path: Path) -> None:
+    analysis = analyse(load_run(write_search(tmp_path / "run", [(500, True), (1000, True)])))
+    assert analysis.verdict.outcome == "withheld"
+    assert analysis.tipping.sentence.startswith(
+        "No limit is known, as no load has broken yet: 1000 leases held."
+    )
+
+
+def test_probes_that_say_nothing_are_no_statement_on_the_target(tmp_path: Path) -> None:
+    analysis = analyse(load_run(write_search(tmp_path / "run", [(500, None), (500, None)])))
+    assert analysis.verdict.outcome == "withheld"
+    assert "the generator itself was the limit" in analysis.tipping.sentence
+
+
+def test_further_thresholds_have_limits_from_the_same_probes(tmp_path: Path) -> None:
+    # given a search that also reports the limit of a p99 of 50 ms
+    run = write_search(tmp_path / "run", NARROWED, also=[{"operation": "extend", "p99": "50ms"}])
+    analysis = analyse(load_run(run))
+    assert analysis.found is not None
+    (further,) = analysis.found.further
+    assert further.threshold == "extend p99 over 50 ms"
+
+
+@pytest.mark.parametrize("form", ["md", "html", "junit"])
+def test_every_format_has_the_answer(tmp_path: Path, form: str) -> None:
+    assert (
+        "95 %" in write_report(analyse(load_run(write_search(tmp_path / "run", NARROWED))), form)
+        or form == "junit"
+    )
+
+
+def test_the_document_has_the_answer_its_curve_and_every_probe(tmp_path: Path) -> None:
+    document = json.loads(write_report(analyse(load_run(write_search(tmp_path / "run", NARROWED))), "json"))
+    search = document["search"]
+    assert [each["size"] for each in search["probes"]] == [load for load, _ in NARROWED]
+    assert search["answer"]["limit"] == pytest.approx(3100, rel=0.05)
+    assert search["answer"]["curve"][0]["chance"] > 0.9
+    assert document["tipping"]["point"]["last_held"] <= search["answer"]["low"]
