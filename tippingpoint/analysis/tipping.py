@@ -28,14 +28,17 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.util.durations import show_us
 from tippingpoint.util.text import show_amount, show_calls, show_list, show_size
 
-Sign = Literal["cliff", "threshold", "knee"]
-_WEIGHT: dict[Sign, int] = {"cliff": 0, "threshold": 1, "knee": 2}
+Sign = Literal["cliff", "threshold", "knee", "limit"]
+_WEIGHT: dict[Sign, int] = {"cliff": 0, "threshold": 1, "knee": 2, "limit": 3}
 """The order in which signs at the same load are named."""
 
 
 @dataclass(frozen=True)
 class TippingPoint:
-    """The tipping point of a target, between two loads: the first of knee, cliff and missed threshold."""
+    """The tipping point of a target, between two loads: the first of knee, cliff and missed threshold.
+
+    Of a search it is the limit (`by` is limit), and the two loads are its 95 % interval.
+    """
 
     last_held: int | None
     """The largest smaller load that was held; None if there is none."""
@@ -149,7 +152,7 @@ def _of_search(
         operation, _, _ = answer.binds.partition(" ")
         held = floor(answer.low) or None
         evidence = f"{answer.binds.replace('_', ' ')} is what binds"
-        point = TippingPoint(held, ceil(found.broken), "threshold", operation, evidence)
+        point = TippingPoint(held, ceil(found.broken), "limit", operation, evidence, answer.drifts)
     return Tipping(
         point=point,
         knees={operation: bend for operation, bend in bends.items() if isinstance(bend, Knee)},
