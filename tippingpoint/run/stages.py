@@ -13,12 +13,13 @@ from tippingpoint.run.messages import Begun, Hold
 from tippingpoint.run.own_part import OwnPart
 from tippingpoint.run.record import Record
 from tippingpoint.run.room import Room
+from tippingpoint.run.steadiness import Steadiness
 from tippingpoint.run.watcher import StageProgress
 from tippingpoint.util.lab_socket import ANSWER_TIMEOUT_S
 from tippingpoint.workloads.load import StageOrder
 
-_NO_CALMER = 2.0
-"""Seconds for which a load that is up may not get calmer before it counts as steady: it will get no better."""
+_AT_MOST = 3
+"""A load whose backlog drains is waited for as long as so many time limits of an operation."""
 
 
 class Stages:
@@ -119,24 +120,25 @@ class Stages:
         killed, every request that it had accepted may hang.
 
         With `calm`, the load also has to be steady, so that the backlog of the load before is not blamed on this one:
-        no operation is older than so many seconds, or the oldest gets no younger any more.
+        no operation is older than so many seconds, or the oldest gets no younger any more (steadiness.py).
         """
         await self._begin(number, kind, size, over, listed)
         plan = self._own.whole
         patience = plan.workload.timeout * (1 if isinstance(plan, ClaimPlan) else 2)
         begun = self._record.now()
         deadline = time.monotonic() + over + patience
+        latest = time.monotonic() + over + _AT_MOST * patience
         headway = Headway(removing=kind == "destroy", making=not isinstance(plan, ClaimPlan))
-        oldest, calmer = float("inf"), time.monotonic()
+        steadiness = Steadiness(calm)
         while time.monotonic() < deadline:
             # Ticks from before the stage say nothing about it: a storm begins with less load, a removal with more.
             heard = self._crew.ticks_after(begun)
             if len(heard) == len(self._crew.alive) and all(tick.up for tick in heard.values()):
-                waits = max(tick.oldest for tick in heard.values())
-                if waits < oldest:
-                    oldest, calmer = waits, time.monotonic()
-                if calm is None or waits <= calm or time.monotonic() - calmer >= _NO_CALMER:
+                now = time.monotonic()
+                if steadiness.is_reached(max(tick.oldest for tick in heard.values()), now):
                     return
+                if steadiness.is_near(now):
+                    deadline = max(deadline, min(latest, now + patience))
             if headway.made(heard):
                 deadline = max(deadline, time.monotonic() + patience)
             self._crew.changed.clear()
