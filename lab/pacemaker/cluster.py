@@ -69,6 +69,8 @@ MOST_NODES, MOST_REMOTES = 64, 150
 _FIRST_REMOTE = MOST_NODES + 1
 _KEYS = {"PCMK_ca_file": "ca.pem", "PCMK_cert_file": "server.pem", "PCMK_key_file": "server-key.pem"}
 _POLL_S = 0.1
+_BOOTS = 2
+"""How often a node that gave up while the cluster first came up is booted again."""
 _HEARD_WITHIN_S = 60.0
 _FIGURES = Path(__file__).resolve().parents[2] / "docs" / "reference" / "pacemaker-figures.sh"
 _TABLE = "tippingpoint"
@@ -160,7 +162,7 @@ class PacemakerLab:
             cleanup.enter_context(FenceServer(self.directory / "fence" / "socket", self._answer_fence))
             for name in [*self.names, *self._remotes]:
                 self._boot(name)
-            self.await_whole()
+            self.await_whole(boots=_BOOTS)
             self._await_remotes()
             cleanup.enter_context(self.loads)
             cleanup.enter_context(ControlServer(self, self.socket))
@@ -485,11 +487,15 @@ class PacemakerLab:
             )
         return False
 
-    def await_whole(self) -> None:
-        """Wait until all nodes that run are members of one partition with a DC."""
+    def await_whole(self, boots: int = 0) -> None:
+        """Wait until all nodes that run are members of one partition with a DC.
+
+        A node that ends by itself meanwhile is booted again, as often as `boots` says: where the daemons have to wait
+        for CPU time, a node may give up before it has joined, and systemd would start it again.
+        """
         for name in self.names:
-            if name in self._nodes and self._nodes[name].process.poll() is None:
-                self._await_member(name)
+            if name in self._nodes and (boots or self._nodes[name].process.poll() is None):
+                self._await_member(name, boots)
 
     def _await_remotes(self) -> None:
         """Wait until every remote node listens."""
@@ -619,11 +625,14 @@ class PacemakerLab:
 
         return self._starter.submit(start).result()
 
-    def _await_member(self, name: str) -> None:
+    def _await_member(self, name: str, boots: int = 0) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while True:
             with self._acting:  # a node that is fenced meanwhile has booted again
                 ended = self._nodes[name].process.poll() is not None and name not in self._booting
+                if ended and boots:
+                    boots, ended = boots - 1, False
+                    self._boot(name)
             if ended:
                 raise LabError(f"{name}: ended: {self._last_words(name)}", "a node that runs")
             with contextlib.suppress(LabError):

@@ -13,7 +13,8 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,33 @@ def test_all_nodes_are_members_and_one_is_the_dc(pacemaker: PacemakerLab) -> Non
     assert sorted(pacemaker.online()) == pacemaker.names
     assert [member["name"] for member in pacemaker.members() if member["leader"]] == [pacemaker.leader()]
     assert all(member["running"] for member in pacemaker.members())
+
+
+def test_a_node_that_gives_up_while_the_cluster_comes_up_is_booted_again(
+    new_pacemaker: Callable[..., PacemakerLab],
+) -> None:
+    # given a cluster that comes up, of whose nodes one ends by itself
+    before = set(pids_of("tippingpoint-lab-"))
+
+    def end_the_third() -> None:
+        until(lambda: _third(before))
+        os.kill(_third(before)[-1], signal.SIGKILL)
+
+    with ThreadPoolExecutor(1) as beside:
+        ended = beside.submit(end_the_third)
+        lab = new_pacemaker(3)
+        ended.result()
+    # then it is booted again, and the cluster is whole
+    assert lab.is_whole()
+
+
+def _third(before: Collection[int]) -> list[int]:
+    """The processes of node3's program, in a cluster that was not there before."""
+    return [
+        pid
+        for pid in sorted(set(pids_of("tippingpoint-lab-")) - set(before))
+        if '"name": "node3"' in read(pid, "cmdline")
+    ]
 
 
 def test_a_client_with_the_credentials_is_let_in_by_every_node(pacemaker: PacemakerLab) -> None:
