@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import socket
 import ssl
@@ -162,7 +163,9 @@ class Connection(asyncio.Protocol):
         self._transport.write(body)
         if self._socket is not None:
             # The daemon sends header and payload apart, with Nagle's algorithm: a lone answer would take 40 ms.
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+            # A connection that was closed this moment has no socket any more; connection_lost ends its calls.
+            with contextlib.suppress(OSError, ValueError):
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
     def _received(self, answer: Answer) -> None:
         attributes = answer.attributes
