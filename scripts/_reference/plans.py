@@ -7,20 +7,22 @@ from collections.abc import Callable
 from scripts._reference.fields import plan_table
 from scripts._reference.markdown import code, sentence, table
 from tippingpoint.plan.base import Fault, Threshold
-from tippingpoint.plan.claim import CLAIM_OPERATIONS, ClaimPlan, ClaimWorkload, Find, Stage
+from tippingpoint.plan.claim import ClaimFind, ClaimPlan, ClaimWorkload, Stage, claim_operations
 from tippingpoint.plan.cts import CTS_OPERATIONS, CtsPlan, CtsStage, CtsWorkload
 from tippingpoint.plan.fields import Section
-from tippingpoint.plan.grow import GROW_OPERATIONS, GrowPlan, GrowStage, GrowWorkload
+from tippingpoint.plan.grow import GROW_OPERATIONS, GrowFind, GrowPlan, GrowStage, GrowWorkload
 from tippingpoint.plan.kinds import section_of
 from tippingpoint.plan.packages import BUILT_IN
 from tippingpoint.plan.read import parse_plan
 from tippingpoint.plan.shipped import shipped_plans
-from tippingpoint.plan.spawn import SpawnPlan, SpawnStage, SpawnWorkload, spawn_operations
+from tippingpoint.plan.spawn import SpawnFind, SpawnPlan, SpawnStage, SpawnWorkload, spawn_operations
 
 _LINKS = {
     "Threshold": "[thresholds](#thresholds)",
     "Fault": "[faults](#faults)",
-    "Find": "[find](#find)",
+    "ClaimFind": "[find](#find-of-claim)",
+    "SpawnFind": "[find](#find-of-spawn)",
+    "GrowFind": "[find](#find-of-grow)",
     "ClaimWorkload": "[workload](#workload-claim)",
     "SpawnWorkload": "[workload](#workload-spawn)",
     "GrowWorkload": "[workload](#workload-grow)",
@@ -33,12 +35,14 @@ _LINKS = {
 _MODELS: dict[str, type[Section]] = {
     "workload-claim": ClaimWorkload,
     "stages-claim": Stage,
-    "find": Find,
+    "find-claim": ClaimFind,
     "workload-spawn": SpawnWorkload,
     "stages-spawn": SpawnStage,
+    "find-spawn": SpawnFind,
     "workload-grow": GrowWorkload,
     "workload-cts": CtsWorkload,
     "stages-grow": GrowStage,
+    "find-grow": GrowFind,
     "stages-cts": CtsStage,
     "thresholds": Threshold,
     "faults": Fault,
@@ -54,6 +58,7 @@ def plan() -> str:
         f"{_LINKS['GrowWorkload']} of grow or {_LINKS['CtsWorkload']} of cts",
         "Stage": f"{_LINKS['Stage']} of claim, {_LINKS['SpawnStage']} of spawn, {_LINKS['GrowStage']} of grow or "
         f"{_LINKS['CtsStage']} of cts",
+        "ClaimFind": f"{_LINKS['ClaimFind']} of claim, {_LINKS['SpawnFind']} of spawn or {_LINKS['GrowFind']} of grow",
     }
     assert {*SpawnPlan.model_fields, *GrowPlan.model_fields, *CtsPlan.model_fields} <= {
         *ClaimPlan.model_fields
@@ -86,7 +91,7 @@ def operations() -> str:
         section = section_of(kind)
         for workload in section.plans:
             if workload == "claim":
-                names = tuple(op for op in CLAIM_OPERATIONS if op != "connect" or section.own_connections)
+                names = tuple(claim_operations(section))
             else:
                 of = {"grow": GROW_OPERATIONS, "cts": CTS_OPERATIONS}
                 names = spawn_operations(section) if workload == "spawn" else of[workload]

@@ -124,7 +124,7 @@ class Measured(Collector):
         progress = self._progress if self._running else None
         told: list[tuple[str, str, float]] = [
             ("held", "Leases held, or things that exist.", sum(tick.held for tick in ticks)),
-            ("goal", "The load of this unit in this stage.", progress.size if progress else 0),
+            ("goal", "The leases or things of this unit in this stage.", progress.goal if progress else 0),
             ("stage", "The current stage; 0 if there is none.", progress.stage if progress else 0),
             ("up", "Whether this unit has a part in a current run.", self._running),
             ("generator_cpu_cores", "Cores that the workers use.", sum(tick.cpu for tick in ticks)),

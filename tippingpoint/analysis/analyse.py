@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from tippingpoint.analysis.cliff import loads_of
 from tippingpoint.analysis.cost import Cost, costs_of
 from tippingpoint.analysis.fill_rate import Fill, fills_of
-from tippingpoint.analysis.findings import Findings, examine
+from tippingpoint.analysis.findings import Findings, examine, plan_of
 from tippingpoint.analysis.recovery.aftermath import Aftermath, aftermaths
 from tippingpoint.analysis.recovery.comeback import Comeback, comeback_of
 from tippingpoint.analysis.search.found import Found, found_of
@@ -49,7 +49,8 @@ def analyse(run: RunData) -> Analysis:
     Raises UserError if this version cannot read the plan in its manifest.
     """
     if probe_events(run.events):
-        run = replace(run, stages=[judged(stage) for stage in run.stages])
+        plan = plan_of(run)
+        run = replace(run, stages=[judged(stage, plan=plan) for stage in run.stages])
     findings = examine(run)
     found = found_of(run, findings.plan)
     verdict = judge(findings, found)

@@ -37,9 +37,9 @@ Breakage = Literal["leader", "lost", "error", "throughput"]
 class Cliff:
     """The load from which the target breaks and does not recover at any higher load."""
 
-    last_held: int | None
+    last_held: float | None
     """The largest load below the cliff that was held; None without one."""
-    first_broken: int
+    first_broken: float
     """The size of the stage that broke."""
     by: Breakage
     """How it broke: the leader changed or a controller ended without a fault, leases were lost, operations failed
@@ -62,7 +62,7 @@ class Cliff:
 class Load:
     """All stages of one size, taken together."""
 
-    size: int
+    size: float
     stages: list[StageResult]
     faulted: bool
     load_missing: bool
@@ -107,7 +107,7 @@ def loads_of(findings: Findings) -> list[Load]:
     """
     run = findings.run
     faults = fault_times(run.events)
-    found: dict[int, dict[bool, list[StageFindings]]] = {}
+    found: dict[float, dict[bool, list[StageFindings]]] = {}
     for each in findings.stages:
         stage = each.stage
         if stage.is_step:

@@ -14,7 +14,7 @@ from tippingpoint.rundir.operations import BRINGING_UP
 from tippingpoint.rundir.resources import FigureData, Resources
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
-from tippingpoint.util.text import show_size
+from tippingpoint.util.text import show_size, singular
 
 Role = Literal["leader", "follower", "all"]
 Trend = Literal["", "grows", "falls"]
@@ -57,7 +57,7 @@ _PER_OPERATION = {
 class Point:
     """One load of a run, or the idle state before stage 1."""
 
-    size: int
+    size: float
     """The stages' size; 0 before stage 1."""
     amount: float
     """The load held, in units of `per`, or the operations that succeeded per second."""
@@ -92,7 +92,7 @@ class Cost:
     high: float | None
     level: float | None
     """The interval of the slope and its confidence in 0..1; None with fewer than LEAST_POINTS points."""
-    marginal: list[tuple[int, int, float]]
+    marginal: list[tuple[float, float, float]]
     """For each pair of neighbouring loads: both sizes, and what a further unit added between them, in `unit`."""
     trend: Trend
     """Whether each further unit adds more or less as the load grows; empty if neither is certain."""
@@ -204,11 +204,11 @@ def _roles(resources: Resources, figure: FigureData, part: str) -> dict[Role, Se
     return {**found, "all": roles.total}
 
 
-def _left_out(findings: Findings, loads: Sequence[Load], cliff: Cliff | None) -> dict[int, str]:
+def _left_out(findings: Findings, loads: Sequence[Load], cliff: Cliff | None) -> dict[float, str]:
     """Return the stages, by number, in which something other than the load decided the resource use, and why."""
     broken = cliff.first_broken if cliff is not None and not cliff.during_fault else None
     kept = {stage.number for load in loads if not load.faulted for stage in load.stages}
-    found: dict[int, str] = {}
+    found: dict[float, str] = {}
     for each in findings.stages:
         stage = each.stage
         if not stage.is_step:
@@ -231,12 +231,12 @@ def _cost(
     part: str,
     role: Role,
     values: Sequence[float | None],
-    out: Mapping[int, str],
+    out: Mapping[float, str],
 ) -> Cost:
     base_unit, scale = _UNITS.get(figure.unit, (figure.unit, 1.0))
     unit, factor, per, amount_of = _units(run, figure)
     left_out: list[tuple[int, str]] = []
-    found: dict[int, list[Point]] = {}
+    found: dict[float, list[Point]] = {}
     if figure.cost == "operations":
         begun = min((stage.begin for stage in run.stages), default=0.0)
         before, _ = samples_between(resources, values, 0.0, begun - BASE_SECONDS, begun)
@@ -291,7 +291,7 @@ def _units(run: RunData, figure: FigureData) -> tuple[str, float, str, float]:
     unit, factor = _UNITS.get(figure.unit, (figure.unit, 1.0))
     if run.manifest.load_unit == "leases":
         return unit, factor, "1000 leases", 1000.0
-    return unit, factor, run.manifest.load_unit.removesuffix("s"), 1.0
+    return unit, factor, singular(run.manifest.load_unit), 1.0
 
 
 def _counted(run: RunData) -> tuple[Sequence[str], str]:
@@ -302,7 +302,7 @@ def _counted(run: RunData) -> tuple[Sequence[str], str]:
     """
     if "boot_server" not in run.operations:
         return run.own_load, "operation"
-    return ("boot_server",), "boot and delete" if run.manifest.load_unit == "iterations" else "boot"
+    return ("boot_server",), "boot and delete" if run.manifest.load_unit.startswith("iterations") else "boot"
 
 
 def _there(

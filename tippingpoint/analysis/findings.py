@@ -72,7 +72,7 @@ class Findings:
     """The run's plan; None for an imported run."""
     stages: list[StageFindings]
     """The findings on each stage, in the run's order, without those of `recovering`."""
-    loads_held: list[int]
+    loads_held: list[float]
     """The sizes of load that were held, ascending, without storms and removals.
 
     A size that was tried several times was held if most of the tries that were not cut short were held.
@@ -91,7 +91,7 @@ def examine(run: RunData) -> Findings:
 
     Raises UserError if this version cannot read the plan in its manifest.
     """
-    plan = _plan_of(run)
+    plan = plan_of(run)
     stalls = run.stalls
     found = [_examined(run, plan, stalls, stage) for stage in run.stages]
     stages = [each for each in found if each.stage.kind != "recover"]
@@ -110,7 +110,7 @@ def _examined(run: RunData, plan: Plan | None, stalls: Sequence[Stall], stage: S
     strained = stage_saturated(stage)
     own = own_losses(run, plan, stalls, stage)
     missing = load_missing(run, stage)
-    unmade = not_made(run, stage)
+    unmade = not_made(run, plan, stage)
     late = behind(run, plan, stage)
     changed = leader_changed(run, stage)
     return StageFindings(
@@ -124,20 +124,21 @@ def _examined(run: RunData, plan: Plan | None, stalls: Sequence[Stall], stage: S
         cut_short=cut_short(run, plan, stage, missing, unmade, damage),
         late=late,
         leader_changed=changed,
-        gave_way=gave_way(run, stage, stood_still, late, changed),
+        gave_way=gave_way(run, plan, stage, stood_still, late, changed, unmade),
         late_by_us=late_by_us(stage, own, strained, late),
     )
 
 
-def _loads_held(stages: Iterable[StageFindings]) -> list[int]:
-    tries: dict[int, list[bool]] = {}
+def _loads_held(stages: Iterable[StageFindings]) -> list[float]:
+    tries: dict[float, list[bool]] = {}
     for found in stages:
         if found.stage.is_step and not found.cut_short:
             tries.setdefault(found.stage.size, []).append(not found.gave_way)
     return sorted(size for size, held in tries.items() if sum(held) > MOST * len(held))
 
 
-def _plan_of(run: RunData) -> Plan | None:
+def plan_of(run: RunData) -> Plan | None:
+    """Return a run's plan; None for an imported run. Raises UserError if this version cannot read it."""
     try:
         return recorded_plan(run.manifest.plan) if run.manifest.plan is not None else None
     except ValidationError:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tippingpoint.analysis.asked import leases_of
 from tippingpoint.analysis.latency import costs, freed_costs
 from tippingpoint.plan.claim import ClaimPlan, ClaimWorkload
 from tippingpoint.plan.read import Plan
@@ -184,13 +185,15 @@ def _lost_after_a_delay(
     if curve is None or run.manifest.timeline == "order":
         return 0, 0.0
     workload = plan.workload if isinstance(plan, ClaimPlan) else ClaimWorkload()  # an imported run has none
-    least = OF_MARGIN * max(0.0, workload.claim_time - workload.renew_time) * 1e6
+    asked = leases_of(run, plan, stage)
+    renew_time = workload.renew_time if asked is None else asked[1]
+    least = OF_MARGIN * max(0.0, workload.claim_time - renew_time) * 1e6
     end = stage.end if stage.end is not None else np.inf
     count, worst = 0, 0.0
     for t, lost, waited in zip(curve.t, curve.count, curve.p50, strict=True):
         if not stage.begin < t + run.bin_seconds or t >= end:
             continue
-        since = t - max(workload.claim_time, workload.renew_time + waited / 1e6)
+        since = t - max(workload.claim_time, renew_time + waited / 1e6)
         delay = sum(
             _longest(run.curves.get(name), since - run.bin_seconds, t) for name in (SCHEDULE_LAG, LOOP_LAG)
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import inf
 
+from tippingpoint.analysis.asked import asked_of, leases_of
 from tippingpoint.analysis.generator_health import (
     EXPLAINS,
     OwnLosses,
@@ -16,10 +17,12 @@ from tippingpoint.analysis.generator_health import (
     own_delay,
 )
 from tippingpoint.analysis.latency import freed_costs
-from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.claim import ClaimPlan, Stage
+from tippingpoint.plan.grow import GrowPlan, GrowStage
 from tippingpoint.plan.read import Plan
-from tippingpoint.plan.spawn import SpawnPlan
+from tippingpoint.plan.spawn import PACES, SpawnPlan, SpawnStage
 from tippingpoint.rundir.damage import Damage
+from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import count_of
 from tippingpoint.rundir.operations import LAUNCHES, MAKING
 from tippingpoint.rundir.results import RunData
@@ -31,6 +34,8 @@ from tippingpoint.util.text import show_list, show_size
 
 MOST = 0.5
 """Any larger share counts as most."""
+_CLAIMS = "claims a second"
+_ANSWERS = frozenset(tag("claim", outcome) for outcome in ("ok", "denied", *FAILURES))
 THERE = 0.9
 """The least share of a load that must be present during the hold. It is below 1 because lost leases are reclaimed."""
 _LATE_MARKS = 1.0
@@ -58,15 +63,23 @@ def cut_short(
         return missing
     if stage.end is None or _ended_early(run, plan, stage):
         return "it was ended before its hold was over"
-    return unmade or next((found.sentence for found in damage), "")
+    missed = "" if stage.kind == "find" else unmade  # a search looks for the load that cannot be made
+    return missed or next((found.sentence for found in damage), "")
 
 
 def gave_way(
-    run: RunData, stage: StageResult, stalls: Iterable[Stall], late: str, leader_changed: str = ""
+    run: RunData,
+    plan: Plan | None,
+    stage: StageResult,
+    stalls: Iterable[Stall],
+    late: str,
+    leader_changed: str = "",
+    unmade: str = "",
 ) -> str:
     """Return why the target did not hold a load; empty if it held it for as long as the stage lasted.
 
-    `stalls` are the stage's, `late` is the answer of `behind`, and `leader_changed` that of leaders.leader_changed.
+    `stalls` are the stage's, `late` is the answer of `behind`, `leader_changed` that of leaders.leader_changed, and
+    `unmade` that of `not_made`: things that a search asked for, and that could not be made, were too many.
     """
     composite = [name for name in LAUNCHES if stage.attempts(name)]
     own = composite or run.own_load
@@ -80,16 +93,31 @@ def gave_way(
     if leader_changed:
         return leader_changed
     if late:
-        return (
-            "most of its extends were answered after the next one was due"
-            if run.manifest.workload == "claim"
-            else f"most {run.things} were created later than they were due"
-        )
+        if run.manifest.workload != "claim":
+            return f"most {run.things} were created later than they were due"
+        if late.endswith(_CLAIMS):
+            return "its claims were answered more slowly than they were due"
+        return "most of its extends were answered after the next one was due"
+    if stage.kind == "find" and unmade:
+        return unmade
     there = stage.gauges.get("held")
+    wanted, unit = _wanted(run, plan, stage)
     counted = not run.instances
-    if counted and stage.is_step and there is not None and there < THERE * stage.size:
-        return f"only {show_size(there)} of {show_size(stage.size)} {run.manifest.load_unit} were present"
+    if counted and stage.is_step and there is not None and there < THERE * wanted:
+        return f"only {show_size(there)} of {show_size(wanted)} {unit} were present"
     return ""
+
+
+def _wanted(run: RunData, plan: Plan | None, stage: StageResult) -> tuple[float, str]:
+    """Return how much is there in a stage that holds, whatever its load is counted in, and what it is."""
+    asked = asked_of(run, plan, stage)
+    if isinstance(plan, ClaimPlan) and isinstance(asked, Stage):
+        return asked.held(plan.workload.renew_time), "leases"
+    if isinstance(plan, GrowPlan) and isinstance(asked, GrowStage):
+        return asked.amounts[plan.counted], plan.counted
+    if isinstance(plan, SpawnPlan) and isinstance(asked, SpawnStage):
+        return asked.size, run.things
+    return stage.size, run.manifest.load_unit
 
 
 def load_missing(run: RunData, stage: StageResult) -> str:
@@ -111,7 +139,7 @@ def load_missing(run: RunData, stage: StageResult) -> str:
     return f"{'workers' if several else 'worker'} {show_list(gone)} {'were' if several else 'was'} cut"
 
 
-def not_made(run: RunData, stage: StageResult) -> str:
+def not_made(run: RunData, plan: Plan | None, stage: StageResult) -> str:
     """Return how many things of a stage were given up and why, or were missing; empty if its load was complete."""
     end = stage.end if stage.end is not None else inf
     given_up = [
@@ -125,14 +153,18 @@ def not_made(run: RunData, stage: StageResult) -> str:
         count = sum(count_of(event) for event in given_up)
         why = f"{given_up[-1].get('operation')}: {given_up[-1].get('error')}"
         return f"{show_size(count)} {run.things} of stage {stage.number} were given up ({why})"
+    wanted, _ = _wanted(run, plan, stage)
     if (
-        run.counts_things
-        and stage.kind == "ramp"
+        (
+            run.counts_things
+            or (isinstance(plan, SpawnPlan) and plan.load in PACES and not plan.workload.cycle)
+        )
+        and stage.kind in ("ramp", "find")
         and stage.hold_begin is not None
-        and (there := stage.gauges.get("held", stage.size)) < stage.size
+        and (there := stage.gauges.get("held", wanted)) < wanted
     ):
         return (
-            f"{show_size(stage.size - there)} of the {show_size(stage.size)} {run.things} of stage "
+            f"{show_size(wanted - there)} of the {show_size(wanted)} {run.things} of stage "
             f"{stage.number} were missing while it was held"
         )
     return ""
@@ -141,15 +173,23 @@ def not_made(run: RunData, stage: StageResult) -> str:
 def behind(run: RunData, plan: Plan | None, stage: StageResult) -> str:
     """Return the evidence that most of a load was answered too late, so that a queue grows; empty if none does.
 
-    Each lease is due to be extended once in every `renew_time`. Things are due to be created `rate` times a second.
+    Each lease is due to be extended once in every `renew_time`, or as often as the stage's `renewals` say. Claims that
+    are released again are due `claims` times a second, and things are due to be created `rate` times a second.
     """
     if plan is None or run.manifest.timeline == "order" or not stage.is_step:
         return ""
+    asked = asked_of(run, plan, stage)
     if isinstance(plan, ClaimPlan):
-        renew_time = plan.workload.renew_time
-        return "" if _caught_up(run, stage, renew_time) else _extended_too_late(stage, renew_time)
-    if isinstance(plan, SpawnPlan) and plan.workload.rate is not None:
-        return _made_too_late(run, stage, plan.workload.rate)
+        workload = plan.workload
+        wanted, renew_time = leases_of(run, plan, stage) or (stage.size, workload.renew_time)
+        late = ""
+        if wanted and not _caught_up(run, stage, wanted, renew_time):
+            late = _extended_too_late(stage, wanted, renew_time)
+        claims = asked.claims if isinstance(asked, Stage) else None
+        return late or (_claimed_too_late(stage, claims) if claims is not None else "")
+    if isinstance(plan, SpawnPlan):
+        rate = (plan.workload.at(asked) if isinstance(asked, SpawnStage) else plan.workload).rate
+        return _made_too_late(run, stage, rate) if rate is not None else ""
     return ""
 
 
@@ -167,7 +207,7 @@ def late_by_us(stage: StageResult, own: OwnLosses | None, strained: str | None, 
     return "" if has_free_core(stage) and waited > EXPLAINS * own_delay(stage) else strained
 
 
-def _caught_up(run: RunData, stage: StageResult, renew_time: float) -> bool:
+def _caught_up(run: RunData, stage: StageResult, wanted: float, renew_time: float) -> bool:
     """Tell whether extends were answered in time at the end of a hold: any queue left by a pause is gone."""
     begin, end, curve = stage.hold_begin, stage.end, run.curves.get(tag("extend"))
     if begin is None or end is None or curve is None:
@@ -177,7 +217,7 @@ def _caught_up(run: RunData, stage: StageResult, renew_time: float) -> bool:
     )
     answered = int(curve.count[last & (curve.p50 <= renew_time * 1e6)].sum())
     seconds = int(last.sum()) * run.bin_seconds
-    due = stage.gauges.get("held", float(stage.size)) / renew_time * seconds
+    due = stage.gauges.get("held", wanted) / renew_time * seconds
     return answered > MOST * max(due, int(curve.count[last].sum()))
 
 
@@ -186,9 +226,9 @@ def _at_its_end(run: RunData, begin: float, end: float) -> float:
     return max(_AT_ITS_END * (end - begin), 2 * run.bin_seconds)
 
 
-def _extended_too_late(stage: StageResult, renew_time: float) -> str:
+def _extended_too_late(stage: StageResult, wanted: float, renew_time: float) -> str:
     rate = stage.throughput("extend")
-    there = stage.gauges.get("held", float(stage.size))
+    there = stage.gauges.get("held", wanted)
     due = there / renew_time
     waited = freed_costs(stage, "extend")
     typical = waited.percentile(50) if waited.total else 0
@@ -205,6 +245,25 @@ def _extended_too_late(stage: StageResult, renew_time: float) -> str:
             f"{format_duration(renew_time)}"
         )
     return ""
+
+
+def _claimed_too_late(stage: StageResult, claims: float) -> str:
+    """Tell whether claims were answered more slowly than they were due while a stage was held.
+
+    Those that were due in the last moments of a hold have no answer yet, even without a queue: as many as are due in
+    the time that a claim takes.
+    """
+    if stage.hold_begin is None or stage.end is None:
+        return ""
+    answered = Histogram.merged(found for name, found in stage.held.items() if name in _ANSWERS)
+    seconds = stage.end - stage.hold_begin
+    typical = answered.percentile(50) / 1e6 if answered.total else seconds
+    if answered.total >= THERE * claims * max(0.0, seconds - typical) and answered.total:
+        return ""
+    return (
+        f"throughput below the due rate: {show_size(answered.total / seconds if seconds else 0)} of "
+        f"{show_size(claims)} {_CLAIMS}"
+    )
 
 
 def _made_too_late(run: RunData, stage: StageResult, rate: float) -> str:
@@ -301,10 +360,5 @@ def _planned_hold(run: RunData, plan: Plan | None, stage: StageResult) -> float 
     """Return how many seconds the plan holds a stage; None without a plan, or if the stage is not in it."""
     if plan is None:
         return None
-    if isinstance(plan, ClaimPlan) and plan.find is not None:
-        return plan.find.hold
-    # A storm is a separate stage in the journals, but part of a stage in the plan.
-    before = sum(each.kind != "storm" for each in run.stages if each.number <= stage.number)
-    listed: Sequence[float] = [each.hold for each in plan.stages]
-    place = run.manifest.first_stage - 1 + before - 1
-    return listed[place] if 0 <= place < len(listed) else None
+    asked = asked_of(run, plan, stage)
+    return asked.hold if asked is not None else None

@@ -46,7 +46,7 @@ def judge_probe(
     nothing. `also` are further thresholds that have margins and decide nothing. `unanswered` and `parts` are those of
     `judged` and `stage_margins`.
     """
-    stage = judged(run.stage(number), unanswered)
+    stage = judged(run.stage(number), unanswered, plan)
     found = examine_stage(run, plan, stage)
     checks = [blamed(run, found, check) for check in stage_checks(stage, thresholds)]
     margins = (
@@ -54,7 +54,8 @@ def judge_probe(
         *stage_margins(stage, also, seconds=parts, also=True),
     )
     held, broken = _held(found, checks)
-    silent = not any(stage.count(operation) for operation in run.own_load)
+    made = run.manifest.workload == "claim" or any(stage.attempts(operation) for operation in run.own_load)
+    silent = made and not any(stage.count(operation) for operation in run.own_load)
     return JudgedProbe(held, margins, tuple(broken), found.strained or "", silent)
 
 

@@ -64,9 +64,9 @@ class Knee:
     """Number of the last stage on the plateau; None if the smallest load measured was already beyond it."""
     before_stage: int
     """Number of the first stage beyond the knee."""
-    after_size: int | None
+    after_size: float | None
     """Size of `after_stage`."""
-    before_size: int
+    before_size: float
     """Size of `before_stage`."""
     plateau_us: float
     """Typical latency on the plateau, microseconds."""
@@ -86,7 +86,7 @@ class NoKnee:
 
 @dataclass(frozen=True)
 class _Load:
-    size: int
+    size: float
     stage: int
     latencies: Histogram
 
@@ -149,7 +149,7 @@ def find_knee(stages: Iterable[StageResult], operation: str) -> Knee | NoKnee:
 
 
 def _loads(stages: Iterable[StageResult], operation: str) -> list[_Load]:
-    found: dict[int, _Load] = {}
+    found: dict[float, _Load] = {}
     for stage in stages:
         latencies = freed_costs(stage, operation)  # a bend caused by the generator is not the target's
         known = found.get(stage.size)

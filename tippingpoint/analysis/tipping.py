@@ -40,9 +40,9 @@ class TippingPoint:
     Of a search it is the limit (`by` is limit), and the two loads are its 95 % interval.
     """
 
-    last_held: int | None
+    last_held: float | None
     """The largest smaller load that was held; None if there is none."""
-    first_beyond: int
+    first_beyond: float
     """The first load with the sign: latency off its plateau, losses or failures, or a missed threshold."""
     by: Sign
     operation: str
@@ -58,7 +58,7 @@ class StormOutcome:
     """The outcome of one operation in one storm, in which everything was claimed at once."""
 
     stage: int
-    size: int
+    size: float
     operation: str
     attempts: int
     failed: int
@@ -317,12 +317,12 @@ def _stood(findings: Findings, loads: Sequence[Load], checks: Sequence[Check]) -
     return f"{words} through {show_amount(held[-1], unit)} ({tried}){_not_below(held, loads)}"
 
 
-def _no_cliff(held: Sequence[int], loads: Sequence[Load]) -> str:
+def _no_cliff(held: Sequence[float], loads: Sequence[Load]) -> str:
     """Describe the loads that held, beside a knee where nothing breaks and no threshold is missed."""
     return f"no cliff through {show_size(held[-1])}{_not_below(held, loads)}" if held else "no load was held"
 
 
-def _not_below(held: Sequence[int], loads: Sequence[Load]) -> str:
+def _not_below(held: Sequence[float], loads: Sequence[Load]) -> str:
     """Name the loads that were not held although a larger one was."""
     below = [show_size(load.size) for load in loads if load.size < held[-1] and load.size not in held]
     return f", though not {show_list(below)}" if below else ""

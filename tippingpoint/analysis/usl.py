@@ -42,7 +42,7 @@ class Forecast:
     throughput_low: float
     throughput_high: float
     """95 % bootstrap interval of `peak_throughput`."""
-    largest_measured: int
+    largest_measured: float
     """The largest load in the fit. Beyond it the forecast is extrapolated."""
 
 

@@ -19,7 +19,6 @@ from tippingpoint.analysis.latency import costs
 from tippingpoint.analysis.recovery.comeback import comeback_of
 from tippingpoint.analysis.search.found import Found, told
 from tippingpoint.plan.base import Threshold
-from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.rundir.gathered import UnitStatus
 from tippingpoint.rundir.operations import BRINGING_UP, CONNECT
 from tippingpoint.rundir.results import RunData
@@ -60,7 +59,7 @@ class Check:
     """The measured value, in the unit of `allowed`; None if there was nothing to measure."""
     stage: int | None
     """The stage's number; None if no stage was run."""
-    size: int | None
+    size: float | None
     """The stage's size, in the manifest's load unit."""
     met: bool | None
     """Whether the limit was met; None if nothing was measured, or the value says nothing about the target (`why`)."""
@@ -169,7 +168,7 @@ def judge(findings: Findings, found: Found | None = None) -> Verdict:
     )
     if found is not None:
         outcome, sentence = _judge_answer(findings, found)
-    elif isinstance(plan, ClaimPlan) and plan.find is not None:
+    elif plan is not None and plan.find is not None:
         outcome, sentence = _judge_find(findings, checks)
     else:
         outcome, sentence = _judge_stages(findings, checks)
@@ -410,8 +409,8 @@ def _judge_find(findings: Findings, checks: list[Check]) -> tuple[Outcome, str]:
     if found is None:
         why = (_ended_early(run) or ["the search has no answer"])[0]
         return "withheld", f"Withheld: {why}{_held_through(findings, checks)}."
-    held: int | None = found.get("held")
-    broken: int | None = found.get("broken")
+    held: float | None = found.get("held")
+    broken: float | None = found.get("broken")
     at_broken = [check for check in checks if check.size == broken and check.met is not True]
     missed = [check for check in at_broken if check.met is False]
     gave = [
@@ -498,7 +497,7 @@ def _held_through(findings: Findings, checks: Iterable[Check]) -> str:
     """Return the load up to which every load was held and met every check, in words; empty without one."""
     steps = {found.stage.number: found.stage.size for found in findings.stages if found.stage.is_step}
     unmet = {check.size for check in checks if check.stage in steps and check.met is not True}
-    held: int | None = None
+    held: float | None = None
     for size in sorted(set(steps.values())):
         if size not in findings.loads_held or size in unmet:
             break
@@ -534,7 +533,7 @@ def _first_miss(run: RunData, missed: list[Check]) -> str:
 def _first_of(run: RunData, checks: list[Check]) -> Check:
     """Return the check to name: the one furthest beyond its limit at the smallest load; storms and removals last."""
 
-    def rank(check: Check) -> tuple[bool, int, float]:
+    def rank(check: Check) -> tuple[bool, float, float]:
         no_step = check.stage is not None and not run.stage(check.stage).is_step
         return no_step, check.size or 0, -_excess(check)
 

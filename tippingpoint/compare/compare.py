@@ -66,7 +66,7 @@ class Row:
     """One figure of one operation at one stage size, in every run; the first run is the baseline."""
 
     operation: str
-    size: int
+    size: float
     storm: bool
     """Whether the stages are storms, which are compared with storms only."""
     measure: str
@@ -142,7 +142,7 @@ class _Cell:
     failures: dict[str, int]
 
 
-_Key = tuple[StageKind, int, str]
+_Key = tuple[StageKind, float, str]
 """Kind (ramp stands for every step of the ladder), size, operation."""
 
 
@@ -348,7 +348,7 @@ def _contrary_words(
     return said
 
 
-def _place(key: _Key) -> tuple[bool, bool, int, int, str]:
+def _place(key: _Key) -> tuple[bool, bool, float, int, str]:
     kind, size, operation = key
     known = OPERATIONS.index(operation) if operation in OPERATIONS else len(OPERATIONS)
     return kind == "destroy", kind == "storm", size, known, operation
@@ -360,7 +360,7 @@ def _rates(operation: str) -> list[str]:
 
 def _table(run: RunData) -> dict[_Key, _Cell]:
     """Merge the stages of each size; storms and removals are kept apart, and lower loads after the last left out."""
-    stages: dict[tuple[StageKind, int], list[StageResult]] = {}
+    stages: dict[tuple[StageKind, float], list[StageResult]] = {}
     for stage in run.stages:
         if stage.kind == "recover":
             continue  # such a load is judged by what came before it
@@ -502,14 +502,14 @@ def _not_comparable(
     keys: Sequence[_Key], tables: Sequence[dict[_Key, _Cell]], names: Sequence[str], unit: str
 ) -> list[str]:
     """Return one line for all sizes and operations that the same runs have and others lack."""
-    operations: dict[tuple[StageKind, int, tuple[str, ...]], list[str]] = {}
+    operations: dict[tuple[StageKind, float, tuple[str, ...]], list[str]] = {}
     for kind, size, operation in keys:
         has = tuple(
             name for name, table in zip(names, tables, strict=True) if (kind, size, operation) in table
         )
         if len(has) < len(names):
             operations.setdefault((kind, size, has), []).append(operation)
-    sizes: dict[tuple[StageKind, tuple[str, ...], tuple[str, ...]], list[int]] = {}
+    sizes: dict[tuple[StageKind, tuple[str, ...], tuple[str, ...]], list[float]] = {}
     for (kind, size, has), of_size in operations.items():
         sizes.setdefault((kind, has, tuple(of_size)), []).append(size)
     return [
@@ -523,7 +523,7 @@ def _only_in(has: Sequence[str], names: Sequence[str]) -> str:
     return f"not in {show_list(lacking)}" if len(lacking) < len(has) else f"only in {show_list(has)}"
 
 
-def _show_loads(sizes: Sequence[int], unit: str, kind: StageKind) -> str:
+def _show_loads(sizes: Sequence[float], unit: str, kind: StageKind) -> str:
     if len(sizes) == 1:
         return show_load(sizes[0], unit, kind)
     before = show_load(sizes[0], unit, kind).split(show_size(sizes[0]))[0]

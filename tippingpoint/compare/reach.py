@@ -16,9 +16,9 @@ Judgement = Literal["worse", "better", "same", "unsure"]
 class Reach:
     """How far a run came: the loads around its tipping point, or the largest that it held."""
 
-    held: int | None
+    held: float | None
     """The largest load that was held before the run tips; None without one."""
-    broken: int | None
+    broken: float | None
     """The first load past the tipping point; None if the run did not tip."""
     doubt: str
     """Why the tipping point says little about the target; empty without doubt."""
@@ -26,11 +26,11 @@ class Reach:
     """The sign of tipping: knee, cliff or threshold; empty if the run did not tip."""
     evidence: str = ""
     """The evidence in a few words; empty if the run did not tip."""
-    loads: tuple[int, ...] = ()
+    loads: tuple[float, ...] = ()
     """The loads that it held below its cliff, ascending. Figures are judged at these loads only."""
-    unjudged: int | None = None
+    unjudged: float | None = None
     """The smallest load with a threshold that was not judged, because the generator itself was late; else None."""
-    cliff: int | None = None
+    cliff: float | None = None
     """The load from which it breaks without a fault; None if it does not break."""
 
     def words(self, unit: str) -> str:
@@ -50,7 +50,7 @@ class Reach:
         """A sort key, larger for a run that came further."""
         return (inf if self.broken is None else self.broken), (-1 if self.held is None else self.held)
 
-    def beyond(self, kind: StageKind, size: int) -> str:
+    def beyond(self, kind: StageKind, size: float) -> str:
         """Say why this run is not judged at a load: "past the cliff of" or "not held by"; empty if it is."""
         if self.cliff is not None and size >= self.cliff:
             return "past the cliff of"

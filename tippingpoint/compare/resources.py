@@ -55,7 +55,7 @@ class ResourceComparison:
     part: str
     unit: str
     meaning: str
-    sizes: list[int]
+    sizes: list[float]
     levels: list[list[Level | None]]
     """The levels of each run at each of `sizes`; None if nothing was collected."""
     ratios: list[list[Ratio | None]]
@@ -67,7 +67,7 @@ class ResourceComparison:
         return next((n for n, words in enumerate(_KINDS) if any(word in self.name for word in words)), None)
 
     @property
-    def shared(self) -> list[int]:
+    def shared(self) -> list[float]:
         """The loads at which the first run and another one have the figure, ascending."""
         return [
             size
@@ -129,22 +129,22 @@ def _compared(
     return ResourceComparison(first.name, title, part, first.unit, first.meaning, sizes, levels, ratios)
 
 
-def _levels(run: RunData, figure: FigureData, parts: frozenset[str] | None) -> dict[int, Level]:
+def _levels(run: RunData, figure: FigureData, parts: frozenset[str] | None) -> dict[float, Level]:
     resources = run.resources
     if resources is None:
         return {}
     hosts = [_hosts(figure, place, parts) for place in range(len(resources.t))]
     means = [fmean(values.values()) if values else None for values in hosts]
     leaders = [values.get(resources.leading(t)) for t, values in zip(resources.t, hosts, strict=True)]
-    held: dict[int, tuple[list[float], list[float]]] = {}
+    held: dict[float, tuple[list[float], list[float]]] = {}
     for stage in run.stages:
         if stage.is_step and stage.hold_begin is not None and stage.end is not None:
-            cycle = run.manifest.load_unit == "iterations"
+            cycle = run.manifest.load_unit.startswith("iterations")
             held_from, held_to = (stage.begin, stage.hold_begin) if cycle else (stage.hold_begin, stage.end)
             of_size = held.setdefault(stage.size, ([], []))
             for found, values in zip(of_size, (means, leaders), strict=True):
                 found += samples_between(resources, values, figure.window, held_from, held_to)[0]
-    levels: dict[int, Level] = {}
+    levels: dict[float, Level] = {}
     for size, (of_hosts, of_leader) in held.items():
         if of_hosts:
             low, high = (float(end) for end in np.percentile(of_hosts, (10, 90)))

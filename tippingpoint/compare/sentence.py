@@ -8,7 +8,7 @@ from math import log
 from tippingpoint.compare.published import PublishedRow, Told
 from tippingpoint.compare.reach import Reach
 from tippingpoint.compare.resources import ResourceComparison
-from tippingpoint.util.text import show_list
+from tippingpoint.util.text import show_list, singular
 
 _NAMED = 3
 """The most runs that are named when they share a statement."""
@@ -90,12 +90,12 @@ def told_words(told: Told, unit: str) -> str:
             {"at most": "at least", "at least": "at most"}.get(told.bound, told.bound) if less else told.bound
         )
         amount = abs(told.difference)
-        of = unit.removesuffix("s") if amount == 1 else unit
+        of = singular(unit) if amount == 1 else unit
         return " ".join(word for word in (bound, f"{amount:g}", of, "less" if less else "more") if word)
     return " ".join(word for word in (told.bound, times(told.ratio)) if word)
 
 
-def telling_load(sizes: Sequence[int], reaches: Sequence[Reach]) -> int | None:
+def telling_load(sizes: Sequence[float], reaches: Sequence[Reach]) -> float | None:
     """Return the largest compared load that all runs held, or else that the first run and another one held.
 
     None without one: costs past a cliff say little.
@@ -114,7 +114,7 @@ def resource_words(
     names: Sequence[str], compared: Sequence[ResourceComparison], reaches: Sequence[Reach], unit: str
 ) -> str:
     """Compare the targets' resource use at the most telling load, if it differed for most of the time."""
-    found: dict[int, tuple[float, int, str]] = {}
+    found: dict[float, tuple[float, float, str]] = {}
     for figure in compared:
         size = telling_load(figure.shared, reaches)
         if size is None or figure.kind is None:

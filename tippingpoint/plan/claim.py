@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import ceil, floor
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from tippingpoint.plan.base import MAX_STAGES, BasePlan, Threshold, check_fault_times, check_operations
-from tippingpoint.plan.fields import Seconds, Section, StageKind, in_units
+from tippingpoint.plan.base import MAX_STAGES, BasePlan, check_fault_times, check_operations
+from tippingpoint.plan.fields import PerSecond, Seconds, Section, StageKind, as_amount, in_units
+from tippingpoint.plan.find import Find, check_find
 from tippingpoint.plan.kinds import ByKind, TargetSection, default_target, said_default
 from tippingpoint.util.durations import format_duration
 
 MAX_LEASES = 10_000_000
-CLAIM_OPERATIONS = ("connect", "claim", "extend", "visible")
-"""The operations of the claim workload. `connect` is timed only where every unit has its own connection, `visible` only
-where members answer reads for themselves: it is a sample of extensions, until all members show them."""
+CLAIM_OPERATIONS = ("connect", "claim", "extend", "release-claim", "visible")
+"""The operations of the claim workload.
 
-Leases = Annotated[int, Field(ge=1, le=MAX_LEASES, strict=True, json_schema_extra=in_units("leases"))]
+`connect` is timed only where every unit has its own connection, `release-claim` only where a stage has `claims`, and
+`visible` only where members answer reads for themselves: it is a sample of extensions, until all members show them.
+"""
+
+Leases = Annotated[int, Field(le=MAX_LEASES, strict=True, json_schema_extra=in_units("leases"))]
+LEAST_RENEW_TIME = 0.01
+"""The least seconds between two extensions of a lease."""
 
 
 class ClaimWorkload(Section, frozen=True):
@@ -41,7 +49,7 @@ class ClaimWorkload(Section, frozen=True):
     def _times(self) -> ClaimWorkload:
         if self.claim_time < 1:
             raise ValueError(f"claim_time: {format_duration(self.claim_time)}: expected at least 1s")
-        if self.renew_time < 0.01:
+        if self.renew_time < LEAST_RENEW_TIME:
             raise ValueError(f"renew_time: {format_duration(self.renew_time)}: expected at least 10ms")
         if self.timeout < 0.01:
             raise ValueError(f"timeout: {format_duration(self.timeout)}: expected at least 10ms")
@@ -54,52 +62,81 @@ class ClaimWorkload(Section, frozen=True):
 
 
 class Stage(Section, frozen=True):
-    """One step of load: a number of leases, brought up over a time, then held for a time."""
+    """One step of load, brought up over a time, then held for a time. It has at least one of `leases`, `renewals` and
+    `claims`."""
 
-    leases: Leases = Field(description="How many leases are held in all.")
+    leases: Annotated[Leases, Field(ge=0)] | None = Field(
+        default=None,
+        description="How many leases are held in all. Without it, `renewals` are made by as many leases as "
+        "`workload.renew_time` needs.",
+    )
+    renewals: Annotated[PerSecond, Field(json_schema_extra=in_units("renewals per second"))] | None = Field(
+        default=None,
+        description="How many extensions are due per second in all. With `leases`, each of these is extended more or "
+        "less often than `workload.renew_time` says.",
+    )
+    claims: Annotated[PerSecond, Field(json_schema_extra=in_units("claims per second"))] | None = Field(
+        default=None,
+        description="Open loop: how many further leases are claimed per second, each by one unit, and released a "
+        "moment later. The leases that are held stay so.",
+    )
     hold: Seconds = Field(default=30.0, description="How long the load is held once it is up.")
     over: Seconds = Field(
         default=5.0, description="The time over which new claims are spread; 0s claims all at once."
     )
 
+    def held(self, renew_time: float) -> int:
+        """Return how many leases are held; `renew_time` is the workload's, in seconds."""
+        if self.leases is not None:
+            return self.leases
+        return ceil(self.renewals * renew_time) if self.renewals is not None else 0
 
-class Find(Section, frozen=True):
-    """A search for the load at which the thresholds are met in half of all holds. It ends when the 95 % interval of
-    that load is as narrow as `resolution`, or after `within`."""
+    def renewed_every(self, renew_time: float) -> float:
+        """Return the seconds between two extensions of a lease; `renew_time` is the workload's."""
+        held = self.held(renew_time)
+        return held / self.renewals if self.renewals is not None and held else renew_time
 
-    start: Leases = Field(default=100, description="The first load.")
-    limit: Leases = Field(default=100_000, description="The largest load that is tried; at least `start`.")
-    hold: Seconds = Field(
-        default=30.0,
-        description="How long each load is held at most, once it is up. A hold whose answer is clear ends earlier.",
+
+ClaimLoad = Literal["leases", "renewals", "claims"]
+_UNITS: dict[ClaimLoad, str] = {"leases": "leases", "renewals": "renewals/s", "claims": "claims/s"}
+
+
+class ClaimFind(Find, frozen=True):
+    """A search over leases, or over a rate of renewals or claims."""
+
+    rates = frozenset({"renewals", "claims"})
+
+    load: ClaimLoad = Field(
+        default="leases",
+        description="Which load is searched: `leases` held, `renewals` per second, or `claims` per second (leases that "
+        "are claimed, and released a moment later).",
+    )
+    leases: Annotated[Leases, Field(ge=1)] | None = Field(
+        default=None,
+        description="How many leases every probe holds, where `load` is `renewals` or `claims`. Without it, `renewals` "
+        "are made by as many leases as `workload.renew_time` needs, and `claims` come alone.",
     )
     over: Seconds = Field(
         default=5.0,
         description="The time over which the claims of a load are spread that comes up from nothing; 0s claims all at "
         "once. A smaller change takes less, but at least one `renew_time`.",
     )
-    resolution: Annotated[float, Field(gt=0, le=1, json_schema_extra=in_units("share"))] = Field(
-        default=0.2,
-        description="The search ends when its 95 % interval is at most this share of the answer wide.",
-    )
-    within: Seconds | None = Field(
-        default=None, description="After this time no further load is tried; without it there is no limit."
-    )
-    also: list[Threshold] = Field(
-        default=[],
-        max_length=20,
-        description="Thresholds whose limits are reported too. They do not steer the search.",
-    )
 
     @model_validator(mode="after")
-    def _order(self) -> Find:
-        if self.within is not None and self.within < self.hold:
-            raise ValueError(
-                f"within: {format_duration(self.within)}: expected at least hold ({format_duration(self.hold)})"
-            )
-        if self.limit < self.start:
-            raise ValueError(f"limit: {self.limit}: expected at least start ({self.start})")
+    def _leases(self) -> ClaimFind:
+        if self.leases is not None and self.load == "leases":
+            raise ValueError(f"leases: {self.leases}: expected none, as find looks for the number of leases")
         return self
+
+
+def claim_operations(target: TargetSection | type[TargetSection]) -> list[str]:
+    """Return the operations of the claim workload on such a target."""
+    lacking = {
+        "connect": not target.own_connections,
+        "visible": not target.read_back,
+        "release-claim": not target.releases,
+    }
+    return [name for name in CLAIM_OPERATIONS if not lacking.get(name)]
 
 
 class ClaimPlan(BasePlan, frozen=True):
@@ -116,7 +153,7 @@ class ClaimPlan(BasePlan, frozen=True):
         max_length=MAX_STAGES,
         description="The steps of load, in order. A plan has `stages` or `find`.",
     )
-    find: Find | None = Field(
+    find: ClaimFind | None = Field(
         default=None,
         description="A search for the largest load that meets the thresholds, instead of `stages`.",
     )
@@ -128,44 +165,131 @@ class ClaimPlan(BasePlan, frozen=True):
     )
 
     @property
-    def load_unit(self) -> str:
-        """The unit of the plan's loads."""
+    def load(self) -> ClaimLoad:
+        """Which load the plan varies: the searched one, or a rate of its stages unless only the leases differ."""
+        if self.find is not None:
+            return self.find.load
+        leases = {stage.leases for stage in self.stages}
+        rates: tuple[Literal["claims", "renewals"], ...] = ("claims", "renewals")
+        for rate in rates:
+            given = {getattr(stage, rate) for stage in self.stages}
+            if None not in given and (len(given) > 1 or len(leases) == 1):
+                return rate
         return "leases"
 
     @property
-    def loads(self) -> list[tuple[StageKind, int]]:
+    def load_unit(self) -> str:
+        """The unit of the plan's loads."""
+        return _UNITS[self.load]
+
+    @property
+    def loads(self) -> list[tuple[StageKind, float]]:
         """The kind and the load of each listed stage."""
-        return [("ramp", stage.leases) for stage in self.stages]
+        return [("ramp", self.load_of(stage)) for stage in self.stages]
+
+    def load_of(self, stage: Stage) -> float:
+        """Return a stage's load in the plan's unit."""
+        if self.load == "leases":
+            return stage.held(self.workload.renew_time)
+        return as_amount(getattr(stage, self.load))
+
+    def stage_at(self, load: float) -> Stage:
+        """Return the stage of this load: a search's, or one that otherwise is like the last listed one."""
+        find = self.find
+        like = self.stages[-1] if find is None else Stage.model_construct(hold=find.hold, over=find.over)
+        if not load:
+            return like.model_copy(update={"leases": 0, "renewals": None, "claims": None})
+        if find is None:
+            amount = round(load) if self.load == "leases" else load
+            return like.model_copy(update={self.load: amount})
+        if find.load == "leases":
+            return like.model_copy(update={"leases": round(load)})
+        leases = find.leases
+        if find.load == "renewals" and leases is not None:
+            # Few renewals of many leases would let them lapse: then there are fewer leases.
+            every = (self.workload.renew_time + self.workload.claim_time) / 2
+            leases = min(leases, max(1, floor(load * every)))
+        return like.model_copy(update={"leases": leases, find.load: load})
+
+    def load_at(self, load: float) -> float:
+        """Return the load that the stage of this load has in fact: a whole number of what it is made of."""
+        return self.load_of(self.stage_at(load))
+
+    @property
+    def planned(self) -> Sequence[Stage]:
+        """The listed stages, or those of a search's first and largest load."""
+        if self.find is None:
+            return self.stages
+        return [self.stage_at(self.find.start), self.stage_at(self.find.limit)]
+
+    @property
+    def operations(self) -> list[str]:
+        """The operations that thresholds may be about."""
+        churns = any(stage.claims is not None for stage in self.planned)
+        return [name for name in claim_operations(self.target) if name != "release-claim" or churns]
 
     @model_validator(mode="after")
     def _whole(self) -> ClaimPlan:
-        if bool(self.stages) == (self.find is not None):
-            raise ValueError(f"stages: {len(self.stages)} listed: expected 1 to {MAX_STAGES} stages, or find")
-        if self.find is not None and not self.thresholds:
-            raise ValueError(
-                "thresholds: none: expected at least one, as find looks for the load that misses one"
-            )
+        check_find(self.stages, self.find, self.thresholds, self.faults)
         if self.after is not None and not self.thresholds:
             raise ValueError("after: recover: expected thresholds, as it waits until they hold again")
-        operations = [
-            operation
-            for operation in CLAIM_OPERATIONS
-            if (operation != "connect" or self.target.own_connections)
-            and (operation != "visible" or self.target.read_back)
-        ]
-        check_operations(self.thresholds, operations)
-        check_operations(self.find.also if self.find is not None else [], operations, field="find.also")
+        check_operations(self.thresholds, self.operations)
+        check_operations(self.find.also if self.find is not None else [], self.operations, field="find.also")
+        self._check_stages()
         renews = any(threshold.operation == "extend" for threshold in self.thresholds)
         if self.find is not None and renews and self.find.hold < self.workload.renew_time:
             raise ValueError(
                 f"find.hold: {format_duration(self.find.hold)}: expected at least workload.renew_time "
                 f"({format_duration(self.workload.renew_time)}), or no extension is measured"
             )
-        staged = next((n for n, fault in enumerate(self.faults) if fault.stage is not None), None)
-        if self.find is not None and staged is not None:
-            raise ValueError(
-                f"faults.{staged}.stage: {self.faults[staged].stage}: expected none, as find lists no stages"
-            )
         check_fault_times(self.faults, [stage.hold for stage in self.stages])
         self.target.check(self)
         return self
+
+    def _check_stages(self) -> None:
+        """Check that each stage has a load, the same kinds of load as the others, and leases that last."""
+        for number, stage in enumerate(self.stages):
+            place = f"stages.{number}"
+            if stage.claims is None and not stage.held(self.workload.renew_time):
+                found = "missing" if stage.leases is None else stage.leases
+                raise ValueError(f"{place}.leases: {found}: expected at least 1, or renewals or claims")
+            for rate in ("renewals", "claims"):
+                if (getattr(stage, rate) is None) != (getattr(self.stages[0], rate) is None):
+                    raise ValueError(
+                        f"{place}.{rate}: {getattr(stage, rate)}: expected in every stage, or in none"
+                    )
+            self._check_renewals(f"{place}.renewals", stage)
+        if self.find is not None:
+            self._check_renewals("find.start", self.stage_at(self.find.start))
+            self._check_renewals("find.limit", self.stage_at(self.find.limit))
+        if self.target.releases:
+            return
+        for number, stage in enumerate(self.planned):
+            if stage.claims is not None:
+                place = f"stages.{number}.claims" if self.find is None else "find.load"
+                value = as_amount(stage.claims) if self.find is None else "claims"
+                raise ValueError(
+                    f"{place}: {value}: expected leases or renewals, as {self.target.kind} has no call that releases "
+                    "a lease"
+                )
+
+    def _check_renewals(self, field: str, stage: Stage) -> None:
+        if stage.renewals is None:
+            return
+        held, claim_time = stage.held(self.workload.renew_time), self.workload.claim_time
+        if held > MAX_LEASES:
+            raise ValueError(
+                f"{field}: {as_amount(stage.renewals)}: expected at most {MAX_LEASES / self.workload.renew_time:g}, as "
+                f"no more than {MAX_LEASES} leases are held"
+            )
+        least, most = held / claim_time, held / LEAST_RENEW_TIME
+        if not held or stage.renewals > most:
+            raise ValueError(
+                f"{field}: {as_amount(stage.renewals)}: expected at most {most:g}, as each of {held} leases is "
+                f"extended every {format_duration(LEAST_RENEW_TIME)} at most"
+            )
+        if stage.renewals <= least:
+            raise ValueError(
+                f"{field}: {as_amount(stage.renewals)}: expected more than {least:g}, or each of {held} leases is lost "
+                f"before it is extended: workload.claim_time is {format_duration(claim_time)}"
+            )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import Field, model_validator
 
@@ -127,10 +127,23 @@ class CtsPlan(BasePlan, frozen=True):
         return "tests" if self.stages[0].nodes is None else "nodes"
 
     @property
-    def loads(self) -> list[tuple[StageKind, int]]:
+    def loads(self) -> list[tuple[StageKind, float]]:
         """The kind and the load of each stage."""
-        tests = len(self.workload.tests) * self.workload.times
-        return [("ramp", stage.nodes or tests) for stage in self.stages]
+        return [("ramp", self.load_of(stage)) for stage in self.stages]
+
+    def load_of(self, stage: CtsStage) -> float:
+        """Return a stage's load in the plan's unit."""
+        return stage.nodes or len(self.workload.tests) * self.workload.times
+
+    @property
+    def planned(self) -> list[CtsStage]:
+        """The listed stages."""
+        return self.stages
+
+    @property
+    def find(self) -> None:
+        """No search: a cluster's tests have no load that could be searched."""
+        return None
 
     @property
     def lab_for(self) -> str:
@@ -139,6 +152,13 @@ class CtsPlan(BasePlan, frozen=True):
             return "stages that name a number of `nodes`"
         needing = [test for test in dict.fromkeys(self.workload.tests) if test not in WITHOUT_LAB]
         return ", ".join(needing)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_search(cls, fields: Any) -> Any:
+        if isinstance(fields, dict) and "find" in fields:
+            raise ValueError("find: given: expected stages, as tests of a cluster have no load to search")
+        return cast("Any", fields)
 
     @model_validator(mode="after")
     def _whole(self) -> CtsPlan:

@@ -25,6 +25,11 @@ def _duration(value: object) -> object:
     raise ValueError(ACCEPTED)
 
 
+def as_amount(load: float) -> int | float:
+    """A load as people write it: 40, not 40.0, but 2.5."""
+    return int(load) if load == int(load) else load
+
+
 def in_units(unit: str) -> dict[str, Any]:
     """The part of a field's JSON schema that names its unit, which the reference of plans shows."""
     return {"unit": unit}
@@ -45,6 +50,18 @@ Seconds = Annotated[
         }
     ),
 ]
+
+
+MAX_LOAD = 10_000_000
+_Positive = Annotated[
+    float,
+    Field(gt=0, strict=True, allow_inf_nan=False),
+    PlainSerializer(as_amount, return_type=int | float),
+]
+Amount = Annotated[_Positive, Field(le=MAX_LOAD)]
+"""A load of any unit."""
+PerSecond = Annotated[_Positive, Field(le=1_000_000)]
+"""A rate."""
 
 
 def _setting(value: object) -> object:

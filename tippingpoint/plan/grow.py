@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
 from tippingpoint.plan.base import MAX_STAGES, BasePlan, check_operations, check_things_faults
-from tippingpoint.plan.fields import Seconds, Section, StageKind, in_units
+from tippingpoint.plan.fields import Amount, Seconds, Section, StageKind, in_units
+from tippingpoint.plan.find import Find, check_find
 from tippingpoint.plan.kinds import ByKind, TargetSection
 from tippingpoint.util.durations import format_duration
 
@@ -27,11 +29,14 @@ GROW_OPERATIONS = (
 """The operations of the grow workload."""
 
 
+Batch = Annotated[int, Field(ge=1, le=10_000, json_schema_extra=in_units("units"))]
+
+
 class GrowWorkload(Section, frozen=True):
     """Machines, applications, units and relations are made, listed and removed. Each call is timed."""
 
     kind: Literal["grow"] = Field(description="The workload: `grow`.")
-    batch: Annotated[int, Field(ge=1, le=10_000, json_schema_extra=in_units("units"))] = Field(
+    batch: Batch = Field(
         default=1, description="How many units one call asks for, as `juju add-unit -n` does."
     )
     concurrency: Annotated[int, Field(ge=1, le=10_000, json_schema_extra=in_units("calls"))] | None = Field(
@@ -77,6 +82,7 @@ class GrowStage(Section, frozen=True):
         default=0,
         description="How many relations the model has between its applications; at most one for each pair.",
     )
+    batch: Batch | None = Field(default=None, description="The stage's own `workload.batch`.")
     hold: Seconds = Field(default=30.0, description="How long the model is observed once it has its size.")
     over: Seconds = Field(
         default=10.0, description="The time over which calls are spread; 0s sends them all at once."
@@ -110,6 +116,42 @@ class GrowStage(Section, frozen=True):
         return self
 
 
+class GrowFind(Find, frozen=True):
+    """A search over how many units a model has, or over how many of them one call asks for."""
+
+    load: Literal["units", "batch"] = Field(
+        default="units",
+        description="Which load is searched: `units` (how many the model has in all) or `batch` (units a call). With "
+        "`batch`, each probe begins with an empty model.",
+    )
+    start: Amount = Field(default=10, description="The first load.")
+    limit: Amount = Field(default=10_000, description="The largest load that is tried; at least `start`.")
+    machines: Annotated[Things, Field(ge=1)] = Field(
+        default=1, description="How many hollow machines the model has."
+    )
+    applications: Annotated[Things, Field(ge=1)] = Field(
+        default=1, description="How many applications the model has."
+    )
+    units: Annotated[Things, Field(ge=1)] | None = Field(
+        default=None, description="How many units each application has, where `load` is `batch`."
+    )
+    over: Seconds = Field(
+        default=10.0, description="The time over which calls are spread; 0s sends them all at once."
+    )
+
+    @model_validator(mode="after")
+    def _units(self) -> GrowFind:
+        if (self.units is None) != (self.load == "units"):
+            found = "missing" if self.units is None else self.units
+            accepted = (
+                "how many units each batch makes"
+                if self.units is None
+                else "none, as find looks for the number"
+            )
+            raise ValueError(f"units: {found}: expected {accepted}")
+        return self
+
+
 class GrowPlan(BasePlan, frozen=True):
     """A plan of the grow workload: a model that grows and shrinks."""
 
@@ -117,37 +159,88 @@ class GrowPlan(BasePlan, frozen=True):
         description="The system under test. `kind` says which fields it has."
     )
     workload: GrowWorkload = Field(description="What is done to the target.")
-    stages: Annotated[list[GrowStage], Field(min_length=1, max_length=MAX_STAGES)] = Field(
-        description="The sizes of the model, in order."
+    stages: Annotated[list[GrowStage], Field(max_length=MAX_STAGES)] = Field(
+        default=[], description="The sizes of the model, in order. A plan has `stages` or `find`."
+    )
+    find: GrowFind | None = Field(
+        default=None,
+        description="A search for the largest load that meets the thresholds, instead of `stages`.",
     )
 
     @property
-    def load_unit(self) -> GrowUnit:
-        """The unit of the plan's loads: the first of GROW_UNITS that the plan makes any of."""
+    def counted(self) -> GrowUnit:
+        """What the model's size is counted in: the first of GROW_UNITS that the plan makes any of."""
         made: list[GrowUnit] = [
-            name for name in GROW_UNITS if any(stage.amounts[name] for stage in self.stages)
+            name for name in GROW_UNITS if any(stage.amounts[name] for stage in self.planned)
         ]
         return made[0] if made else "units"
 
     @property
-    def loads(self) -> list[tuple[StageKind, int]]:
+    def load(self) -> GrowUnit | Literal["batch"]:
+        """Which load the plan varies: the searched one, or the batch of its stages where these differ."""
+        if self.find is not None:
+            return self.find.load
+        return "batch" if len({stage.batch for stage in self.stages}) > 1 else self.counted
+
+    @property
+    def load_unit(self) -> str:
+        """The unit of the plan's loads."""
+        return "units a call" if self.load == "batch" else self.load
+
+    @property
+    def loads(self) -> list[tuple[StageKind, float]]:
         """The kind and the load of each stage.
 
         A stage destroys where the first of the amounts that changes becomes less. Its load is the one before it, as a
         stage that removes everything would have a load of 0.
         """
-        found: list[tuple[StageKind, int]] = []
+        found: list[tuple[StageKind, float]] = []
         before = GrowStage(machines=0)
         for stage in self.stages:
             destroys = [*stage.amounts.values()] < [*before.amounts.values()]
-            loaded = before if destroys else stage
-            found.append(("destroy" if destroys else "ramp", loaded.amounts[self.load_unit]))
+            found.append(("destroy" if destroys else "ramp", self.load_of(before if destroys else stage)))
             before = stage
         return found
 
+    def load_of(self, stage: GrowStage) -> float:
+        """Return a stage's load in the plan's unit."""
+        load = self.load
+        return (stage.batch or self.workload.batch) if load == "batch" else stage.amounts[load]
+
+    def stage_at(self, load: float) -> GrowStage:
+        """Return the stage of this load in a search."""
+        find = self.find
+        if find is None:
+            raise ValueError("a plan without find")
+        applications = (
+            find.applications if find.load == "batch" else min(find.applications, max(1, round(load)))
+        )
+        stage = GrowStage(machines=find.machines, applications=applications, hold=find.hold, over=find.over)
+        if find.load == "batch":
+            return stage.model_copy(update={"units": find.units, "batch": round(load)})
+        return stage.model_copy(update={"units": round(load / applications)})
+
+    def load_at(self, load: float) -> float:
+        """Return the load that the stage of this load has in fact: a whole number of what it is made of."""
+        return self.load_of(self.stage_at(load))
+
+    @property
+    def planned(self) -> Sequence[GrowStage]:
+        """The listed stages, or those of a search's first and largest load."""
+        if self.find is None:
+            return self.stages
+        return [self.stage_at(self.find.start), self.stage_at(self.find.limit)]
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """The operations that thresholds may be about."""
+        return GROW_OPERATIONS
+
     @model_validator(mode="after")
     def _whole(self) -> GrowPlan:
+        check_find(self.stages, self.find, self.thresholds, self.faults)
         self.target.check(self)
-        check_operations(self.thresholds, GROW_OPERATIONS)
+        check_operations(self.thresholds, self.operations)
+        check_operations(self.find.also if self.find is not None else [], self.operations, field="find.also")
         check_things_faults(self.faults, [stage.hold for stage in self.stages])
         return self

@@ -52,6 +52,8 @@ class TargetSection(Section, frozen=True):
     """Whether every unit that claims has its own connection, so that `connect` is timed."""
     read_back: ClassVar[bool] = False
     """Whether extensions of leases are read back from all members, so that `visible` is timed."""
+    releases: ClassVar[bool] = True
+    """Whether a call releases a lease, so that leases can be claimed and released at a rate."""
     steady_leader: ClassVar[str] = ""
     """The word for the member that leads, if it only changes when something broke: a change without a fault, or a
     controller that ends without one, is then a cliff. Empty where leaders may change."""

@@ -20,10 +20,10 @@ from pydantic_core import core_schema
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.base import BasePlan
-from tippingpoint.plan.claim import ClaimPlan
-from tippingpoint.plan.cts import CtsPlan
+from tippingpoint.plan.claim import ClaimPlan, Stage
+from tippingpoint.plan.cts import CtsPlan, CtsStage
 from tippingpoint.plan.explain import explained, without_login
-from tippingpoint.plan.grow import GrowPlan
+from tippingpoint.plan.grow import GrowPlan, GrowStage
 from tippingpoint.plan.kinds import (
     DEFAULT,
     RECORDED,
@@ -35,13 +35,17 @@ from tippingpoint.plan.kinds import (
 )
 from tippingpoint.plan.packages import kinds, kinds_where
 from tippingpoint.plan.shipped import MAX_TEXT, plan_text
-from tippingpoint.plan.spawn import SpawnPlan
+from tippingpoint.plan.spawn import SpawnPlan, SpawnStage
 
 # YAML's own constructors raise these on values that only look like theirs, such as the date 2001-99-99.
 _NO_YAML = (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 Plan = ClaimPlan | SpawnPlan | GrowPlan | CtsPlan
 """A validated plan: `workload.kind` says which."""
+SearchPlan = ClaimPlan | SpawnPlan | GrowPlan
+"""A plan that may have a search."""
+AnyStage = Stage | SpawnStage | GrowStage | CtsStage
+"""A stage of a plan, or the part of one."""
 
 _WORKLOADS: Mapping[str, type[BasePlan]] = {
     "claim": ClaimPlan,

@@ -2,7 +2,7 @@
 
 Each unit makes things of its own (keys, projects, a model), so that parts never meet in the target. The load is
 divided: leases; the groups of a fill, or the things of each group where any stage has fewer groups than units; a
-model's applications (or the units of each), machines and relations. A rate is divided evenly.
+model's applications (or the units of each), machines and relations. Rates are divided evenly.
 
 A limit on simultaneous work (`concurrency`, `batch`) cannot be divided among more units than it counts. The first units
 have a share then, and the others have no load. The first unit alone observes, as often as `observe_every` says.
@@ -13,13 +13,16 @@ from __future__ import annotations
 from typing import TypeVar
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.claim import ClaimPlan, Stage
 from tippingpoint.plan.cts import CtsPlan
+from tippingpoint.plan.fields import as_amount
 from tippingpoint.plan.grow import GrowPlan, GrowStage, GrowWorkload
 from tippingpoint.plan.read import Plan
-from tippingpoint.plan.spawn import SpawnPlan, SpawnWorkload
+from tippingpoint.plan.spawn import SpawnPlan, SpawnStage, SpawnWorkload, paces_of
 
 W = TypeVar("W", SpawnWorkload, GrowWorkload)
+P = TypeVar("P", ClaimPlan, SpawnPlan, GrowPlan)
+AnyStage = Stage | SpawnStage | GrowStage
 
 
 def part_of(plan: Plan, index: int, of: int) -> Plan:
@@ -32,13 +35,12 @@ def part_of(plan: Plan, index: int, of: int) -> Plan:
         raise ValueError(f"share {index} of {of}")
     if of == 1:
         return plan
+    if plan.find is not None:
+        raise UserError("find", plan.name, f"one unit, or a plan that lists its stages ({of} units)")
     if isinstance(plan, ClaimPlan):
-        if plan.find is not None:
-            raise UserError("find", plan.name, f"one unit, or a plan that lists its stages ({of} units)")
-        stages = [
-            stage.model_copy(update={"leases": _share(stage.leases, index, of)}) for stage in plan.stages
-        ]
-        return plan.model_copy(update={"stages": stages})
+        return plan.model_copy(
+            update={"stages": [_claim_stage(plan, stage, index, of) for stage in plan.stages]}
+        )
     if isinstance(plan, CtsPlan):
         raise UserError("workload.kind", "cts", f"one unit, as its tests follow each other ({of} units)")
     if isinstance(plan, SpawnPlan):
@@ -46,21 +48,40 @@ def part_of(plan: Plan, index: int, of: int) -> Plan:
     return _model_part(plan, index, of)
 
 
-def size_of(plan: Plan, part: Plan, stage: int) -> int:
+def stage_part(plan: P, stage: AnyStage, index: int, of: int) -> P:
+    """The part of a plan that has only this stage, which may be a search's, for the unit with this index, of this many.
+
+    UserError, as for `part_of`.
+    """
+    whole = plan.model_copy(update={"stages": [stage], "find": None})
+    part = part_of(whole, index, of)
+    assert isinstance(part, type(plan))
+    return part
+
+
+def size_of(plan: Plan, part: Plan, stage: int) -> float:
     """The load of a part of this plan in a listed stage (from 1), as the plan's `loads` count it. A stage that destroys
     has the load of the stage before."""
     destroys = plan.loads[stage - 1][0] == "destroy"
     place = stage - 2 if destroys else stage - 1
-    if isinstance(part, ClaimPlan):
-        return part.stages[place].leases
-    if isinstance(part, SpawnPlan):
-        return (
-            (part.stages[stage - 1].members or 0) if plan.load_unit == "members" else part.stages[place].size
-        )
     if isinstance(part, CtsPlan):
         return part.loads[stage - 1][1]
+    if isinstance(part, ClaimPlan):
+        assert isinstance(plan, ClaimPlan)
+        asked = part.stages[place]
+        if plan.load == "leases":
+            return asked.held(part.workload.renew_time)
+        return as_amount(getattr(asked, plan.load) or 0)
+    if isinstance(part, SpawnPlan):
+        assert isinstance(plan, SpawnPlan)
+        if plan.load_unit == "members":
+            return part.stages[stage - 1].members or 0
+        fill = part.stages[place]
+        if plan.load in ("rate", "concurrency", "batch"):
+            return as_amount(paces_of(part.workload.at(fill))[plan.load]) if fill.size else 0
+        return fill.size
     assert isinstance(plan, GrowPlan)
-    return part.stages[place].amounts[plan.load_unit]
+    return plan.load_of(part.stages[place])
 
 
 def begins_after(plan: Plan, stage: int, index: int, of: int) -> float:
@@ -68,10 +89,23 @@ def begins_after(plan: Plan, stage: int, index: int, of: int) -> float:
     open loop) as evenly as those of one unit; otherwise all units would send at the same moments."""
     if isinstance(plan, ClaimPlan):
         asked = plan.stages[stage - 1]
-        return asked.over * min(index, asked.leases) / asked.leases
-    if isinstance(plan, SpawnPlan) and plan.workload.rate is not None:
-        return index / plan.workload.rate
+        held = asked.held(plan.workload.renew_time)
+        if held:
+            return asked.over * min(index, held) / held
+        return index / asked.claims if asked.claims is not None else 0.0
+    if isinstance(plan, SpawnPlan):
+        rate = plan.workload.at(plan.stages[stage - 1]).rate
+        return index / rate if rate is not None else 0.0
     return 0.0
+
+
+def _claim_stage(plan: ClaimPlan, stage: Stage, index: int, of: int) -> Stage:
+    held = stage.held(plan.workload.renew_time)
+    own = _share(held, index, of)
+    # A unit without leases renews none.
+    renewals = stage.renewals * own / held if stage.renewals is not None and own else None
+    claims = stage.claims / of if stage.claims is not None else None
+    return stage.model_copy(update={"leases": own, "renewals": renewals, "claims": claims})
 
 
 def _share(count: int, index: int, of: int) -> int:
@@ -80,7 +114,7 @@ def _share(count: int, index: int, of: int) -> int:
 
 
 def _fill_part(plan: SpawnPlan, index: int, of: int) -> SpawnPlan:
-    sharing = min(of, plan.workload.concurrency or plan.workload.batch or of)
+    sharing = min(of, plan.shared_by or of)
     by_group = all(stage.groups >= sharing for stage in plan.stages if stage.size)
     changes = [
         {"groups": _share(stage.groups, index, sharing)}
@@ -92,7 +126,8 @@ def _fill_part(plan: SpawnPlan, index: int, of: int) -> SpawnPlan:
         update={
             "workload": _paced(plan.workload, index, sharing),
             "stages": [
-                stage.model_copy(update=change) for stage, change in zip(plan.stages, changes, strict=True)
+                stage.model_copy(update=change | _own_pace(stage, index, sharing))
+                for stage, change in zip(plan.stages, changes, strict=True)
             ],
         }
     )
@@ -105,7 +140,7 @@ def _model_part(plan: GrowPlan, index: int, of: int) -> GrowPlan:
         stage.applications >= sharing for stage in plan.stages if stage.applications
     )
     most = max(
-        stage.units if in_units and not by_application else stage.amounts[plan.load_unit]
+        stage.units if in_units and not by_application else stage.amounts[plan.counted]
         for stage in plan.stages
     )
     sharing = max(1, min(sharing, most))  # a unit without any load has no share of the rest either
@@ -156,13 +191,18 @@ def _check_fit(number: int, stage: GrowStage, of: int, by_application: bool) -> 
 def _paced(workload: W, index: int, of: int) -> W:
     """A workload at the pace of one unit of this many; a unit without a share keeps a pace that it does not use."""
     changes: dict[str, float] = {}
-    if workload.concurrency is not None:
+    if isinstance(workload, SpawnWorkload):
+        changes |= _own_pace(workload, index, of)
+    elif workload.concurrency is not None:  # a model's batch is how large a call is
         changes["concurrency"] = max(1, _share(workload.concurrency, index, of))
-    if isinstance(workload, SpawnWorkload):  # a model's batch is how large a call is
-        if workload.batch is not None:
-            changes["batch"] = max(1, _share(workload.batch, index, of))
-        if workload.rate is not None:
-            changes["rate"] = workload.rate / of
     if index:
         changes["observe_every"] = 0.0
     return workload.model_copy(update=changes)
+
+
+def _own_pace(paced: SpawnWorkload | SpawnStage, index: int, of: int) -> dict[str, float]:
+    """What a unit has of the pace of a workload or a stage."""
+    return {
+        name: value / of if name == "rate" else max(1, _share(round(value), index, of))
+        for name, value in paces_of(paced).items()
+    }

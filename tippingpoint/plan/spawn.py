@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from math import ceil
+from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
 from tippingpoint.plan.base import MAX_STAGES, BasePlan, check_operations, check_things_faults
-from tippingpoint.plan.fields import Seconds, Section, StageKind, in_units
+from tippingpoint.plan.fields import Amount, PerSecond, Seconds, Section, StageKind, as_amount, in_units
+from tippingpoint.plan.find import Find, check_find
 from tippingpoint.plan.kinds import ByKind, TargetSection
 from tippingpoint.util.durations import format_duration
 
@@ -32,12 +36,17 @@ RETRIES: dict[Passing, int] = {
 """How often one thing is tried again, by the cause of the failure: often for a cause that passes by itself."""
 
 Count = Annotated[int, Field(ge=0, le=1_000_000, strict=True)]
-Pace = Annotated[int, Field(ge=1, le=10_000, json_schema_extra=in_units("things"))]
+Pace = Annotated[PerSecond, Field(le=10_000)]
+AtOnce = Annotated[int, Field(ge=1, le=10_000, json_schema_extra=in_units("things"))]
+
+PaceKind = Literal["rate", "concurrency", "batch"]
+PACES: tuple[PaceKind, ...] = get_args(PaceKind)
+"""The ways to say how fast things are made."""
 
 
 class SpawnWorkload(Section, frozen=True):
-    """Things in groups (projects) are made, started, reached, probed, repaired and removed. Exactly one of `rate`,
-    `concurrency` and `batch` says how fast."""
+    """Things in groups (projects) are made, started, reached, probed, repaired and removed. One of `rate`,
+    `concurrency` and `batch` says how fast, here or in each stage."""
 
     kind: Literal["spawn"] = Field(description="The workload: `spawn`.")
     until: Until = Field(
@@ -45,21 +54,15 @@ class SpawnWorkload(Section, frozen=True):
         description="How far each thing is brought: `created`, `started`, `reachable` (it has its address), `probed`, "
         "or `switched` (off and on again, where the target's things have power).",
     )
-    rate: (
-        Annotated[
-            float,
-            Field(gt=0, le=10_000, allow_inf_nan=False, json_schema_extra=in_units("things per second")),
-        ]
-        | None
-    ) = Field(
+    rate: Annotated[Pace, Field(json_schema_extra=in_units("things per second"))] | None = Field(
         default=None,
         description="Open loop: how many things are made per second, however late the target answers.",
     )
-    concurrency: Pace | None = Field(
+    concurrency: AtOnce | None = Field(
         default=None,
         description="Closed loop: how many things are made at once. The next is begun when one has started.",
     )
-    batch: Pace | None = Field(
+    batch: AtOnce | None = Field(
         default=None,
         description="Closed loop: how many things are made at once. The next batch is begun when all of one have "
         "started.",
@@ -102,11 +105,8 @@ class SpawnWorkload(Section, frozen=True):
 
     @model_validator(mode="after")
     def _paced(self) -> SpawnWorkload:
-        paces = {name: getattr(self, name) for name in ("rate", "concurrency", "batch")}
-        given = {name: value for name, value in paces.items() if value is not None}
-        if len(given) != 1:
-            found = ", ".join(f"{name} {value:g}" for name, value in given.items()) or "none"
-            raise ValueError(f"rate: {found}: expected one of rate, concurrency and batch")
+        if len(given := paces_of(self)) > 1:
+            raise ValueError(f"rate: {_shown(given)}: expected one of rate, concurrency and batch")
         if self.cycle and self.until not in ("created", "started"):
             raise ValueError(f"until: {self.until}: expected created or started, with cycle")
         if self.timeout < 0.01:
@@ -114,6 +114,24 @@ class SpawnWorkload(Section, frozen=True):
         if self.poll_every < 0.1:
             raise ValueError(f"poll_every: {format_duration(self.poll_every)}: expected at least 100ms")
         return self
+
+    @property
+    def at_once(self) -> int | None:
+        """Closed loop: the most things that are made at once; None in an open loop."""
+        return self.concurrency or self.batch
+
+    def at(self, stage: SpawnStage) -> SpawnWorkload:
+        """Return the workload at the pace of a stage, which may have its own."""
+        return self.model_copy(update={str(name): value for name, value in paces_of(stage).items()})
+
+
+def paces_of(paced: SpawnWorkload | SpawnStage) -> dict[PaceKind, float]:
+    """Return what a workload or a stage says about how fast things are made."""
+    return {name: value for name in PACES if (value := getattr(paced, name)) is not None}
+
+
+def _shown(given: Mapping[PaceKind, float]) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in given.items()) or "none"
 
 
 class SpawnStage(Section, frozen=True):
@@ -127,6 +145,11 @@ class SpawnStage(Section, frozen=True):
         default=None,
         description="How many members the cluster has in this stage. A lab starts those that are missing.",
     )
+    rate: Annotated[Pace, Field(json_schema_extra=in_units("things per second"))] | None = Field(
+        default=None, description="The stage's own `workload.rate`."
+    )
+    concurrency: AtOnce | None = Field(default=None, description="The stage's own `workload.concurrency`.")
+    batch: AtOnce | None = Field(default=None, description="The stage's own `workload.batch`.")
     hold: Seconds = Field(
         default=30.0, description="How long the fill is kept up and observed once it is complete."
     )
@@ -142,6 +165,56 @@ class SpawnStage(Section, frozen=True):
         return 0.0
 
 
+SpawnLoadKind = Literal["instances", "rate", "concurrency", "batch"]
+
+
+class SpawnFind(Find, frozen=True):
+    """A search over how many things there are, or over how fast they are made."""
+
+    rates = frozenset({"rate"})
+
+    load: SpawnLoadKind = Field(
+        default="instances",
+        description="Which load is searched: `instances` (how many things there are in all), `rate` (things made per "
+        "second), `concurrency` or `batch` (things made at once). All but `instances` begin each probe with nothing, "
+        "unless the workload has `cycle`.",
+    )
+    start: Amount = Field(default=1, description="The first load.")
+    limit: Amount = Field(default=1000, description="The largest load that is tried; at least `start`.")
+    hold: Seconds = Field(
+        default=30.0,
+        description="With `rate`, the time for which things are made; else how long each load is observed once it is "
+        "up.",
+    )
+    groups: Annotated[Count, Field(ge=1)] = Field(
+        default=1, description="How many groups (projects) the things are in."
+    )
+    instances: Annotated[Count, Field(ge=1)] | None = Field(
+        default=None,
+        description="How many things each group has, where `load` is `concurrency` or `batch`. At least `limit` things "
+        "in all.",
+    )
+
+    @model_validator(mode="after")
+    def _things(self) -> SpawnFind:
+        if self.load in ("instances", "rate"):
+            if self.instances is not None:
+                why = "looks for them" if self.load == "instances" else "makes `rate` times `hold` things"
+                raise ValueError(f"instances: {self.instances}: expected none, as find {why}")
+        elif self.instances is None:
+            raise ValueError(f"instances: missing: expected how many things each {self.load} makes")
+        elif self.instances * self.groups < self.limit:
+            raise ValueError(
+                f"instances: {self.instances}: expected at least {-(-as_amount(self.limit) // self.groups)}, for "
+                f"limit {as_amount(self.limit)}"
+            )
+        if self.load == "rate" and not self.hold:
+            raise ValueError(
+                "hold: 0s: expected more than 0s, the time for which things are made at each rate"
+            )
+        return self
+
+
 class SpawnPlan(BasePlan, frozen=True):
     """A plan of the spawn workload, on a target that runs things."""
 
@@ -149,46 +222,159 @@ class SpawnPlan(BasePlan, frozen=True):
         description="The system under test. `kind` says which fields it has."
     )
     workload: SpawnWorkload = Field(description="What is done to the target.")
-    stages: Annotated[list[SpawnStage], Field(min_length=1, max_length=MAX_STAGES)] = Field(
-        description="The sizes of the fill, in order."
+    stages: Annotated[list[SpawnStage], Field(max_length=MAX_STAGES)] = Field(
+        default=[], description="The sizes of the fill, in order. A plan has `stages` or `find`."
+    )
+    find: SpawnFind | None = Field(
+        default=None,
+        description="A search for the largest load that meets the thresholds, instead of `stages`.",
     )
 
     @property
-    def load_unit(self) -> str:
-        """The unit of the plan's loads: the target's word for things, or `members` where only these differ."""
-        if self.workload.cycle:
-            return "iterations"
-        few = len({stage.size for stage in self.stages}) == 1 < len({stage.members for stage in self.stages})
-        if few:
+    def load(self) -> SpawnLoadKind | Literal["members"]:
+        """Which load the plan varies: the searched one, or the pace of its stages unless only their sizes differ."""
+        if self.find is not None:
+            return self.find.load
+        sizes = {stage.size for stage in self.stages}
+        for pace in PACES:
+            given = {getattr(stage, pace) for stage in self.stages}
+            if len(given) > 1:
+                return pace
+        if len(sizes) == 1 < len({stage.members for stage in self.stages}):
             return "members"
-        return self.target.things
+        return "instances"
 
     @property
-    def loads(self) -> list[tuple[StageKind, int]]:
+    def load_unit(self) -> str:
+        """The unit of the plan's loads: the target's word for things, how many of them are made per second or at once,
+        or `members` where only these differ."""
+        things = "iterations" if self.workload.cycle else self.target.things
+        match self.load:
+            case "members":
+                return "iterations" if self.workload.cycle else "members"
+            case "rate":
+                return f"{things}/s"
+            case "concurrency":
+                return f"{things} at a time"
+            case "batch":
+                return f"{things} a batch"
+            case "instances":
+                return things
+
+    @property
+    def loads(self) -> list[tuple[StageKind, float]]:
         """The kind and the load of each stage.
 
         A stage with fewer things than before destroys. Its load is the one before it, as a stage that removes
         everything would have a load of 0.
         """
-        if self.workload.cycle:
-            return [("ramp", stage.size) for stage in self.stages]
-        found: list[tuple[StageKind, int]] = []
-        before = 0
+        found: list[tuple[StageKind, float]] = []
+        before = SpawnStage(groups=0, instances=0)
         for stage in self.stages:
-            load = (stage.members or 0) if self.load_unit == "members" else max(stage.size, before)
-            found.append(("destroy" if stage.size < before else "ramp", load))
-            before = stage.size
+            destroys = stage.size < before.size and not self.workload.cycle
+            found.append(("destroy" if destroys else "ramp", self.load_of(before if destroys else stage)))
+            before = stage
         return found
+
+    def load_of(self, stage: SpawnStage) -> float:
+        """Return a stage's load in the plan's unit."""
+        match self.load:
+            case "instances":
+                return stage.size
+            case "members":
+                return stage.size if self.workload.cycle else stage.members or 0
+            case pace:
+                return as_amount(paces_of(self.workload.at(stage))[pace])
+
+    def stage_at(self, load: float) -> SpawnStage:
+        """Return the stage of this load in a search."""
+        find = self.find
+        if find is None:
+            raise ValueError("a plan without find")
+        if find.load == "instances":
+            groups = min(find.groups, max(1, round(load)))
+            return SpawnStage(groups=groups, instances=round(load / groups), hold=find.hold)
+        if find.load == "rate":
+            # They are made for as long as the hold: nothing is left to be held.
+            each = ceil(load * find.hold / find.groups)
+            return SpawnStage(groups=find.groups, instances=each, rate=load, hold=0.0)
+        assert find.instances is not None
+        stage = SpawnStage(groups=find.groups, instances=find.instances, hold=find.hold)
+        return stage.model_copy(update={find.load: round(load)})
+
+    def load_at(self, load: float) -> float:
+        """Return the load that the stage of this load has in fact: a whole number of what it is made of."""
+        return self.load_of(self.stage_at(load))
+
+    @property
+    def planned(self) -> Sequence[SpawnStage]:
+        """The listed stages, or those of a search's first and largest load."""
+        if self.find is None:
+            return self.stages
+        return [self.stage_at(self.find.start), self.stage_at(self.find.limit)]
+
+    @property
+    def shared_by(self) -> int | None:
+        """The most workers, or units, that may share a closed loop: no more than things are made at once in any stage.
+
+        None for an open loop. A search for how many are made at once may try one at a time.
+        """
+        if self.find is not None and self.find.load in ("concurrency", "batch"):
+            return 1
+        return min(
+            (most for stage in self.planned if (most := self.workload.at(stage).at_once)), default=None
+        )
+
+    @property
+    def operations(self) -> tuple[str, ...]:
+        """The operations that thresholds may be about."""
+        return spawn_operations(type(self.target))
 
     @model_validator(mode="after")
     def _whole(self) -> SpawnPlan:
-        check_operations(self.thresholds, spawn_operations(type(self.target)))
+        check_find(self.stages, self.find, self.thresholds, self.faults)
+        self._check_paces()
+        check_operations(self.thresholds, self.operations)
+        check_operations(self.find.also if self.find is not None else [], self.operations, field="find.also")
         if self.workload.until == "switched" and "on" not in self.target.called:
             known = "created, started, reachable or probed"
             raise ValueError(f"workload.until: switched: expected {known}, for {self.target.kind}")
         check_things_faults(self.faults, [stage.hold for stage in self.stages])
         self.target.check(self)
         return self
+
+    def _check_paces(self) -> None:
+        """Check that there is exactly one kind of pace in all, and that a pace that differs makes things."""
+        own = paces_of(self.workload)
+        if self.find is not None:
+            searched = () if self.find.load == "instances" else (self.find.load,)
+            kinds = {*own, *searched}
+            if len(kinds) != 1:
+                found = ", ".join([*own, *(f"find.load {name}" for name in searched)]) or "none"
+                raise ValueError(f"workload.rate: {found}: expected one of rate, concurrency and batch")
+            return
+        kind: PaceKind | None = next(iter(own), None)
+        for number, stage in enumerate(self.stages):
+            given = paces_of(stage)
+            if len(own | given) != 1:
+                place = f"stages.{number}.rate" if given else "workload.rate"
+                raise ValueError(
+                    f"{place}: {_shown(own | given)}: expected one of rate, concurrency and batch"
+                )
+            (kind_here,) = own | given
+            kind = kind or kind_here
+            if kind_here != kind:
+                raise ValueError(
+                    f"stages.{number}.{kind_here}: {given[kind_here]:g}: expected {kind}, as before"
+                )
+        if self.load not in PACES or self.workload.cycle:
+            return
+        for number, (before, stage) in enumerate(pairwise(self.stages), start=1):
+            if stage.size == before.size:
+                raise ValueError(
+                    f"stages.{number}.instances: {stage.instances}: expected another number than before, or "
+                    f"workload.cycle, as nothing is made at this {kind}"
+                )
 
 
 def spawn_operations(target: type[TargetSection]) -> tuple[str, ...]:

@@ -199,9 +199,9 @@ def _place(operation: str) -> tuple[int, str]:
 
 def _curves(runs: Sequence[RunData]) -> list[dict[str, Any]]:
     """Return per operation each run's p50 and p99 (microseconds) and throughput (per second) at each size of step."""
-    steps: list[dict[int, list[StageResult]]] = []
+    steps: list[dict[float, list[StageResult]]] = []
     for run in runs:
-        of_run: dict[int, list[StageResult]] = {}
+        of_run: dict[float, list[StageResult]] = {}
         for stage in run.stages:
             if stage.is_step:
                 of_run.setdefault(stage.size, []).append(stage)

@@ -391,7 +391,7 @@ def _by_load(run: RunData, operations: Sequence[str]) -> list[dict[str, Any]]:
     Failures count with the time they took (latency.costs), as they do for thresholds and knees. Removals and
     lower loads after the last are left out.
     """
-    groups: dict[tuple[int, bool], list[StageResult]] = defaultdict(list)
+    groups: dict[tuple[float, bool], list[StageResult]] = defaultdict(list)
     for stage in run.stages:
         if stage.kind not in ("destroy", "recover"):
             groups[stage.size, stage.kind == "storm"].append(stage)

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from tippingpoint.analysis.findings import StageFindings, examine_stage
 from tippingpoint.analysis.verdict import stage_checks
 from tippingpoint.plan.base import Threshold
-from tippingpoint.plan.claim import ClaimPlan, Find
+from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.fields import as_amount
 from tippingpoint.run.crew import Crew
 from tippingpoint.run.messages import Pause, Paused, Tick
 from tippingpoint.run.record import Record
@@ -29,10 +30,10 @@ WINDOW = 5.0
 """Seconds for which thresholds have to hold, or half of a step that is shorter than twice that."""
 
 
-def lower_loads(broken: int, held: int | None) -> list[int]:
+def lower_loads(broken: float, held: float | None, *, whole: bool = True) -> list[float]:
     """Return the loads of the steps, in order; the last ones are none at all, and what held before once more."""
     before = [held] if held is not None else []
-    lower = {*(round(share * broken) for share in SHARES), *before}
+    lower = {*(round(share * broken, None if whole else 3) for share in SHARES), *before}
     return [*sorted((size for size in lower if 0 < size < broken), reverse=True), 0, *before]
 
 
@@ -93,9 +94,9 @@ class ComingBack:
             tried = self._judged(run)
             broken, held, strained = tried[-1]
         else:
-            tried = [(round(probe.size), probe.held, "") for probe in probe_events(run.events)]
+            tried = [(as_amount(probe.size), probe.held, "") for probe in probe_events(run.events)]
             broken = min((size for size, held, _ in tried if held is False), default=0)
-            held, strained = await self._break_again(self._plan.find, broken) if broken else (True, "")
+            held, strained = await self._break_again(broken) if broken else (True, "")
         if held is False:
             before = max((size for size, held, _ in tried if held and size < broken), default=None)
             await self._lower(broken, before)
@@ -103,25 +104,27 @@ class ComingBack:
             why = f"the generator itself was strained: {strained}" if strained else "the last load held"
             self._record.event("recovering", skipped=why)
 
-    async def _break_again(self, find: Find, size: int) -> tuple[bool | None, str]:
+    async def _break_again(self, size: float) -> tuple[bool | None, str]:
         """Put the load that broke the target on it once more, as a search ends with any load.
 
         Returns whether it held this time, and what strained the generator.
         """
         await self._crew.ask(Paused, lambda _: Pause())
-        await self._crew.prepare(size, fresh=True)
-        await self._stages.play("recover", size, find.over, find.hold, listed=None)
+        asked = self._plan.stage_at(size)
+        await self._crew.prepare([asked], fresh=True)
+        await self._stages.play("recover", size, asked, listed=None)
         _, held, strained = self._judged(await self._run())[-1]
         return held, strained
 
-    async def _lower(self, broken: int, before: int | None) -> None:
+    async def _lower(self, broken: float, before: float | None) -> None:
         last = self._plan.find or self._plan.stages[-1]
         begun = self._record.now()
-        for size in lower_loads(broken, before):
+        for size in lower_loads(broken, before, whole=self._plan.load == "leases"):
             self._settling = Settling(self._plan.thresholds, min(WINDOW, last.hold / 2), self._record.now())
             since = self._record.now()
             until = self._settling.settled if size else None
-            number = await self._stages.play("recover", size, last.over, last.hold, listed=None, until=until)
+            asked = self._plan.stage_at(size)
+            number = await self._stages.play("recover", size, asked, listed=None, until=until)
             held = self._settling.settled.is_set() if size else None
             self._record.event(
                 "recovering",
@@ -139,7 +142,7 @@ class ComingBack:
     async def _run(self) -> RunData:
         return await asyncio.to_thread(load_run, self._record.directory)
 
-    def _judged(self, run: RunData) -> list[tuple[int, bool | None, str]]:
+    def _judged(self, run: RunData) -> list[tuple[float, bool | None, str]]:
         """Return the loads so far, in order: whether each met all thresholds, or what strained the generator."""
         return [
             (found.stage.size, self._met(found), found.strained or "")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from tippingpoint.errors import Refused
+from tippingpoint.plan.read import AnyStage
 from tippingpoint.run.interruption import EndedEarly, Interruption
 from tippingpoint.run.messages import Answer, Command, End, Message, Prepared, Preparing, Tick
 from tippingpoint.run.record import Record
@@ -99,11 +100,11 @@ class Crew:
         for worker in self.workers:
             worker.tell(command)
 
-    async def prepare(self, size: int, *, fresh: bool) -> None:
-        """Have the workers prepare stages up to this size; a failure ends the run with what it has."""
+    async def prepare(self, stages: Sequence[AnyStage], *, fresh: bool) -> None:
+        """Have the workers prepare stages like these; a failure ends the run with what it has."""
         answers = await self.ask(
             Prepared,
-            lambda share: PrepareOrder(size=size, share=share, fresh=fresh),
+            lambda share: PrepareOrder(stages=stages, share=share, fresh=fresh),
             within=_PREPARE_SILENCE,
         )
         self._preparing.clear()

@@ -6,7 +6,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from tippingpoint.plan.kinds import workload_of
+from tippingpoint.plan.kinds import facts_of, workload_of
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.watcher import RunnerEvents, StageProgress
 from tippingpoint.rundir.manifest import Manifest
@@ -33,6 +33,7 @@ class Headline(RunnerEvents):
         """Counts since the run began: failures, lost leases or things, refusals by a rate limit, and retries."""
         self._seconds = seconds
         self._unit = "leases"
+        self._things = "things"
         self._begun = False
         self._preparing = ""
         self._progress: StageProgress | None = None
@@ -44,6 +45,8 @@ class Headline(RunnerEvents):
     def began(self, manifest: Manifest, directory: Path) -> None:
         """Note what kind of run it is."""
         self.workload, self._unit = manifest.workload, manifest.load_unit
+        cycle = manifest.load_unit.startswith("iterations")
+        self._things = "iterations" if cycle else facts_of(manifest.target.kind).things
         self.containers = workload_of(manifest.target.kind, manifest.workload) == "spawn"
         self._begun = True
 
@@ -102,14 +105,14 @@ class Headline(RunnerEvents):
         """Return how much of the stage's load exists, how much is wanted, and what it is."""
         held = sum(tick.held for tick in self._last.values())
         if self.workload == "claim":
-            return held, self._progress.size if self._progress is not None else 0, self._unit
+            return held, self._progress.goal if self._progress is not None else 0, "leases"
         waiting = sum(tick.waiting for tick in self._last.values())
         if self.workload == "cts":
-            size = self._progress.size if self._progress is not None else 0
+            size = self._progress.goal if self._progress is not None else 0
             return held, size, "nodes online" if self._unit == "nodes" else "tests passed"
         removing = self._progress is not None and self._progress.kind == "destroy"
         if self.containers:
-            things = "containers" if self._unit == "members" else self._unit
+            things = self._things
             return held, held + waiting, f"{things} left" if removing else things
         return held, held + waiting, "things left" if removing else "things made"
 

@@ -24,7 +24,7 @@ class HoldSoFar:
     Ticks are taken on the event loop; `read` may be called on another thread.
     """
 
-    def __init__(self, number: int, size: int, kind: StageKind, begin: float) -> None:
+    def __init__(self, number: int, size: float, kind: StageKind, begin: float) -> None:
         self._number = number
         self._size = size
         self._kind: StageKind = kind

@@ -9,6 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from tippingpoint.errors import TargetError, UserError
+from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.run.cleaning import clean_entries
 from tippingpoint.run.interruption import Interruption
@@ -123,7 +125,11 @@ class Made:
     def _clean_within(self) -> float:
         """Return how many seconds the removal may take."""
         plan = self._own.plan
-        things = max((size for _, size in plan.loads), default=0)
+        things = 0
         if isinstance(plan, SpawnPlan):
-            things += max(stage.groups for stage in plan.stages)
+            things = max(stage.size + stage.groups for stage in plan.planned)
+        elif isinstance(plan, GrowPlan):
+            things = max(stage.amounts[plan.counted] for stage in plan.planned)
+        elif isinstance(plan, ClaimPlan):
+            things = max(stage.held(plan.workload.renew_time) for stage in plan.planned)
         return self._target.clean_within(things)

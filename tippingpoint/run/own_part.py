@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tippingpoint.plan.read import Plan
+from tippingpoint.plan.read import AnyStage, Plan
 from tippingpoint.plan.share import begins_after, part_of, size_of
 
 
@@ -20,14 +20,13 @@ class OwnPart:
         self.plan = part_of(self.whole, *share)
         self.share = share
 
-    def size(self, stage: int) -> int:
+    def size(self, stage: int) -> float:
         """Return our load in a listed stage (from 1)."""
         return size_of(self.whole, self.plan, stage)
 
-    @property
-    def largest(self) -> int:
-        """The most load of our part in any stage."""
-        return max(self.size(stage) for stage in range(1, len(self.plan.stages) + 1))
+    def asked(self, stage: int) -> AnyStage:
+        """Return our part of a listed stage (from 1)."""
+        return self.plan.stages[stage - 1]
 
     def begins_after(self, stage: int) -> float:
         """Return the seconds from a stage's begin until our part of it begins."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from tippingpoint.errors import UserError
-from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.rundir.journal import read_events
@@ -49,7 +48,7 @@ def take_up(directory: Path) -> tuple[Plan, TakenUp]:
         plan = validate_plan(manifest.plan) if manifest.plan is not None else None
     except ValidationError:
         raise UserError("run", str(directory), "a run whose plan this version can run") from None
-    if isinstance(plan, ClaimPlan) and plan.find is not None:
+    if plan is not None and plan.find is not None:
         return plan, _search(directory, manifest)
     if not isinstance(plan, SpawnPlan):
         raise UserError(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.plan.read import Plan
-from tippingpoint.plan.spawn import SpawnPlan
+from tippingpoint.plan.read import AnyStage, Plan
+from tippingpoint.plan.spawn import SpawnPlan, SpawnStage
 from tippingpoint.run.fault_timeline import FaultTimeline
 from tippingpoint.run.interruption import Interruption
 from tippingpoint.run.made import Made
@@ -39,36 +39,42 @@ class Room:
         self._there = 0
         """How many things already have their room: those of the stage before, or of the run that is resumed."""
 
-    def fill(self, stage: int) -> None:
-        """Note that the things of this listed stage (from 1) take up room from now on."""
-        if isinstance(self._own.plan, SpawnPlan):
-            self._there = self._own.plan.stages[stage - 1].size
+    def fill(self, asked: AnyStage) -> None:
+        """Note that the things of this stage take up room from now on."""
+        if isinstance(asked, SpawnStage):
+            self._there = asked.size
 
-    async def make(self, stage: int) -> None:
-        """Start the lab's members that a stage asks for; raises UserError if the stage does not fit."""
+    def empty(self) -> None:
+        """Note that all things were removed."""
+        self._there = 0
+
+    async def make(self, asked: AnyStage, place: str) -> None:
+        """Start the lab's members that a stage asks for; raises UserError if the stage does not fit.
+
+        `place` is the plan's field that has the stage.
+        """
         plan = self._own.plan
-        if not isinstance(plan, SpawnPlan):
+        if not isinstance(plan, SpawnPlan) or not isinstance(asked, SpawnStage):
             return
         unless_asked = self._interruption.unless_asked
-        await unless_asked(self._faults.start_members(plan.stages[stage - 1].members or 0))
+        await unless_asked(self._faults.start_members(asked.members or 0))
         if not self._force:
-            await unless_asked(self._check(plan, stage))
+            await unless_asked(self._check(plan, asked, place))
 
-    async def look(self, stage: int) -> str:
-        """Make room for a stage; returns why it cannot begin, or an empty text."""
+    async def look(self, asked: AnyStage, stage: int, place: str) -> str:
+        """Make room for the stage with this number; returns why it cannot begin, or an empty text."""
         try:
-            await self.make(stage)
+            await self.make(asked, place)
         except UserError as refused:
             return f"stage {stage} was not begun: {refused}"
         except TargetError as problem:  # the target fails, and the stage will show that
             self._record.event("room-unknown", stage=stage, problem=str(problem))
         return ""
 
-    async def _check(self, plan: Plan, stage: int) -> None:
+    async def _check(self, plan: Plan, asked: SpawnStage, place: str) -> None:
         try:
-            await self._target.check_room(self._made.entries[0], plan, stage, self._there)
+            await self._target.check_room(self._made.entries[0], plan, asked, self._there)
         except UserError as refused:
             if refused.field.startswith("target."):
                 raise
-            field = f"stages.{stage - 1}.{refused.field}"
-            raise UserError(field, refused.value, refused.accepted) from None
+            raise UserError(f"{place}.{refused.field}", refused.value, refused.accepted) from None

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tippingpoint.errors import Refused, TargetError, UserError
 from tippingpoint.plan.claim import ClaimPlan
-from tippingpoint.plan.read import Plan
+from tippingpoint.plan.cts import CtsPlan
+from tippingpoint.plan.read import AnyStage, Plan
 from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.run.closing import Closing
 from tippingpoint.run.crew import Crew
@@ -164,7 +165,7 @@ class Runner:
         """Raise UserError for a plan that only one machine can run."""
         if self._conductor is None:
             return
-        if isinstance(self._plan, ClaimPlan) and self._plan.find is not None:
+        if self._plan.find is not None:
             raise UserError("find", self._plan.name, "a plan that lists its stages, for many units")
         if isinstance(self._plan, ClaimPlan) and self._plan.after is not None:
             raise UserError("after", self._plan.after, "a plan without it, for many units")
@@ -175,7 +176,7 @@ class Runner:
         """Take our part of the plan, and count the things that a resumed run already has."""
         self._own.take(self._own.share)
         if self._takes_up is not None and self._takes_up.entry is not None:
-            self._room.fill(self._takes_up.stage)
+            self._room.fill(self._own.asked(self._takes_up.stage))
 
     def _open_record(self) -> None:
         """Make the run's directory, with the manifest."""
@@ -208,7 +209,7 @@ class Runner:
         count = worker_count(self._own, connections, len(os.sched_getaffinity(0)))
         self._check_connections(count)
         entry = await self._made.reach()
-        await self._room.make(self._first)
+        await self._room.make(*self._begins_with)
         workspace = await self._made.take(entry)
         facts = await self._crew.open(
             [
@@ -229,6 +230,13 @@ class Runner:
         self._record.manifest.target = TargetEntry.model_validate(facts, from_attributes=True)
         self._record.save_manifest()
         self._watcher.began(self._record.manifest, self.directory)
+
+    @property
+    def _begins_with(self) -> tuple[AnyStage, str]:
+        """The first stage, and the plan's field that has it."""
+        if self._plan.find is not None:
+            return self._own.plan.planned[0], "find"
+        return self._own.asked(self._first), f"stages.{self._first - 1}"
 
     def _check_connections(self, workers: int) -> None:
         """Raise UserError for a plan that needs more connections than a worker's process may open."""
@@ -256,32 +264,33 @@ class Runner:
 
     async def _load_as_planned(self) -> None:
         plan = self._plan
-        if isinstance(plan, ClaimPlan) and plan.find is not None:
+        if not isinstance(plan, CtsPlan) and plan.find is not None:
             # A search judges its stages while it runs, so it needs modules that otherwise only a report needs.
             from tippingpoint.run.search import Search
 
             self._faults.start(stage=None)
             probes = self._takes_up.probes if self._takes_up is not None else ()
             search = Search(
-                plan, plan.find, self._stages, self._crew, self._record, self._target_gone, probes
+                plan, plan.find, self._stages, self._crew, self._room, self._record, self._target_gone, probes
             )
             self._heard = search.heard
             await search.play()
             return
-        await self._crew.prepare(self._own.largest, fresh=False)
+        await self._crew.prepare(self._own.plan.planned, fresh=False)
         if self._conductor is not None:
             turns = Turns(self._conductor, self._own, self._stages, self._crew, self._room, self._record)
             await turns.play()
             return
         self._faults.start(stage=None)
-        for number, (stage, (kind, size)) in enumerate(zip(plan.stages, plan.loads, strict=True), start=1):
+        for number, (kind, size) in enumerate(plan.loads, start=1):
             if number < self._first:
                 continue
+            asked = self._own.asked(number)
             if number > self._first:
-                refused = await self._room.look(number)
+                refused = await self._room.look(asked, number, f"stages.{number - 1}")
                 if refused:
                     raise EndedEarly("cut", refused)
-            await self._stages.play(kind, size, stage.over, stage.hold, listed=number)
+            await self._stages.play(kind, size, asked, listed=number)
 
     async def _target_gone(self) -> str:
         """Return why the target accepts no login any more; empty if it does, however late."""

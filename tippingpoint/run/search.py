@@ -17,17 +17,21 @@ from tippingpoint.analysis.search.rebuilt import aim_of, steering
 from tippingpoint.analysis.search.searcher import Ask, Searcher
 from tippingpoint.analysis.search.stage_margins import (
     PERCENTILES,
-    RAMPED,
     judged,
     margin_names,
+    ramped,
     stage_margins,
 )
-from tippingpoint.plan.claim import ClaimPlan, Find
+from tippingpoint.plan.claim import ClaimPlan, Stage
+from tippingpoint.plan.find import Find
+from tippingpoint.plan.read import AnyStage, SearchPlan
+from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.run.crew import Crew
 from tippingpoint.run.hold_so_far import HoldSoFar
 from tippingpoint.run.interruption import EndedEarly
 from tippingpoint.run.messages import Pause, Paused, Settle, Settled, Tick
 from tippingpoint.run.record import Record
+from tippingpoint.run.room import Room
 from tippingpoint.run.stages import Stages
 from tippingpoint.rundir.probe_events import ProbeEvent
 from tippingpoint.rundir.results import load_run
@@ -54,10 +58,11 @@ class Search:
 
     def __init__(
         self,
-        plan: ClaimPlan,
+        plan: SearchPlan,
         find: Find,
         stages: Stages,
         crew: Crew,
+        room: Room,
         record: Record,
         gone: Callable[[], Awaitable[str]],
         resumed: Sequence[ProbeEvent] = (),
@@ -70,6 +75,7 @@ class Search:
         self._find = find
         self._stages = stages
         self._crew = crew
+        self._room = room
         self._record = record
         self._gone = gone
         self._resumed = resumed
@@ -105,17 +111,18 @@ class Search:
         self._searcher.tell(steering(self._plan, event))
 
     async def _put(self, ask: Ask, began: float) -> Probe:
-        fresh = ask.fresh or self._load is None or self._ramp_is_judged
-        size = round(ask.load)
-        number, so_far = await self._bring_up(size, fresh)
-        await self._hold(so_far, ask)
+        fresh = ask.fresh or self._load is None or self._each_from_nothing
+        asked = self._plan.stage_at(ask.load)
+        size = self._plan.load_at(ask.load)
+        number, so_far = await self._bring_up(asked, size, fresh)
+        await self._hold(so_far, ask, asked)
         judged_as = await self._judged(number, so_far)
         names = margin_names(self._plan.thresholds)
         own = [each for each in judged_as.margins if each.name in names]
         problem = await self._why_silent() if judged_as.silent else ""
         event = ProbeEvent(
             stage=number,
-            size=ask.load,
+            size=size,
             held=None if problem else judged_as.held,
             fresh=fresh,
             margins=[
@@ -142,31 +149,45 @@ class Search:
         await self._crew.ask(Paused, lambda _: Pause())
         self._load = None
 
-    async def _bring_up(self, size: int, fresh: bool) -> tuple[int, HoldSoFar]:
-        """Bring the load from the one before, or from nothing, to this size; returns its stage's number."""
+    async def _bring_up(self, asked: AnyStage, size: float, fresh: bool) -> tuple[int, HoldSoFar]:
+        """Bring the load from the one before, or from nothing, to this one; returns its stage's number."""
+        number = self._stages.following
         if fresh:
             await self._stop()
-        await self._crew.prepare(size, fresh=fresh)
-        number = self._stages.following
+        await self._crew.prepare([asked], fresh=fresh)
+        if fresh:
+            self._room.empty()
+        if refused := await self._room.look(asked, number, "find"):
+            raise EndedEarly("cut", refused)
         self._so_far = so_far = HoldSoFar(number, size, "find", self._record.now())
-        await self._stages.bring_up(number, "find", size, self._over(size), None, calm=self._calm)
+        await self._stages.bring_up(
+            number, "find", size, asked, self._over(asked, size), None, calm=self._calm
+        )
         self._load = size
         return number, so_far
 
-    def _over(self, size: int) -> float:
+    def _over(self, asked: AnyStage, size: float) -> float:
         """Return the seconds over which the load changes: new load comes as fast as it would from nothing.
 
         Renewals follow claims, so those of a small change are spread over a whole round of renewals too.
         """
         change = 1.0 if self._load is None else abs(size - self._load) / size
-        return min(self._find.over, max(self._find.over * change, self._plan.workload.renew_time))
+        return min(asked.over, max(asked.over * change, self._round(asked)))
 
-    async def _hold(self, so_far: HoldSoFar, ask: Ask) -> None:
+    def _round(self, asked: AnyStage) -> float:
+        """Return the seconds in which every lease is renewed once; 0 where nothing is renewed."""
+        plan = self._plan
+        if not isinstance(plan, ClaimPlan) or not isinstance(asked, Stage):
+            return 0.0
+        renew_time = plan.workload.renew_time
+        return asked.renewed_every(renew_time) if asked.held(renew_time) else 0.0
+
+    async def _hold(self, so_far: HoldSoFar, ask: Ask, asked: AnyStage) -> None:
         """Hold the load until the answer is clear, at most as long as was asked for.
 
         In each round of renewals every lease is renewed once, so that a part of one does not stand for the load.
         """
-        longest = min(ask.hold, self._find.hold)
+        longest = min(ask.hold, asked.hold)
         so_far.begin_hold(self._record.now())
         self._stages.begin_hold(longest)
         ends = time.monotonic() + longest
@@ -175,14 +196,16 @@ class Search:
             if left <= _LOOK_EVERY:
                 break
             margins = await asyncio.to_thread(self._margins, so_far)
-            whole_round = so_far.held_for >= self._plan.workload.renew_time
+            whole_round = so_far.held_for >= self._round(asked)
             if whole_round and self._searcher.is_clear(ask.load, margins, so_far.held_for) is not None:
                 break
         await self._stages.await_faults()
 
     def _margins(self, so_far: HoldSoFar) -> list[Margin]:
         so_far.read()
-        return stage_margins(judged(so_far.stage), self._plan.thresholds, seconds=so_far.parts)
+        return stage_margins(
+            judged(so_far.stage, plan=self._plan), self._plan.thresholds, seconds=so_far.parts
+        )
 
     async def _judged(self, number: int, so_far: HoldSoFar) -> JudgedProbe:
         """Close the stage's figures, and judge it; the load goes on."""
@@ -214,9 +237,13 @@ class Search:
         return self._record.now() - self._began
 
     @property
-    def _ramp_is_judged(self) -> bool:
-        """Whether a threshold is about what brings a load up: then each load has to come up from nothing."""
-        return any(threshold.operation in RAMPED for threshold in self._plan.thresholds)
+    def _each_from_nothing(self) -> bool:
+        """Whether each load has to come up from nothing: a threshold is about what brings it up, or the ramp is it."""
+        plan = self._plan
+        if isinstance(plan, SpawnPlan) and plan.workload.cycle:
+            return False  # nothing stays
+        in_ramp = ramped(plan)
+        return in_ramp is None or any(threshold.operation in in_ramp for threshold in plan.thresholds)
 
     @property
     def _calm(self) -> float:

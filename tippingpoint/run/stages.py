@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 
-from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.claim import ClaimPlan, ClaimWorkload, Stage
+from tippingpoint.plan.cts import CtsStage
 from tippingpoint.plan.fields import StageKind
+from tippingpoint.plan.read import AnyStage
 from tippingpoint.run.crew import Crew, Headway
 from tippingpoint.run.fault_timeline import FaultTimeline
 from tippingpoint.run.messages import Begun, Hold
@@ -60,24 +62,32 @@ class Stages:
             stage=self._on.number,
             stages=len(self._own.whole.stages) or None,
             size=self._on.size,
+            goal=self._goal(self._on.asked),
             kind=self._on.kind,
             remaining=None if self._hold_ends is None else max(0.0, self._hold_ends - time.monotonic()),
             listed=self._on.listed,
         )
 
+    def _goal(self, asked: AnyStage) -> int:
+        if isinstance(asked, Stage):
+            workload = self._own.whole.workload
+            return asked.held(workload.renew_time) if isinstance(workload, ClaimWorkload) else 0
+        if isinstance(asked, CtsStage):
+            return round(self._on.size) if self._on is not None else 0
+        return asked.size
+
     async def play(
         self,
         kind: StageKind,
-        size: int,
-        over: float,
-        hold: float,
+        size: float,
+        asked: AnyStage,
         *,
         listed: int | None,
         until: asyncio.Event | None = None,
     ) -> int:
         """Bring a load up and hold it, at most until an event; returns the stage's number in the journals."""
-        number = self._next
-        await self.bring_up(number, kind, size, over, listed)
+        number, hold = self._next, asked.hold
+        await self.bring_up(number, kind, size, asked, asked.over, listed)
         self.begin_hold(hold)
         if listed is not None:
             self._faults.start(stage=listed)
@@ -85,7 +95,7 @@ class Stages:
         for storm in self._faults.storms(listed):
             await self._crew.wait(held_since + storm.at - time.monotonic())
             self._record.event("fault", do=storm.do)
-            await self.bring_up(self._next, "storm", size, 0.0, listed)
+            await self.bring_up(self._next, "storm", size, asked, 0.0, listed)
             self.begin_hold(hold)
         left = hold - (time.monotonic() - self._hold_began)
         await (self._crew.wait(left) if until is None else self._crew.wait_for(until, left))
@@ -108,7 +118,8 @@ class Stages:
         self,
         number: int,
         kind: StageKind,
-        size: int,
+        size: float,
+        asked: AnyStage,
         over: float,
         listed: int | None,
         *,
@@ -122,7 +133,7 @@ class Stages:
         With `calm`, the load also has to be steady, so that the backlog of the load before is not blamed on this one:
         no operation is older than so many seconds, or the oldest gets no younger any more (steadiness.py).
         """
-        await self._begin(number, kind, size, over, listed)
+        await self._begin(number, kind, size, asked, over, listed)
         plan = self._own.whole
         patience = plan.workload.timeout * (1 if isinstance(plan, ClaimPlan) else 2)
         begun = self._record.now()
@@ -155,11 +166,14 @@ class Stages:
         if self._hold_ends is not None:
             await self._crew.wait(self._hold_ends - time.monotonic())
 
-    async def _begin(self, number: int, kind: StageKind, size: int, over: float, listed: int | None) -> None:
+    async def _begin(
+        self, number: int, kind: StageKind, size: float, asked: AnyStage, over: float, listed: int | None
+    ) -> None:
         self._next = number + 1
         self._hold_ends = None
-        if listed is not None:
-            self._room.fill(listed)
-        order = StageOrder(number=number, size=size, kind=kind, over=over, share=(0, 1), listed=listed)
+        self._room.fill(asked)
+        order = StageOrder(
+            number=number, size=size, kind=kind, asked=asked, over=over, share=(0, 1), listed=listed
+        )
         self._on = order
         await self._crew.ask(Begun, lambda share: order.model_copy(update={"share": share}))

@@ -64,8 +64,9 @@ class Turns:
         """Play one turn, which begins now; returns the next one as soon as that is known."""
         if late > _LATE:
             self._record.event("began-late", stage=turn.number, seconds=round(late, 3))
-        over = 0.0 if turn.kind == "storm" else self._own.plan.stages[turn.stage - 1].over
-        await self._stages.bring_up(turn.number, turn.kind, self._own.size(turn.stage), over, turn.stage)
+        size, asked = self._own.size(turn.stage), self._own.asked(turn.stage)
+        over = 0.0 if turn.kind == "storm" else asked.over
+        await self._stages.bring_up(turn.number, turn.kind, size, asked, over, turn.stage)
         hold = await self._heed(self._conductor.up(turn))
         if hold is None:
             return None
@@ -84,11 +85,11 @@ class Turns:
             self._record.manifest.share = share
             self._record.event("share", index=index, of=turn.of)
             self._crew.tell(ShareOrder(index=index, of=turn.of))
-            await self._crew.prepare(self._own.largest, fresh=False)
+            await self._crew.prepare(self._own.plan.planned, fresh=False)
         if not self._stages.begun:
             self._record.manifest.first_stage = turn.stage
         self._record.save_manifest()
-        return await self._room.look(turn.stage)
+        return await self._room.look(self._own.asked(turn.stage), turn.stage, f"stages.{turn.stage - 1}")
 
     async def _heed(self, saying: Awaitable[T], until: float = float("inf")) -> T:
         """Return what the conductor says, while the run goes on.

@@ -29,7 +29,9 @@ class StageProgress:
     stage: int
     stages: int | None
     """How many stages are listed; None in a search."""
-    size: int
+    size: float
+    goal: int
+    """How many leases, things or tests the load is made of."""
     kind: StageKind
     remaining: float | None
     """Seconds of the hold that are left; None while the load comes up."""

@@ -25,7 +25,8 @@ def worker_count(part: OwnPart, connections: Connections, cores: int) -> int:
     """
     plan = part.plan
     if isinstance(plan, SpawnPlan):
-        return max(1, min(plan.workers or cores, max(stage.groups for stage in plan.stages)))
+        groups = max(stage.groups for stage in plan.planned)
+        return max(1, min(plan.workers or cores, groups, plan.shared_by or groups))
     if isinstance(plan, CtsPlan):
         return 1  # its tests follow each other
     plan = part.whole
@@ -44,11 +45,13 @@ def _rates(plan: ClaimPlan) -> Iterator[float]:
         2 if plan.target.own_connections else 1
     )  # a claim, and the connection for it
     before = 0
+    renew_time = plan.workload.renew_time
     for stage in plan.stages:
-        new = max(0, stage.leases - before) * each
+        held = stage.held(renew_time)
+        new = max(0, held - before) * each
         if new and not stage.over:
             yield inf
         elif new:
             yield new / stage.over
-        yield stage.leases / plan.workload.renew_time
-        before = stage.leases
+        yield held / stage.renewed_every(renew_time) + 2 * (stage.claims or 0.0)  # each is released again
+        before = held

@@ -30,7 +30,7 @@ class StageResult:
     """
 
     number: int
-    size: int
+    size: float
     kind: StageKind
     begin: float
     hold_begin: float | None = None
@@ -114,9 +114,7 @@ def _joined(workers: Sequence[WorkerData]) -> list[StageResult]:
         for mark in worker.stages:
             if mark["phase"] == "begin":
                 number, t = int(mark["stage"]), float(mark["t"])
-                stage = found.setdefault(
-                    number, StageResult(number, int(mark["size"]), mark["kind"], begin=t)
-                )
+                stage = found.setdefault(number, StageResult(number, mark["size"], mark["kind"], begin=t))
                 stage.begin = min(stage.begin, t)
     never_ended: set[int] = set()
     for worker in workers:

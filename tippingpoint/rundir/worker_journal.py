@@ -186,7 +186,9 @@ def _is_mark(event: Mapping[str, Any]) -> bool:
     number: Any = event.get("stage")
     size: Any = event.get("size")
     return (
-        all(isinstance(value, int) and not isinstance(value, bool) for value in (number, size))
+        isinstance(number, int)
+        and not isinstance(number, bool)
+        and is_number(size)
         and number > 0
         and size >= 0  # a spawn stage of machines alone has no units
         and event.get("kind") in get_args(StageKind)

@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 from tippingpoint.plan.kinds import TargetSection
 from tippingpoint.plan.read import Plan
+from tippingpoint.plan.spawn import SpawnStage
 from tippingpoint.rundir.ledger import Entry
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.workloads.load import Load, OnProgress
@@ -75,8 +76,8 @@ class Target(ABC, Generic[S, E, W]):
         """
         return
 
-    async def check_room(self, entry: E, plan: Plan, stage: int, before: int) -> None:
-        """Check that the target has room for a listed stage (from 1) in addition to `before` things of the run.
+    async def check_room(self, entry: E, plan: Plan, asked: SpawnStage, before: int) -> None:
+        """Check that the target has room for this stage in addition to `before` things of the run.
 
         UserError says how much fits. Its field is one of the stage's (`size`), or begins with `target.`. Not needed
         for a target that does not report its room.

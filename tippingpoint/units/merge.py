@@ -378,7 +378,7 @@ def _named(units: Sequence[str]) -> str:
     return ", ".join(units) if len(units) <= 3 else f"{units[0]} and {len(units) - 1} more units"
 
 
-def _loads(run: SharedRun, plan: Plan, parts: Iterable[_MergedPart]) -> dict[int, tuple[StageKind, int]]:
+def _loads(run: SharedRun, plan: Plan, parts: Iterable[_MergedPart]) -> dict[int, tuple[StageKind, float]]:
     """Return kind and load by the number of a stage in the journals, as the whole plan has them; empty for a search.
 
     Storms requested during a run are in no plan. A stage is found in the plan by counting the stages before it, by
@@ -391,7 +391,7 @@ def _loads(run: SharedRun, plan: Plan, parts: Iterable[_MergedPart]) -> dict[int
         for phase in part.phases:
             kinds[phase.stage][phase.kind] += phase.phase == "begin"
     turns = {turn.number: turn for turn in run.turns}
-    loads: dict[int, tuple[StageKind, int]] = {}
+    loads: dict[int, tuple[StageKind, float]] = {}
     listed, before = 0, 0
     for number in sorted(kinds):
         storm = kinds[number].most_common(1)[0][0] == "storm"

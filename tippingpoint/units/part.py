@@ -48,13 +48,14 @@ Counts = tuple[IntArray, IntArray]
 PhaseName = Literal["", "begin", "hold", "drain", "end"]
 Milliseconds = Annotated[int, Field(ge=0, lt=10**12)]
 Figure = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
+Size = Annotated[int | float, Field(ge=0, le=10**9, allow_inf_nan=False)]
 
 
 class Phase(BaseModel):
     """A part of a stage, or the time before the first stage (stage 0, no phase)."""
 
     stage: Annotated[int, Field(ge=0, le=10**6)]
-    size: Annotated[int, Field(ge=0, le=10**9)]
+    size: Size
     """The load of this unit's share."""
     kind: StageKind = "ramp"
     phase: PhaseName

@@ -116,7 +116,7 @@ class UnitProgress(BaseModel):
     kind: StageKind = "ramp"
     phase: Phase | None = None
     """None from an agent of a version that does not report it yet."""
-    size: Number
+    size: Figure
     """The load of this unit's share."""
     held: Number
     rate: Figure = 0.0

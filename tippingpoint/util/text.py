@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 
 
@@ -22,9 +23,14 @@ def show_count(count: int, thing: str) -> str:
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
+def singular(unit: str) -> str:
+    """Return the unit of one: lease of leases, container/s of containers/s, container at a time."""
+    return re.sub(r"^(\w+?)s(?=/|\s|$)", r"\1", unit)
+
+
 def show_amount(size: float, unit: str) -> str:
     """Return an amount of load, whose unit is given in the plural: 1 container, 4000 leases."""
-    return f"{show_size(size)} {unit.removesuffix('s') if size == 1 else unit}"
+    return f"{show_size(size)} {singular(unit) if size == 1 else unit}"
 
 
 def show_list(words: Sequence[str]) -> str:
@@ -37,7 +43,7 @@ def show_names(names: Sequence[str], thing: str) -> str:
     return f"{thing}{'' if len(names) == 1 else 's'} {show_list(names)}"
 
 
-def choose(count: int, one: str, several: str) -> str:
+def choose(count: float, one: str, several: str) -> str:
     """Return the singular or the plural word for a count: was or were, its or their."""
     return one if count == 1 else several
 

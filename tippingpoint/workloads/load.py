@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
 from tippingpoint.plan.fields import StageKind
-from tippingpoint.plan.read import Plan
+from tippingpoint.plan.read import AnyStage, Plan
 
 OnProgress = Callable[[str, int, int], None]
 """Called with what is being made, how much of it exists, and how much there will be."""
@@ -30,9 +30,11 @@ class StageOrder(BaseModel):
     do: Literal["stage"] = "stage"
     number: int
     """Counts the stages that were run, from 1, as the journals do."""
-    size: int
-    """The load of all workers together, in the workload's own unit (leases, units)."""
+    size: int | float
+    """The load of all workers together, in the plan's unit (leases, units, claims per second)."""
     kind: StageKind
+    asked: AnyStage
+    """The stage's own fields, for all workers together: a listed stage of this unit's part, or a probe of a search."""
     over: float
     """Seconds that new load is spread over."""
     share: tuple[int, int]
@@ -50,10 +52,10 @@ class ShareOrder(BaseModel):
 
 
 class PrepareOrder(BaseModel):
-    """Prepares a worker for later stages, the largest of which has this `size`."""
+    """Prepares a worker for later stages, which ask for no more than these."""
 
     do: Literal["prepare"] = "prepare"
-    size: int
+    stages: Sequence[AnyStage]
     share: tuple[int, int]
     fresh: bool
     """Whether the stages begin from nothing: what earlier stages left is released first."""

@@ -67,7 +67,7 @@ class Scene:
     async def open(self) -> None:
         for number, load in enumerate(self.loads):
             await load.open()
-            order = PrepareOrder(size=1, share=(number, len(self.loads)), fresh=False)
+            order = PrepareOrder(stages=self.plan.stages, share=(number, len(self.loads)), fresh=False)
             await load.prepare(order, lambda what, done, goal: None)
 
     async def begin(self, number: int) -> None:
@@ -76,6 +76,7 @@ class Scene:
             order = StageOrder(
                 number=number,
                 size=stage.size,
+                asked=stage,
                 kind="ramp",
                 over=stage.over,
                 share=(index, len(self.loads)),

@@ -23,7 +23,9 @@ OF_RUN = {"run": "r-1f3a", "plan": "small", "target": "etcd"}
 
 
 def progress(stage: int = 1) -> StageProgress:
-    return StageProgress(elapsed=1.0, stage=stage, stages=1, size=10, kind="ramp", remaining=None, listed=1)
+    return StageProgress(
+        elapsed=1.0, stage=stage, stages=1, size=10, goal=10, kind="ramp", remaining=None, listed=1
+    )
 
 
 def tick(held: int = 0, cpu: float = 0.0, **samples: list[int]) -> Tick:

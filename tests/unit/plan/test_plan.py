@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.base import Fault, Threshold
-from tippingpoint.plan.claim import ClaimPlan, ClaimWorkload, Find, Stage
+from tippingpoint.plan.claim import ClaimFind, ClaimPlan, ClaimWorkload, Stage
 from tippingpoint.plan.grow import GROW_OPERATIONS, GrowPlan, GrowStage, GrowWorkload
 from tippingpoint.plan.read import Plan, load_plan, parse_plan, plan_schema, validate_plan
 from tippingpoint.plan.shipped import shipped_plans
@@ -32,7 +32,7 @@ thresholds = st.builds(
 )
 finds = st.integers(1, 1000).flatmap(
     lambda start: st.builds(
-        Find, start=st.just(start), limit=st.integers(start, 10**7), hold=st.integers(2, 600).map(float)
+        ClaimFind, start=st.just(start), limit=st.integers(start, 10**7), hold=st.integers(2, 600).map(float)
     )
 )
 workloads = st.floats(1.5, 600).flatmap(
@@ -197,8 +197,8 @@ SPAWN = "name: x\ntarget: {kind: juju}\nworkload: {kind: spawn}\nstages: [{appli
         (SPAWN, ["stages.0.aplications=1"], r"stages\.0\.aplications: 1: .*did you mean applications\?"),
         (SPAWN, ["stages.0.machines=0"], r"stages\.0\.machines: 0: expected at least 1"),
         (SPAWN, ["stages.0.relations=1"], r"stages\.0\.relations: 1: expected at most 0"),
-        (SPAWN, ["stages=[]"], r"stages: \[\]: expected at least 1 item"),
-        (SPAWN, ["find={}"], r"find: \{\}: expected one of name"),
+        (SPAWN, ["stages=[]"], r"stages: 0 listed: expected 1 to 1000 stages, or find"),
+        (SPAWN, ["find={}"], r"stages: 1 listed: expected 1 to 1000 stages, or find"),
         (SPAWN, ["thresholds=[{operation: claim, p99: 1s}]"], r"thresholds\.0\.operation: claim: expected one of add-"),
         (SPAWN, ["faults=[{do: drop-claims, stage: 1}]"], r"faults\.0\.do: drop-claims: expected kill, stop"),
     ],

@@ -12,7 +12,9 @@ from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
 
-STAGE = StageProgress(elapsed=4.0, stage=3, stages=2, size=100, kind="storm", remaining=5.0, listed=2)
+STAGE = StageProgress(
+    elapsed=4.0, stage=3, stages=2, size=100, goal=100, kind="storm", remaining=5.0, listed=2
+)
 
 
 def tick(held: int, counts: dict[str, list[int]], **fields: Any) -> Tick:

@@ -6,6 +6,9 @@ import pytest
 from pydantic import ValidationError
 
 from tests.unit.run.run_ticks import tick_of
+from tippingpoint.plan.claim import Stage
+from tippingpoint.plan.grow import GrowStage
+from tippingpoint.plan.spawn import SpawnStage
 from tippingpoint.run.messages import (
     Begun,
     Command,
@@ -30,8 +33,16 @@ from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.workloads.load import PrepareOrder, ShareOrder, StageOrder, TargetFacts
 
 COMMANDS: list[Command] = [
-    PrepareOrder(size=10, share=(0, 2), fresh=True),
-    StageOrder(number=2, size=10, kind="storm", over=0.0, share=(1, 2), listed=None),
+    PrepareOrder(stages=[Stage(leases=10), SpawnStage(instances=3), GrowStage()], share=(0, 2), fresh=True),
+    StageOrder(
+        number=2,
+        size=2.5,
+        kind="storm",
+        asked=Stage(leases=0, claims=2.5, hold=0.1),
+        over=0.0,
+        share=(1, 2),
+        listed=None,
+    ),
     ShareOrder(index=1, of=3),
     Hold(),
     Pause(),

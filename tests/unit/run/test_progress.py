@@ -18,7 +18,7 @@ from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
 
-STAGE = StageProgress(elapsed=4.0, stage=1, stages=2, size=100, kind="ramp", remaining=5.0)
+STAGE = StageProgress(elapsed=4.0, stage=1, stages=2, size=100, goal=100, kind="ramp", remaining=5.0)
 
 
 def tick(held: int, latency_us: int) -> Tick:

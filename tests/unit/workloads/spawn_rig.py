@@ -75,15 +75,23 @@ class Rig:
 
     async def prepare(self) -> None:
         for index, load in enumerate(self.loads):
-            await load.prepare(PrepareOrder(size=0, share=(index, len(self.loads)), fresh=True), _untold)
+            share = index, len(self.loads)
+            await load.prepare(PrepareOrder(stages=self._plan.stages, share=share, fresh=True), _untold)
+
+    def revise(self, plan: SpawnPlan) -> None:
+        """Take another plan, or another part of it, from the next stage on."""
+        self._plan = plan
+        for load in self.loads:
+            load.revise(plan)
 
     async def begin(self, listed: int = 1) -> None:
         """Begin a stage on all workers."""
-        size = self._plan.stages[listed - 1].size
+        asked = self._plan.stages[listed - 1]
         for index, load in enumerate(self.loads):
             order = StageOrder(
                 number=listed,
-                size=size,
+                size=asked.size,
+                asked=asked,
                 kind="ramp",
                 over=0,
                 share=(index, len(self.loads)),

@@ -11,6 +11,7 @@ import pytest
 
 from tests.unit.workloads.test_claim_workload import HandTarget, Rig
 from tippingpoint.errors import OperationFailed
+from tippingpoint.plan.claim import Stage
 from tippingpoint.workloads.claim import workload
 from tippingpoint.workloads.claim.target import Happened, Holding
 from tippingpoint.workloads.load import StageOrder
@@ -128,7 +129,7 @@ async def test_one_worker_reports_the_members(index: int, members: bool) -> None
     target = ReadBack()
     rig = rig_with(target)
     await rig.load.begin_stage(
-        StageOrder(number=1, size=1, kind="ramp", over=0.0, share=(index, 2), listed=1)
+        StageOrder(number=1, size=1, asked=Stage(leases=1), kind="ramp", over=0.0, share=(index, 2), listed=1)
     )
     assert target.told == [members]
     assert [event[1:] for event in rig.load.events] == [("quorum", {"member": "a"})]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from tippingpoint.errors import OperationFailed
-from tippingpoint.plan.claim import ClaimWorkload
+from tippingpoint.plan.claim import ClaimWorkload, Stage
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.recorder import Recorded, Recorder
 from tippingpoint.rundir.tags import DELAYED, FREED
@@ -17,6 +18,12 @@ from tippingpoint.workloads.claim.target import Holding
 from tippingpoint.workloads.claim.workload import ClaimLoad
 from tippingpoint.workloads.load import StageOrder, TargetFacts
 from tippingpoint.workloads.schedule import Schedule
+
+
+def stage_order(leases: int, **fields: Any) -> StageOrder:
+    """The begin of a stage, of one worker if nothing else is said."""
+    of_one = {"number": 1, "kind": "ramp", "over": 0.0, "share": (0, 1), "listed": 1}
+    return StageOrder.model_validate({**of_one, "size": leases, "asked": Stage(leases=leases), **fields})
 
 
 class HandTarget:
@@ -84,11 +91,12 @@ class Rig:
         renew_time: float = 0.05,
         timeout: float = 60.0,
         target: HandTarget | None = None,
+        claim_time: float = 10.0,
     ) -> None:
         self.target = target or HandTarget()
         self.recorder = Recorder()
         self.schedule = Schedule(asyncio.get_running_loop())
-        workload = ClaimWorkload(units=units, claim_time=10.0, renew_time=renew_time, timeout=timeout)
+        workload = ClaimWorkload(units=units, claim_time=claim_time, renew_time=renew_time, timeout=timeout)
         self.load = ClaimLoad(workload, self.target, self.recorder, self.schedule)
 
     def recorded(self) -> dict[str, Recorded]:
@@ -199,7 +207,15 @@ async def test_one_worker_tells_of_each_change_of_the_leader(monkeypatch: pytest
         rig = Rig(target=target)
         for number in (1, 2):
             await rig.load.begin_stage(
-                StageOrder(number=number, size=2, kind="ramp", over=0.0, share=(worker, 2), listed=number)
+                StageOrder(
+                    number=number,
+                    size=2,
+                    asked=Stage(leases=2),
+                    kind="ramp",
+                    over=0.0,
+                    share=(worker, 2),
+                    listed=number,
+                )
             )
         if not worker:
             async with asyncio.timeout(600):
@@ -245,7 +261,7 @@ async def test_an_answer_at_the_very_moment_of_a_storm_counts() -> None:
     rig.load.set_leases({0, 1}, 0.0)
     await rig.target.calls(claims=2)
     rig.target.grant(0)
-    await rig.load.begin_stage(StageOrder(number=2, size=2, kind="storm", over=0.0, share=(0, 1), listed=1))
+    await rig.load.begin_stage(stage_order(2, number=2, kind="storm", share=(0, 1)))
     assert rig.counts() == {"claim.ok": 1}
 
 
@@ -328,7 +344,7 @@ async def test_a_storm_claims_new_leases_and_leaves_no_watch_of_the_old() -> Non
     rig.target.claims[1][2].set_result(None)
     await asyncio.sleep(0)
     # when everything is dropped, claimed anew, and given up again
-    await rig.load.begin_stage(StageOrder(number=2, size=4, kind="storm", over=0.0, share=(3, 4), listed=1))
+    await rig.load.begin_stage(stage_order(4, number=2, kind="storm", share=(3, 4)))
     await rig.target.calls(claims=4)
     old, new = rig.target.claims[0][0], rig.target.claims[2][0]
     rig.target.grant(2)

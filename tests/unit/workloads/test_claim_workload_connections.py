@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.workloads.test_claim_workload import HandTarget
 from tippingpoint.errors import Limited, OperationFailed
-from tippingpoint.plan.claim import ClaimWorkload
+from tippingpoint.plan.claim import ClaimWorkload, Stage
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.rundir.tags import DELAYED, FREED
 from tippingpoint.util import backoff
@@ -107,9 +107,8 @@ def reconnect_soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def order(size: int, **fields: object) -> StageOrder:
-    return StageOrder.model_validate(
-        {"number": 1, "size": size, "kind": "ramp", "over": 0, "share": (0, 1), "listed": 1, **fields}
-    )
+    of_one = {"number": 1, "kind": "ramp", "over": 0, "share": (0, 1), "listed": 1}
+    return StageOrder.model_validate({**of_one, "size": size, "asked": Stage(leases=size), **fields})
 
 
 async def dialling(leases: int = 1, **load: Any) -> Rig:
@@ -336,7 +335,7 @@ async def test_a_smaller_stage_closes_the_connections_it_has_no_use_for() -> Non
 async def test_what_a_worker_prepares_is_its_own_share() -> None:
     rig = Rig(units=3)
     told: list[tuple[str, int, int]] = []
-    order = PrepareOrder(size=5, share=(1, 2), fresh=False)
+    order = PrepareOrder(stages=[Stage(leases=2), Stage(leases=5)], share=(1, 2), fresh=False)
     await rig.load.prepare(order, lambda what, done, goal: told.append((what, done, goal)))
     assert [list(leases) for leases in rig.target.prepared] == [[1, 3]]
     assert told == [("units", 6, 6)]
@@ -349,7 +348,7 @@ async def test_a_fresh_start_waits_until_leases_that_cannot_be_given_back_have_r
     rig.target.grant(0)
     await asyncio.sleep(0)
     # when the next stage is to begin from nothing
-    await rig.load.prepare(PrepareOrder(size=1, share=(0, 1), fresh=True), lambda *_: None)
+    await rig.load.prepare(PrepareOrder(stages=[Stage(leases=1)], share=(0, 1), fresh=True), lambda *_: None)
     # then its second is over, and so are the connections
     assert asyncio.get_running_loop().time() - sent > 0.9
     assert rig.target.drops == 1
@@ -360,7 +359,7 @@ async def ran_out(rig: Rig) -> tuple[float, list[tuple[str, int, int]]]:
     """Have the load begin from nothing: how long it took, and what was told of it meanwhile."""
     told: list[tuple[str, int, int]] = []
     begun = asyncio.get_running_loop().time()
-    order = PrepareOrder(size=1, share=(0, 1), fresh=True)
+    order = PrepareOrder(stages=[Stage(leases=1)], share=(0, 1), fresh=True)
     await rig.load.prepare(order, lambda what, done, goal: told.append((what, done, goal)))
     return asyncio.get_running_loop().time() - begun, told
 

@@ -21,14 +21,16 @@ def workload(**pace: Any) -> SpawnWorkload:
 
 
 def parts(load: SpawnWorkload, workers: int, changes: list[int]) -> list[Pace]:
-    return [Pace.of(load, Ownership.among(load, index, workers), changes) for index in range(workers)]
+    return [Pace.of(load, Ownership.among(load.at_once, index, workers), changes) for index in range(workers)]
 
 
 @given(st.integers(1, 20), st.integers(1, 12), st.integers(0, 30))
 def test_every_group_is_one_workers(limit: int, workers: int, groups: int) -> None:
     load = workload(concurrency=limit)
     owned = [
-        group for index in range(workers) for group in Ownership.among(load, index, workers).groups(groups)
+        group
+        for index in range(workers)
+        for group in Ownership.among(load.at_once, index, workers).groups(groups)
     ]
     assert sorted(owned) == list(range(groups))
 
@@ -41,7 +43,7 @@ def test_turns_at_once_are_divided_over_the_workers_that_have_groups(
     busy = [
         pace.slots
         for index, pace in enumerate(parts(load, workers, [instances] * groups))
-        if Ownership.among(load, index, workers).groups(groups)
+        if Ownership.among(load.at_once, index, workers).groups(groups)
     ]
     assert sum(busy) == limit
     assert min(busy) >= 1

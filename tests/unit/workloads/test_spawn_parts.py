@@ -31,8 +31,7 @@ def part(plan: SpawnPlan, index: int, of: int) -> SpawnPlan:
 
 
 def revise(rig: Rig, plan: SpawnPlan, index: int, of: int) -> None:
-    for load in rig.loads:
-        load.revise(part(plan, index, of))
+    rig.revise(part(plan, index, of))
 
 
 @pytest.mark.parametrize("pace", [{"concurrency": 4}, {"batch": 4}, {"rate": 1000}])

@@ -24,7 +24,7 @@ class Step:
     """One lower load."""
 
     stage: int
-    size: int
+    size: float
     held: bool | None
     """Whether thresholds held again; None for no load at all, or if the step says nothing of the target."""
     after: float | None
@@ -43,16 +43,16 @@ class Step:
 class Comeback:
     """Whether the target came back, and at which load."""
 
-    broken: int | None
+    broken: float | None
     """The load that broke it; None if the steps were left out."""
-    before: int | None
+    before: float | None
     """The largest load that it held before; None if it held none."""
     steps: list[Step]
-    back_at: int | None
+    back_at: float | None
     """The load at which thresholds held again; None if they did at none."""
     back_after: float | None
     """Seconds from the moment when the load was lowered first."""
-    stays_broken_at: int | None
+    stays_broken_at: float | None
     """The largest load that it held before and at which it stayed broken as long as that lasted; None without one."""
     sentence: str
 
@@ -71,8 +71,8 @@ def comeback_of(findings: Findings) -> Comeback | None:
     if skipped is not None:
         return Comeback(None, None, [], None, None, None, f"No lower loads were tried: {skipped}.")
     told = {found.stage.number: found for found in findings.recovering}
-    broken: int = events[0]["broken"]
-    before: int | None = events[0].get("before")
+    broken: float = events[0]["broken"]
+    before: float | None = events[0].get("before")
     due = _rate_a_unit(findings, before)
     steps = [_step(findings, event, told.get(event["stage"]), due) for event in events]
     back = next((step for step in steps if step.held), None)
@@ -127,7 +127,7 @@ def _served(findings: Findings, stage: StageResult) -> float | None:
     return sum(rates) if rates else None
 
 
-def _rate_a_unit(findings: Findings, before: int | None) -> float | None:
+def _rate_a_unit(findings: Findings, before: float | None) -> float | None:
     """Return the successes a second for each unit of the load that held before."""
     rates = [
         rate / found.stage.size
@@ -139,11 +139,11 @@ def _rate_a_unit(findings: Findings, before: int | None) -> float | None:
 
 def _sentence(
     unit: str,
-    broken: int,
-    before: int | None,
+    broken: float,
+    before: float | None,
     steps: Sequence[Step],
     back: Step | None,
-    stays_at: int | None,
+    stays_at: float | None,
 ) -> str:
     first = f"the load went down from {show_size(broken)} {unit}"
     doubt = next((step.why for step in steps if step.why), "")

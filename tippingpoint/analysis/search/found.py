@@ -11,8 +11,8 @@ from tippingpoint.analysis.search.rebuilt import aim_of, probe_of, searcher_of
 from tippingpoint.analysis.search.searcher import answer_for
 from tippingpoint.analysis.search.stage_margins import PERCENTILES, margin_names
 from tippingpoint.plan.base import Threshold
-from tippingpoint.plan.claim import ClaimPlan
-from tippingpoint.plan.read import Plan
+from tippingpoint.plan.cts import CtsPlan
+from tippingpoint.plan.read import Plan, SearchPlan
 from tippingpoint.rundir.probe_events import ProbeEvent, probe_events
 from tippingpoint.rundir.results import RunData
 from tippingpoint.util.durations import show_us
@@ -60,7 +60,7 @@ class Found:
 def found_of(run: RunData, plan: Plan | None) -> Found | None:
     """Return what a run's search found; None for a run without any probe of a search."""
     probes = probe_events(run.events)
-    if not isinstance(plan, ClaimPlan) or plan.find is None or not probes:
+    if plan is None or isinstance(plan, CtsPlan) or plan.find is None or not probes:
         return None
     answer = searcher_of(plan, plan.find, run.events).answer
     seconds = max(probe.began + probe.seconds for probe in probes)
@@ -164,7 +164,7 @@ def _limits(threshold: Threshold) -> list[str]:
     return words
 
 
-def _further(run: RunData, plan: ClaimPlan, probes: list[Probe], threshold: Threshold) -> Further:
+def _further(run: RunData, plan: SearchPlan, probes: list[Probe], threshold: Threshold) -> Further:
     assert plan.find is not None
     answer = answer_for(aim_of(plan.find), probes, margin_names([threshold], also=True))
     return Further(

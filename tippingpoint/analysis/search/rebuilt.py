@@ -10,7 +10,8 @@ from typing import Any
 from tippingpoint.analysis.search.probes import Margin, Probe
 from tippingpoint.analysis.search.searcher import Aim, Searcher
 from tippingpoint.analysis.search.stage_margins import margin_names
-from tippingpoint.plan.claim import ClaimPlan, Find
+from tippingpoint.plan.find import Find
+from tippingpoint.plan.read import SearchPlan
 from tippingpoint.rundir.probe_events import ProbeEvent, probe_events
 
 
@@ -22,7 +23,7 @@ def aim_of(find: Find) -> Aim:
         resolution=find.resolution,
         hold=find.hold,
         within=find.within,
-        whole=True,
+        whole=find.whole,
     )
 
 
@@ -40,13 +41,13 @@ def probe_of(event: ProbeEvent) -> Probe:
     )
 
 
-def steering(plan: ClaimPlan, event: ProbeEvent) -> Probe:
+def steering(plan: SearchPlan, event: ProbeEvent) -> Probe:
     """Return a probe with the margins that steer a plan's search: those of its thresholds."""
     probe, names = probe_of(event), frozenset(margin_names(plan.thresholds))
     return replace(probe, margins=tuple(margin for margin in probe.margins if margin.name in names))
 
 
-def searcher_of(plan: ClaimPlan, find: Find, events: Iterable[Mapping[str, Any]]) -> Searcher:
+def searcher_of(plan: SearchPlan, find: Find, events: Iterable[Mapping[str, Any]]) -> Searcher:
     """Return the search of a run with these events, as far as it went."""
     searcher = Searcher(aim_of(find))
     for event in probe_events(events):

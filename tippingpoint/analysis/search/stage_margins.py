@@ -6,7 +6,7 @@ but for operations that only happen in a ramp.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, floor, inf, isfinite, log, pi, sqrt
 
@@ -16,6 +16,10 @@ from tippingpoint.analysis.confidence import percentile_interval
 from tippingpoint.analysis.latency import costs
 from tippingpoint.analysis.search.probes import Margin
 from tippingpoint.plan.base import Threshold
+from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.grow import GrowPlan
+from tippingpoint.plan.read import Plan
+from tippingpoint.plan.spawn import PACES, SpawnPlan
 from tippingpoint.rundir.histogram import FloatArray, Histogram, highest_values, slots_of
 from tippingpoint.rundir.operations import BRINGING_UP
 from tippingpoint.rundir.stages import StageResult
@@ -44,7 +48,20 @@ Second = Mapping[str, Histogram]
 """The histograms of one second of a hold, by tag."""
 
 
-def judged(stage: StageResult, unanswered: Mapping[str, Sequence[float]] | None = None) -> StageResult:
+def ramped(plan: Plan | None) -> Collection[str] | None:
+    """Return the operations that bring up the loads of a plan's search; None if all do, as the ramp is the load."""
+    if isinstance(plan, SpawnPlan) and (plan.load in PACES or plan.workload.cycle):
+        return None
+    if isinstance(plan, GrowPlan) and plan.load == "batch":
+        return None
+    return BRINGING_UP if isinstance(plan, ClaimPlan) and plan.load == "claims" else RAMPED
+
+
+def judged(
+    stage: StageResult,
+    unanswered: Mapping[str, Sequence[float]] | None = None,
+    plan: Plan | None = None,
+) -> StageResult:
     """Return the part of a probe that is judged: its hold, and of operations that bring the load up also its ramp.
 
     Other stages are judged as a whole. `unanswered` has, by operation, the ages in seconds of the calls that had no
@@ -52,8 +69,13 @@ def judged(stage: StageResult, unanswered: Mapping[str, Sequence[float]] | None 
     """
     if stage.kind != "find":
         return stage
-    ramped = {name: found for name, found in stage.histograms.items() if name.partition(".")[0] in RAMPED}
-    parts = {**stage.held, **ramped}
+    operations = ramped(plan)
+    in_ramp = {
+        name: found
+        for name, found in stage.histograms.items()
+        if operations is None or name.partition(".")[0] in operations
+    }
+    parts = {**stage.held, **in_ramp}
     for operation, ages in (unanswered or {}).items():
         name = tag(operation, "timeout")
         late = Histogram.of(np.asarray(ages) * 1e6)

@@ -82,9 +82,10 @@ class JujuSpawn:
         recorder: Recorder,
         schedule: Schedule,
     ) -> None:
-        self._stages: Sequence[GrowStage] = plan.stages
-        self._load_unit: GrowUnit = plan.load_unit
+        self._stages: Sequence[GrowStage] = plan.planned
+        self._counted: GrowUnit = plan.counted
         self._workload = plan.workload
+        self._batch = plan.workload.batch
         self._access = access
         self._model = model
         self._prefix = prefix
@@ -120,10 +121,10 @@ class JujuSpawn:
 
     @property
     def gauge(self) -> Gauge:
-        """The load in the plan's load unit; calls to be sent plus removals still going on; operations under way."""
+        """The model's size as the plan counts it; calls to be sent and removals going on; operations under way."""
         waiting = self._round.undue + len(self._queue) + sum(map(len, self._blocked.values()))
         up = self._reached and (not self._workload.agents or self._agents.up)
-        held = self._existing.amounts[self._load_unit]
+        held = self._existing.amounts[self._counted]
         return Gauge(held, waiting + len(self._existing.going), self._operations.under_way, up)
 
     async def open(self) -> TargetFacts:
@@ -146,13 +147,15 @@ class JujuSpawn:
     def revise(self, plan: Plan) -> None:
         """Use this plan from the next stage on."""
         assert isinstance(plan, GrowPlan)
-        self._stages = plan.stages
+        self._stages = plan.planned
         self._workload = plan.workload
 
     async def begin_stage(self, stage: StageOrder) -> None:
         """Bring the model to the size of the stage with this number, and observe it until the next stage begins."""
         index, workers = stage.share
-        asked = self._stages[(stage.listed or 1) - 1]
+        asked = stage.asked
+        assert isinstance(asked, GrowStage)
+        self._batch = asked.batch or self._workload.batch
         share = Share.among(self._stages, index, workers)
         dealt_anew = bool(self._stage) and share != self._share
         self._share = share
@@ -240,7 +243,7 @@ class JujuSpawn:
 
     def _begin_round(self, begin: float, over: float | None) -> None:
         """Send the missing calls, spread over a time from `begin` on. Further rounds keep the first round's rate."""
-        todo = steps(self._goal, self._existing, self._workload.batch)
+        todo = steps(self._goal, self._existing, self._batch)
         self._blocked.clear()
         self._round = _Round(len(todo))
         if over is None:
@@ -331,7 +334,7 @@ class JujuSpawn:
             return
         if not its_round.failed:
             self._failed_rounds = 0
-        todo = steps(self._goal, self._existing, self._workload.batch)
+        todo = steps(self._goal, self._existing, self._batch)
         possible = any(waits_for(step, self._existing) is None for step in todo)
         self._looks += 1
         # A full status of a large model is more expensive for the controller than waiting.

@@ -25,6 +25,7 @@ class JujuTarget(TargetSection, frozen=True):
     coded_errors = True
     filled_in: ClassVar = ("credentials", "controller", "agent")
     own_connections = True
+    releases = False
 
     controller: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,

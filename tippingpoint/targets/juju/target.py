@@ -34,12 +34,18 @@ class Juju(Target[JujuTarget, JujuEntry, JujuWorkspace]):
         if isinstance(plan, GrowPlan):
             if not plan.workload.agents:
                 return {}
-            return {f"stages.{n}.units": (stage.size, 1) for n, stage in enumerate(plan.stages)}
+            return {self._sized(plan, n, "units"): (stage.size, 1) for n, stage in enumerate(plan.planned)}
         assert isinstance(plan, ClaimPlan)
-        units = plan.workload.units
-        if plan.find is not None:
-            return {"find.limit": (plan.find.limit, units)}
-        return {f"stages.{n}.leases": (stage.leases, units) for n, stage in enumerate(plan.stages)}
+        units, renew_time = plan.workload.units, plan.workload.renew_time
+        return {
+            self._sized(plan, n, "leases"): (stage.held(renew_time), units)
+            for n, stage in enumerate(plan.planned)
+        }
+
+    @staticmethod
+    def _sized(plan: Plan, stage: int, field: str) -> str:
+        """Return the field of a plan that says how large one of its planned stages is."""
+        return f"stages.{stage}.{field}" if plan.find is None else ("find.start", "find.limit")[stage]
 
     def new_entry(self, plan: Plan, run_id: str, directory: Path) -> JujuEntry:
         from tippingpoint.targets.juju.api.access import store_directory

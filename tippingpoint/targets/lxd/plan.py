@@ -122,10 +122,13 @@ class LxdTarget(TargetSection, frozen=True):
         return self.placement == "round-robin"
 
     def check(self, plan: BasePlan) -> None:
-        for number, stage in enumerate(plan.stages if isinstance(plan, SpawnPlan) else ()):
+        if not isinstance(plan, SpawnPlan):
+            return
+        for number, stage in enumerate(plan.planned):
             if self.projects and stage.groups > len(self.projects):
+                place = f"stages.{number}" if plan.find is None else "find"
                 raise ValueError(
-                    f"stages.{number}.groups: {stage.groups}: expected at most {len(self.projects)}, as "
+                    f"{place}.groups: {stage.groups}: expected at most {len(self.projects)}, as "
                     f"target.projects has that many ({', '.join(self.projects)})"
                 )
 

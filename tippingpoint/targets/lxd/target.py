@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tippingpoint.plan.read import Plan
-from tippingpoint.plan.spawn import SpawnPlan
+from tippingpoint.plan.spawn import SpawnPlan, SpawnStage
 from tippingpoint.rundir.ownership import name_prefix
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.targets.lxd.ledger import LxdEntry
@@ -33,11 +33,10 @@ class Lxd(Target[LxdTarget, LxdEntry, LxdWorkspace]):
 
         await provision.reach(entry)
 
-    async def check_room(self, entry: LxdEntry, plan: Plan, stage: int, before: int) -> None:
+    async def check_room(self, entry: LxdEntry, plan: Plan, asked: SpawnStage, before: int) -> None:
         from tippingpoint.targets.lxd import capacity
 
         assert isinstance(plan, SpawnPlan)
-        asked = plan.stages[stage - 1]
         memory = plan.workload.memory if plan.workload.until != "created" else 0
         await capacity.check_room(entry, asked.size - before, memory, asked.members)
 
@@ -47,7 +46,7 @@ class Lxd(Target[LxdTarget, LxdEntry, LxdWorkspace]):
         assert isinstance(plan, SpawnPlan)
         return await provision.take(
             entry,
-            groups=max(1, *(stage.groups for stage in plan.stages)),
+            groups=max(1, *(stage.groups for stage in plan.planned)),
             reachable=plan.workload.until in ("reachable", "probed"),
             evicts=plan.workload.evict,
             tell=tell,

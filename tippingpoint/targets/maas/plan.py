@@ -162,11 +162,11 @@ class MaasTarget(TargetSection, frozen=True):
         if plan.workload.evict:
             raise ValueError("workload.evict: true: expected false, for maas")
         most = sum(machines.count for machines in self.machines.values())
-        for number, stage in enumerate(plan.stages if self.machines else ()):
+        for number, stage in enumerate(plan.planned if self.machines else ()):
             if stage.instances > most:
+                place = f"stages.{number}.instances" if plan.find is None else "find.limit"
                 raise ValueError(
-                    f"stages.{number}.instances: {stage.instances}: expected at most {most}, as target.machines has "
-                    "that many"
+                    f"{place}: {stage.instances}: expected at most {most}, as target.machines has that many"
                 )
 
 

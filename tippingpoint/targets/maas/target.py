@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tippingpoint.plan.read import Plan
-from tippingpoint.plan.spawn import SpawnPlan
+from tippingpoint.plan.spawn import SpawnPlan, SpawnStage
 from tippingpoint.rundir.ownership import name_prefix
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.targets.maas.ledger import MaasEntry
@@ -35,14 +35,14 @@ class Maas(Target[MaasTarget, MaasEntry, MaasWorkspace]):
 
             await server.reach(made, entry.target)
 
-    async def check_room(self, entry: MaasEntry, plan: Plan, stage: int, before: int) -> None:
+    async def check_room(self, entry: MaasEntry, plan: Plan, asked: SpawnStage, before: int) -> None:
         assert isinstance(plan, SpawnPlan)
-        made, asked, workload = entry.target.made, plan.stages[stage - 1], plan.workload
+        made, workload = entry.target.made, plan.workload.at(asked)
         if isinstance(made, Registered):
             return
         machines = [entry.target.machine(n) for n in range(asked.instances) for _ in range(asked.groups)]
         if workload.cycle:  # only those that exist at the same time
-            machines, before = machines[: workload.concurrency or workload.batch], 0
+            machines, before = machines[: workload.at_once], 0
         if isinstance(made, Composed):
             from tippingpoint.targets.maas import capacity
 

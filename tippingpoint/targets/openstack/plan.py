@@ -119,7 +119,7 @@ class OpenstackTarget(TargetSection, frozen=True):
             )
         if plan.workload.evict:
             raise ValueError("workload.evict: true: expected false, for openstack")
-        most = max(stage.groups for stage in plan.stages)
+        most = max(stage.groups for stage in plan.planned)
         if most > 1 and not self.tenants:
             raise ValueError(
                 f"target.tenants: false: expected true, as {most} groups need a project each; or groups: 1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tippingpoint.plan.read import Plan
-from tippingpoint.plan.spawn import SpawnPlan
+from tippingpoint.plan.spawn import SpawnPlan, SpawnStage
 from tippingpoint.rundir.ownership import name_prefix
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.targets.openstack.ledger import OpenstackEntry
@@ -35,14 +35,14 @@ class Openstack(Target[OpenstackTarget, OpenstackEntry, OpenstackWorkspace]):
 
         await provision.reach(entry)
 
-    async def check_room(self, entry: OpenstackEntry, plan: Plan, stage: int, before: int) -> None:
+    async def check_room(self, entry: OpenstackEntry, plan: Plan, asked: SpawnStage, before: int) -> None:
         from tippingpoint.targets.openstack import capacity
 
         assert isinstance(plan, SpawnPlan)
-        asked, workload = plan.stages[stage - 1], plan.workload
+        workload = plan.workload.at(asked)
         adds = asked.size - before
         if workload.cycle:  # only those that exist at the same time
-            adds, before = min(asked.size, workload.concurrency or workload.batch or 1), 0
+            adds, before = min(asked.size, workload.at_once or 1), 0
         await capacity.check_room(entry, adds, asked.members, before)
 
     async def take(self, entry: OpenstackEntry, plan: Plan, tell: Tell) -> OpenstackWorkspace:

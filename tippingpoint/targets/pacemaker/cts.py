@@ -19,7 +19,7 @@ from random import Random
 from typing import Any
 
 from tippingpoint.errors import OperationFailed, UserError
-from tippingpoint.plan.cts import CTS_OPERATIONS, CtsPlan, CtsTest
+from tippingpoint.plan.cts import CTS_OPERATIONS, CtsPlan, CtsStage, CtsTest
 from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.targets.pacemaker.access import PacemakerAccess
@@ -200,9 +200,10 @@ class CtsLoad:
         return tests
 
     async def _play(self, stage: StageOrder, tests: list[CtsTest]) -> None:
-        problem = ""
+        problem, asked = "", stage.asked
+        assert isinstance(asked, CtsStage)
         try:
-            await self._set_up(self._plan.stages[(stage.listed or 1) - 1].nodes)
+            await self._set_up(asked.nodes)
         except (Failed, OperationFailed, UserError, TimeoutError) as failed:
             problem = f"not begun: {failed or 'the cluster was not whole in time'}"
         self._schedule.clear()

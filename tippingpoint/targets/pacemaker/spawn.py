@@ -59,7 +59,7 @@ class PacemakerResources:
         self._stopped = plan.workload.until == "created"
         """Whether resources are not to start, as the plan only creates them."""
         self._poll_every = plan.workload.poll_every
-        self._per_group = max(stage.instances for stage in plan.stages)
+        self._per_group = max(stage.instances for stage in plan.planned)
         known = access(target)
         self._remotes = known.remotes
         self._names = Names(prefix)

@@ -6,6 +6,7 @@ connections of their own, each connects first, and reconnects when it has lost i
 
 The load is an open loop: extensions are due at fixed moments after a claim. Response time counts from these, even if
 the unit's previous operation is late. A failed extension is retried sooner, and the schedule begins anew from there.
+Beside these leases others may be claimed at a rate, and released a moment later (churn.py).
 This module knows no target.
 """
 
@@ -20,11 +21,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from tippingpoint.plan.claim import CLAIM_OPERATIONS, MAX_LEASES, ClaimWorkload
-from tippingpoint.plan.read import Plan
+from tippingpoint.plan.claim import CLAIM_OPERATIONS, MAX_LEASES, ClaimWorkload, Stage
+from tippingpoint.plan.read import AnyStage, Plan
 from tippingpoint.rundir.recorder import Recorder
 from tippingpoint.util.backoff import backoff
 from tippingpoint.workloads.calls import Call, Calls
+from tippingpoint.workloads.claim.churn import HELD_FOR, Turns
 from tippingpoint.workloads.claim.target import (
     ClaimTarget,
     Holding,
@@ -64,6 +66,7 @@ class Unit:
         "claimed",
         "claiming",
         "connected",
+        "due",
         "failures",
         "generation",
         "held",
@@ -89,6 +92,8 @@ class Unit:
         """When the last successful claim or extension was sent: the lease lasts at least claim_time from then."""
         self.ready = 0.0
         """When the previous operation ended: a delay before it is the target's, after it the generator's."""
+        self.due = 0.0
+        """When the next extension is due; a moment that was scheduled before counts no more."""
         self.overdue: float | None = None
         """When an extension was due that waits for the unit to reconnect."""
         self.failures = 0
@@ -138,6 +143,11 @@ class ClaimLoad:
         self.events: list[Event] = []
         """What the target noticed, such as changes of its leader, since the worker last took them."""
         self._following: asyncio.Task[None] | None = None
+        self._renew_time = workload.renew_time
+        """Seconds between two extensions of a lease, in the present stage."""
+        self._churn = Turns(schedule, self._claim_briefly)
+        self._brief: set[Unit] = set()
+        """Units that hold a lease for a moment."""
 
     @property
     def gauge(self) -> Gauge:
@@ -155,17 +165,31 @@ class ClaimLoad:
         if order.fresh:
             await self._clear(progress)
         if self._connections is not None:
-            leases = _share(order.size, order.share)
+            most = max(
+                (self._asked_of(stage).held(self._workload.renew_time) for stage in order.stages), default=0
+            )
+            leases = _share(most, order.share)
             await self._connections.prepare(leases, self._workload.units, progress)
 
     def revise(self, plan: Plan) -> None:
-        """Do nothing: each stage says how many leases it has."""
+        """Do nothing: each stage says how much load it has."""
+
+    @staticmethod
+    def _asked_of(stage: AnyStage) -> Stage:
+        assert isinstance(stage, Stage)
+        return stage
 
     async def begin_stage(self, stage: StageOrder) -> None:
         """Bring up the stage's leases; a storm abandons the present ones first, and claims all at once."""
+        asked = self._asked_of(stage.asked)
         if stage.kind == "storm":
             await self._abandon()
-        self.set_leases(set(_share(stage.size, stage.share)), stage.over)
+        if self._stopped:
+            self._release_brief()
+        self._renew_every(asked.renewed_every(self._workload.renew_time))
+        held = asked.held(self._workload.renew_time)
+        self.set_leases(set(_share(held, stage.share)), stage.over)
+        self._churn.begin(asked.claims, stage.share, time.monotonic())
         if isinstance(self._target, Noticing):
             self._target.notice(self._happened, stage.share[0] == 0)
         if stage.share[0] == 0 and isinstance(self._target, Led) and self._following is None:
@@ -211,6 +235,17 @@ class ClaimLoad:
         for unit, moment in zip(units, spread(len(units), now, over), strict=True):
             unit.ready = now
             self._schedule.at(moment, partial(begin, unit))
+
+    def _renew_every(self, seconds: float) -> None:
+        """Extend each lease that often from now on. Those that are due later are due sooner, or later, in proportion,
+        so that they stay spread as they were."""
+        before, self._renew_time = self._renew_time, seconds
+        if seconds == before:
+            return
+        now = time.monotonic()
+        for unit in (unit for units in self._leases.values() for unit in units):
+            if unit.holding is not None and unit.overdue is None and unit.due > now:
+                self._extend_at(unit, now + (unit.due - now) * seconds / before)
 
     def _give_up(self, units: list[Unit]) -> None:
         for unit in units:
@@ -262,9 +297,10 @@ class ClaimLoad:
         self._generation += 1
         self._calls.abandon()
         self._schedule.clear()
-        holdings = [
-            unit.holding for units in self._leases.values() for unit in units if unit.holding is not None
-        ]
+        self._churn.forget()
+        holding = [*(unit for units in self._leases.values() for unit in units), *self._brief]
+        holdings = [unit.holding for unit in holding if unit.holding is not None]
+        self._brief.clear()
         for units in self._leases.values():
             for unit in units:
                 if unit.waiting:
@@ -294,6 +330,8 @@ class ClaimLoad:
         self._count_overdue(older_than=1.0)
         self._schedule.clear()
         self._generation += 1
+        self._churn.forget()
+        self._brief.clear()
         await self._drop_connections()
         self._held = self._waiting = 0
         self._leases.clear()
@@ -301,6 +339,7 @@ class ClaimLoad:
     def stop(self) -> None:
         """Begin nothing more; operations in flight may still end."""
         self._stopped = True
+        self._churn.stop()
         self._schedule.clear()
 
     async def drain(self, within: float) -> None:
@@ -339,6 +378,66 @@ class ClaimLoad:
                 said = "its connection was not back when the load ended"
                 self._calls.count("extend", "timeout", unit.overdue, unit.overdue, now, said)
                 unit.overdue = None
+
+    # -- leases that are held for a moment -------------------------------------------------------
+
+    def _claim_briefly(self, lease: int, due: float) -> None:
+        unit = Unit(lease, 0, self._generation)
+        unit.ready = due
+        self._begin(unit, "claim", due, self._target.claim(unit.number, unit.holder), self._claimed_briefly)
+
+    def _claimed_briefly(self, call: _Call, now: float) -> None:
+        unit = call.subject
+        if not self._of_now(call, now):
+            return
+        failed = failure(call.future, self._workload.timeout)
+        if failed is not None:
+            self._calls.end(call, failed[0], now, failed[1])
+            self._leave_alone(unit, now)
+            return
+        self._note_answer(call, now)
+        unit.holding = call.future.result()
+        if unit.holding is None:
+            self._calls.end(call, "denied", now)
+            self._leave_alone(unit, now)
+            return
+        self._calls.end(call, "ok", now)
+        self._brief.add(unit)
+        self._schedule.at(now + HELD_FOR, partial(self._release_after_a_moment, unit))
+
+    def _release_after_a_moment(self, unit: Unit, due: float) -> None:
+        if unit not in self._brief or unit.holding is None or self._stopped:
+            return
+        self._brief.discard(unit)
+        self._begin(unit, "release-claim", due, self._target.release(unit.holding), self._released_briefly)
+
+    def _released_briefly(self, call: _Call, now: float) -> None:
+        unit = call.subject
+        if not self._of_now(call, now):
+            return
+        failed = failure(call.future, self._workload.timeout)
+        if failed is None:
+            self._calls.end(call, "ok", now)
+            self._churn.again(unit.lease)
+        else:
+            self._calls.end(call, failed[0], now, failed[1])
+            self._leave_alone(unit, now)
+
+    def _leave_alone(self, unit: Unit, now: float) -> None:
+        """Use a lease again when its claim is over for certain: it may be held although we were not told so."""
+        self._schedule.at(now + self._workload.claim_time, partial(self._use_again, unit))
+
+    def _use_again(self, unit: Unit, _moment: float) -> None:
+        if unit.generation == self._generation:
+            self._churn.again(unit.lease)
+
+    def _release_brief(self) -> None:
+        """Release leases that were held for a moment when the load before was stopped; it is not measured."""
+        for unit in self._brief:
+            if unit.holding is not None:
+                self._release(unit.holding)
+                self._leave_alone(unit, time.monotonic())
+        self._brief.clear()
 
     # -- one unit's life -------------------------------------------------------------------------
 
@@ -416,7 +515,13 @@ class ClaimLoad:
     def _cut_off(self, unit: Unit) -> bool:
         return self._connections is not None and not unit.connected
 
+    def _extend_at(self, unit: Unit, moment: float) -> None:
+        unit.due = moment
+        self._schedule.at(moment, partial(self._extend, unit))
+
     def _extend(self, unit: Unit, intended: float) -> None:
+        if intended != unit.due:
+            return
         if unit.generation != self._generation or unit.holding is None or self._stopped:
             return
         if self._cut_off(unit):
@@ -427,7 +532,7 @@ class ClaimLoad:
     def _extend_when_back(self, unit: Unit, due: float) -> None:
         """Extend later, with the time counted from when it was due; if the claim time is over first, the lease is
         lost."""
-        unit.overdue = due
+        unit.due = unit.overdue = due
         self._schedule.at(unit.held + self._workload.claim_time, partial(self._run_out, unit))
 
     def _run_out(self, unit: Unit, moment: float) -> None:
@@ -495,7 +600,7 @@ class ClaimLoad:
         unit.claimed = unit.held = call.sent
         self._held += 1
         # Counted from the answer, not from the send: only then does the unit know that it has a lease to renew.
-        self._schedule.at(now + self._workload.renew_time, partial(self._extend, unit))
+        self._extend_at(unit, now + self._renew_time)
 
     def _released(self, unit: Unit, generation: int) -> None:
         if generation == self._generation and unit.waiting:
@@ -519,14 +624,14 @@ class ClaimLoad:
             if self._cut_off(unit):
                 self._extend_when_back(unit, now)
             else:
-                self._schedule.at(now + self._backoff(unit), partial(self._extend, unit))
+                self._extend_at(unit, now + self._backoff(unit))
         elif call.future.result():
             unit.failures = 0
             unit.held = call.sent
             self._note_answer(call, now)
             self._calls.end(call, "ok", now)
             # The next moment on the fixed schedule, even if it has passed: lateness is not forgiven.
-            self._schedule.at(call.intended + self._workload.renew_time, partial(self._extend, unit))
+            self._extend_at(unit, call.intended + self._renew_time)
             self._look(unit, call.intended, now)
         else:
             self._calls.end(call, "lost", now)
@@ -588,9 +693,9 @@ class ClaimLoad:
         self._waiting += 1 if waiting else -1
 
     def _backoff(self, unit: Unit) -> float:
-        """Return the seconds until a failed operation is retried, at most the renew time."""
+        """Return the seconds until a failed operation is retried, at most the time between two extensions."""
         unit.failures += 1
-        return backoff(unit.failures, longest=max(self._workload.renew_time, 0.01))
+        return backoff(unit.failures, longest=max(self._renew_time, 0.01))
 
 
 def _share(size: int, share: tuple[int, int]) -> Sequence[int]:

@@ -205,6 +205,11 @@ class Fill:
         """How many things are still to be made as wanted, or to be removed."""
         return self._standings[Standing.WAITING] + self._standings[Standing.SURPLUS]
 
+    @property
+    def left(self) -> int:
+        """How many things exist that are not wanted."""
+        return sum(thing.level > Level.ABSENT for thing in self.things() if not self._goal.wants(thing.item))
+
     def begin(self, goal: Goal, groups: Sequence[int]) -> None:
         """Take a stage's goal for the worker's groups; nothing has been tried yet, and nothing is known for
         certain."""

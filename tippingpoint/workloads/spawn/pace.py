@@ -23,9 +23,9 @@ class Ownership:
     """How many workers have groups: at most as many as there are concurrent turns."""
 
     @classmethod
-    def among(cls, workload: SpawnWorkload, index: int, workers: int) -> Ownership:
-        """Return a worker's ownership by its index; it is the same in all stages."""
-        return cls(index, min(workers, workload.concurrency or workload.batch or workers))
+    def among(cls, most: int | None, index: int, workers: int) -> Ownership:
+        """Return a worker's ownership by its index, in all stages; `most` is the plan's `shared_by`."""
+        return cls(index, min(workers, most or workers))
 
     def groups(self, groups: int) -> range:
         """Return its groups, of `groups` in all."""
@@ -34,7 +34,7 @@ class Ownership:
 
 @dataclass(frozen=True)
 class Pace:
-    """One worker's part of the workload's pace."""
+    """One worker's part of the pace of a stage."""
 
     gap: float = 0.0
     """Open loop: seconds from one turn to the next."""
@@ -47,7 +47,9 @@ class Pace:
 
     @classmethod
     def of(cls, workload: SpawnWorkload, ownership: Ownership, changes: list[int]) -> Pace:
-        """Return a worker's part, in proportion to its part of all changes; `changes` has those of each group."""
+        """Return a worker's part of a stage's pace, in proportion to its part of all changes.
+
+        `changes` has those of each group."""
         of_each = [sum(changes[index :: ownership.of]) for index in range(ownership.of)]
         own = of_each[ownership.index] if ownership.index < ownership.of else 0
         everything = max(1, sum(changes))
@@ -55,7 +57,7 @@ class Pace:
             part = own / everything or 1 / ownership.of
             return cls(gap=1 / (workload.rate * part), offset=ownership.index / workload.rate)
         # Each worker with changes gets one slot, and the rest in proportion, so that all slots add up to the limit.
-        limit = workload.concurrency or workload.batch or 1
+        limit = workload.at_once or 1
         rest = limit - sum(part > 0 for part in of_each)
         before = sum(of_each[: ownership.index])
         slots = 1 + rest * (before + own) // everything - rest * before // everything

@@ -20,15 +20,15 @@ import asyncio
 import time
 from asyncio import Task
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine
 from functools import partial
 from typing import Any
 
 from tippingpoint.errors import OperationFailed
 from tippingpoint.plan.read import Plan
-from tippingpoint.plan.spawn import LIFE, SpawnPlan, SpawnStage
+from tippingpoint.plan.spawn import LIFE, SpawnPlan, SpawnStage, SpawnWorkload
 from tippingpoint.rundir.recorder import Recorder
-from tippingpoint.workloads.load import Gauge, OnProgress, PrepareOrder, StageOrder, TargetFacts
+from tippingpoint.workloads.load import OWED, Gauge, OnProgress, PrepareOrder, StageOrder, TargetFacts
 from tippingpoint.workloads.schedule import Schedule
 from tippingpoint.workloads.spawn.fill import (
     CHANGES,
@@ -57,6 +57,10 @@ from tippingpoint.workloads.spawn.target import (
     Trouble,
 )
 
+LOOK_EVERY = 0.1
+"""Seconds between two looks at whether all things are removed."""
+CLEARED_AT_ONCE = 16
+"""How many things are removed at once before a stage that begins from nothing."""
 IDLE_EVERY = 5.0
 """Seconds between lists of a group that is as wanted, if the plan observes nothing."""
 
@@ -65,8 +69,8 @@ class SpawnLoad:
     """One worker's groups; it implements `tippingpoint.workloads.load.Load` and `Upkeep`."""
 
     def __init__(self, plan: SpawnPlan, target: SpawnTarget, recorder: Recorder, schedule: Schedule) -> None:
-        self._stages: Sequence[SpawnStage] = plan.stages
-        self._most_groups = max(stage.groups for stage in plan.stages)
+        self._plan = plan
+        self._most_groups = max(stage.groups for stage in plan.planned)
         self._workload = workload = plan.workload
         self._in_turn = plan.target.in_turn
         self._target = target
@@ -136,28 +140,51 @@ class SpawnLoad:
         return await self._target.open()
 
     async def prepare(self, order: PrepareOrder, progress: OnProgress) -> None:
-        """Make the groups that this worker will have things in."""
-        owns = Ownership.among(self._workload, *order.share)
+        """Make the groups that this worker will have things in; remove all things first for stages that begin from
+        nothing."""
+        owns = Ownership.among(self._plan.shared_by, *order.share)
+        if order.fresh and self._before.size:
+            await self._clear(order.share, progress)
         await self._target.prepare(owns.groups(self._most_groups), progress)
 
     def revise(self, plan: Plan) -> None:
         """Follow this plan from the next stage on; groups that it no longer has are emptied then."""
         assert isinstance(plan, SpawnPlan)
-        self._stages = plan.stages
+        self._plan = plan
         self._workload = plan.workload
-        self._most_groups = max(self._most_groups, *(stage.groups for stage in plan.stages))
+        self._most_groups = max(self._most_groups, *(stage.groups for stage in plan.planned))
 
     async def begin_stage(self, stage: StageOrder) -> None:
-        """Bring the worker's groups to the plan's stage of that number; this begins with a list of each group."""
+        """Bring the worker's groups to what the stage asks for; this begins with a list of each group."""
+        assert isinstance(stage.asked, SpawnStage)
         now = time.monotonic()
-        asked = self._stages[(stage.listed or 1) - 1]
+        self._begin(stage.asked, self._workload.at(stage.asked), stage.share, now)
+        if stage.share[0] == 0:
+            self._observer.begin(now)
+
+    async def _clear(self, share: tuple[int, int], progress: OnProgress) -> None:
+        """Remove all things, as fast as a closed loop does; raises OperationFailed if any stays."""
+        now = time.monotonic()
+        fast = self._workload.model_copy(update={"rate": None, "concurrency": CLEARED_AT_ONCE, "batch": None})
+        self._begin(SpawnStage(groups=0, instances=0), fast, share, now)
+        goal = self._fill.held
+        while not self.gauge.up:
+            progress("things removed", goal - self._fill.held, goal)
+            await asyncio.sleep(LOOK_EVERY)
+        left = self._fill.left
+        self.stop()
+        await self.drain(OWED)
+        if left:
+            raise OperationFailed(f"{left} things of the load before could not be removed")
+
+    def _begin(self, asked: SpawnStage, paced: SpawnWorkload, share: tuple[int, int], now: float) -> None:
         self._schedule.clear()
         self._stopped = False
-        self._owns = Ownership.among(self._workload, *stage.share)
+        self._owns = Ownership.among(self._plan.shared_by, *share)
         groups = self._owns.groups(self._most_groups)
         self._leave(self._awaiting.keys() - set(groups))
         self._fill.begin(Goal.of(asked, self._workload.until, cycle=self._workload.cycle), groups)
-        self._pace = Pace.of(self._workload, self._owns, self._changes(asked))
+        self._pace = Pace.of(paced, self._owns, self._changes(asked))
         self._turns.begin(self._pace, now)
         self._probe_turns.begin(self._pace.of_probes, now)
         self._before = asked
@@ -172,8 +199,6 @@ class SpawnLoad:
         self._member_poll.begin(now)
         if self._members.known:
             self._begin_lists(now)
-        if stage.share[0] == 0:
-            self._observer.begin(now)
 
     def expire_calls(self) -> None:
         """Count operations, and waits for an address, that are older than the workload's timeout as timed out.

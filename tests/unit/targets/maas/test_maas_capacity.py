@@ -76,7 +76,7 @@ async def room(hosts: Any, directory: Path, instances: int, before: int = 0, **w
         )
         entry = TARGET.new_entry(plan, "20261123-060550-maas-c2f4", directory)
         assert isinstance(entry, MaasEntry)
-        await TARGET.check_room(entry, plan, 1, before)
+        await TARGET.check_room(entry, plan, plan.stages[0], before)
 
 
 async def test_a_stage_that_does_not_fit_is_refused_with_what_does(tmp_path: Path) -> None:

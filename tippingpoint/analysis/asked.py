@@ -1,0 +1,50 @@
+"""What the plan asked for in a stage that was run: of the whole run, or of one unit's share of it."""
+
+from __future__ import annotations
+
+from tippingpoint.plan.claim import ClaimPlan, Stage
+from tippingpoint.plan.cts import CtsPlan
+from tippingpoint.plan.read import AnyStage, Plan
+from tippingpoint.plan.share import part_of
+from tippingpoint.rundir.results import RunData
+from tippingpoint.rundir.stages import StageResult
+
+
+def asked_of(run: RunData, plan: Plan | None, stage: StageResult) -> AnyStage | None:
+    """Return the plan's stage that was run as this one; None without a plan, or if the plan has none such.
+
+    A search's stage, and a lower load after the last stage, follow from their load. A directory of one unit has its
+    share of a listed stage.
+    """
+    if plan is None:
+        return None
+    if stage.kind == "recover":
+        return plan.stage_at(stage.size) if isinstance(plan, ClaimPlan) else None
+    if not isinstance(plan, CtsPlan) and plan.find is not None:
+        return plan.stage_at(stage.size)
+    # A storm is a separate stage in the journals, but part of a stage in the plan.
+    before = sum(each.kind not in ("storm", "recover") for each in run.stages if each.number <= stage.number)
+    place = run.manifest.first_stage - 1 + before - 1
+    if not 0 <= place < len(plan.stages):
+        return None
+    share = _share_in(run, stage)
+    return (plan if share is None else part_of(plan, *share)).stages[place]
+
+
+def _share_in(run: RunData, stage: StageResult) -> tuple[int, int] | None:
+    """Return the unit's share when a stage began; None if the directory has the whole run."""
+    taken = [
+        (int(event["index"]), int(event["of"]))
+        for event in run.events
+        if event["event"] == "share" and float(event["t"]) <= stage.begin
+    ]
+    return taken[-1] if taken else run.manifest.share
+
+
+def leases_of(run: RunData, plan: Plan | None, stage: StageResult) -> tuple[float, float] | None:
+    """Return how many leases a stage of the claim workload holds, and the seconds between two extensions of each."""
+    asked = asked_of(run, plan, stage)
+    if not isinstance(plan, ClaimPlan) or not isinstance(asked, Stage):
+        return None
+    renew_time = plan.workload.renew_time
+    return asked.held(renew_time), asked.renewed_every(renew_time)

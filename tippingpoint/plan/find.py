@@ -1,0 +1,86 @@
+"""A search in a plan: which load it looks for, where it begins, and when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, model_validator
+
+from tippingpoint.plan.base import MAX_STAGES, Fault, Threshold
+from tippingpoint.plan.fields import Amount, Seconds, Section, as_amount, in_units
+from tippingpoint.util.durations import format_duration
+
+
+class Find(Section, frozen=True):
+    """A search for the load at which the thresholds are met in half of all holds. It ends when the 95 % interval of
+    that load is as narrow as `resolution`, or after `within`."""
+
+    rates: ClassVar[frozenset[str]] = frozenset()
+    """The loads that are rates. All others are whole numbers."""
+
+    load: str = Field(description="Which load is searched.")
+    start: Amount = Field(default=100, description="The first load.")
+    limit: Amount = Field(default=100_000, description="The largest load that is tried; at least `start`.")
+    hold: Seconds = Field(
+        default=30.0,
+        description="How long each load is held at most, once it is up. A hold whose answer is clear ends earlier.",
+    )
+    resolution: Annotated[float, Field(gt=0, le=1, json_schema_extra=in_units("share"))] = Field(
+        default=0.2,
+        description="The search ends when its 95 % interval is at most this share of the answer wide.",
+    )
+    within: Seconds | None = Field(
+        default=None, description="After this time no further load is tried; without it there is no limit."
+    )
+    also: list[Threshold] = Field(
+        default=[],
+        max_length=20,
+        description="Thresholds whose limits are reported too. They do not steer the search.",
+    )
+
+    @property
+    def whole(self) -> bool:
+        """Whether the loads are whole numbers."""
+        return self.load not in self.rates
+
+    @model_validator(mode="after")
+    def _order(self) -> Find:
+        if self.within is not None and self.within < self.hold:
+            raise ValueError(
+                f"within: {format_duration(self.within)}: expected at least hold ({format_duration(self.hold)})"
+            )
+        for name in ("start", "limit"):
+            value = as_amount(getattr(self, name))
+            if self.whole and not isinstance(value, int):
+                raise ValueError(f"{name}: {value}: expected a whole number of {self.load}")
+        if self.limit < self.start:
+            raise ValueError(
+                f"limit: {as_amount(self.limit)}: expected at least start ({as_amount(self.start)})"
+            )
+        return self
+
+
+def check_find(
+    stages: Sequence[Any],
+    find: Find | None,
+    thresholds: Sequence[Threshold],
+    faults: Sequence[Fault],
+) -> None:
+    """Check that a plan has either stages or a search, and what a search needs of the rest of the plan.
+
+    Raises ValueError.
+    """
+    if bool(stages) == (find is not None):
+        raise ValueError(f"stages: {len(stages)} listed: expected 1 to {MAX_STAGES} stages, or find")
+    if find is None:
+        return
+    if not thresholds:
+        raise ValueError(
+            "thresholds: none: expected at least one, as find looks for the load that misses one"
+        )
+    staged = next((n for n, fault in enumerate(faults) if fault.stage is not None), None)
+    if staged is not None:
+        raise ValueError(
+            f"faults.{staged}.stage: {faults[staged].stage}: expected none, as find lists no stages"
+        )
