@@ -6,8 +6,15 @@ import signal
 from pathlib import Path
 
 from lab.lxd.cluster import LxdLab
-from tests.functional.lxd.lxd_runs import only_a_stage, spawn_plan, start_at, wait_for_hold
-from tests.functional.program import WITHIN_S, only_run, sentences
+from tests.functional.lxd.lxd_runs import (
+    everything,
+    only_a_stage,
+    run_at,
+    spawn_plan,
+    start_at,
+    wait_for_hold,
+)
+from tests.functional.program import WITHIN_S, no_traceback, only_run, sentences
 from tests.functional.spawn_runs import ended, going, wait_for
 from tests.functional.standstills import (
     LISTED_FOR,
@@ -18,6 +25,7 @@ from tests.functional.standstills import (
     with_limit,
 )
 from tippingpoint.analysis.findings import examine
+from tippingpoint.rundir.probe_events import probe_events
 
 
 def test_an_lxd_run_that_is_ended_in_mid_hold_held_what_was_held_before(lxd: LxdLab, tmp_path: Path) -> None:
@@ -42,3 +50,27 @@ def test_a_worker_that_stood_still_blames_no_lxd(lxd: LxdLab, tmp_path: Path) ->
     stop_what_lists(process, directory, WITHIN_S)
     # then a limit that they keep but for that is not missed
     expect_own_standstill(with_limit(directory, "network-list"), "network-list", LONG_STILL_S)
+
+
+def test_a_search_over_containers_a_second_begins_each_rate_from_nothing(lxd: LxdLab, tmp_path: Path) -> None:
+    # given thresholds that the few rates up to the limit meet
+    before = everything(lxd)
+    plan = spawn_plan(
+        tmp_path,
+        workload={"until": "created", "concurrency": None},
+        stages=[],
+        find={"load": "rate", "start": 1, "limit": 2, "hold": "2s"},
+        thresholds=[{"operation": "launch", "p99": "10m", "error_rate": 0}],
+        workers=1,
+    )
+    # when the limit is looked for
+    done = run_at(lxd, "run", plan, "--out", tmp_path / "runs")
+    # then each rate made its things, those of the rate before were gone, and nothing is left
+    assert no_traceback(done.stdout, done.stderr)
+    measured = only_run(tmp_path / "runs")
+    assert measured.manifest.load_unit == "containers/s"
+    probes = probe_events(measured.events)
+    assert probes[0].size == 1
+    assert all(probe.fresh for probe in probes)
+    assert [stage.count("launch") for stage in measured.stages] == [round(2 * probe.size) for probe in probes]
+    assert everything(lxd) == before
