@@ -6,7 +6,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from tippingpoint.plan.kinds import facts_of, workload_of
+from tippingpoint.plan.kinds import workload_of
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.watcher import RunnerEvents, StageProgress
 from tippingpoint.rundir.manifest import Manifest
@@ -32,8 +32,6 @@ class Headline(RunnerEvents):
         self.totals: dict[str, int] = dict.fromkeys(("errors", "lost", "limited", "retries"), 0)
         """Counts since the run began: failures, lost leases or things, refusals by a rate limit, and retries."""
         self._seconds = seconds
-        self._unit = "leases"
-        self._things = "things"
         self._begun = False
         self._preparing = ""
         self._progress: StageProgress | None = None
@@ -44,9 +42,7 @@ class Headline(RunnerEvents):
 
     def began(self, manifest: Manifest, directory: Path) -> None:
         """Note what kind of run it is."""
-        self.workload, self._unit = manifest.workload, manifest.load_unit
-        cycle = manifest.load_unit.startswith("iterations")
-        self._things = "iterations" if cycle else facts_of(manifest.target.kind).things
+        self.workload = manifest.workload
         self.containers = workload_of(manifest.target.kind, manifest.workload) == "spawn"
         self._begun = True
 
@@ -104,15 +100,14 @@ class Headline(RunnerEvents):
     def reached(self) -> tuple[int, int, str]:
         """Return how much of the stage's load exists, how much is wanted, and what it is."""
         held = sum(tick.held for tick in self._last.values())
+        goal, things = (0, "") if (at := self._progress) is None else (at.goal, at.things)
         if self.workload == "claim":
-            return held, self._progress.goal if self._progress is not None else 0, "leases"
+            return held, goal, things
         waiting = sum(tick.waiting for tick in self._last.values())
         if self.workload == "cts":
-            size = self._progress.goal if self._progress is not None else 0
-            return held, size, "nodes online" if self._unit == "nodes" else "tests passed"
-        removing = self._progress is not None and self._progress.kind == "destroy"
+            return held, goal, "nodes online" if things == "nodes" else "tests passed"
+        removing = at is not None and at.kind == "destroy"
         if self.containers:
-            things = self._things
             return held, held + waiting, f"{things} left" if removing else things
         return held, held + waiting, "things left" if removing else "things made"
 
@@ -153,14 +148,14 @@ class Headline(RunnerEvents):
             stages=progress.stages if progress is not None else None,
             kind=progress.kind if progress is not None else "ramp",
             phase=progress.phase if progress is not None else None,
-            size=progress.size if progress is not None else 0,
+            size=progress.goal if progress is not None else 0,
             held=self.reached()[0],
             rate=self.rate,
             p50_ms=None if p50 is None else p50 / 1000,
             p99_ms=None if p99 is None else p99 / 1000,
             errors=self.totals["errors"],
             lost=self.totals["lost"],
-            what=self._unit,
+            what=progress.things if progress is not None else "",
             preparing=self._preparing,
         )
 

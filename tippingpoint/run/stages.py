@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 
-from tippingpoint.plan.claim import ClaimPlan, ClaimWorkload, Stage
-from tippingpoint.plan.cts import CtsStage
+from tippingpoint.plan.claim import ClaimPlan, Stage
 from tippingpoint.plan.fields import StageKind
+from tippingpoint.plan.grow import GrowPlan, GrowStage
+from tippingpoint.plan.kinds import facts_of
 from tippingpoint.plan.read import AnyStage
+from tippingpoint.plan.spawn import SpawnPlan, SpawnStage
 from tippingpoint.run.crew import Crew, Headway
 from tippingpoint.run.fault_timeline import FaultTimeline
 from tippingpoint.run.messages import Begun, Hold
@@ -57,24 +59,28 @@ class Stages:
         """Where the run is; None before its first stage."""
         if self._on is None:
             return None
+        goal, things = self._goal(self._on.asked)
         return StageProgress(
             elapsed=self._record.now(),
             stage=self._on.number,
             stages=len(self._own.whole.stages) or None,
             size=self._on.size,
-            goal=self._goal(self._on.asked),
+            goal=goal,
+            things=things,
             kind=self._on.kind,
             remaining=None if self._hold_ends is None else max(0.0, self._hold_ends - time.monotonic()),
             listed=self._on.listed,
         )
 
-    def _goal(self, asked: AnyStage) -> int:
-        if isinstance(asked, Stage):
-            workload = self._own.whole.workload
-            return asked.held(workload.renew_time) if isinstance(workload, ClaimWorkload) else 0
-        if isinstance(asked, CtsStage):
-            return round(self._on.size) if self._on is not None else 0
-        return asked.size
+    def _goal(self, asked: AnyStage) -> tuple[int, str]:
+        plan = self._own.whole
+        if isinstance(asked, Stage) and isinstance(plan, ClaimPlan):
+            return asked.held(plan.workload.renew_time), "leases"
+        if isinstance(asked, GrowStage) and isinstance(plan, GrowPlan):
+            return asked.amounts[plan.counted], plan.counted
+        if isinstance(asked, SpawnStage) and isinstance(plan, SpawnPlan):
+            return asked.size, "iterations" if plan.workload.cycle else facts_of(plan.target.kind).things
+        return round(self._on.size) if self._on is not None else 0, plan.load_unit
 
     async def play(
         self,

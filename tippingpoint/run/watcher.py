@@ -32,6 +32,8 @@ class StageProgress:
     size: float
     goal: int
     """How many leases, things or tests the load is made of."""
+    things: str
+    """What these are: leases, machines, iterations, nodes."""
     kind: StageKind
     remaining: float | None
     """Seconds of the hold that are left; None while the load comes up."""

@@ -116,8 +116,8 @@ class UnitProgress(BaseModel):
     kind: StageKind = "ramp"
     phase: Phase | None = None
     """None from an agent of a version that does not report it yet."""
-    size: Figure
-    """The load of this unit's share."""
+    size: Number
+    """How many leases or things this unit's share of the load is made of; `what` says of which."""
     held: Number
     rate: Figure = 0.0
     """Per second: things made or removed, or claims and extensions."""

@@ -84,6 +84,12 @@ class Scene:
             )
             await load.begin_stage(order)
 
+    def revise(self, plan: GrowPlan) -> None:
+        """From the next stage on, it is this part of the plan."""
+        self.plan = plan
+        for load in self.loads:
+            load.revise(plan)
+
     async def until(self, condition: Callable[[], bool]) -> None:
         while not condition():
             self._beaten.clear()
@@ -211,8 +217,7 @@ def test_a_part_that_becomes_smaller_is_dealt_anew_among_the_workers(access: Con
         stage = {"machines": 2, "applications": 4, "units": 2, "relations": 2, "over": 0.2}
         async with scene(access, [stage, stage], workers=2) as here:
             await here.run(1)
-            for load in here.loads:
-                load.revise(part_of(here.plan, 0, 2))
+            here.revise(part_of(here.plan, 0, 2))
             await here.run(2)
             assert await here.shape() == {"machines": 1, "applications": 2, "units": [2, 2], "relations": 1}
             assert [load.gauge.held for load in here.loads] == [4, 0]

@@ -24,7 +24,15 @@ OF_RUN = {"run": "r-1f3a", "plan": "small", "target": "etcd"}
 
 def progress(stage: int = 1) -> StageProgress:
     return StageProgress(
-        elapsed=1.0, stage=stage, stages=1, size=10, goal=10, kind="ramp", remaining=None, listed=1
+        elapsed=1.0,
+        stage=stage,
+        stages=1,
+        size=10,
+        goal=10,
+        things="leases",
+        kind="ramp",
+        remaining=None,
+        listed=1,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
 
 STAGE = StageProgress(
-    elapsed=4.0, stage=3, stages=2, size=100, goal=100, kind="storm", remaining=5.0, listed=2
+    elapsed=4.0, stage=3, stages=2, size=100, goal=100, things="leases", kind="storm", remaining=5.0, listed=2
 )
 
 
@@ -67,7 +68,9 @@ def test_two_workers_are_one_load_and_a_storm_is_of_its_listed_stage() -> None:
 
 def test_containers_that_are_lost_are_counted_although_no_operation_says_so() -> None:
     headline = begun(workload="spawn", load_unit="containers")
-    headline.progress(STAGE, "0", tick(5, {"launch.ok": [2_000_000] * 5}, lost=2))
+    headline.progress(
+        replace(STAGE, things="containers"), "0", tick(5, {"launch.ok": [2_000_000] * 5}, lost=2)
+    )
     told = headline.summary
     assert told is not None
     assert (told.lost, told.what, told.held) == (2, "containers", 5)

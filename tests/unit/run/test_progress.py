@@ -18,7 +18,9 @@ from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
 
-STAGE = StageProgress(elapsed=4.0, stage=1, stages=2, size=100, goal=100, kind="ramp", remaining=5.0)
+STAGE = StageProgress(
+    elapsed=4.0, stage=1, stages=2, size=100, goal=100, things="leases", kind="ramp", remaining=5.0
+)
 
 
 def tick(held: int, latency_us: int) -> Tick:
@@ -121,7 +123,7 @@ def test_a_run_that_makes_containers_shows_how_fast_they_come_and_how_long_one_t
         for worker in "01":
             held = 10 + second // 2
             told = tick_of(held, samples, waiting=30 - held, retries=int(worker))
-            progress.progress(STAGE, worker, told)
+            progress.progress(replace(STAGE, things="containers"), worker, told)
     # when the line is shown in a second in which none has come
     progress.close()
     # then it has what is there of all, how fast it came (4 in 9 s and 3 in 8 s), and how long a launch takes

@@ -301,10 +301,11 @@ function drawRun() {
   }
   const gauge = (name, label, stroke, dash, format) => ({ values: timeline.gauges[name], series: line(label, stroke, dash, format) });
   if (timeline.gauges.held) {
+    const counted = doc.run.things === "things" ? doc.run.load_unit.replace(/ a call$/, "") : doc.run.things;
     draw("chart-held", 210, () => overTime(timeline.t, [
-      gauge("held", doc.rally.length ? "iterations done" : doc.cluster_tests ? (doc.run.load_unit === "nodes" ? "nodes online" : "tests passed") : spawn ? `${doc.run.things} present` : `${doc.run.load_unit} held`, css("--held"), P50, count),
+      gauge("held", doc.rally.length ? "iterations done" : doc.cluster_tests ? (doc.run.load_unit === "nodes" ? "nodes online" : "tests passed") : spawn ? `${counted} present` : `${counted} held`, css("--held"), P50, count),
       gauge("waiting", doc.rally.length || doc.cluster_tests ? "still to be done" : spawn ? "still to be made or removed" : "units waiting", css("--waiting"), P99, count)],
-      plainAxis(doc.rally.length ? "iterations" : doc.cluster_tests ? "nodes, tests" : spawn ? doc.run.things : `${doc.run.load_unit}, units`, count), fromZero));
+      plainAxis(doc.rally.length ? "iterations" : doc.cluster_tests ? "nodes, tests" : spawn ? counted : `${counted}, units`, count), fromZero));
     draw("chart-cpu", 190, () => overTime(timeline.t, [gauge("cpu", "CPU of the busiest worker", css("--health"), P50, v => v == null ? "–" : Math.round(v * 100) + " %")],
       plainAxis("share of one core", v => Math.round(v * 100) + " %"), { range: (u, min, max) => [0, Math.max(1, max * 1.1)] }));
     draw("chart-lag", 190, () => overTime(timeline.t, [gauge("loop_lag", "event-loop lag, longest", css("--health"), P50, v => v == null ? "–" : digits(v, 3) + " ms")],
