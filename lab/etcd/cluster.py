@@ -10,13 +10,11 @@ SIGTERM: `python -m lab.etcd.cluster --members 3`.
 from __future__ import annotations
 
 import argparse
-import functools
 import http.client
 import json
 import os
 import secrets
 import shlex
-import shutil
 import signal
 import ssl
 import subprocess
@@ -31,6 +29,7 @@ from types import TracebackType
 from typing import Any
 
 from lab.control import ControlServer, LabError, Member
+from lab.etcd.programs import find_etcd, flavor
 from lab.exporters import Exporters
 from lab.halt import halt
 from lab.patience import PATIENCE_S
@@ -43,30 +42,6 @@ USER = "loadclaimer"
 PREFIX = "/tippingpoint/"
 _ANSWER_WITHIN_S = 20.0
 _POLL_S = 0.03
-_CHECKOUT = Path(__file__).resolve().parents[2]
-
-
-def find_etcd() -> Path:
-    """Find etcd: $TIPPINGPOINT_ETCD, else `etcd` on PATH, else the one that the scripts fetched into .cache."""
-    named = os.environ.get("TIPPINGPOINT_ETCD")
-    if named and not os.access(named, os.X_OK):
-        raise LabError(f"TIPPINGPOINT_ETCD: {named}", "an executable etcd")
-    cached = _CHECKOUT / ".cache" / "bin" / "etcd"
-    found = named or shutil.which("etcd") or (cached if cached.exists() else None)
-    if found is None:
-        raise LabError(
-            "etcd: not found",
-            "etcd on PATH, $TIPPINGPOINT_ETCD, or the one ./scripts/lab or ./scripts/test fetches",
-        )
-    return Path(found).absolute()
-
-
-@functools.cache
-def _serves_v2(binary: Path) -> bool:
-    return (
-        "--enable-v2"
-        in subprocess.run([binary, "--help"], capture_output=True, text=True, check=False).stdout
-    )
 
 
 class EtcdLab:
@@ -74,12 +49,18 @@ class EtcdLab:
 
     `endpoints` and `names` are in the same order. With `tls` clients need a certificate (`ca`, `cert`, `key`), whose
     common name is the user's. With `auth` they need the login in the YAML file `credentials`, and may only use keys
-    below /tippingpoint/. `socket` is the control socket (see control.py). Members die with this process, even by
+    below /tippingpoint/. `release` is a suite or version (lab/releases/), else the etcd of this machine is run.
+    `socket` is the control socket (see control.py). Members die with this process, even by
     SIGKILL. So does its directory, unless the caller gave one.
     """
 
     def __init__(
-        self, members: int = 3, tls: bool = False, auth: bool = False, directory: Path | None = None
+        self,
+        members: int = 3,
+        tls: bool = False,
+        auth: bool = False,
+        directory: Path | None = None,
+        release: str | None = None,
     ) -> None:
         if members < 1:
             raise LabError(f"members: {members}", "at least 1")
@@ -92,6 +73,7 @@ class EtcdLab:
         self._tls = tls
         self._auth = auth
         self._given = directory
+        self._release = release
         self._commands: dict[str, list[str]] = {}
         self._client_ports: dict[str, int] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -102,7 +84,7 @@ class EtcdLab:
 
     def __enter__(self) -> EtcdLab:
         with ExitStack() as cleanup:
-            binary = find_etcd()
+            binary = find_etcd(self._release)
             self.directory = self._given or vanishing_directory(cleanup)
             self.directory.mkdir(parents=True, exist_ok=True)
             self.socket = self.directory / "lab.sock"
@@ -128,6 +110,11 @@ class EtcdLab:
     def pids(self) -> dict[str, int]:
         """The process id of each living member, stopped ones included."""
         return {name: process.pid for name, process in self._processes.items() if process.poll() is None}
+
+    @property
+    def apis(self) -> tuple[str, ...]:
+        """The APIs by which the suite loads this release, the newest first."""
+        return self._flavor.apis
 
     def members(self) -> list[Member]:
         """Return every member's present state. During an election there is no leader."""
@@ -188,8 +175,10 @@ class EtcdLab:
 
     def settings(self) -> list[str]:
         """Return the lab's addresses for a plan: `key=value` for each `--set` of `tippingpoint run`."""
-        files = [f"target.{name}={path}" for name, path in self._files().items()]
-        return [f"target.endpoints=[{','.join(self.endpoints)}]", f"lab={self.socket}", *files]
+        more = [f"target.{name}={path}" for name, path in self._files().items()]
+        if "v3" not in self.apis:
+            more.append("target.api=v2")
+        return [f"target.endpoints=[{','.join(self.endpoints)}]", f"lab={self.socket}", *more]
 
     def scraped(self, exporters: Exporters) -> Found:
         """Return the scrape jobs: each member exports all of its figures itself."""
@@ -203,6 +192,7 @@ class EtcdLab:
         return {name: str(path) for name, path in files.items() if path is not None}
 
     def _configure(self, binary: Path) -> None:
+        self._flavor = flavor(binary)
         security: list[str] = []
         if self._tls:
             from lab.certificates import make_certificates  # needs the `test` group; plain labs do not
@@ -232,8 +222,7 @@ class EtcdLab:
                 f"--initial-advertise-peer-urls={peers[name]}",
                 f"--initial-cluster={cluster}",
                 f"--initial-cluster-token={token}",
-                "--log-level=error",
-                *(["--enable-v2"] if _serves_v2(binary) else []),
+                *self._flavor.options,
                 *security,
             ]
 
@@ -307,6 +296,7 @@ class EtcdLab:
         """Create users and roles and enable authentication, for v3 and for v2, which has a separate store."""
         root_password, password = secrets.token_urlsafe(16), secrets.token_urlsafe(16)
         first = self.names[0]
+        this = self._flavor
         keys = {"key": _base64(PREFIX), "range_end": _base64(PREFIX[:-1] + chr(ord("/") + 1))}
         for path, body in [
             ("user/add", {"name": "root", "password": root_password}),
@@ -318,8 +308,8 @@ class EtcdLab:
             ("user/grant", {"user": USER, "role": USER}),
             ("enable", {}),
         ]:
-            self._must(first, "POST", f"/v3/auth/{path}", body)
-        if _serves_v2(Path(self._commands[first][0])):
+            self._must(first, "POST", f"{this.gateway}/auth/{path}", body)
+        if "v2" in this.apis:
             root = {"Authorization": f"Basic {_base64(f'root:{root_password}')}"}
             allowed = {"read": [PREFIX + "*"], "write": [PREFIX + "*"]}
             for path, body in [
@@ -384,10 +374,11 @@ def main() -> int:
     parser.add_argument("--members", type=int, default=3)
     parser.add_argument("--tls", action="store_true", help="clients must show a certificate")
     parser.add_argument("--auth", action="store_true", help="clients must log in")
+    parser.add_argument("--release", metavar="NAME", help="a suite or version, such as bookworm or 3.4")
     parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
     options = parser.parse_args()
     return serve(
-        lambda: EtcdLab(options.members, options.tls, options.auth),
+        lambda: EtcdLab(options.members, options.tls, options.auth, release=options.release),
         lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
     )
 

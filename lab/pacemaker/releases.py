@@ -22,6 +22,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.control import LabError
+from lab.releases.apt import Apt, run, unpack
+from lab.releases.find import say
+from lab.releases.room import in_mb
 
 SUITES = {"2.0.5": "bullseye", "2.1.5": "bookworm", "3.0.0": "trixie", "3.0.1": "forky", "3.0.3": "sid"}
 """The release of Debian that has each version of Pacemaker. forky and sid had theirs in November 2026."""
@@ -31,8 +34,6 @@ _REMOTE = "pacemaker-remote"
 """Pacemaker's package of remote nodes. It conflicts with `pacemaker`, so that it is unpacked beside it."""
 _REMOTED = "usr/sbin/pacemaker-remoted"
 _ESSENTIAL = ("?essential", "mawk")
-_UNUSED = ("doc", "man", "locale", "info", "lintian")
-_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _ID = 499
 """The id of Pacemaker's user and group in a root; its package would make them."""
 _CHECKOUT = Path(__file__).resolve().parents[2]
@@ -89,72 +90,25 @@ def unpacked(asked_for: str) -> Release:
 
 
 def _fetch(suite: str, kept: Path) -> Path:
-    if not _KEYRING.exists():
-        raise LabError(
-            f"release: {suite}: {_KEYRING}: not there", "Debian, with its package debian-archive-keyring"
-        )
     with _work(kept, suite) as work:
-        apt = _Apt(suite, work)
-        apt.run("update")
-        apt.run("install", "--yes", "--download-only", *_ESSENTIAL, *PACKAGES)
+        apt = Apt(suite, work)
+        apt.update()
+        wanted = (*_ESSENTIAL, *PACKAGES)
+        say(f"pacemaker of {suite}: fetching {in_mb(apt.size_of(*wanted))} into {kept}")
+        packages = apt.fetch(*wanted)
         root = work / "root"
         for path in ("usr/bin", "usr/sbin", "usr/lib", "usr/lib64"):
             (root / path).mkdir(parents=True)
             (root / Path(path).name).symlink_to(
                 path
             )  # first, as the packages of some releases do not expect it
-        for package in sorted(apt.archives.glob("*.deb")):
-            _unpack(package, root)
-        apt.run("download", _REMOTE)
-        (package,) = work.glob(f"{_REMOTE}_*.deb")
+        for package in packages:
+            unpack(package, root)
         (root / "opt" / _REMOTE).mkdir(parents=True)
-        _unpack(package, root / "opt" / _REMOTE)
+        unpack(apt.fetch_alone(_REMOTE), root / "opt" / _REMOTE)
         _finish(root)
-        said = _run(["chroot", str(root), "/usr/sbin/pacemakerd", "--version"])
+        said = run(["chroot", str(root), "/usr/sbin/pacemakerd", "--version"])
         return root.rename(kept / f"{suite}-{_version(said)}")
-
-
-class _Apt:
-    """apt-get of another release, with lists and packages of its own below a directory."""
-
-    def __init__(self, suite: str, work: Path) -> None:
-        self.archives = work / "cache" / "archives"
-        for path in (self.archives / "partial", work / "lists" / "partial", work / "state"):
-            path.mkdir(parents=True)
-        (work / "state" / "status").touch()
-        sources = work / "sources.list"
-        sources.write_text(f"deb [signed-by={_KEYRING}] {_mirror()} {suite} main\n")
-        settings = {
-            "APT::Sandbox::User": "root",
-            "APT::Install-Recommends": "false",
-            "Acquire::Languages": "none",
-            "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
-            "Dir::Etc::SourceList": sources,
-            "Dir::Etc::SourceParts": "/dev/null",
-            "Dir::Etc::Preferences": "/dev/null",
-            "Dir::Etc::PreferencesParts": "/dev/null",
-            "Dir::State": work / "state",
-            "Dir::State::Lists": work / "lists",
-            "Dir::State::Status": work / "state" / "status",
-            "Dir::Cache": work / "cache",
-            "Dir::Cache::pkgcache": "",
-            "Dir::Cache::srcpkgcache": "",
-        }
-        self._work = work
-        self._options = [part for name, value in settings.items() for part in ("-o", f"{name}={value}")]
-
-    def run(self, *arguments: str) -> None:
-        """Run it. Raises LabError with its last line when it fails."""
-        _run(["apt-get", "-qq", *self._options, *arguments], self._work)
-
-
-def _mirror() -> str:
-    """The mirror of Debian in the machine's own sources."""
-    uris = _run(["apt-get", "--print-uris", "update"])
-    found = re.search(r"^'(\S+/debian/)dists/", uris, re.MULTILINE)
-    if found is None:
-        raise LabError("release: no mirror of Debian", "one in the machine's sources of packages")
-    return found[1]
 
 
 @contextmanager
@@ -162,16 +116,6 @@ def _work(kept: Path, suite: str) -> Generator[Path]:
     """A directory beside the roots, so that a root moves in one step. It is removed."""
     with tempfile.TemporaryDirectory(prefix=f"{suite}.", dir=kept, ignore_cleanup_errors=True) as work:
         yield Path(work)
-
-
-def _unpack(package: Path, root: Path) -> None:
-    """Unpack one package. Only tar keeps links to directories as they are; dpkg-deb -x replaces them."""
-    command = ["tar", "-x", "-C", str(root), "--keep-directory-symlink", "--numeric-owner"]
-    command += [f"--exclude=./usr/share/{name}/*" for name in _UNUSED]
-    with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(package)], stdout=subprocess.PIPE) as reading:
-        unpacking = subprocess.run(command, stdin=reading.stdout, capture_output=True, text=True, check=False)
-    if reading.returncode != 0 or unpacking.returncode != 0:
-        raise LabError(f"{package.name}: {unpacking.stderr or 'not a package'}", "room for some 250 MB")
 
 
 def _finish(root: Path) -> None:
@@ -189,15 +133,7 @@ def _finish(root: Path) -> None:
     for path in ("proc", "sys", "run", "tmp", "dev", "etc/corosync", "etc/pacemaker", "var/lib/pacemaker"):
         (root / path).mkdir(parents=True, exist_ok=True)
     (root / "tmp").chmod(0o1777)
-    _run(["chroot", str(root), "/usr/sbin/ldconfig"])
-
-
-def _run(command: list[str], work: Path | None = None) -> str:
-    ran = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
-    if ran.returncode != 0:
-        said = (ran.stderr or ran.stdout).strip().splitlines()[-1:]
-        raise LabError(f"{command[0]}: {' '.join(said)}", "a mirror of Debian within reach, and root")
-    return ran.stdout
+    run(["chroot", str(root), "/usr/sbin/ldconfig"])
 
 
 def _version(said: str) -> str:

@@ -162,8 +162,10 @@ def new_etcd(open_labs: list[EtcdLab], nothing_left_behind: None) -> Iterator[Ca
     """Starts clusters of the test's own, with EtcdLab's arguments; they end with the test."""
     with contextlib.ExitStack() as labs:
 
-        def start(members: int = 3, tls: bool = False, auth: bool = False) -> EtcdLab:
-            lab = labs.enter_context(EtcdLab(members, tls, auth))
+        def start(
+            members: int = 3, tls: bool = False, auth: bool = False, release: str | None = None
+        ) -> EtcdLab:
+            lab = labs.enter_context(EtcdLab(members, tls, auth, release=release))
             open_labs.append(lab)
             labs.callback(open_labs.remove, lab)
             return lab

@@ -466,7 +466,9 @@ async def _greet(read: EtcdAccess, links: list[_Link], prefix: str) -> tuple[Tar
         if keys.status == 404 and not keys.code:
             if "etcdserver" not in version.body:
                 raise TargetError("target.endpoints", f"{name}: HTTP status 404", "etcd's client URL")
-            raise TargetError("target.api", f"{name}: has no v2 API", "start etcd with --enable-v2")
+            release = version.body["etcdserver"]
+            accepted = "etcd 3.5 or earlier that was started with --enable-v2, or v3"
+            raise TargetError("target.api", f"v2: {name}: etcd {release} has no v2 API", accepted)
         if keys.code not in (0, _KEY_NOT_FOUND) or (keys.status >= 300 and not keys.code):
             problems[name] = keys.problem
             continue

@@ -128,7 +128,8 @@ class Cluster:
         numbers = [int(part) for part in version.split(".")[:2] if part.isdecimal()]
         if version and tuple(numbers) < OLDEST:
             oldest = ".".join(map(str, OLDEST))
-            raise TargetError(link.endpoint.name, f"etcd {version}", f"etcd {oldest} or later")
+            problem = f"v3: {link.endpoint.name}: etcd {version} has no watches with ids of a client's choice"
+            raise TargetError("target.api", problem, f"etcd {oldest} or later, or v2")
         return TargetFacts("etcd", f"{version or 'of unknown version'} (v3 API)", members)
 
     async def _version(self, link: Link) -> str:

@@ -1,0 +1,129 @@
+"""Finds a release of a target by its name, and fetches it the first time.
+
+    find("etcd", "bookworm"), find("etcd", "3.4"), find("etcd", "3.6.16")
+
+A release is kept in .cache/releases under the version that was found, as forky and sid move on. To follow them, delete
+it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.control import LabError
+from lab.releases.apt import Apt, run, unpack
+from lab.releases.known import GO_MODULES, Origin, expected, is_meant, origins
+from lab.releases.modules import build
+from lab.releases.room import in_mb
+
+KEPT = Path(__file__).resolve().parents[2] / ".cache" / "releases"
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Release:
+    """A target to run: `version`, where it comes from (a suite, or `go`), and the directory with its files."""
+
+    target: str
+    version: str
+    origin: str
+    path: Path
+
+    @property
+    def label(self) -> str:
+        """Its name for people, such as `etcd 3.4.23 (bookworm)`."""
+        return f"{self.target} {self.version} ({self.origin})"
+
+    def program(self, path: str) -> Path:
+        """One of its programs, by its path in a file system."""
+        return self.path / path.removeprefix("/")
+
+
+def say(line: str) -> None:
+    """Print a line about what is fetched."""
+    print(f"lab: {line}", file=sys.stderr, flush=True)
+
+
+def find(target: str, asked_for: str, tell: Tell = say) -> Release:
+    """Return a target's release by its suite or version. `tell` is called before anything is fetched.
+
+    LabError when there is no such release, no room for it, or when it cannot be fetched.
+    """
+    problem: LabError | None = None
+    for origin in origins(target, asked_for):
+        KEPT.mkdir(parents=True, exist_ok=True)
+        with (KEPT / f"{target}-{origin.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # another lab may be fetching it
+            found = _kept(target, origin, asked_for) or _fetch(target, origin, tell)
+        if asked_for == origin.name or is_meant(asked_for, found.version):
+            return found
+        problem = LabError(
+            f"release: {target} {asked_for}: {origin.name} has {found.version} now", expected(target)
+        )
+    assert problem is not None
+    raise problem
+
+
+def kept(target: str) -> list[Release]:
+    """Return the releases that have been fetched."""
+    found: list[Release] = []
+    for path in sorted(KEPT.glob(f"{target}-*-*")):
+        _, version, origin = path.name.split("-", 2)
+        found.append(Release(target, version, origin, path))
+    return found
+
+
+def _kept(target: str, origin: Origin, asked_for: str) -> Release | None:
+    there = [release for release in kept(target) if release.origin == origin.name]
+    if asked_for != origin.name:
+        there = [release for release in there if is_meant(asked_for, release.version)]
+    return max(there, key=lambda release: _numbers(release.version), default=None)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
+
+
+def _fetch(target: str, origin: Origin, tell: Tell) -> Release:
+    with _work(target, origin) as work:
+        root = work / "root"
+        if origin.name == GO_MODULES:
+            tell(f"{target} {origin.version}: building it from Go modules, which fetches some 100 MB")
+            (root / "usr" / "bin").mkdir(parents=True)
+            build(origin.version, work).rename(root / "usr" / "bin" / target)
+        else:
+            root.mkdir()
+            _unpack_etcd(origin, work, root, tell)
+        version = _version_of_etcd(root)
+        path = root.rename(KEPT / f"{target}-{version}-{origin.name}")
+    return Release(target, version, origin.name, path)
+
+
+@contextmanager
+def _work(target: str, origin: Origin) -> Generator[Path]:
+    """A directory beside the releases, so that one moves in one step. It is removed."""
+    with tempfile.TemporaryDirectory(prefix=f"{target}.", dir=KEPT, ignore_cleanup_errors=True) as work:
+        yield Path(work)
+
+
+def _unpack_etcd(origin: Origin, work: Path, root: Path, tell: Tell) -> None:
+    tell(f"etcd of {origin.name} (had {origin.version} in November 2026): fetching package lists, some 20 MB")
+    apt = Apt(origin.name, work)
+    apt.update()
+    tell(f"etcd of {origin.name}: fetching {in_mb(apt.size_of('etcd-server', alone=True))} into {KEPT}")
+    unpack(apt.fetch_alone("etcd-server"), root)
+
+
+def _version_of_etcd(root: Path) -> str:
+    said = run([str(root / "usr" / "bin" / "etcd"), "--version"])
+    found = re.search(r"etcd Version: (\d+(?:\.\d+)+)", said)
+    if found is None:
+        raise LabError(f"etcd --version: {said!r}", "etcd")
+    return found[1]
