@@ -101,6 +101,29 @@ def _compare(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _trend(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "runs",
+        type=Path,
+        metavar="RUN",
+        nargs="+",
+        help="directories of runs, or a directory that has them",
+    )
+    parser.add_argument(
+        "--by", choices=("date", "release"), default="date", help="the order of the runs (date)"
+    )
+    parser.add_argument(
+        "--acknowledge",
+        metavar="RUN",
+        default="",
+        help="accept the changes that begin with this run (its id), with --reason",
+    )
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why these changes are accepted")
+    parser.add_argument(
+        "--format", choices=("html", "md", "json"), default="md", help="the format of the output (md)"
+    )
+
+
 def _plans(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", metavar="PLAN", help="print this plan as YAML")
     parser.add_argument("--schema", action="store_true", help="print the JSON schema of plans")
@@ -169,6 +192,10 @@ COMMANDS = {
         "Add the resource use of a run's target to its directory and report, from a Prometheus.", _collect
     ),
     "compare": Command("Compare runs with a baseline; exit 1 when one is worse.", _compare),
+    "trend": Command(
+        "Show where figures changed in the course of many runs; exit 1 when one got worse and nobody acknowledged it.",
+        _trend,
+    ),
     "plans": Command("List the shipped plans.", _plans),
     "baselines": Command("List the published results that runs can be compared with.", _baselines),
     "import": Command(

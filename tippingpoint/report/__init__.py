@@ -8,12 +8,15 @@ import orjson
 
 from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.compare.compare import Comparison
+from tippingpoint.compare.trend.history import Trend
 from tippingpoint.report.comparison import build_comparison
 from tippingpoint.report.document import build_document
 from tippingpoint.report.formats.comparison_markdown import render_comparison
 from tippingpoint.report.formats.html import render_html
 from tippingpoint.report.formats.junit import render_junit
 from tippingpoint.report.formats.markdown import render_run
+from tippingpoint.report.formats.trend_markdown import render_trend
+from tippingpoint.report.trend import build_trend
 
 RunFormat = Literal["html", "md", "json", "junit"]
 ComparisonFormat = Literal["html", "md", "json"]
@@ -45,5 +48,17 @@ def write_comparison(comparison: Comparison, format: ComparisonFormat) -> str:
             return render_html(document)
         case "md":
             return render_comparison(document)
+        case "json":
+            return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
+
+
+def write_trend(trend: Trend, format: ComparisonFormat) -> str:
+    """Write a trend as an HTML page, Markdown or JSON."""
+    document = build_trend(trend)
+    match format:
+        case "html":
+            return render_html(document)
+        case "md":
+            return render_trend(document)
         case "json":
             return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"

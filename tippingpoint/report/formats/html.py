@@ -40,13 +40,12 @@ _FILTERS = (
 
 
 def render_html(document: dict[str, Any]) -> str:
-    """Render the page of a run's or a comparison's document."""
-    comparison = document["kind"] == "comparison"
-    of_kind = "comparison" if comparison else "run"
+    """Render the page of a run's, a comparison's or a trend's document."""
+    of_kind = document["kind"]
     style = _assets("uPlot.min.css", "report.css", f"{of_kind}.css")
     script = page_script(_assets("tables.js", "charts.js", f"{of_kind}.js"))
     operations: list[str] = document["operations"]
-    stages: list[dict[str, Any]] = [] if comparison else document["stages"]
+    stages: list[dict[str, Any]] = document.get("stages", [])
     sizes = [stage["size"] for stage in stages]
 
     def op_class(name: str) -> str:

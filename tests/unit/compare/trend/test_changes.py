@@ -1,0 +1,103 @@
+"""Where series of measurements changed their level."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tippingpoint.compare.trend.changes import Change, Measured, find_changes
+
+RUNS = 40
+
+
+def scattered(seed: int, sigma: float = 0.02, runs: int = RUNS) -> list[float | None]:
+    """Return figures of runs that are alike but for a log-normal scatter."""
+    random = np.random.default_rng(seed)
+    return [float(value) for value in np.exp(sigma * random.normal(size=runs)) * 5000]
+
+
+def changed(values: list[float | None], *, at: int, by: float) -> list[float | None]:
+    """Return the same figures, `by` times as large from one run on."""
+    return [value * by if value is not None and place >= at else value for place, value in enumerate(values)]
+
+
+def changes_of(*series: list[float | None]) -> list[list[Change]]:
+    return find_changes([Measured(values, [0.0] * len(values)) for values in series])
+
+
+def test_a_change_of_a_tenth_is_found_two_runs_later() -> None:
+    # given histories whose last two runs are a tenth slower
+    found = [changes_of(changed(scattered(seed, 0.01), at=38, by=1.1))[0] for seed in range(30)]
+    # then nearly all are found, at their run, and with their size
+    told = [changes[0] for changes in found if changes]
+    assert len(told) >= 28
+    assert all(change.earliest <= 38 <= change.latest for change in told)
+    assert np.median([change.ratio for change in told]) == pytest.approx(1.1, abs=0.01)
+
+
+def test_runs_that_only_scatter_tell_no_change() -> None:
+    # given 60 calls with five series each, of runs that scatter with outliers
+    random = np.random.default_rng(4)
+    alarms = 0
+    for seed in range(60):
+        series: list[list[float | None]] = [
+            [
+                None if value is None else value * (3.0 if random.random() < 0.03 else 1.0)
+                for value in scattered(9 * seed + number)
+            ]
+            for number in range(5)
+        ]
+        alarms += any(changes_of(*series))
+    # then a call in a hundred may tell one: more than 4 of 60 have a chance of one in a thousand
+    assert alarms <= 4
+
+
+def test_one_slow_run_is_no_change() -> None:
+    values = scattered(1)
+    values[20] = 50_000.0
+    assert changes_of(values) == [[]]
+
+
+def test_a_change_for_a_while_is_two_changes() -> None:
+    # given ten slow runs between fast ones
+    values = changed(changed(scattered(2), at=15, by=1.3), at=25, by=1 / 1.3)
+    # then both ends are found
+    (changes,) = changes_of(values)
+    assert [change.at for change in changes] == [15, 25]
+    assert changes[0].low < 1.3 < changes[0].high
+    assert changes[1].low < 1 / 1.3 < changes[1].high
+
+
+def test_only_the_series_that_changed_is_named() -> None:
+    first, second = changes_of(scattered(3), changed(scattered(4), at=20, by=0.8))
+    assert first == []
+    assert [change.at for change in second] == [20]
+
+
+def test_runs_without_the_figure_are_passed_over() -> None:
+    # given a series that only every second run has
+    values: list[float | None] = [
+        value if place % 2 == 0 else None for place, value in enumerate(changed(scattered(5), at=20, by=1.5))
+    ]
+    (changes,) = changes_of(values)
+    assert [change.at for change in changes] == [20]
+
+
+def test_a_change_too_small_for_people_is_not_told() -> None:
+    # given runs that hardly scatter, and a change of one in a hundred
+    assert changes_of(changed(scattered(6, 0.0001), at=20, by=1.01)) == [[]]
+
+
+def test_what_is_known_only_roughly_has_to_change_by_more() -> None:
+    # given tipping points that a ladder of doubled loads brackets: the same figure in every run but the last two
+    values = changed([2828.0] * RUNS, at=38, by=1.1)
+    # when each is known to a third of itself
+    found = find_changes([Measured(values, [0.2] * RUNS)])
+    # then a tenth is within that
+    assert found == [[]]
+
+
+@pytest.mark.parametrize("runs", [0, 1, 2, 3])
+def test_too_few_runs_tell_nothing(runs: int) -> None:
+    values: list[float | None] = [1.0, 2.0, 4.0][:runs]
+    assert changes_of(values) == [[]]

@@ -1,0 +1,171 @@
+"""The trend of runs: their order, what changed, and what is accepted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.unit.made.searches import NARROWED, write_search
+from tests.unit.made.synthetic import STARTED, MadeStage, write_run
+from tippingpoint.cli.program import main
+from tippingpoint.compare.trend.acknowledged import FILE, Acknowledged
+from tippingpoint.compare.trend.history import Trend, runs_below, trend_of
+from tippingpoint.errors import UserError
+from tippingpoint.report import write_trend
+from tippingpoint.rundir.manifest import Manifest, TargetEntry
+
+DAY = 86_400.0
+
+
+def write_history(directory: Path, releases: list[str], slow: tuple[str, ...] = ()) -> list[str]:
+    """Write one run a day of these releases, of which some extend leases half as fast; returns their ids."""
+    random = np.random.default_rng(8)
+    ids: list[str] = []
+    for number, release in enumerate(releases):
+        extend = 2.0 * float(np.exp(0.02 * random.normal())) * (2.0 if release in slow else 1.0)
+        run = write_run(
+            directory / f"run-{number:02}",
+            [MadeStage(1000, extend_ms=extend), MadeStage(2000, extend_ms=extend)],
+            seed=number + 1,
+            target=TargetEntry(kind="etcd", version=release, members=["a", "b", "c"]),
+            started=STARTED + number * DAY,
+        )
+        ids.append(Manifest.load(run).id)
+    return ids
+
+
+def read(directory: Path, **options: str) -> Trend:
+    return trend_of(runs_below(directory), Acknowledged.load(directory), **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def regressed(tmp_path: Path) -> Path:
+    write_history(tmp_path, ["3.4.9"] * 12 + ["3.4.23"] * 12, slow=("3.4.23",))
+    return tmp_path
+
+
+def test_a_regression_is_told_with_the_release_that_came_with_it(regressed: Path) -> None:
+    (history,) = read(regressed).histories
+    worst = next(told for told in history.changes if told.figure.measure == "p50")
+    assert worst.figure.operation == "extend"
+    assert worst.worse
+    assert worst.stands
+    assert worst.change.at == 12
+    assert worst.change.low < 2.0 < worst.change.high
+    assert worst.with_it == ("release: 3.4.9 / 3.4.23",)
+
+
+def test_the_sentence_names_figure_run_and_release(regressed: Path) -> None:
+    told = json.loads(write_trend(read(regressed), "json"))
+    assert told["outcome"] == "worse"
+    assert told["sentence"].startswith("extend p")
+    assert "where this changed too: release: 3.4.9 / 3.4.23" in told["sentence"]
+    assert "more figures got worse" in told["sentence"]
+
+
+def test_what_a_later_release_mended_is_no_regression(tmp_path: Path) -> None:
+    write_history(tmp_path, ["3.4.9"] * 10 + ["3.5.0"] * 10 + ["3.5.1"] * 10, slow=("3.5.0",))
+    trend = read(tmp_path)
+    (history,) = trend.histories
+    gone = [told for told in history.changes if told.worse]
+    assert gone
+    assert not any(told.stands for told in gone)
+    assert not trend.regressed
+
+
+def test_releases_are_ordered_by_their_numbers(tmp_path: Path) -> None:
+    # given runs of two releases in turn
+    write_history(tmp_path, ["3.4.23", "3.4.9"] * 12, slow=("3.4.23",))
+    # when they are ordered by date, then by release
+    by_date, by_release = read(tmp_path), read(tmp_path, order="release")
+    # then only the second order shows a change, from the older release to the newer one
+    assert by_date.histories[0].changes == ()
+    (history,) = by_release.histories
+    assert [run.manifest.target.version for run in history.runs] == ["3.4.9"] * 12 + ["3.4.23"] * 12
+    assert {told.change.at for told in history.changes} == {12}
+
+
+def test_runs_of_other_plans_have_a_history_of_their_own(tmp_path: Path) -> None:
+    write_history(tmp_path, ["3.5.16"] * 4)
+    write_search(tmp_path / "search", NARROWED)
+    found = read(tmp_path)
+    assert [history.title for history in found.histories] == ["etcd-leases"]
+    assert len(found.histories[0].runs) + len(found.left_out) == 5
+
+
+def test_searches_are_followed_by_their_limits(tmp_path: Path) -> None:
+    for number in range(6):
+        write_search(tmp_path / f"search-{number}", NARROWED)
+    found = read(tmp_path)
+    figures = [figure for history in found.histories for figure in history.figures]
+    assert [figure.measure for figure in figures] == ["limit"]
+    assert all(value is not None and 2900 < value < 3300 for value in figures[0].measured.values)
+
+
+@pytest.mark.parametrize("format", ["md", "html", "json"])
+def test_too_few_runs_are_said(tmp_path: Path, format: str) -> None:
+    write_history(tmp_path, ["3.5.16"] * 3)
+    trend = read(tmp_path)
+    assert not trend.regressed
+    assert "Too few runs for a trend" in write_trend(trend, format)  # type: ignore[arg-type]
+
+
+def test_a_run_that_failed_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    write_history(tmp_path, ["3.5.16"] * 4)
+    write_run(tmp_path / "empty", [], seed=77, status="failed", reason="no endpoint answers")
+    (line,) = read(tmp_path).left_out
+    assert line.endswith(": no stage was begun")
+
+
+def command(capsys: pytest.CaptureFixture[str], *words: str | Path) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    told = capsys.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, told.out, told.err
+
+
+def test_a_regression_ends_the_command_with_1_until_it_is_acknowledged(
+    regressed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # given a regression
+    code, out, _ = command(capsys, "trend", regressed)
+    assert code == 1
+    assert "❌ got worse" in out
+    # when somebody acknowledges it
+    run = read(regressed).histories[0].runs[12].manifest.id
+    code, out, _ = command(capsys, "trend", regressed, "--acknowledge", run, "--reason", "fsync is on now")
+    # then it is told as known, in this call and in the next one
+    assert code == 0
+    assert "acknowledged: fsync is on now" in out
+    assert command(capsys, "trend", regressed)[0] == 0
+    assert json.loads((regressed / FILE).read_text())["runs"] == {run: "fsync is on now"}
+
+
+def test_a_run_that_is_not_there_is_not_acknowledged(
+    regressed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = command(capsys, "trend", regressed, "--acknowledge", "nothing", "--reason", "known")
+    assert code == 2
+    assert err.startswith("tippingpoint: --acknowledge: nothing: expected the id of one of these runs: ")
+    assert err.count("\n") == 1
+
+
+def test_an_acknowledgement_needs_a_reason(regressed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = command(capsys, "trend", regressed, "--acknowledge", "some-run")
+    assert code == 2
+    assert err == "tippingpoint: --acknowledge: some-run: expected both --acknowledge and --reason\n"
+
+
+def test_a_directory_without_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="expected runs, or a directory with runs"):
+        runs_below(tmp_path)
+
+
+def test_a_damaged_file_of_acknowledgements_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("no JSON")
+    with pytest.raises(UserError, match=r"acknowledged: .*: expected a readable acknowledged\.json"):
+        Acknowledged.load(tmp_path)

@@ -1,0 +1,240 @@
+"""Finds the places at which series of measurements changed their level.
+
+A part of a series, at an end or within, is compared with the rest of it, and both are searched again (circular binary
+segmentation: A. B. Olshen, E. S. Venkatraman et al., Biostatistics 5 (2004) 557). How rare such a difference is without
+a change is counted in permutations of the order of the runs. The largest of all series is what counts (P. H. Westfall
+and S. S. Young, Resampling-Based Multiple Testing, 1993). So the answer holds for any scatter of the runs, and for all
+series of a call together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from math import exp, log, sqrt
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tippingpoint.rundir.histogram import FloatArray
+
+FALSE_ALARMS = 0.01
+"""The share of calls on series without a change in which one is told."""
+LEAST = 2
+"""The fewest measurements of a level at an end of a series: one alone is an outlier."""
+LEAST_WITHIN = 5
+"""The fewest measurements of a level within a series, between two others: two outliers are neighbours by chance."""
+SMALLEST = 0.03
+"""Levels that differ by less than this share are the same to people."""
+_PERMUTATIONS = 999
+_ROWS = 64
+"""How many orders are looked at together, which bounds the memory."""
+_SIDE = NormalDist().inv_cdf(0.975)
+_PLAUSIBLE = 3.84
+"""By how much twice the log likelihood may fall in a 95 % interval of one parameter (chi-squared, 1 df)."""
+_FINEST = 1e-12
+"""The least variance of logarithms: histograms and intervals are never as exact."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A series of positive measurements, in the order of the runs."""
+
+    values: Sequence[float | None]
+    """One value for each run; None for a run without one."""
+    errors: Sequence[float]
+    """The standard errors of the logarithms of the values, as far as they are known, else 0."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change of the level of a series. Places count the runs, from 0."""
+
+    at: int
+    """The first run of the new level."""
+    earliest: int
+    latest: int
+    """The runs between which the new level begins, with 95 % confidence."""
+    before: float
+    after: float
+    """The geometric means of the neighbouring levels."""
+    ratio: float
+    low: float
+    high: float
+    """`after` as a multiple of `before`, and its 95 % interval."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Neighbouring measurements of one series."""
+
+    logs: FloatArray
+    floor: float
+    """The variance of a measurement, as far as it is known by itself."""
+
+
+def find_changes(series: Sequence[Measured]) -> list[list[Change]]:
+    """Return the changes of each series, in order."""
+    random = np.random.default_rng(len(series))
+    there = [[place for place, value in enumerate(one.values) if value is not None] for one in series]
+    parts = [_part(one, places) for one, places in zip(series, there, strict=True)]
+    usable = [number for number, part in enumerate(parts) if len(part.logs) >= 2 * LEAST]
+    if not usable:
+        return [[] for _ in series]
+    runs = max(len(one.values) for one in series)
+    orders = [random.permutation(runs) for _ in range(_PERMUTATIONS)]
+    largest = np.zeros(_PERMUTATIONS)
+    for number in usable:
+        largest = np.maximum(largest, _null(parts[number], orders, there[number]))
+    return [
+        _changes(part, _edges(part, largest, random), places) if number in usable else []
+        for number, (part, places) in enumerate(zip(parts, there, strict=True))
+    ]
+
+
+def _part(one: Measured, places: Sequence[int]) -> _Part:
+    values = [value for value in one.values if value is not None]
+    errors = [one.errors[place] for place in places]
+    floor = float(np.mean(np.square(errors))) if errors else 0.0
+    return _Part(np.log(np.asarray(values, dtype=np.float64)), max(floor, _FINEST))
+
+
+def _null(part: _Part, orders: Sequence[NDArray[np.int64]], places: Sequence[int]) -> FloatArray:
+    """Return the largest difference of a part in each of these orders of the runs."""
+    position = {place: number for number, place in enumerate(places)}
+    shuffled = [[position[place] for place in order.tolist() if place in position] for order in orders]
+    return _deviates(part, _largest(part.logs[np.asarray(shuffled)])[0])
+
+
+def _edges(part: _Part, largest: FloatArray, random: np.random.Generator) -> list[int]:
+    """Return the places of changes in a part, ascending; `largest` are differences without a change."""
+    count = len(part.logs)
+    if count < 2 * LEAST:
+        return []
+    between, which = _largest(part.logs[np.newaxis])
+    deviate = float(_deviates(part, between)[0])
+    begin, end = (int(ends[which[0]]) for ends in _pieces(count))
+    if (1 + int(np.sum(largest >= deviate * (1 - 1e-9)))) / (1 + len(largest)) > FALSE_ALARMS:
+        return []
+    found: list[int] = []
+    for first, last in ((0, begin), (begin, end), (end, count)):
+        inner = _Part(part.logs[first:last], part.floor)
+        if last - first >= 2 * LEAST:
+            orders = [random.permutation(last - first) for _ in range(_PERMUTATIONS)]
+            null = _null(inner, orders, range(last - first))
+            found += [first + place for place in _edges(inner, null, random)]
+        found.append(last)
+    return sorted({place for place in found if 0 < place < count})
+
+
+def _largest(logs: FloatArray) -> tuple[FloatArray, NDArray[np.int64]]:
+    """Return the most that splitting off one piece explains of the squares of each row, and which piece that is."""
+    rows, count = logs.shape
+    begins, ends = _pieces(count)
+    summed = np.zeros((rows, count + 1))
+    np.cumsum(logs - logs.mean(axis=1, keepdims=True), axis=1, out=summed[:, 1:])
+    share = 1 / (ends - begins) + 1 / (count - (ends - begins))
+    found, which = np.empty(rows), np.empty(rows, dtype=np.int64)
+    for first in range(0, rows, _ROWS):
+        some = summed[first : first + _ROWS]
+        between = (some[:, ends] - some[:, begins]) ** 2 * share
+        which[first : first + _ROWS] = np.argmax(between, axis=1)
+        found[first : first + _ROWS] = np.max(between, axis=1)
+    return found, which
+
+
+def _deviates(part: _Part, between: FloatArray) -> FloatArray:
+    """Return how rare it is that a piece explains that much of a part's squares, as normal deviates."""
+    free = max(1, len(part.logs) - 2)
+    left = np.maximum(_squares(part.logs) - between, 0.0) / free
+    t = np.sqrt(between / np.maximum(left, part.floor))
+    return np.where(left > part.floor, _as_normal(t, free), t)
+
+
+def _squares(logs: FloatArray) -> float:
+    """Return the sum of squared distances from the mean."""
+    return float(np.sum((logs - logs.mean()) ** 2))
+
+
+@cache
+def _pieces(count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the first and last places of the pieces that may be a level of their own."""
+    begins, ends = np.triu_indices(count + 1, LEAST)
+    at_an_end = ((begins == 0) | (ends == count)) & (count - (ends - begins) >= LEAST)
+    within = (begins > 0) & (ends < count) & (ends - begins >= LEAST_WITHIN)
+    usable = at_an_end | within
+    return begins[usable], ends[usable]
+
+
+def _as_normal(t: FloatArray, free: int) -> FloatArray:
+    """Return the normal deviates as rare as Student's t (D. L. Wallace, Ann. Math. Stat. 30 (1959) 1124)."""
+    return (8 * free + 1) / (8 * free + 3) * np.sqrt(free * np.log1p(t * t / free))
+
+
+def _student(free: int) -> float:
+    """Return the 97.5 % quantile of Student's t, by Wallace's formula turned round."""
+    z = _SIDE * (8 * free + 3) / (8 * free + 1)
+    return sqrt(free * float(np.expm1(z * z / free)))
+
+
+def _changes(part: _Part, edges: Sequence[int], places: Sequence[int]) -> list[Change]:
+    """Return the changes at these edges that are certain, and large enough for people; `places` are their runs."""
+    logs = part.logs
+    kept: list[int] = [0, *edges, len(logs)]
+    while len(kept) > 2:
+        sure = [_sureness(change) for change in _between(part, kept, places)]
+        least = int(np.argmin(sure))
+        if sure[least] > 0:
+            break
+        kept = [*kept[: least + 1], *kept[least + 2 :]]
+    return _between(part, kept, places)
+
+
+def _sureness(change: Change) -> float:
+    """Return how certainly a change is one that people care about: not at all if that is 0 or less."""
+    size, least = abs(log(change.ratio)), min(abs(log(change.low)), abs(log(change.high)))
+    certain = (change.low > 1) == (change.high > 1)
+    return least if certain and size >= log(1 + SMALLEST) else size - 10.0
+
+
+def _between(part: _Part, kept: Sequence[int], places: Sequence[int]) -> list[Change]:
+    """Return what lies between neighbouring levels, which begin at `kept`."""
+    logs = part.logs
+    free = max(1, len(logs) - (len(kept) - 1))
+    within = sum(_squares(logs[first:last]) for first, last in pairwise(kept)) / free
+    variance, side = (within, _student(free)) if within > part.floor else (part.floor, _SIDE)
+    found: list[Change] = []
+    for first, middle, last in zip(kept, kept[1:], kept[2:], strict=False):
+        before, after = float(logs[first:middle].mean()), float(logs[middle:last].mean())
+        error = side * sqrt(variance * (1 / (middle - first) + 1 / (last - middle)))
+        earliest, latest = _plausible(logs[first:last], middle - first, variance)
+        found.append(
+            Change(
+                at=places[middle],
+                earliest=places[first + earliest],
+                latest=places[first + latest],
+                before=exp(before),
+                after=exp(after),
+                ratio=exp(after - before),
+                low=exp(after - before - error),
+                high=exp(after - before + error),
+            )
+        )
+    return found
+
+
+def _plausible(logs: FloatArray, middle: int, variance: float) -> tuple[int, int]:
+    """Return the first and the last place at which a part's only change may be, with 95 % confidence."""
+    summed = np.concatenate(([0.0], np.cumsum(logs - logs.mean())))
+    places = np.arange(1, len(logs))
+    gained = summed[places] ** 2 * (1 / places + 1 / (len(logs) - places))
+    near = set(places[gained >= gained[middle - 1] - _PLAUSIBLE * variance].tolist())
+    low = high = middle
+    while low - 1 in near:
+        low -= 1
+    while high + 1 in near:
+        high += 1
+    return low, high

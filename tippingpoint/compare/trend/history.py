@@ -1,0 +1,219 @@
+"""Puts runs in order, and tells where a figure changed, by how much, and what else changed there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from math import log
+from pathlib import Path
+from typing import Literal
+
+from tippingpoint.analysis.analyse import Analysis, analyse
+from tippingpoint.compare.names import Named, differences, short_names
+from tippingpoint.compare.trend.acknowledged import Acknowledged
+from tippingpoint.compare.trend.changes import LEAST, Change, find_changes
+from tippingpoint.compare.trend.series import Figure, figures_of
+from tippingpoint.errors import UserError
+from tippingpoint.rundir.manifest import FILE, Manifest
+from tippingpoint.rundir.results import RunData, load_run
+
+Order = Literal["date", "release"]
+FEWEST = 2 * LEAST
+"""The fewest runs of a history: two levels."""
+MOST = 200
+"""The most runs of a history: the newest ones."""
+
+
+@dataclass(frozen=True)
+class FigureChange:
+    """A change of a figure, with what is known about it."""
+
+    figure: Figure
+    change: Change
+    worse: bool
+    stands: bool
+    """Whether the newest level still has at least half of the change."""
+    with_it: tuple[str, ...]
+    """What else changed between the runs where the new level may begin: release, plan, machine."""
+    reason: str
+    """Why somebody accepted it; empty if nobody did."""
+
+    @property
+    def regresses(self) -> bool:
+        """Whether it is a regression that stands and that nobody acknowledged."""
+        return self.worse and self.stands and not self.reason
+
+
+@dataclass(frozen=True)
+class History:
+    """Runs of one plan on one kind of target, in order."""
+
+    kind: str
+    """The kind of target."""
+    title: str
+    """The plan's name."""
+    unit: str
+    """What loads count."""
+    runs: tuple[RunData, ...]
+    names: tuple[str, ...]
+    """One name per run."""
+    figures: tuple[Figure, ...]
+    changes: tuple[FigureChange, ...]
+    """The changes: regressions first, then the largest."""
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are runs enough for two levels."""
+        return len(self.runs) >= FEWEST
+
+
+@dataclass(frozen=True)
+class Trend:
+    """All histories, and the runs that are in none."""
+
+    order: Order
+    histories: tuple[History, ...]
+    left_out: tuple[str, ...]
+    """One line for each run that says nothing of a target, with the reason."""
+
+    @property
+    def regressed(self) -> bool:
+        """Whether a regression stands that nobody acknowledged. The command then ends with exit code 1."""
+        return any(told.regresses for history in self.histories for told in history.changes)
+
+
+def runs_below(directory: Path) -> list[Path]:
+    """Return the directories of runs directly below one; raises UserError if there is none."""
+    try:
+        found = sorted(path.parent for path in directory.glob(f"*/{FILE}"))
+    except OSError as problem:
+        raise UserError("runs", str(directory), f"a readable directory ({problem.strerror})") from None
+    if not found:
+        raise UserError("runs", str(directory), f"runs, or a directory with runs (each with {FILE})")
+    return found
+
+
+def trend_of(
+    directories: Sequence[Path],
+    acknowledged: Acknowledged,
+    order: Order = "date",
+    read: Callable[[Sequence[Path]], Iterable[Path]] = iter,
+) -> Trend:
+    """Return the trend of these runs.
+
+    Runs are grouped by kind of target and plan. They are ordered by their begin, or by the target's release and then by
+    their begin. A run whose verdict is withheld or failed says nothing of its target, and is left out. `read` may show
+    progress while it hands on the directories. Raises UserError for a directory that is no run.
+    """
+    left_out: list[str] = []
+    groups: dict[tuple[str, str, str], list[Analysis]] = {}
+    newest = sorted(directories, key=lambda path: Manifest.load(path).started)[-MOST:]
+    for directory in read(newest):
+        run = load_run(directory)
+        if why := _silent(run):
+            left_out.append(f"{run.manifest.id}: {why}")
+            continue
+        analysis = analyse(run)
+        if analysis.verdict.outcome in ("withheld", "failed"):
+            left_out.append(f"{run.manifest.id}: {analysis.verdict.sentence}")
+            continue
+        manifest = run.manifest
+        key = manifest.target.kind, manifest.title, manifest.load_unit
+        groups.setdefault(key, []).append(analysis)
+    histories = [
+        _history(sorted(group, key=lambda one: _place(one.run, order)), acknowledged)
+        for _, group in sorted(groups.items())
+    ]
+    return Trend(order, tuple(histories), tuple(left_out))
+
+
+def _silent(run: RunData) -> str:
+    if run.manifest.status == "running":
+        return "it is still running"
+    return "" if run.stages else "no stage was begun"
+
+
+def _place(run: RunData, order: Order) -> tuple[list[tuple[int, int, str]], float]:
+    release = _release(run.manifest.target.version) if order == "release" else []
+    return release, run.manifest.started
+
+
+def _release(version: str) -> list[tuple[int, int, str]]:
+    """Return a key that sorts releases: 3.4.9 before 3.4.23, and 4.0-beta1 before 4.0."""
+    found = [
+        (1, int(part), "") if part.isdigit() else (0, 0, part)
+        for part in re.findall(r"\d+|[a-z]+", version.lower())
+    ]
+    return [*found, (1, -1, "")]
+
+
+def _history(analyses: Sequence[Analysis], acknowledged: Acknowledged) -> History:
+    runs = [analysis.run for analysis in analyses]
+    figures = figures_of(analyses)
+    found = find_changes([figure.measured for figure in figures])
+    changes = [
+        _told(figure, change, of_figure[number:], runs, acknowledged)
+        for figure, of_figure in zip(figures, found, strict=True)
+        for number, change in enumerate(of_figure)
+    ]
+    first = runs[0].manifest
+    return History(
+        kind=first.target.kind,
+        title=first.title,
+        unit=first.load_unit,
+        runs=tuple(runs),
+        names=tuple(short_names([Named.of_run(run) for run in runs])),
+        figures=tuple(figures),
+        changes=tuple(sorted(changes, key=lambda told: (not told.regresses, -abs(log(told.change.ratio))))),
+    )
+
+
+def _told(
+    figure: Figure,
+    change: Change,
+    since: Sequence[Change],
+    runs: Sequence[RunData],
+    acknowledged: Acknowledged,
+) -> FigureChange:
+    """`since` are the changes of the figure from this one on."""
+    now = since[-1].after / change.before
+    rose = change.ratio > 1
+    places = range(change.earliest, change.latest + 1)
+    reasons = (acknowledged.runs.get(runs[place].manifest.id, "") for place in places)
+    return FigureChange(
+        figure=figure,
+        change=change,
+        worse=rose == figure.more_is_worse,
+        stands=log(now) / log(change.ratio) >= 0.5,
+        with_it=tuple(
+            dict.fromkeys(line for place in places for line in _what_changed(runs[place - 1], runs[place]))
+        ),
+        reason=next((reason for reason in reasons if reason), ""),
+    )
+
+
+def _what_changed(before: RunData, after: RunData) -> list[str]:
+    """Return what differs between neighbouring runs: release, members, plan, machine and our own version."""
+    one, other = before.manifest, after.manifest
+    lines = [
+        f"{what}: {old or 'unknown'} / {new or 'unknown'}"
+        for what, old, new in (
+            ("release", one.target.version, other.target.version),
+            ("members", str(len(one.target.members)), str(len(other.target.members))),
+        )
+        if old != new
+    ]
+    lines += [f"plan: {line}" for line in differences([one.plan or {}, other.plan or {}])]
+    if one.host is not None and other.host is not None:
+        lines += [
+            f"{what}: {old} / {new}"
+            for what, old, new in (
+                ("cores", one.host.cores, other.host.cores),
+                ("system", one.host.system, other.host.system),
+                ("Python", one.host.python, other.host.python),
+                ("Tipping Point", one.host.tippingpoint, other.host.tippingpoint),
+            )
+            if old != new
+        ]
+    return lines
