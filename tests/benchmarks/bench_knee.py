@@ -277,11 +277,63 @@ HEAD = [
 ]
 
 
+SUMMARY = [
+    "finder",
+    "most false alarms",
+    "with one outlier",
+    "found at 5-10",
+    "least found above",
+    "least coverage",
+]
+
+
+def summary(side: str, outcomes: Mapping[str, Sequence[Outcome]]) -> list[str]:
+    """Return a row of the summary: the worst of a finder. `outcomes` are those of each row."""
+    named = {row: statistics.mean(each.named is not None for each in of) for row, of in outcomes.items()}
+    covered: dict[str, float] = {}
+    for row, of in outcomes.items():
+        held = [
+            each.named.low <= each.truth <= each.named.high
+            for each in of
+            if each.truth is not None
+            and each.named
+            and each.named.low is not None
+            and each.named.high is not None
+        ]
+        if held:
+            covered[row] = statistics.mean(held)
+
+    def worst(shares: Mapping[str, float], *, most: bool) -> str:
+        if not shares:
+            return ""
+        row = (max if most else min)(shares, key=lambda each: shares[each])
+        return f"{100 * shares[row]:.1f} % ({row})"
+
+    flat = {row: share for row, share in named.items() if not ROWS[row].knee and not ROWS[row].outlier}
+    above = {row: share for row, share in named.items() if ROWS[row].knee and ROWS[row].rise[0] >= 20}
+    return [
+        side,
+        worst(flat, most=True),
+        f"{100 * named['flat, one outlier']:.1f} %" if "flat, one outlier" in named else "",
+        f"{100 * named['hinge, rises 5-10']:.1f} %" if "hinge, rises 5-10" in named else "",
+        worst(above, most=False),
+        worst(covered, most=False),
+    ]
+
+
 def show(cells: Sequence[str], markdown: bool) -> None:
     if markdown:
         print(f"| {' | '.join(cells)} |", flush=True)
     else:
         print(f"{cells[0]:21}{cells[1]:14}" + "".join(f"{cell:>13}" for cell in cells[2:]), flush=True)
+
+
+def show_summary(rows: Sequence[Sequence[str]], markdown: bool) -> None:
+    for cells in [SUMMARY, *([["---"] * len(SUMMARY)] if markdown else []), *rows]:
+        if markdown:
+            print(f"| {' | '.join(cells)} |")
+        else:
+            print(f"{cells[0]:15}" + "".join(f"{cell:>30}" for cell in cells[1:]))
 
 
 def main() -> None:
@@ -307,11 +359,15 @@ def main() -> None:
     show(HEAD, asked.markdown)
     if asked.markdown:
         show(["---"] * len(HEAD), True)
+    outcomes: dict[str, dict[str, list[Outcome]]] = {side: {} for side in sides}
     with Pool() as pool:
         for row in rows:
             for side in sides:
                 seeds = [(asked.seed, number) for number in range(asked.curves)]
-                show(line(row, side, pool.map(partial(one, row, side), seeds, chunksize=4)), asked.markdown)
+                outcomes[side][row] = pool.map(partial(one, row, side), seeds, chunksize=4)
+                show(line(row, side, outcomes[side][row]), asked.markdown)
+    print()
+    show_summary([summary(side, outcomes[side]) for side in sides], asked.markdown)
 
 
 if __name__ == "__main__":

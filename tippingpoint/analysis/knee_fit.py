@@ -46,8 +46,8 @@ _CEILING_CHANCE = 0.2
 _STRAIGHT_CEILING_CHANCE = 0.05
 """The same of a line: a target that reaches its timeout mostly has a plateau to come from."""
 _AT_THE_EDGE = 0.3
-"""How likely a knee is between the two smallest or the two largest loads, relative to any other two: there, one load alone
-tells of the plateau or the rise."""
+"""How likely a knee is between the two smallest or the two largest loads, relative to any other two. One load alone
+tells of the plateau there, or of the rise."""
 _POSITIONS = 16
 """The number of knees tried between each pair of neighbouring loads."""
 _CAPACITIES = 40
@@ -204,7 +204,8 @@ def _queues(noise: _Noise, log_load: FloatArray, curve: FloatArray) -> _Family:
     """Weigh M/M/1 queues whose latency at least doubles within the loads, by their capacity."""
     load = np.exp(log_load)
     largest = (RISE * load[-1] - load[0]) / (RISE - 1)
-    beyond = np.geomspace(0.01, largest / load[-1] - 1, _CAPACITIES)
+    farthest = float(largest / load[-1]) - 1
+    beyond = 0.01 * (farthest / 0.01) ** (np.arange(_CAPACITIES) / (_CAPACITIES - 1))
     capacity = load[-1] * (1 + beyond)
     shapes = -np.log1p(-load / capacity[:, np.newaxis])
     left = curve - shapes
@@ -237,5 +238,6 @@ def _log_normal_below(z: FloatArray) -> FloatArray:
 def _quantiles(values: FloatArray, weights: FloatArray, shares: list[float]) -> list[float]:
     order = np.argsort(values)
     so_far = np.cumsum(weights[order])
-    places = np.searchsorted(so_far, np.asarray(shares) * so_far[-1])
-    return [float(value) for value in values[order][np.minimum(places, values.size - 1)]]
+    ascending = values[order]
+    places = (int(np.count_nonzero(so_far < share * so_far[-1])) for share in shares)
+    return [float(ascending[min(place, values.size - 1)]) for place in places]

@@ -203,6 +203,55 @@ def test_a_spike_that_larger_loads_do_not_repeat_is_no_knee() -> None:
     assert isinstance(find_knee(stages, "claim"), NoKnee)
 
 
+@pytest.mark.parametrize("slow", [200, 800, 6400])
+def test_one_slow_load_does_not_hide_a_knee(slow: int) -> None:
+    # given a knee at 1600, and one load that is ten times as slow as it should be
+    shape = hockey_stick(1600, 2)
+    stages = curve(
+        DOUBLING, lambda size: shape(size) * (10 if size == slow else 1), np.random.default_rng(11)
+    )
+    # then the knee is found where it is
+    found = find_knee(stages, "claim")
+    assert isinstance(found, Knee)
+    assert found.low <= 1600 <= found.high
+    assert found.at == pytest.approx(1600, rel=0.5)
+
+
+def test_a_knee_above_which_latency_rises_five_times_is_found_and_held_by_its_interval() -> None:
+    knee = 1131.0  # between two loads
+    steepness = float(np.log(5) / np.log(DOUBLING[-1] / knee))
+    found = [
+        find_knee(curve(DOUBLING, hockey_stick(knee, steepness), np.random.default_rng(seed)), "claim")
+        for seed in range(30)
+    ]
+    knees = [each for each in found if isinstance(each, Knee)]
+    assert len(knees) >= 26
+    assert sum(each.low <= knee <= each.high for each in knees) >= 0.9 * len(knees)
+
+
+@pytest.mark.parametrize("rise", [5.0, 50.0])
+def test_the_interval_of_a_queue_holds_half_of_its_capacity(rise: float) -> None:
+    capacity = (rise * DOUBLING[-1] - DOUBLING[0]) / (rise - 1)
+    held = 0
+    for seed in range(20):
+        random = np.random.default_rng([seed, int(rise)])
+        stages = [
+            made_stage(
+                number,
+                size,
+                {
+                    "claim.ok": np.exp(random.normal(0, 0.1))
+                    * random.exponential(20 / (1 - size / capacity), 300)
+                },
+            )
+            for number, size in enumerate(DOUBLING, start=1)
+        ]
+        found = find_knee(stages, "claim")
+        assert isinstance(found, Knee)
+        held += found.low <= capacity / 2 <= found.high
+    assert held >= 18
+
+
 def test_an_operation_past_its_knee_from_the_first_load_on_is_told_by_the_calls_that_did_not_wait() -> None:
     random = np.random.default_rng(8)
     stages = [
