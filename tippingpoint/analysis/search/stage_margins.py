@@ -169,14 +169,15 @@ def _of_rate(
     """Return the margin of a share.
 
     A count of events is smoothed by half an event (Jeffreys). What is allowed is the least count that is too many, so
-    that the margin is negative just when the share is within the limit. Where nothing is allowed, one event is too many
-    and none is far from it, as no number of attempts could show more.
+    that the margin is negative just when the share is within the limit. Where one event is too many, none is far from
+    it: the attempts could not show more.
     """
     attempts = stage.attempts(operation)
     if not attempts:
         return None
     events = sum(stage.count(operation, outcome) for outcome in outcomes)
-    too_many = floor(allowed * attempts * (1 + 1e-12)) + 1 if allowed or events else attempts
+    least = floor(allowed * attempts * (1 + 1e-12)) + 1
+    too_many = attempts if least == 1 and not events else least
     hits = [
         (sum(_count(second, operation, outcome) for outcome in outcomes), tries)
         for second in seconds

@@ -77,6 +77,13 @@ class TestRates:
         value, _ = margin_of(stage, lost_rate=0)
         assert value == pytest.approx(math.log(0.5 / 10_000))
 
+    def test_where_one_failure_is_too_many_none_is_far_from_it(self) -> None:
+        # given so few attempts that a thousandth of them is less than one
+        stage = made_stage(1, 100, {"extend.ok": [5.0] * 480})
+        # then it is as if none were allowed: otherwise no load is further from the limit than another, and a latency
+        # that is does not tell
+        assert margin_of(stage, error_rate=0.001) == margin_of(stage, error_rate=0)
+
     def test_many_failures_are_known_as_well_as_their_count(self) -> None:
         stage = made_stage(1, 100, {"extend.ok": [5.0] * 9600, "extend.error": [5.0] * 400})
         value, error = margin_of(stage, error_rate=0.02)
