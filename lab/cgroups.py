@@ -12,12 +12,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 _GONE_WITHIN_S = 120.0
+_CPU_PERIOD_US = 100_000
+"""The kernel's own default."""
+LEAST_CPU = 0.01
+"""The smallest share of a core that a group may be limited to: the kernel takes no quota under a millisecond."""
 _DISK_LIMITS = {"blkio.throttle.write_iops_device": "0", "io.max": "wiops=max"}
 """Files of limits of a disk, and what ends one. A process that waits for a slow disk cannot be killed before."""
 
@@ -86,6 +90,27 @@ class VanishingCgroups:
         for hierarchy, group in groups.items():
             _make(hierarchy, group)
         return groups
+
+
+def limit_cpu(groups: Mapping[Hierarchy, Path], pid: int, cores: float) -> bool:
+    """Move a process into a group that may use so much of a core, in every tenth part of a second.
+
+    Returns False where no hierarchy of this machine limits CPU time.
+    """
+    quota = str(round(cores * _CPU_PERIOD_US))
+    limits = {
+        "cpu.max": f"{quota} {_CPU_PERIOD_US}",
+        "cpu.cfs_period_us": str(_CPU_PERIOD_US),
+        "cpu.cfs_quota_us": quota,
+    }
+    for group in groups.values():
+        written = [name for name in limits if (group / name).exists()]
+        for name in written:
+            (group / name).write_text(limits[name])
+        if written:
+            (group / "cgroup.procs").write_text(str(pid))
+            return True
+    return False
 
 
 def _make(hierarchy: Hierarchy, group: Path) -> None:

@@ -28,6 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from lab.cgroups import LEAST_CPU, VanishingCgroups, limit_cpu
 from lab.control import ControlServer, LabError, Member
 from lab.etcd.programs import find_etcd, flavor
 from lab.exporters import Exporters
@@ -49,9 +50,9 @@ class EtcdLab:
 
     `endpoints` and `names` are in the same order. With `tls` clients need a certificate (`ca`, `cert`, `key`), whose
     common name is the user's. With `auth` they need the login in the YAML file `credentials`, and may only use keys
-    below /tippingpoint/. `release` is a suite or version (lab/releases/), else the etcd of this machine is run.
-    `socket` is the control socket (see control.py). Members die with this process, even by
-    SIGKILL. So does its directory, unless the caller gave one.
+    below /tippingpoint/. `release` is a suite or version (lab/releases/), else the etcd of this machine is run. With
+    `cpu`, each member may use so much of a core, for which we have to be root. `socket` is the control socket (see
+    control.py). Members die with this process, even by SIGKILL. So does its directory, unless the caller gave one.
     """
 
     def __init__(
@@ -61,9 +62,12 @@ class EtcdLab:
         auth: bool = False,
         directory: Path | None = None,
         release: str | None = None,
+        cpu: float | None = None,
     ) -> None:
         if members < 1:
             raise LabError(f"members: {members}", "at least 1")
+        if cpu is not None and cpu < LEAST_CPU:
+            raise LabError(f"cpu: {cpu:g}", f"at least {LEAST_CPU:g} of a core")
         self.names = [f"m{number}" for number in range(1, members + 1)]
         self.endpoints: list[str] = []
         self.ca: Path | None = None
@@ -74,6 +78,8 @@ class EtcdLab:
         self._auth = auth
         self._given = directory
         self._release = release
+        self._cpu = cpu
+        self._cgroups: VanishingCgroups | None = None
         self._commands: dict[str, list[str]] = {}
         self._client_ports: dict[str, int] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -90,6 +96,8 @@ class EtcdLab:
             self.socket = self.directory / "lab.sock"
             # Members get a signal when the thread that started them ends, so this thread lasts as long as the lab.
             self._starter = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="etcd-lab"))
+            if self._cpu is not None:
+                self._cgroups = VanishingCgroups(cleanup, self.directory.name)
             cleanup.callback(self._end_members)
             self._configure(binary)
             for name in self.names:
@@ -232,13 +240,24 @@ class EtcdLab:
 
     def _popen(self, name: str) -> subprocess.Popen[bytes]:
         with self._log(name).open("ab") as log:
-            return subprocess.Popen(
+            process = subprocess.Popen(
                 tethered(self._commands[name]),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C at the terminal must end the run, not its target
             )
+        if self._cgroups is not None and self._cpu is not None:
+            self._limit(name, process, self._cgroups, self._cpu)
+        return process
+
+    def _limit(
+        self, name: str, process: subprocess.Popen[bytes], cgroups: VanishingCgroups, cpu: float
+    ) -> None:
+        if not limit_cpu(cgroups.fresh(name), process.pid, cpu):
+            process.kill()
+            process.wait(PATIENCE_S)
+            raise LabError(f"cpu: {cpu:g}: no control group here limits it", "the controller cpu of cgroups")
 
     def _end_members(self) -> None:
         for process in self._processes.values():

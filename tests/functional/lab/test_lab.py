@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import os
 import signal
 import stat
 import subprocess
 import sys
+import time
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,6 +44,23 @@ def test_a_killed_member_is_dead_at_once_and_the_others_elect_a_leader(etcd_priv
     assert not _alive(pid)
     assert first not in etcd_private.pids
     assert etcd_private.leader() != first
+
+
+def test_a_member_with_a_quota_gets_no_more_of_a_core_than_that() -> None:
+    # given an etcd that may use a twentieth of a core, and more requests than it can answer with that
+    with EtcdLab(members=1, cpu=0.05) as lab:
+        pid = lab.pids["m1"]
+        before, since = _cpu_seconds(pid), time.monotonic()
+        for number in range(100):
+            assert _put(lab.endpoints[0], f"/lab/{number}", "1") == 200
+        used, lasted = _cpu_seconds(pid) - before, time.monotonic() - since
+    # then it used no more in any tenth of a second, of which the first and the last may be cut
+    assert used <= 0.05 * (lasted + 0.2) + 0.02
+
+
+def test_a_quota_too_small_for_the_kernel_is_refused() -> None:
+    with pytest.raises(LabError, match=r"cpu: 0\.001: expected at least 0\.01 of a core"):
+        EtcdLab(cpu=0.001)
 
 
 def test_a_started_member_has_its_data_and_its_address_again(etcd_private: EtcdLab) -> None:
@@ -288,3 +307,9 @@ def _call(
 
 def _base64(text: str) -> str:
     return b64encode(text.encode()).decode()
+
+
+def _cpu_seconds(pid: int) -> float:
+    """The CPU time that a process has used, to a hundredth of a second."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
