@@ -53,11 +53,6 @@ def come_back(profile: str) -> Comeback | None:
         return analyse(load_run(run)).comeback
 
 
-def says_nothing(comeback: Comeback | None) -> bool:
-    """Whether a report says that it does not know: the generator was the limit, or no load held before."""
-    return comeback is None or comeback.before is None or any(step.why for step in comeback.steps)
-
-
 def main() -> int:
     """Run both profiles, print what was said of each run, and return 0 if all were told apart."""
     parser = argparse.ArgumentParser(description="Tell a planted retry loop from a plain overload.")
@@ -72,7 +67,7 @@ def main() -> int:
             unknown = right = 0
             for comeback in pool.map(come_back, [profile] * options.runs):
                 print(f"  {profile}: {comeback.sentence if comeback is not None else 'nothing'}", flush=True)
-                if comeback is None or says_nothing(comeback):
+                if comeback is None or comeback.doubt:
                     unknown += 1
                 else:
                     right += comeback.metastable == metastable

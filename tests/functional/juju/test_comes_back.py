@@ -11,8 +11,10 @@ from tests.functional.juju.juju_runs import juju_plan, run_on
 from tests.functional.program import only_run
 from tippingpoint.analysis.analyse import analyse
 
+PROFILES = pytest.mark.parametrize(("profile", "metastable"), [("plain", False), ("retry-loop", True)])
 
-@pytest.mark.parametrize(("profile", "metastable"), [("plain", False), ("retry-loop", True)])
+
+@PROFILES
 def test_a_retry_loop_is_told_from_an_overload(tmp_path: Path, profile: str, metastable: bool) -> None:
     # given a controller that makes 250 commits a second, clients that wait for half a second, and twice as many of them
     # as it serves, after a load that it holds
@@ -31,10 +33,7 @@ def test_a_retry_loop_is_told_from_an_overload(tmp_path: Path, profile: str, met
     # then it is known whether what is left of the failure keeps itself up
     comeback = analyse(only_run(tmp_path / "runs")).comeback
     assert comeback is not None, done.stdout + done.stderr
-    if any(step.why for step in comeback.steps) or "the generator itself" in comeback.sentence:
-        assert comeback.stays_broken_at is None or metastable, (
-            comeback
-        )  # where this machine is the limit, it says so
+    if comeback.doubt:  # where this machine is the limit, the report says so
         return
     assert comeback.before == 80, comeback
     assert comeback.metastable == metastable, comeback
@@ -42,3 +41,33 @@ def test_a_retry_loop_is_told_from_an_overload(tmp_path: Path, profile: str, met
         assert comeback.stays_broken_at == 80
     else:
         assert comeback.sentence.startswith("Comes back")
+
+
+@PROFILES
+def test_a_search_tells_them_apart_too(tmp_path: Path, profile: str, metastable: bool) -> None:
+    # given the same controllers, and a search for the load that they hold
+    plan = juju_plan(
+        tmp_path,
+        workload={"units": 1, "claim_time": "10s", "renew_time": "500ms", "timeout": "500ms"},
+        stages=[],
+        find={"start": 60, "limit": 400, "over": "1s", "hold": "3s", "resolution": 0.5, "within": "40s"},
+        thresholds=[{"operation": "extend", "error_rate": 0.05}],
+        after="recover",
+        workers=1,
+    )
+    # when the search has ended
+    with JujuLab(profile=profile, patched=True) as lab:
+        settings = [part for setting in lab.settings() for part in ("--set", setting)]
+        done = run_on(lab, "run", plan, *settings, "--out", tmp_path / "runs")
+    # then a load that broke was tried again, and it is known whether the failure keeps itself up
+    analysis = analyse(only_run(tmp_path / "runs"))
+    comeback = analysis.comeback
+    assert comeback is not None, done.stdout + done.stderr
+    if comeback.doubt:  # where this machine is the limit, the report says so
+        return
+    assert comeback.before is not None
+    assert comeback.broken is not None
+    assert comeback.before < comeback.broken
+    assert comeback.metastable == metastable, comeback
+    # and the verdict says the same
+    assert comeback.sentence in analysis.verdict.reasons

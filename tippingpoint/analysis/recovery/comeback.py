@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from tippingpoint.analysis.findings import Findings, StageFindings
@@ -37,6 +38,8 @@ class Step:
     """Whether it served nearly all that fell due, so that a backlog went down."""
     why: str
     """Why the step says nothing of the target; empty if it does."""
+    repeated: bool
+    """Whether the same load was tried again at once, as the step said nothing."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,15 @@ class Comeback:
         """Whether the failure stayed although what had triggered it was gone."""
         return self.stays_broken_at is not None
 
+    @property
+    def doubt(self) -> str:
+        """Why it is not known whether the failure stayed; empty if it is known."""
+        if self.metastable:
+            return ""
+        if self.broken is None:
+            return "no lower loads were tried"
+        return _doubt(self.steps, self.before) if self.before is not None else "no load held before"
+
 
 def comeback_of(findings: Findings) -> Comeback | None:
     """Return what the lower loads after the last one showed; None if the run has none."""
@@ -74,7 +86,10 @@ def comeback_of(findings: Findings) -> Comeback | None:
     broken: float = events[0]["broken"]
     before: float | None = events[0].get("before")
     due = _rate_a_unit(findings, before)
-    steps = [_step(findings, event, told.get(event["stage"]), due) for event in events]
+    steps = [
+        _step(findings, event, told.get(event["stage"]), due, following["size"] if following else None)
+        for event, following in zip_longest(events, events[1:])
+    ]
     back = next((step for step in steps if step.held), None)
     stays = [
         step.size
@@ -93,11 +108,33 @@ def comeback_of(findings: Findings) -> Comeback | None:
     )
 
 
-def _step(findings: Findings, event: dict[str, Any], found: StageFindings | None, due: float | None) -> Step:
+def says_nothing(found: StageFindings) -> str:
+    """Return why a stage that broke thresholds says nothing of the target; empty if it does."""
+    return found.strained or found.late_by_us or found.load_missing or _stood_still(found)
+
+
+def _doubt(steps: Sequence[Step], before: float | None) -> str:
+    """Return why a load that held before says nothing, and no repetition of it does; empty if all of them do."""
+    return next(
+        (
+            step.why
+            for step in steps
+            if step.why and not step.repeated and (before is None or step.size <= before)
+        ),
+        "",
+    )
+
+
+def _step(
+    findings: Findings,
+    event: dict[str, Any],
+    found: StageFindings | None,
+    due: float | None,
+    following: float | None,
+) -> Step:
+    """Return one step; `following` is the load of the next one, if any."""
     size, held = event["size"], event.get("held")
-    why = ""
-    if held is False and found is not None:
-        why = found.strained or found.late_by_us or found.load_missing or _stood_still(found)
+    why = says_nothing(found) if held is False and found is not None else ""
     served = _served(findings, found.stage) if found is not None else None
     return Step(
         stage=event["stage"],
@@ -110,6 +147,7 @@ def _step(findings: Findings, event: dict[str, Any], found: StageFindings | None
         and None not in (served, due)
         and (served or 0) >= CATCHING_UP * (due or 0) * size,
         why=why,
+        repeated=bool(why) and following == size,
     )
 
 
@@ -146,7 +184,7 @@ def _sentence(
     stays_at: float | None,
 ) -> str:
     first = f"the load went down from {show_size(broken)} {unit}"
-    doubt = next((step.why for step in steps if step.why), "")
+    doubt = _doubt(steps, before)
     after = format_duration(round(back.after, 1)) if back is not None and back.after is not None else ""
     off = next((place for place, step in enumerate(steps) if not step.size), len(steps))
     came = ""
@@ -162,7 +200,8 @@ def _sentence(
             f"broke it was gone: a metastable failure{ends}."
         )
     if came:
-        return f"Comes back: {came}."
+        unsure = f"; whether it stayed broken before that is not known: {doubt}" if doubt else ""
+        return f"Comes back: {came}{unsure}."
     if doubt:
         return f"It is not known whether it comes back: {doubt}."
     if before is None:

@@ -57,6 +57,37 @@ def test_a_plain_overload_comes_back(tmp_path: Path) -> None:
     )
 
 
+def test_a_step_that_said_nothing_counts_no_more_once_it_was_repeated(tmp_path: Path) -> None:
+    # given a step in which the generator was the limit, which was tried again
+    strained = bad(500, cpu=1.0)
+    events = [step(3, 500, False), step(4, 500, False), step(5, 0, None), step(6, 500, True, 44.0)]
+    # when the repeated step stayed broken
+    found = comeback(tmp_path, [strained, bad(500), good(0), good(500)], events)
+    # then that is what counts
+    assert [bool(each.why) for each in found.steps] == [True, False, False, False]
+    assert [each.repeated for each in found.steps] == [True, False, False, False]
+    assert found.metastable
+    assert not found.doubt
+
+
+def test_a_doubt_at_a_load_that_held_before_is_said(tmp_path: Path) -> None:
+    strained = bad(500, cpu=1.0)
+    events = [step(3, 500, False), step(4, 250, True, 12.5)]
+    found = comeback(tmp_path, [strained, good(250)], events)
+
+    assert found.doubt
+    assert found.sentence.startswith("Comes back: ")
+    assert "whether it stayed broken before that is not known" in found.sentence
+
+
+def test_a_doubt_at_a_load_that_never_held_does_not_matter(tmp_path: Path) -> None:
+    strained = bad(900, cpu=1.0)
+    found = comeback(tmp_path, [strained, good(500)], [step(3, 900, False), step(4, 500, True, 12.5)])
+
+    assert not found.doubt
+    assert "not known" not in found.sentence
+
+
 def test_a_load_that_held_before_and_stays_broken_is_a_metastable_failure(tmp_path: Path) -> None:
     stages = [bad(900), bad(500), bad(250), good(0), good(500)]
     events = [
