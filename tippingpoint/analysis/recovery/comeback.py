@@ -194,10 +194,11 @@ def _sentence(
         came = f"thresholds held again {where}, {after} after {first}{without}"
     spent = format_duration(round(sum(step.seconds for step in steps)))
     if stays_at is not None:
+        held = "that load" if stays_at == before else show_size(before or 0)
         ends = f"; {came}" if came else f"; it did not come back in {spent}"
         return (
-            f"Stayed broken at {show_amount(stays_at, unit)}, although it had held {show_size(before or 0)} and what "
-            f"broke it was gone: a metastable failure{ends}."
+            f"Stayed broken at {show_amount(stays_at, unit)}, although it had held {held} and what broke it was gone: "
+            f"a metastable failure{ends}."
         )
     if came:
         unsure = f"; whether it stayed broken before that is not known: {doubt}" if doubt else ""

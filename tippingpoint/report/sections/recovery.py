@@ -46,7 +46,7 @@ def _step_words(step: Step) -> str:
     if step.held:
         return f"thresholds held again after {_time(step.after or 0.0)}"
     if step.why:
-        return f"says nothing: {step.why}" + ("; tried again" if step.repeated else "")
+        return f"tried again, as {step.why}" if step.repeated else f"says nothing: {step.why}"
     if not step.size:
         return "no load"
     return "catching up" if step.catching_up else "broken"
