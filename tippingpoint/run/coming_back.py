@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from math import inf
 
 from tippingpoint.analysis.findings import StageFindings, examine_stage
+from tippingpoint.analysis.held_loads import MOST
 from tippingpoint.analysis.recovery.comeback import says_nothing
 from tippingpoint.analysis.verdict import stage_checks
 from tippingpoint.plan.base import Threshold
@@ -75,6 +76,10 @@ class Settling:
             for name, found in interval.items():
                 histograms.setdefault(name, Histogram()).add(found)
         stage = StageResult(0, 0, "recover", begin, begin, end, histograms, histograms)
+        # A lost lease is no error, but a target that loses most of them does not hold.
+        for operation in {threshold.operation for threshold in self._thresholds}:
+            if stage.failures(operation) > MOST * stage.attempts(operation):
+                return False
         met = [check.met for check in stage_checks(stage, self._thresholds)]
         return False not in met and True in met
 

@@ -64,6 +64,14 @@ def test_failures_keep_it_from_settling() -> None:
     assert not settling.settled.is_set()
 
 
+def test_leases_that_are_lost_keep_it_from_settling() -> None:
+    settling = Settling([Threshold(operation="extend", error_rate=0.05)], 3.0, 100.0)
+    for end in range(101, 120):
+        settling.heard(tick(float(end), extend_lost=4))
+
+    assert not settling.settled.is_set()
+
+
 def test_what_ended_before_the_step_does_not_count() -> None:
     settling = Settling(LIMITS, 3.0, 100.0)
     settling.heard(tick(100.5, extend_ok=800))
