@@ -395,3 +395,53 @@ def test_the_targets_resources_are_gathered_before_a_run_is_judged(
     assert told["figures"] == []
     assert told["missing"]
     assert "correct horse" not in "".join(path.read_text() for path in stored.directory.iterdir())
+
+
+DAYS = [f"202611{day:02}-000000-juju-leases-small-1f3a" for day in range(1, 15)]
+
+
+@pytest.mark.usefixtures("engine_here")
+def test_a_regression_is_told_and_alerted_until_it_is_acknowledged(state: Path, tmp_path: Path) -> None:
+    """Given fourteen runs, of which the last seven were slow."""
+    for place, run in enumerate(DAYS):
+        claim_ms = 10.0 if place < 7 else 40.0
+        parts = [a_part(tmp_path, run, index, claim_ms) for index in range(2)]
+        arrived(a_run(run), {unit: make_digest(part) for unit, part in zip(UNITS, parts, strict=True)})
+    runs = Runs(state / "runs")
+    trends = charm.parts["trend"].Trends(state, runs)
+
+    # when the trend is asked for, then it names the first slow run
+    results = answered("trend", {"format": "json"})
+    document = json.loads(Path(results["path"]).read_text())
+    (history,) = document["histories"]
+    assert [run["id"] for run in history["runs"]] == DAYS
+    assert results["regressed"] == "true"
+    assert {change["run"] for change in history["changes"] if change["regresses"]} == {DAYS[7]}
+    assert results["fetch"].splitlines()[-1] == (
+        "# without a key: juju run metrics-collector/0 trend format=json by=date part=1"
+    )
+
+    # when the next update-status comes, then Prometheus has rules that fire at once
+    ctx = context()
+    ctx.run(ctx.on.update_status(), testing.State())
+    (rules,) = trends.alerts().rules
+    (group,) = rules.groups
+    assert {rule["labels"]["run"] for rule in group["rules"]} == {DAYS[7]}
+    assert {(rule["alert"], rule["expr"]) for rule in group["rules"]} == {
+        ("TippingPointRegression", "vector(1)")
+    }
+    assert any("claim p50" in rule["annotations"]["summary"] for rule in group["rules"])
+
+    # when the change is acknowledged, then it is no regression any more, and there is no alert
+    results = answered("trend", {"acknowledge": DAYS[7], "reason": "claims are written to disk now"})
+    assert results["regressed"] == "false"
+    assert "acknowledged: claims are written to disk now" in results["text"]
+    ctx.run(ctx.on.update_status(), testing.State())
+    assert trends.alerts().rules == []
+    assert [run.id for run in runs.newest_first()] == DAYS[::-1]
+
+
+def test_an_acknowledgement_without_a_reason_is_refused() -> None:
+    with pytest.raises(testing.ActionFailed) as failed:
+        answered("trend", {"acknowledge": FIRST})
+    assert failed.value.message == f"acknowledge: {FIRST}: expected both acknowledge and reason"

@@ -21,8 +21,11 @@ from tippingpoint.analysis.analyse import analyse
 from tippingpoint.collect import WORSE
 from tippingpoint.collect.sandbox import give_way
 from tippingpoint.compare.named import compare_named
+from tippingpoint.compare.trend.acknowledged import Acknowledged
+from tippingpoint.compare.trend.history import Order, trend_of
 from tippingpoint.errors import UserError
-from tippingpoint.report import write_comparison, write_report
+from tippingpoint.report import write_comparison, write_report, write_trend
+from tippingpoint.rundir.manifest import RunId
 from tippingpoint.rundir.resources import FILE as RESOURCES
 from tippingpoint.rundir.results import load_run
 from tippingpoint.units.merge import gather
@@ -42,12 +45,15 @@ class CollectedRun(BaseModel):
 class Asked(BaseModel):
     """The request, as JSON on standard input."""
 
-    do: Literal["report", "compare", "export", "judge"]
+    do: Literal["report", "compare", "trend", "export", "judge"]
     runs: list[CollectedRun]
     names: list[str] = []
     """The runs to compare, in order: ids of `runs`, or seed:NAME."""
     format: Literal["md", "html", "json", "junit"] = "md"
     tolerance: float = 0.10
+    by: Order = "date"
+    acknowledged: dict[RunId, str] = {}
+    """The reasons for changes that are accepted: see compare.trend.acknowledged."""
 
 
 def main() -> None:
@@ -106,6 +112,14 @@ def _compare(asked: Asked, runs: dict[str, Path]) -> int:
     return WORSE if comparison.regressed else MET
 
 
+def _trend(asked: Asked, runs: dict[str, Path]) -> int:
+    if asked.format == "junit":
+        raise UserError("format", asked.format, "md, html or json for a trend")
+    trend = trend_of([*runs.values()], Acknowledged(runs=asked.acknowledged), asked.by)
+    _print(write_trend(trend, asked.format))
+    return WORSE if trend.regressed else MET
+
+
 def _print(text: str) -> None:
     sys.stdout.buffer.write(text.encode())
 
@@ -135,6 +149,7 @@ def _judge(asked: Asked, runs: dict[str, Path]) -> int:
 _DO: dict[str, Callable[[Asked, dict[str, Path]], int]] = {
     "report": _report,
     "compare": _compare,
+    "trend": _trend,
     "export": _export,
     "judge": _judge,
 }

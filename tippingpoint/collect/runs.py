@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from tippingpoint.collect import course
+from tippingpoint.compare.trend.acknowledged import FILE as ACKNOWLEDGED
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.resources import FILE as RESOURCES
 from tippingpoint.units.shared_run import SharedRun, UnitWord, read_shared, read_word, silent_after, summary
@@ -155,7 +156,8 @@ class Runs:
     """All runs in one directory, which is made when the first run arrives."""
 
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
+        """The directory, which has a directory for each run."""
 
     def keep(self, shared: SharedRun) -> None:
         """Store a run as its leader has it now."""
@@ -163,7 +165,7 @@ class Runs:
 
     def keep_word(self, unit: str, word: UnitWord) -> None:
         """Store a unit's last word; raises UserError if it names no run, or if the unit's name is malformed."""
-        name, directory = _word_of(unit), self._directory / word.run
+        name, directory = _word_of(unit), self.directory / word.run
         before = read_word(_text(directory / name)) if _ID.fullmatch(word.run) else None
         if self._write(word.run, name, word.model_dump_json()):
             course.note(directory, unit, word)
@@ -191,14 +193,14 @@ class Runs:
 
     def _names(self) -> list[str]:
         try:
-            return sorted(os.listdir(self._directory), reverse=True)
+            return sorted((name for name in os.listdir(self.directory) if name != ACKNOWLEDGED), reverse=True)
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def _read(self, name: str) -> StoredRun | None:
         if not _ID.fullmatch(name):
             return None
-        directory = self._directory / name
+        directory = self.directory / name
         shared = read_shared(_text(directory / _RUN))
         if shared is None or shared.id != name:
             return None
@@ -215,7 +217,7 @@ class Runs:
         """
         if not _ID.fullmatch(run):
             raise UserError("run", run, "a run's id")
-        directory = self._directory / run
+        directory = self.directory / run
         path = directory / name
         if _text(path) == text:
             os.utime(path)
@@ -238,7 +240,7 @@ class Runs:
 
     def _forget_oldest(self) -> None:
         for name in self._names()[KEPT:]:
-            shutil.rmtree(self._directory / name, ignore_errors=True)
+            shutil.rmtree(self.directory / name, ignore_errors=True)
 
 
 def forget_oldest(directory: Path, kept: int = KEPT) -> None:

@@ -71,8 +71,13 @@ def judge(run: StoredRun, user: str | None = None) -> None:
 
     `user` is as in as_user.
     """
-    with tempfile.TemporaryFile() as asked, run.verdict_file.open("wb") as answer:
-        asked.write(question("judge", [run]))
+    begin(run.verdict_file, question("judge", [run]), user)
+
+
+def begin(path: Path, question: bytes, user: str | None = None) -> None:
+    """Have the engine write its answer to a file, some seconds after this returned; `user` is as in as_user."""
+    with tempfile.TemporaryFile() as asked, path.open("wb") as answer:
+        asked.write(question)
         asked.seek(0)
         subprocess.Popen(
             _COMMAND,

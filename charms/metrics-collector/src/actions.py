@@ -11,9 +11,10 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import ops
-from parameters import Compare, Export
+from parameters import Compare, Export, Trend
 from tippingpoint_charm.parameters import Parameters, Report
 from tippingpoint_charm.results import Results, how_to_fetch, report_results, verbatim
+from trend import Trends
 
 from tippingpoint.collect import sandbox
 from tippingpoint.collect.runs import Runs, StoredRun, forget_oldest
@@ -44,6 +45,7 @@ class ActingCharm(ops.CharmBase, ABC):
     """The part of the charm that its actions use."""
 
     runs: Runs
+    trends: Trends
     state: Path
     """The directory of the runs that it keeps."""
 
@@ -83,6 +85,7 @@ class Actions(ops.Object):
         self._reports = charm.state / "reports"
         self.framework.observe(charm.on.report_action, self._on_report)
         self.framework.observe(charm.on.compare_action, self._on_compare)
+        self.framework.observe(charm.on.trend_action, self._on_trend)
         self.framework.observe(charm.on.export_action, self._on_export)
         self.framework.observe(charm.on.list_runs_action, self._on_list_runs)
         self.framework.observe(charm.on.status_action, self._on_status)
@@ -122,6 +125,21 @@ class Actions(ops.Object):
         query = [("against", first), *(("run", name) for name in others), ("format", asked.format)]
         page = self._on_page(f"/compare?{urlencode([*query, ('tolerance', asked.tolerance)])}")
         ask = f"compare runs={','.join(asked.names)} format={asked.format} tolerance={asked.tolerance:g}"
+        told = self._told(path, asked.format, asked.part, ask, page)
+        return {"regressed": "true" if worse else "false", **told}
+
+    @_answers
+    def _on_trend(self, event: ops.ActionEvent) -> Results:
+        asked, trends = Trend.read(event.params), self._charm.trends
+        if bool(asked.acknowledge) != bool(asked.reason):
+            given = asked.acknowledge or asked.reason
+            raise UserError("acknowledge", given, "both acknowledge and reason")
+        if asked.acknowledge:
+            trends.acknowledge(self._runs.find(asked.acknowledge).id, asked.reason)
+        path = self._reports / f"trend-{asked.by}.{_SUFFIX[asked.format]}"
+        worse = trends.write(path, asked.format, asked.by)
+        page = self._on_page(f"/trend?{urlencode({'format': asked.format, 'by': asked.by})}")
+        ask = f"trend format={asked.format} by={asked.by}"
         told = self._told(path, asked.format, asked.part, ask, page)
         return {"regressed": "true" if worse else "false", **told}
 

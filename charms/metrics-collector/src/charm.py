@@ -30,6 +30,7 @@ from tippingpoint_charm.relations.scale_run import Reported
 from tippingpoint_charm.secrets import how_to_add, read_secret
 from tippingpoint_charm.settings import read_settings
 from tippingpoint_charm.systemd import Copies, own_pack
+from trend import Trends
 
 from tippingpoint.collect import sandbox
 from tippingpoint.collect.runs import RESULTS_WITHIN, Runs, StoredRun
@@ -64,6 +65,7 @@ class MetricsCollectorCharm(ActingCharm):
         name = f"tippingpoint-{self.unit.name.replace('/', '-')}"
         self.state = self.machine.path(f"/var/lib/{name}")
         self.runs = Runs(self.state / "runs")
+        self.trends = Trends(self.state, self.runs)
         self._page = Page(self.machine, self.unit.name, name)
         self._monitoring = Monitoring(self.machine, self.unit.name, name)
         self._observe()
@@ -120,9 +122,16 @@ class MetricsCollectorCharm(ActingCharm):
                 self._judge(run)
         self._keep_services()
         found: list[str] = []
+        self._try(found, self._follow_trend)
         self._try(found, lambda: found.extend(self._monitoring.troubles()))
         self._try(found, self._page.start)
         self._stored.services = [*self._stored.services, *found]
+
+    def _follow_trend(self) -> None:
+        try:
+            self.trends.follow()
+        except UserError as damaged:
+            logger.warning(str(damaged))
 
     def _on_departed(self, event: ops.RelationDepartedEvent) -> None:
         if event.departing_unit is not None:
@@ -272,6 +281,7 @@ class MetricsCollectorCharm(ActingCharm):
             access=self._access(settings, found),
             generators=dict(self._stored.exporters),
             receives=remote_write.is_related(self),
+            alerts=self.trends.alerts(),
             retention=settings.retention,
             interval=settings.scrape_interval,
         )

@@ -65,6 +65,8 @@ class Wanted:
     """HOST:PORT of generators' exporters, by unit."""
     receives: bool = False
     """Whether others send samples."""
+    alerts: Found = field(default_factory=Found)
+    """Rules of our own."""
     retention: str = "15d"
     interval: int = 15
 
@@ -164,7 +166,7 @@ class Monitoring:
 def _found(wanted: Wanted) -> list[Found]:
     found = [jobs_of_relation(one.owner, one.application, one.units) for one in wanted.scraped]
     found += [static_targets(wanted.targets, wanted.access), exporters("scale-run", wanted.generators)]
-    return [*found, itself(f"127.0.0.1:{PORT}")]
+    return [*found, wanted.alerts, itself(f"127.0.0.1:{PORT}")]
 
 
 def _programs() -> tuple[Path | None, Path | None]:

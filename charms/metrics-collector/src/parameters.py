@@ -14,6 +14,18 @@ class Export(Parameters):
     run: RunId = ""
 
 
+class Trend(Parameters):
+    """The parameters of `trend`."""
+
+    by: Literal["date", "release"] = "date"
+    acknowledge: RunId = ""
+    """The run whose changes are accepted."""
+    reason: Annotated[str, Field(max_length=500)] = ""
+    format: Literal["md", "html", "json"] = "md"
+    part: Annotated[int, Field(ge=0, le=10_000)] = 0
+    """The number of the part of a long trend, from 1; 0 for none."""
+
+
 class Compare(Parameters):
     """The parameters of `compare`."""
 

@@ -18,6 +18,8 @@ from aiohttp import web
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from yarl import URL
 
+from tippingpoint.collect.followed import asked as followed_as
+from tippingpoint.collect.followed import followed
 from tippingpoint.collect.page.access import SESSION, PageAccess
 from tippingpoint.collect.page.reports import Reports
 from tippingpoint.collect.runs import Runs, StoredRun
@@ -121,6 +123,7 @@ class Pages:
                 web.post("/login", self._login),
                 web.post("/logout", self._logout),
                 web.get("/compare", self._compare),
+                web.get("/trend", self._trend),
                 web.get("/runs/{run}", self._run),
                 web.get("/runs/{run}/report.{format:html|md|json|junit}", self._report),
                 web.get("/runs/{run}/export.tar.gz", self._export),
@@ -232,6 +235,19 @@ class Pages:
         runs = await asyncio.to_thread(find)
         path = await self._reports.answer("compare", runs, names=names, format=form, tolerance=tolerance)
         return _file(path, form, f"comparison.{form}")
+
+    async def _trend(self, request: web.Request) -> web.StreamResponse:
+        """Show the trend of the newest runs; `format` and `by` are as in the action."""
+        form, by = request.query.get("format", "html"), request.query.get("by", "date")
+        if form not in ("html", "md", "json"):
+            raise UserError("format", form, "html, md or json")
+        if by not in ("date", "release"):
+            raise UserError("by", by, "date or release")
+
+        runs = await asyncio.to_thread(followed, self._runs)
+        asked = await asyncio.to_thread(followed_as, self._runs, form, by)
+        path = await self._reports.answer("trend", runs, **asked)
+        return _file(path, form, f"trend.{form}")
 
     def _find(self, name: str) -> StoredRun:
         try:

@@ -134,9 +134,9 @@ def _silent(run: RunData) -> str:
     return "" if run.stages else "no stage was begun"
 
 
-def _place(run: RunData, order: Order) -> tuple[list[tuple[int, int, str]], float]:
+def _place(run: RunData, order: Order) -> tuple[list[tuple[int, int, str]], float, str]:
     release = _release(run.manifest.target.version) if order == "release" else []
-    return release, run.manifest.started
+    return release, run.manifest.started, run.manifest.id
 
 
 def _release(version: str) -> list[tuple[int, int, str]]:
