@@ -17,7 +17,7 @@ from tippingpoint.analysis.generator_health import (
 )
 from tippingpoint.analysis.latency import costs
 from tippingpoint.analysis.recovery.comeback import comeback_of
-from tippingpoint.analysis.search.found import Found, told
+from tippingpoint.analysis.search.found import Found, told_low
 from tippingpoint.plan.base import Threshold
 from tippingpoint.rundir.gathered import UnitStatus
 from tippingpoint.rundir.operations import BRINGING_UP, CONNECT
@@ -459,7 +459,7 @@ def _judge_answer(findings: Findings, found: Found) -> tuple[Outcome, str]:
     if answer.limit is not None:
         return (
             "met",
-            f"Met: the thresholds hold up to {show_amount(told(answer.low, answer), unit)} at least{early}.",
+            f"Met: the thresholds hold up to {show_amount(told_low(answer), unit)} at least{early}.",
         )
     if answer.ended == "limit":
         return "met", f"Met: {show_amount(answer.low, unit)} hold, which is the search's limit."

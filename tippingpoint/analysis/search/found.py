@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor, inf, isfinite, log10
+from math import ceil, floor, inf, isfinite, log10
 
 from tippingpoint.analysis.search.answer import Answer
 from tippingpoint.analysis.search.probes import Probe
@@ -83,19 +83,34 @@ def found_of(run: RunData, plan: Plan | None) -> Found | None:
 def limit_words(answer: Answer, unit: str) -> str:
     """Say where an answer's limit is: 4,100 leases (95 %: 3,700 to 4,600); it has to have one."""
     assert answer.limit is not None
-    low, limit, high = (told(each, answer) for each in (answer.low, answer.limit, answer.high))
-    if not isfinite(answer.high):
-        return f"{show_amount(limit, unit)} (95 %: at least {show_size(low)})"
-    return f"{show_amount(limit, unit)} (95 %: {show_size(low)} to {show_size(high)})"
+    limit, low, high = show_amount(told(answer.limit, answer), unit), told_low(answer), told_high(answer)
+    if not isfinite(high):
+        return f"{limit} (95 %: at least {show_size(low)})"
+    return f"{limit} (95 %: {show_size(low)} to {show_size(high)})"
 
 
 def told(load: float, answer: Answer) -> float:
     """Return a load with as many digits as its interval bears."""
+    step = _step(answer)
+    return round(load / step) * step if step and isfinite(load) else load
+
+
+def told_low(answer: Answer) -> float:
+    """Return the lower bound of the interval with as many digits, but not more than it is."""
+    step = _step(answer)
+    return floor(answer.low / step) * step if step else answer.low
+
+
+def told_high(answer: Answer) -> float:
+    """Return the upper bound with as many digits, but not less than it is."""
+    step = _step(answer)
+    return ceil(answer.high / step) * step if step and isfinite(answer.high) else answer.high
+
+
+def _step(answer: Answer) -> int:
+    """Return the step in which an answer's loads are told; 0 if they are told as they are."""
     width = (answer.high if isfinite(answer.high) else 2 * answer.low) - answer.low
-    if width <= _FINE or not isfinite(load):
-        return load
-    step = 10 ** floor(log10(width / _FINE))
-    return round(load / step) * step
+    return 10 ** floor(log10(width / _FINE)) if width > _FINE else 0
 
 
 def _answered(answer: Answer, unit: str, thresholds: list[Threshold]) -> str:
@@ -141,8 +156,9 @@ def _time(seconds: float) -> str:
 def _binding_words(name: str, thresholds: list[Threshold]) -> str:
     """Return a margin's name with its limit: extend p99 over 100 ms."""
     for threshold in thresholds:
-        for margin, words in zip(margin_names([threshold]), _limits(threshold), strict=True):
-            if margin == name:
+        names = zip(margin_names([threshold]), margin_names([threshold], also=True), strict=True)
+        for margins, words in zip(names, _limits(threshold), strict=True):
+            if name in margins:
                 return words
     return name.replace("_", " ")
 

@@ -133,7 +133,7 @@ function chanceAgainstLoad() {
     between: [{ series: [3, 2], fill: alpha(colour, 0.12) }],
     axes: [loadAxis(niceLoads(first, last), doc.run.load_unit), axis({ size: 56, label: "chance to hold", splits: () => [0, 0.25, 0.5, 0.75, 1], values: (u, ticks) => ticks.map(percent) })],
     scales: { x: loadScale([first, last]), y: { range: () => [-0.14, 1.14] } }, xLabel: doc.run.load_unit, xFormat: v => v == null ? "–" : count(Number(v.toPrecision(4))),
-    bands: intervalOfLimit(), lines: answer.limit == null ? [] : [{ x: answer.limit, stroke: css("--health"), dash: [3, 3], label: `limit ≈ ${count(Number(answer.limit.toPrecision(3)))}` }] };
+    bands: intervalOfLimit(), lines: answer.limit == null ? [] : [{ x: answer.limit, stroke: css("--health"), dash: [3, 3], label: "limit" }] };
 }
 function niceLoads(first, last) {
   const found = [];

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.made.searches import NARROWED, write_search
 from tippingpoint.analysis.analyse import analyse
+from tippingpoint.analysis.search.found import told_high, told_low
 from tippingpoint.report import write_report
 from tippingpoint.rundir.results import load_run
 
@@ -29,6 +30,17 @@ def test_an_answer_is_one_sentence_with_its_interval_what_binds_and_its_cost(tmp
     assert analysis.verdict.outcome == "met"
     assert analysis.verdict.sentence.startswith("Met: the thresholds hold up to 2")
     assert analysis.tipping.cliff is None
+
+
+def test_an_interval_is_told_no_narrower_than_it_is(tmp_path: Path) -> None:
+    # given a wide interval, whose ends are told in round figures
+    tried = [(500, False), (250, True), (382, True), (729, True)]
+    analysis = analyse(load_run(write_search(tmp_path / "run", tried)))
+    assert analysis.found is not None
+    answer = analysis.found.answer
+    # then neither the interval nor the load that is said to hold claims more than is known
+    assert told_low(answer) <= answer.low
+    assert told_high(answer) >= answer.high
 
 
 def test_a_search_whose_largest_load_held_says_so(tmp_path: Path) -> None:
@@ -59,6 +71,7 @@ def test_further_thresholds_have_limits_from_the_same_probes(tmp_path: Path) -> 
     assert analysis.found is not None
     (further,) = analysis.found.further
     assert further.threshold == "extend p99 over 50 ms"
+    assert further.sentence.endswith("extend p99 over 50 ms is what binds.")
 
 
 @pytest.mark.parametrize("form", ["md", "html", "junit"])
