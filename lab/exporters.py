@@ -32,10 +32,10 @@ LXD = """process_names:
 - name: lxc-monitor
   cmdline: ['^\\[lxc monitor\\]']
 - name: lxd
-  comm: [lxd]
+  comm: [lxd, incusd]
   cmdline: ['--logfile']
 """
-"""Groups of processes on a machine with LXD. The monitors of containers are also called lxd."""
+"""Groups of processes on a machine with LXD or Incus. The monitors of containers are also called lxd."""
 OPENSTACK = """process_names:
 - name: '{{.Comm}}'
   comm: [nova-api, nova-conductor, nova-scheduler, nova-compute, neutron-ovs, uwsgi, mariadbd, beam.smp]

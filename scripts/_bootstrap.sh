@@ -202,6 +202,41 @@ need_lxd() {
     install_packages LXD "${missing[@]}"
 }
 
+# Installs what runs the LXD or Incus of another release (lab/releases/) from Debian's packages, as root.
+need_machines() {
+    local pair missing=()
+    [ "$(id -u)" = 0 ] || die "Incus: not root: expected root, which its namespaces need"
+    export PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+    for pair in ip:iproute2 nft:nftables mksquashfs:squashfs-tools; do
+        command -v "${pair%%:*}" >/dev/null || missing+=("${pair#*:}")
+    done
+    static_busybox || missing+=(busybox-static)
+    if [ ${#missing[@]} = 0 ]; then return; fi
+    install_packages Incus "${missing[@]}"
+}
+
+# need_release TARGET NAME...: fetches releases of a target into .cache/releases, unless they are there.
+need_release() {
+    (cd "$root" && .venv/bin/python -m lab.releases "$@") >>"$cache/releases.log" ||
+        die "$*: not fetched: expected a mirror of Debian within reach"
+}
+
+# Fetches the releases that the tests run, but for those of this machine. What is built does not wait for what is
+# fetched.
+need_releases() {
+    local building=()
+    if command -v go >/dev/null; then
+        need_release etcd 3.6 &
+        building=($!)
+    fi
+    need_release etcd bullseye trixie forky
+    if [ "$(id -u)" = 0 ]; then
+        need_machines
+        need_release incus trixie
+    fi
+    if [ ${#building[@]} != 0 ]; then wait "${building[0]}"; fi
+}
+
 # Installs Pacemaker, Corosync, their tools and the programs that the lab calls from Debian's packages, as root. None of
 # them is started. The program of remote nodes is only unpacked.
 need_pacemaker() {

@@ -1,4 +1,4 @@
-"""Runs a private, real LXD: a cluster, or a single server. It needs root and Debian's packages.
+"""Runs a private, real LXD or Incus: a cluster, or a single server. It needs root and Debian's packages.
 
     with LxdLab(members=3) as lab:
         ...  # lab.credentials, lab.lxc("list"), lab.kill("m2"), lab.start("m2")
@@ -40,6 +40,7 @@ from lab.exporters import LXD, MACHINE, NETWORK, Exporters
 from lab.halt import halt
 from lab.lxd.access import make_client_certificate, write_credentials, write_remote
 from lab.lxd.machine import SMALL
+from lab.lxd.programs import Product, programs
 from lab.lxd.unix_socket import ask
 from lab.network import BRIDGE, Switch
 from lab.patience import PATIENCE_S
@@ -49,7 +50,6 @@ from lab.tether import tethered
 from tippingpoint.monitoring.scrape.jobs import Found, Group, Job
 from tippingpoint.targets.lxd.image import tiny_image
 
-PROGRAMS = ("lxd", "lxc", "dnsmasq", "ip", "nft", "nsenter", "unshare")
 OFFLINE_AFTER_S = 11
 """LXD's smallest cluster.offline_threshold: seconds without a heartbeat after which a member is offline."""
 _ANSWER_WITHIN_S = 10.0
@@ -79,15 +79,25 @@ class LxdLab:
     `names` also has members up to `most` that have not joined yet: `start` joins them. A member that was killed and
     then removed from the cluster joins again empty. Any other comes back as it was. Clients use `credentials`,
     `remote_directory` or `unix_socket`. `socket` is the control socket (see control.py). The pool is `default` (dir),
-    and the network is `lxdbr0`; both are in the default profile.
+    and the network is `lxdbr0`; both are in the default profile. `product` and `release` say what is run: see
+    programs.py.
     """
 
-    def __init__(self, members: int = 3, most: int = 10, clustered: bool = True) -> None:
+    def __init__(
+        self,
+        members: int = 3,
+        most: int = 10,
+        clustered: bool = True,
+        product: Product = "lxd",
+        release: str | None = None,
+    ) -> None:
         if members < 1:
             raise LabError(f"members: {members}", "at least 1")
         if not clustered and members > 1:
             raise LabError(f"members: {members}", "1, or a cluster")
         self.clustered = clustered
+        self.product: Product = product
+        self._release = release
         self.names = [f"m{number}" for number in range(1, (max(members, most) if clustered else 1) + 1)]
         self._first = self.names[:members]
         self._machines: dict[str, _Machine] = {}
@@ -98,7 +108,7 @@ class LxdLab:
         self._cleanup = ExitStack()
 
     def __enter__(self) -> LxdLab:
-        _check_programs()
+        self.programs = programs(self.product, self._release)
         with ExitStack() as cleanup:
             self.directory = vanishing_directory(cleanup)
             self.directory.chmod(
@@ -195,17 +205,16 @@ class LxdLab:
         return Found(jobs)
 
     def lxc(self, *arguments: str, content: str | None = None, on: str | None = None) -> str:
-        """Run the lxc client on a running member, or on `on`, and return its output. Raises LabError if it fails."""
-        environment = {
-            "LXD_DIR": str(self._directory(on or self._voice())),
-            "LXD_CONF": str(self.directory / "lxc"),
-        }
-        return _run(["lxc", *arguments], environment, content or "")
+        """Run the client, lxc or incus, on a running member or on `on`. Return its output; LabError if it fails."""
+        name = on or self._voice()
+        conf = str(self.directory / "lxc")
+        return self._on(name, [self.programs.client, *arguments], content or "", CONF=conf)
 
     def token(self, name: str = "x", projects: Sequence[str] = ()) -> str:
         """Return a new trust token, which can add one client certificate, restricted to `projects` if given."""
         restricted = ["--restricted", f"--projects={','.join(projects)}"] if projects else []
-        return self.lxc("config", "trust", "add", "--name", name, "-q", *restricted).strip().splitlines()[-1]
+        named = ["--name", name] if self.product == "lxd" else [name]
+        return self.lxc("config", "trust", "add", *named, "-q", *restricted).strip().splitlines()[-1]
 
     def restricted(self, *projects: str) -> Path:
         """Return the credentials file of a new client, whose certificate is restricted to these projects."""
@@ -261,7 +270,8 @@ class LxdLab:
     @property
     def pids(self) -> dict[str, int]:
         """The process id of each living daemon, stopped ones included."""
-        found = {name: _daemon(machine.process) for name, machine in self._machines.items()}
+        daemon = self.programs.daemon
+        found = {name: _daemon(machine.process, daemon) for name, machine in self._machines.items()}
         return {name: pid for name, pid in found.items() if pid is not None}
 
     def members(self) -> list[Member]:
@@ -355,6 +365,9 @@ class LxdLab:
             (hierarchy.kind, hierarchy.options, str(hierarchy.mount_point), str(group))
             for hierarchy, group in self._cgroups.fresh(name).items()
         ]
+        if self.programs.unified:
+            groups = [(kind, "", "/sys/fs/cgroup", group) for kind, *_, group in groups if kind == "cgroup2"]
+        image = self.programs.image
         spec = {
             "cgroups": groups,
             "switch": self._switch.path,
@@ -362,6 +375,8 @@ class LxdLab:
             "port": port,
             "address": self._switch.with_prefix(number),
             "small": 256 * 1024,
+            "image": image and str(image),
+            "shared": str(self.directory),
         }
         machine = Path(__file__).with_name("machine.py")
         namespaces = [
@@ -374,11 +389,11 @@ class LxdLab:
             "--kill-child=SIGKILL",
         ]
         command = [*namespaces, sys.executable, "-I", "-S", str(machine), json.dumps(spec)]
-        command += ["lxd", "--group=root", f"--logfile={self._log(name)}"]
+        command += [self.programs.daemon, "--group=root", f"--logfile={self._log(name)}"]
         environment = {
             **_without_proxies(),
-            "LXD_DIR": str(directory),
-            "LXD_SECURITY_APPARMOR": "false",
+            **self.programs.environment(DIR=str(directory), SECURITY_APPARMOR="false"),
+            "PATH": os.environ["PATH"],  # the machine's, until it has its own root
             "HTTPS_PROXY": _NOWHERE,
             "HTTP_PROXY": _NOWHERE,
             "NO_PROXY": "127.0.0.1,localhost,10.0.0.0/8",
@@ -448,8 +463,16 @@ class LxdLab:
             self._joined.append(name)
 
     def _preseed(self, name: str, seed: dict[str, Any]) -> None:
-        environment = {"LXD_DIR": str(self._directory(name))}
-        _run(["lxd", "init", "--preseed"], environment, yaml.safe_dump(seed))
+        self._on(name, [*self.programs.init, "--preseed"], yaml.safe_dump(seed))
+
+    def _on(self, name: str, command: list[str], content: str, **named: str) -> str:
+        """Run one of the programs for a member; one of a release runs in the member's own root."""
+        environment = self.programs.environment(DIR=str(self._directory(name)), **named)
+        if self.programs.image is not None:
+            first = _first_process(self._machine(name).process)
+            path = f"PATH={environment.pop('PATH')}"
+            command = ["nsenter", f"--target={first}", "--mount", "--pid", "env", path, *command]
+        return _run(command, environment, content)
 
     def _let_in(self) -> None:
         """Make a trusted client certificate and write its files."""
@@ -574,17 +597,6 @@ class LxdLab:
         return " | ".join(said) or "its log is empty"
 
 
-def _check_programs() -> None:
-    if os.geteuid() != 0:
-        raise LabError(f"user: uid {os.geteuid()}", "root: LXD needs it")
-    for program in PROGRAMS:
-        if shutil.which(program) is None:
-            raise LabError(
-                f"{program}: not found",
-                "the packages of Debian that ./scripts/lab up lxd installs",
-            )
-
-
 def _run(command: list[str], environment: dict[str, str], content: str) -> str:
     """Run a program with `content` as input and return its output. Raises LabError if it fails or takes too long."""
     said = " ".join(command)
@@ -621,12 +633,12 @@ def _first_process(process: subprocess.Popen[bytes]) -> int | None:
     return next(iter(_children(process.pid)), None) if process.poll() is None else None
 
 
-def _daemon(process: subprocess.Popen[bytes]) -> int | None:
-    """Return the daemon's process id: the first lxd among the children of process 1. Later ones are orphans."""
+def _daemon(process: subprocess.Popen[bytes], program: str) -> int | None:
+    """Return the daemon's process id: the first of its name among the children of process 1. Later are orphans."""
     first = _first_process(process)
     for child in _children(first) if first is not None else []:
         with contextlib.suppress(OSError):
-            if Path(f"/proc/{child}/comm").read_text().strip() == "lxd":
+            if Path(f"/proc/{child}/comm").read_text().strip() == program:
                 return child
     return None
 
@@ -637,10 +649,18 @@ def main() -> int:
     parser.add_argument("--members", type=int, default=3)
     parser.add_argument("--most", type=int, default=10, help="the most members, with those that join later")
     parser.add_argument("--single", action="store_true", help="one server, no cluster")
+    parser.add_argument("--product", choices=("lxd", "incus"), default="lxd")
+    parser.add_argument("--release", metavar="NAME", help="a suite or version, such as trixie or 6.0.4")
     parser.add_argument("--how-to", action="store_true", help="print how to use it instead of JSON")
     options = parser.parse_args()
     return serve(
-        lambda: LxdLab(1 if options.single else options.members, options.most, not options.single),
+        lambda: LxdLab(
+            1 if options.single else options.members,
+            options.most,
+            not options.single,
+            options.product,
+            options.release,
+        ),
         lambda lab: _how_to(lab) if options.how_to else json.dumps(lab.describe()),
     )
 
@@ -649,10 +669,10 @@ def _how_to(lab: LxdLab) -> str:
     settings = " ".join(f"--set {shlex.quote(setting)}" for setting in lab.settings())
     names = [name for name in lab.names if name in lab.pids]
     return (
-        f"LXD is up: {', '.join(names)} at {' '.join(lab.addresses)}\n"
+        f"{lab.programs.label} is up: {', '.join(names)} at {' '.join(lab.addresses)}\n"
         f"logs and data are in {lab.directory} while it runs; Ctrl-C ends it and removes all of it\n"
         f"use it:\n  .venv/bin/tippingpoint run lxd-cluster-small {settings}\n"
-        f"look at it:\n  LXD_CONF={lab.remote_directory()} lxc cluster list\n"
+        f"look at it:\n  {lab.programs.variables}_CONF={lab.remote_directory()} {lab.programs.client} cluster list\n"
         f"kill, start, stop, continue, partition or heal a member (start also joins one that is not there yet):\n"
         f'  ./scripts/lab fault lxd {lab.socket} \'{{"do": "kill", "member": "m2"}}\''
     )

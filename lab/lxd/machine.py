@@ -7,6 +7,7 @@ kernel then kills all other processes, containers included, and removes mounts a
 SPEC is JSON with these keys. `cgroups` is [[kind, options, mount point, directory of the machine's group], ...].
 `switch` is the path of the network namespace with the bridge, whose name is `bridge`. `port` is the name of the
 machine's port there. `address` has a prefix length. `small` is the size in bytes of the file system at SMALL.
+`image` is a root file system for the machine, or null for that of the host; `shared` is a directory of the host in it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ from typing import Any
 SMALL = "/run/small"
 """A small file system of the machine that is soon full."""
 
+PATH = "/usr/libexec/incus:/usr/sbin:/usr/bin"
+"""Where the programs of an image are. Debian's incusd is none for users."""
+_ROOTS = "/run/roots"
+_RUN_OF_LXC = "/run/lxc"
+"""liblxc keeps locks there."""
+_MS_BIND, _MS_REC = 4096, 16384  # sys/mount.h
 _CLONE_NEWCGROUP = 0x02000000  # linux/sched.h
 _MNT_DETACH = 2  # sys/mount.h
 
@@ -37,7 +44,11 @@ def main(spec: dict[str, Any], command: list[str]) -> int:
     _mount_all(spec["cgroups"], spec["small"])
     _soft, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    daemon = subprocess.Popen(command)
+    environment = dict(os.environ)
+    if spec["image"] is not None:
+        _change_root(spec["image"], spec["shared"])
+        environment["PATH"] = PATH
+    daemon = subprocess.Popen(command, env=environment)
     while True:  # orphans become children of process 1
         pid, status = os.wait()
         if pid == daemon.pid:
@@ -83,8 +94,31 @@ def _mount_all(cgroups: list[list[str]], small: int) -> None:
     _mount("tmpfs", SMALL, "tmpfs", f"mode=711,size={small}")
 
 
-def _mount(source: str, target: str, kind: str, options: str = "") -> None:
-    if _libc.mount(source.encode(), target.encode(), kind.encode(), 0, options.encode()) != 0:
+def _change_root(image: str, shared: str) -> None:
+    """Make an image the root, below a layer that keeps what is written. /run and its mounts are new already."""
+    for name in ("image", "written", "work", "root"):
+        Path(_ROOTS, name).mkdir(parents=True)
+    lower, root = f"{_ROOTS}/image", f"{_ROOTS}/root"
+    subprocess.run(["mount", "-t", "squashfs", "-o", "loop,ro", image, lower], check=True)
+    _mount("overlay", root, "overlay", f"lowerdir={lower},upperdir={_ROOTS}/written,workdir={_ROOTS}/work")
+    for name in ("subuid", "subgid"):
+        Path(root, "etc", name).write_text("root:1000000:1000000000\n")
+    for path in (shared, "var/lib/incus", "var/log/incus", "var/lib/lxd", "var/log/lxd"):
+        Path(root, path.lstrip("/")).mkdir(parents=True, exist_ok=True)
+    for path in ("/proc", "/sys", "/dev", shared):
+        _mount(path, root + path, "none", flags=_MS_BIND | _MS_REC)
+    _mount("tmpfs", f"{root}/run", "tmpfs", "mode=755")
+    for path in (SMALL, _RUN_OF_LXC):
+        Path(root + path).mkdir()
+    _mount(SMALL, root + SMALL, "none", flags=_MS_BIND)
+    subprocess.run(["pivot_root", ".", "old"], cwd=root, check=True)
+    os.chdir("/")
+    if _libc.umount2(b"/old", _MNT_DETACH) != 0:
+        _fail("umount /old")
+
+
+def _mount(source: str, target: str, kind: str, options: str = "", flags: int = 0) -> None:
+    if _libc.mount(source.encode(), target.encode(), kind.encode(), flags, options.encode()) != 0:
         _fail(f"mount {kind} {target}")
 
 

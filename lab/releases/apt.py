@@ -76,6 +76,12 @@ class Apt:
         self._run("download", package)
         return next(self._work.glob(f"{package}_*.deb"))
 
+    def version_of(self, package: str) -> str:
+        """The upstream version of a package that was fetched, such as 6.0.4 of 6.0.4-2+deb13u12."""
+        (archive,) = self.archives.glob(f"{package}_*.deb")
+        told = run(["dpkg-deb", "-f", str(archive), "Version"]).strip()
+        return told.rpartition(":")[2].rpartition("-")[0] or told
+
     def _run(self, *arguments: str) -> str:
         """Run apt-get. Raises LabError with its last line when it fails."""
         return run(["apt-get", "-qq", *self._options, *arguments], self._work)

@@ -22,7 +22,17 @@ from lab.releases.apt import Apt, run, unpack
 from lab.releases.known import GO_MODULES, Origin, expected, is_meant, origins
 from lab.releases.modules import build
 from lab.releases.room import in_mb
+from lab.releases.roots import compress, make_root
 
+_PROGRAMS = {"etcd": "etcd-server"}
+"""Targets that are one program, which runs as it is, and its package."""
+_CALLED = ("dnsmasq-base", "nftables", "iproute2", "squashfs-tools", "xz-utils", "rsync", "attr")
+"""Programs that LXD and Incus call, some of which their packages only recommend."""
+_ROOTS = {
+    "lxd": ("lxd", "lxd-client", *_CALLED),
+    "incus": ("incus-base", "incus-client", *_CALLED),
+}
+"""Targets that need a root file system of their release, and their packages; the first has the version."""
 KEPT = Path(__file__).resolve().parents[2] / ".cache" / "releases"
 Tell = Callable[[str], None]
 
@@ -93,16 +103,31 @@ def _numbers(version: str) -> list[int]:
 
 def _fetch(target: str, origin: Origin, tell: Tell) -> Release:
     with _work(target, origin) as work:
-        root = work / "root"
+        made = work / "made"
+        made.mkdir()
         if origin.name == GO_MODULES:
             tell(f"{target} {origin.version}: building it from Go modules, which fetches some 100 MB")
-            (root / "usr" / "bin").mkdir(parents=True)
-            build(origin.version, work).rename(root / "usr" / "bin" / target)
+            (made / "usr" / "bin").mkdir(parents=True)
+            build(origin.version, work).rename(made / "usr" / "bin" / target)
+            version = _version_of_etcd(made)
         else:
-            root.mkdir()
-            _unpack_etcd(origin, work, root, tell)
-        version = _version_of_etcd(root)
-        path = root.rename(KEPT / f"{target}-{version}-{origin.name}")
+            tell(
+                f"{target} of {origin.name} (had {origin.version} in November 2026): "
+                "fetching package lists, some 20 MB"
+            )
+            apt = Apt(origin.name, work)
+            apt.update()
+            if target in _PROGRAMS:
+                package = _PROGRAMS[target]
+                tell(f"{package}: fetching {in_mb(apt.size_of(package, alone=True))} into {KEPT}")
+                unpack(apt.fetch_alone(package), made)
+                version = _version_of_etcd(made)
+            else:
+                (work / "root").mkdir()
+                make_root(apt, _ROOTS[target], work / "root", tell)
+                compress(work / "root", made)
+                version = apt.version_of(_ROOTS[target][0])
+        path = made.rename(KEPT / f"{target}-{version}-{origin.name}")
     return Release(target, version, origin.name, path)
 
 
@@ -111,14 +136,6 @@ def _work(target: str, origin: Origin) -> Generator[Path]:
     """A directory beside the releases, so that one moves in one step. It is removed."""
     with tempfile.TemporaryDirectory(prefix=f"{target}.", dir=KEPT, ignore_cleanup_errors=True) as work:
         yield Path(work)
-
-
-def _unpack_etcd(origin: Origin, work: Path, root: Path, tell: Tell) -> None:
-    tell(f"etcd of {origin.name} (had {origin.version} in November 2026): fetching package lists, some 20 MB")
-    apt = Apt(origin.name, work)
-    apt.update()
-    tell(f"etcd of {origin.name}: fetching {in_mb(apt.size_of('etcd-server', alone=True))} into {KEPT}")
-    unpack(apt.fetch_alone("etcd-server"), root)
 
 
 def _version_of_etcd(root: Path) -> str:

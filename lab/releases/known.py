@@ -19,6 +19,8 @@ KNOWN = {
         "forky": "3.5.30",
         "sid": "3.5.30",
     },
+    "lxd": {"bookworm": "5.0.2", "trixie": "5.0.2+git20231211.1364ae4"},
+    "incus": {"trixie": "6.0.4", "forky": "7.0.2", "sid": "7.0.2"},
 }
 """The version that each suite had in November 2026, by target. forky and sid move on."""
 _BUILT = {"etcd": (3, 5)}
@@ -47,6 +49,7 @@ def origins(target: str, asked_for: str) -> list[Origin]:
         for suite in SUITES
         if suite in known and is_meant(asked_for, known[suite])
     ]
+    found.sort(key=lambda origin: origin.version != asked_for)  # 5.0.2 itself before 5.0.2+git
     if _VERSION.fullmatch(asked_for) and _can_be_built(target, asked_for):
         found.append(Origin(GO_MODULES, asked_for))
     if not found:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -45,6 +46,7 @@ _FAKETIME = Path(__file__).resolve().parents[2] / ".cache" / "lib" / "libfaketim
 _GONE_WITHIN_S = 300.0
 _ROOT = os.geteuid() == 0
 _OF_LXD = {"lxd", "lxd_single", "new_lxd"}
+_GO = shutil.which("go") is not None
 _BROKEN = "openstack_to_break"
 _OF_OPENSTACK = {"openstack", _BROKEN}
 _BROKEN_PACEMAKER = "pacemaker_to_break"
@@ -72,7 +74,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> str | None:
     """Say what is left out."""
-    return f"not root: the tests on {' and '.join(sorted(_LEFT_OUT))} are left out" if _LEFT_OUT else None
+    said = [f"not root: the tests on {' and '.join(sorted(_LEFT_OUT))} are left out"] if _LEFT_OUT else []
+    return (
+        "\n".join([*said, *([] if _GO else ["no go: the tests on etcd 3.6, which is built, are left out"])])
+        or None
+    )
 
 
 def _below(test: str) -> str:
@@ -81,12 +87,12 @@ def _below(test: str) -> str:
 
 
 class _ByFolder(LoadScopeScheduling):
-    """Gives all tests of a folder, which share its labs, to one process of pytest-xdist. Those on Pacemaker and MAAS,
-    which mostly wait, go by file: each process has a cluster, or a region with libvirt."""
+    """Gives all tests of a folder, which share its labs, to one process of pytest-xdist. Those on Pacemaker, MAAS
+    and releases, which mostly wait, go by file: each process has a lab of its own."""
 
     def _split_scope(self, nodeid: str) -> str:
         folder, _, test = _below(nodeid).partition("/")
-        return test.partition("::")[0] if folder in ("maas", "pacemaker") else folder
+        return test.partition("::")[0] if folder in ("maas", "pacemaker", "releases") else folder
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -276,7 +282,8 @@ def no_lxd_left_behind() -> Iterator[None]:
     """Fails the session after whose last test an LXD of it still runs."""
     yield
     _expect_gone(
-        "LXD processes", lambda: {pid for pid in _session_pids() if _read(pid, "comm").strip() == b"lxd"}
+        "LXD processes",
+        lambda: {pid for pid in _session_pids() if _read(pid, "comm").strip() in (b"lxd", b"incusd")},
     )
 
 

@@ -22,6 +22,7 @@ from tippingpoint.targets.lxd.client import LxdClient
 from tippingpoint.targets.lxd.errors import LxdError, LxdExists, LxdGone
 from tippingpoint.targets.lxd.image import fingerprint as image_fingerprint
 from tippingpoint.targets.lxd.image import tiny_image
+from tippingpoint.targets.lxd.product import image_headers
 from tippingpoint.targets.lxd.trust import from_identity, make_identity, redeem
 from tippingpoint.util import rest
 
@@ -500,7 +501,7 @@ def test_an_image_is_imported(access: LxdAccess, tmp_path: Path, form: str) -> N
 
     async def bring(client: LxdClient) -> tuple[str, Any]:
         sent = made if form == "bytes" else file
-        told = await client.upload("/1.0/images", sent, {"X-LXD-properties": "tippingpoint=test"})
+        told = await client.upload("/1.0/images", sent, image_headers(properties="tippingpoint=test"))
         shown = await client.get(f"/1.0/images/{told['fingerprint']}")
         with pytest.raises(LxdExists):
             await client.upload("/1.0/images", sent, {})

@@ -283,9 +283,8 @@ def check_script(words: list[str]) -> None:
         option = word.partition("=")[0]
         if option.startswith("--") and option != "--help" and option not in known:
             raise Wrong(f"{option}: expected an option that {words[0]} knows")
-    lab = (
-        " ".join(words[1:3]) if script.name == "lab" and not PLACEHOLDER.search(" ".join(words[1:3])) else ""
-    )
+    asked = " ".join(words[1 : 2 if words[1:2] == ["releases"] else 3]) if script.name == "lab" else ""
+    lab = "" if PLACEHOLDER.search(asked) else asked
     if lab not in known:
         raise Wrong(f"{lab}: expected what {words[0]} starts")
     for option, value in itertools.pairwise(words):

@@ -1,4 +1,4 @@
-"""Access to LXD: a remote of the lxc client, a socket, or a credentials file. Files are only read."""
+"""Access to LXD: a remote of the lxc or incus client, a socket, or a credentials file. Files are only read."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from urllib.parse import urlsplit
 from cryptography import x509
 
 from tippingpoint.errors import UserError
+from tippingpoint.targets.lxd.product import LXD, PRODUCTS
 from tippingpoint.util.certificates import load_pair
 from tippingpoint.util.secret_files import read_text, read_yaml
 
 DEFAULT_PORT = 8443
 """LXD's default port (shared/constants.go)."""
 
-_SOCKETS = (Path("/var/lib/lxd/unix.socket"), Path("/var/snap/lxd/common/lxd/unix.socket"))
-_CONFIGURATIONS = (Path("~/.config/lxc"), Path("~/snap/lxd/common/config"))
 _BEGIN_CERTIFICATE, _END_CERTIFICATE = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 # lxc's built-in remote (lxc/config/default.go); its other built-in remotes are image servers.
@@ -92,21 +91,39 @@ def fingerprint(certificate: bytes) -> str:
     return hashlib.sha256(certificate).hexdigest()
 
 
-def config_directory() -> Path:
-    """Return the lxc client's configuration directory: $LXD_CONF, else ~/.config/lxc, else the snap's if it exists."""
-    if directory := os.environ.get("LXD_CONF"):
-        return Path(directory).expanduser()
-    places = [place.expanduser() for place in _CONFIGURATIONS]
-    return next((place for place in places if (place / "config.yml").exists()), places[0])
+def config_directory(remote: str | None = None) -> Path:
+    """Return the configuration directory of a client, lxc or else incus, that has this remote; None: its default.
+
+    It is the first of $LXD_CONF, $INCUS_CONF, ~/.config/lxc, the snap's and ~/.config/incus that has the remote, or
+    else the first that exists. One that the environment names is the only one of its product.
+    """
+    there: list[Path] = []
+    for product in sorted(PRODUCTS, key=lambda product: product.named_configuration is None):
+        named = product.named_configuration
+        places = [place.expanduser() for place in product.configurations] if named is None else [named]
+        there += [place for place in places if named is not None or (place / "config.yml").exists()]
+    has = [place for place in there if remote is not None and remote in _remotes_of(place)]
+    return next(iter([*has, *there]), LXD.configurations[0].expanduser())
+
+
+def _remotes_of(directory: Path) -> Mapping[str, Any]:
+    """The remotes of a configuration; none if it is unusable, which `from_remote` reports."""
+    try:
+        return _mapping(
+            read_yaml("target.remote", directory / "config.yml", "a configuration").get("remotes")
+        )
+    except UserError:
+        return {}
 
 
 def local_socket() -> Path:
-    """Return the local server's socket: $LXD_SOCKET, else $LXD_DIR/unix.socket, else the package's or the snap's."""
-    if socket := os.environ.get("LXD_SOCKET"):
-        return Path(socket)
-    if directory := os.environ.get("LXD_DIR"):
-        return Path(directory) / "unix.socket"
-    return next((place for place in _SOCKETS if place.exists()), _SOCKETS[0])
+    """Return the local server's socket: the one that $LXD_SOCKET, $LXD_DIR, $INCUS_SOCKET or $INCUS_DIR names, else the
+    first that a package or the snap has."""
+    for product in PRODUCTS:
+        if (named := product.named_socket) is not None:
+            return named
+    places = [place for product in PRODUCTS for place in product.sockets]
+    return next((place for place in places if place.exists()), places[0])
 
 
 def from_socket(path: Path) -> LxdAccess:
@@ -120,7 +137,11 @@ def from_socket(path: Path) -> LxdAccess:
     if not usable:
         raise UserError(place, str(path), accepted + (" (this is another file)" if path.exists() else ""))
     if not allowed:
-        raise UserError(place, str(path), f"{accepted} that this user may open (a member of the group lxd)")
+        raise UserError(
+            place,
+            str(path),
+            f"{accepted} that this user may open (a member of the group lxd, or incus-admin)",
+        )
     return LxdAccess(str(path), socket=path)
 
 

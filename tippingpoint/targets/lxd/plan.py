@@ -37,7 +37,7 @@ OBSERVATIONS = (
 
 
 class LxdTarget(TargetSection, frozen=True):
-    """An LXD cluster or single server. TLS is always verified against the server's own certificate."""
+    """An LXD or Incus cluster or single server. TLS is always verified against the server's own certificate."""
 
     kind: Literal["lxd"] = Field(description="The target: `lxd`.")
     plans: ClassVar = {"spawn": SpawnPlan}
@@ -48,8 +48,8 @@ class LxdTarget(TargetSection, frozen=True):
 
     remote: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
-        description="The remote's name in the lxc client's configuration. Without `remote`, `credentials`, `token` and "
-        "`socket` it is the default remote.",
+        description="The remote's name in the configuration of the client, lxc or incus. Without `remote`, "
+        "`credentials`, `token` and `socket` it is the default remote.",
     )
     credentials: Path | None = Field(
         default=None,
@@ -59,7 +59,9 @@ class LxdTarget(TargetSection, frozen=True):
         default=None,
         description="File with a trust token of `lxc config trust add`, mode 0600. The trust ends with the run.",
     )
-    socket: Path | None = Field(default=None, description="The unix socket of an LXD on this machine.")
+    socket: Path | None = Field(
+        default=None, description="The unix socket of an LXD or Incus on this machine."
+    )
     image: Annotated[str, Field(min_length=1)] = Field(
         default="tiny",
         description="Alias or fingerprint of an image on the server, or a file to import (a unified image), or `tiny`: "

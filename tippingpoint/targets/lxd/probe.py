@@ -53,7 +53,7 @@ async def probe(target: LxdTarget, prefix: str = "", within: float = 30.0) -> li
     if target.token is not None:
         raise UserError("target.token", str(target.token), "credentials, because only a run redeems a token")
     remote = target.credentials is None and target.socket is None
-    store = config_directory() if remote else None
+    store = config_directory(target.remote) if remote else None
     access = access_of(target, store, None)
     client = LxdClient(access)
     try:

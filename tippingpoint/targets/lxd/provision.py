@@ -27,6 +27,7 @@ from tippingpoint.targets.lxd.image import fingerprint, tiny_image
 from tippingpoint.targets.lxd.ledger import KEY_PAIR, LxdEntry
 from tippingpoint.targets.lxd.plan import LxdTarget
 from tippingpoint.targets.lxd.pool_and_network import Site, find_projects, find_site
+from tippingpoint.targets.lxd.product import image_headers
 from tippingpoint.targets.lxd.retrying import PATIENCE, REFUSED, ask, ask_unless_refused, insist, last, one_of
 from tippingpoint.targets.lxd.workspace import LxdPlace, LxdWorkspace
 from tippingpoint.util.secret_files import read_text
@@ -49,7 +50,7 @@ def access_of(target: LxdTarget, store: Path | None, identity: Path | None) -> L
         return from_socket(target.socket)
     if identity is not None:
         return trust.from_identity(identity)
-    return from_remote(target.remote, store or config_directory())
+    return from_remote(target.remote, store or config_directory(target.remote))
 
 
 def new_entry(target: LxdTarget, run_id: str, prefix: str, directory: Path) -> LxdEntry:
@@ -65,7 +66,7 @@ def new_entry(target: LxdTarget, run_id: str, prefix: str, directory: Path) -> L
         identity = directory / KEY_PAIR
         trust.make_identity(identity, trust_name(run_id))
     elif target.credentials is None and target.socket is None:
-        store = config_directory()
+        store = config_directory(target.remote)
         access = from_remote(target.remote, store)
         if access.socket is not None:
             store, named = None, {"remote": None, "socket": access.socket.absolute()}
@@ -453,7 +454,7 @@ async def _image(client: LxdClient, entry: LxdEntry, project: str = "") -> str:
     data = tiny_image(entry.run) if named == TINY else Path(named)
     if isinstance(data, Path) and not data.is_file():
         raise UserError("target.image", named, "the file that existed when the run began")
-    headers = {"X-LXD-fingerprint": entry.image, "X-LXD-filename": image_mark(entry.run)}
+    headers = image_headers(fingerprint=entry.image, filename=image_mark(entry.run))
     try:
         path = f"/1.0/images?{urlencode(query)}" if query else "/1.0/images"
         await client.upload(path, data, headers)  # as long as it takes

@@ -12,6 +12,7 @@ from tippingpoint.errors import TargetError
 from tippingpoint.targets.lxd.client import LxdClient
 from tippingpoint.targets.lxd.errors import LxdError
 from tippingpoint.targets.lxd.pool_and_network import find_site
+from tippingpoint.targets.lxd.product import named_version
 from tippingpoint.targets.lxd.provision import (
     MARK,
     access_of,
@@ -94,7 +95,7 @@ class LxdInstances:
                 self._has_leases = found is not None and found.get("type") in _LEASING
         except LxdError as problem:
             raise TargetError(self._name, str(problem), "an LXD that answers") from None
-        return TargetFacts("lxd", str(environment.get("server_version", "")), names, self._name)
+        return TargetFacts("lxd", named_version(environment), names, self._name)
 
     async def prepare(self, groups: range, progress: OnProgress) -> None:
         """Create the projects of these groups, each with its profile, unless they exist."""

@@ -21,6 +21,7 @@ from tippingpoint.errors import TargetError, UserError
 from tippingpoint.targets.lxd.access import LxdAccess, addresses_of, checked, der, fingerprint
 from tippingpoint.targets.lxd.client import LxdClient
 from tippingpoint.targets.lxd.errors import LxdError
+from tippingpoint.targets.lxd.product import trust_request
 from tippingpoint.targets.lxd.retrying import REFUSED, insist
 from tippingpoint.util.key_pair import LONGEST_NAME, make_pair
 from tippingpoint.util.network_errors import in_words
@@ -172,10 +173,8 @@ async def _ask_for_trust(access: LxdAccess, token: Token) -> None:
         server = await client.get("/1.0")
         if server.get("auth") != "trusted":
             # The server will trust the certificate that this connection shows.
-            field = (
-                "trust_token" if "explicit_trust_token" in server.get("api_extensions", ()) else "password"
-            )
-            await client.send("POST", "/1.0/certificates", {"type": "client", field: token.text})
+            body = trust_request(token.text, server.get("api_extensions"))
+            await client.send("POST", "/1.0/certificates", body)
     except LxdError as problem:
         accepted = "an unused token (lxc config trust list-tokens)"
         raise TargetError("target.token", f"{access.name}: {problem}", accepted) from None

@@ -391,7 +391,9 @@ def test_a_socket_that_this_user_may_not_open_is_refused(
     listening: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda *_: False)  # root, who may run this, may open all of them
-    assert "a member of the group lxd" in refused(lambda: from_socket(listening), "target.socket")
+    assert "a member of the group lxd, or incus-admin" in refused(
+        lambda: from_socket(listening), "target.socket"
+    )
 
 
 def test_the_local_socket_is_where_the_environment_says(
@@ -406,7 +408,31 @@ def test_the_local_socket_is_where_the_environment_says(
     assert local_socket() in (
         Path("/var/lib/lxd/unix.socket"),
         Path("/var/snap/lxd/common/lxd/unix.socket"),
+        Path("/var/lib/incus/unix.socket"),
+        Path("/run/incus/unix.socket"),
     )
+    monkeypatch.setenv("INCUS_DIR", str(tmp_path))
+    assert local_socket() == tmp_path / "unix.socket"
+
+
+def test_a_remote_of_the_incus_client_is_found_in_its_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given both clients' configurations, when a remote is named, then it is looked for in both, lxc's first."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("LXD_CONF", "INCUS_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    incus = configuration(tmp_path / ".config/incus", forked={"addr": "https://10.0.0.9:8443"})
+    assert config_directory() == incus
+    lxc = configuration(tmp_path / ".config/lxc")
+    assert [config_directory(name) for name in (None, "cluster", "forked", "nowhere")] == [
+        lxc,
+        lxc,
+        incus,
+        lxc,
+    ]
+    monkeypatch.setenv("INCUS_CONF", str(incus))
+    assert config_directory() == incus
 
 
 def test_the_configuration_is_where_lxc_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,74 @@
+"""What differs between LXD and Incus, its fork. All else of this package serves both."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Product:
+    """LXD or Incus on a client's machine. `variables` is how its environment variables begin."""
+
+    client: str
+    variables: str
+    sockets: tuple[Path, ...]
+    """Where packages and the snap have the local server's socket."""
+    configurations: tuple[Path, ...]
+    """Where its client has its configuration."""
+
+    @property
+    def named_socket(self) -> Path | None:
+        """The socket that the environment names."""
+        if socket := os.environ.get(f"{self.variables}_SOCKET"):
+            return Path(socket)
+        directory = os.environ.get(f"{self.variables}_DIR")
+        return Path(directory) / "unix.socket" if directory else None
+
+    @property
+    def named_configuration(self) -> Path | None:
+        """The client's configuration that the environment names."""
+        directory = os.environ.get(f"{self.variables}_CONF")
+        return Path(directory).expanduser() if directory else None
+
+
+LXD = Product(
+    "lxc",
+    "LXD",
+    (Path("/var/lib/lxd/unix.socket"), Path("/var/snap/lxd/common/lxd/unix.socket")),
+    (Path("~/.config/lxc"), Path("~/snap/lxd/common/config")),
+)
+INCUS = Product(
+    "incus",
+    "INCUS",
+    (Path("/var/lib/incus/unix.socket"), Path("/run/incus/unix.socket")),
+    (Path("~/.config/incus"),),
+)
+PRODUCTS = (LXD, INCUS)
+"""The first that a machine has counts."""
+
+
+def named_version(environment: Mapping[str, Any]) -> str:
+    """The version in a server's `environment`; Incus is named, as in `incus 6.0.4`."""
+    version = str(environment.get("server_version", ""))
+    product = str(environment.get("server", "lxd"))
+    return version if product == "lxd" else f"{product} {version}"
+
+
+def trust_request(token: str, extensions: object) -> dict[str, str]:
+    """The request by which a server trusts the client that shows a token.
+
+    LXD takes it as `trust_token` since an extension of its API, and before that as a password. Incus, which does not
+    tell a stranger that it is Incus, takes it as `trust_token` without that extension, and ignores a password.
+    """
+    explicit = isinstance(extensions, list) and "explicit_trust_token" in extensions
+    names = ("trust_token",) if explicit else ("trust_token", "password")
+    return {"type": "client", **dict.fromkeys(names, token)}
+
+
+def image_headers(**named: str) -> dict[str, str]:
+    """The headers that describe an image which is sent: for both, as each ignores the other's."""
+    return {f"X-{product}-{name}": value for product in ("LXD", "Incus") for name, value in named.items()}
