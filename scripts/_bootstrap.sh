@@ -255,13 +255,6 @@ need_pacemaker() {
         die "pacemaker-remote: not fetched (see .cache/apt.log): expected the packages of Debian 12 or 13"
 }
 
-# need_pacemaker_of RELEASE: unpacks the Pacemaker of a release of Debian into .cache/releases, as root.
-need_pacemaker_of() {
-    say "fetching Pacemaker of $1 into .cache/releases (unpacked, not installed), unless it is there"
-    (cd "$root" && .venv/bin/python -m lab.pacemaker.releases "$1") ||
-        die "Pacemaker of $1: not fetched: expected a mirror of Debian within reach"
-}
-
 # Installs libvirt, QEMU and the programs that the MAAS lab calls from Debian's packages, as root. None of them is
 # started. The kernel that machines boot and an sshd for tests are only unpacked, into .cache/packages.
 need_libvirt() {

@@ -21,18 +21,10 @@ from lab.control import LabError
 from lab.releases.apt import Apt, run, unpack
 from lab.releases.known import GO_MODULES, Origin, expected, is_meant, origins
 from lab.releases.modules import build
+from lab.releases.recipes import RECIPES, Recipe
 from lab.releases.room import in_mb
 from lab.releases.roots import compress, make_root
 
-_PROGRAMS = {"etcd": "etcd-server"}
-"""Targets that are one program, which runs as it is, and its package."""
-_CALLED = ("dnsmasq-base", "nftables", "iproute2", "squashfs-tools", "xz-utils", "rsync", "attr")
-"""Programs that LXD and Incus call, some of which their packages only recommend."""
-_ROOTS = {
-    "lxd": ("lxd", "lxd-client", *_CALLED),
-    "incus": ("incus-base", "incus-client", *_CALLED),
-}
-"""Targets that need a root file system of their release, and their packages; the first has the version."""
 KEPT = Path(__file__).resolve().parents[2] / ".cache" / "releases"
 Tell = Callable[[str], None]
 
@@ -117,18 +109,26 @@ def _fetch(target: str, origin: Origin, tell: Tell) -> Release:
             )
             apt = Apt(origin.name, work)
             apt.update()
-            if target in _PROGRAMS:
-                package = _PROGRAMS[target]
-                tell(f"{package}: fetching {in_mb(apt.size_of(package, alone=True))} into {KEPT}")
-                unpack(apt.fetch_alone(package), made)
-                version = _version_of_etcd(made)
-            else:
-                (work / "root").mkdir()
-                make_root(apt, _ROOTS[target], work / "root", tell)
-                compress(work / "root", made)
-                version = apt.version_of(_ROOTS[target][0])
+            version = _cook(RECIPES[target], apt, work, made, tell)
         path = made.rename(KEPT / f"{target}-{version}-{origin.name}")
     return Release(target, version, origin.name, path)
+
+
+def _cook(recipe: Recipe, apt: Apt, work: Path, made: Path, tell: Tell) -> str:
+    """Unpack what a recipe says into a directory, and return the version."""
+    first = recipe.packages[0]
+    if recipe.form == "program":
+        tell(f"{first}: fetching {in_mb(apt.size_of(first, alone=True))} into {KEPT}")
+        unpack(apt.fetch_alone(first), made)
+        return _version_of_etcd(made)
+    root = made
+    if recipe.form == "image":
+        root = work / "root"
+        root.mkdir()
+    make_root(apt, recipe, root, tell)
+    if recipe.form == "image":
+        compress(root, made)
+    return apt.version_of(first)
 
 
 @contextmanager

@@ -20,6 +20,13 @@ KNOWN = {
         "sid": "3.5.30",
     },
     "lxd": {"bookworm": "5.0.2", "trixie": "5.0.2+git20231211.1364ae4"},
+    "pacemaker": {
+        "bullseye": "2.0.5",
+        "bookworm": "2.1.5",
+        "trixie": "3.0.0",
+        "forky": "3.0.1",
+        "sid": "3.0.3",
+    },
     "incus": {"trixie": "6.0.4", "forky": "7.0.2", "sid": "7.0.2"},
 }
 """The version that each suite had in November 2026, by target. forky and sid move on."""

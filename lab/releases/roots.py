@@ -1,6 +1,6 @@
 """Makes a root file system of another suite: packages and all that they need are unpacked, and nothing is configured.
 
-It is kept as one compressed file, which a lab mounts in namespaces of its own.
+It is kept as files, or as one compressed file, which a lab mounts in namespaces of its own.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lab.releases.apt import Apt, run, unpack
+from lab.releases.recipes import Recipe
 from lab.releases.room import in_mb
 
 ROOT_IMAGE = "root.squashfs"
@@ -18,17 +19,23 @@ _ESSENTIAL = ("?essential", "mawk")
 _LINKED = ("usr/bin", "usr/sbin", "usr/lib", "usr/lib64")
 
 
-def make_root(apt: Apt, packages: tuple[str, ...], root: Path, tell: Callable[[str], None]) -> None:
-    """Unpack packages and those that they depend on into a directory. LabError when that fails."""
-    wanted = (*_ESSENTIAL, *packages)
-    tell(f"fetching {in_mb(apt.size_of(*wanted))}: {', '.join(packages)}, and what they depend on")
+def make_root(apt: Apt, recipe: Recipe, root: Path, tell: Callable[[str], None]) -> None:
+    """Unpack a recipe's packages and those that they depend on into a directory. LabError when that fails."""
+    wanted = (*_ESSENTIAL, *recipe.packages)
+    size = in_mb(apt.size_of(*wanted))
+    tell(f"fetching {size}: {', '.join(recipe.packages)}, and what they depend on")
     fetched = apt.fetch(*wanted)
     for path in _LINKED:  # first, as the packages of some releases do not expect it
         (root / path).mkdir(parents=True)
         (root / Path(path).name).symlink_to(path)
     for package in fetched:
         unpack(package, root)
+    if recipe.beside:
+        (root / "opt" / recipe.beside).mkdir(parents=True)
+        unpack(apt.fetch_alone(recipe.beside), root / "opt" / recipe.beside)
     _finish(root)
+    if recipe.user:
+        _add_user(root, recipe.user)
 
 
 def compress(root: Path, into: Path) -> None:
@@ -46,7 +53,24 @@ def _finish(root: Path) -> None:
     for name, to in (("awk", "mawk"), ("sh", "dash")):
         if not (root / "usr/bin" / name).exists():
             (root / "usr/bin" / name).symlink_to(to)
-    for path in ("proc", "sys", "run", "tmp", "dev", "old"):
+    for path in (
+        "proc",
+        "sys",
+        "run",
+        "tmp",
+        "dev",
+        "old",
+        "etc/corosync",
+        "etc/pacemaker",
+        "var/lib/pacemaker",
+    ):
         (root / path).mkdir(parents=True, exist_ok=True)
     (root / "tmp").chmod(0o1777)
     run(["chroot", str(root), "/usr/sbin/ldconfig"])
+
+
+def _add_user(root: Path, described: str) -> None:
+    user, group, number, home = described.split(":")
+    with (root / "etc/passwd").open("a") as users, (root / "etc/group").open("a") as groups:
+        users.write(f"{user}:x:{number}:{number}::{home}:/usr/sbin/nologin\n")
+        groups.write(f"{group}:x:{number}:\n")

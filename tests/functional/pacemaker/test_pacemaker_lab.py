@@ -122,7 +122,9 @@ def test_a_release_that_is_none_is_refused_with_those_there_are() -> None:
     with pytest.raises(LabError) as refusal, PacemakerLab(release="woody"):
         pass
 
-    assert str(refusal.value).startswith("release: woody: expected one of bullseye, bookworm, trixie")
+    assert str(refusal.value).startswith(
+        "release: pacemaker woody: expected a suite or version of Debian: bullseye (2.0.5), "
+    )
 
 
 def test_each_node_has_a_load_and_cpu_time_of_its_own(pacemaker: PacemakerLab) -> None:
