@@ -29,10 +29,20 @@ from lab.tether import tethered
 from lab.watched import watched
 
 _Lab = EtcdLab | LxdLab | PacemakerLab
-_LABS: dict[str, Callable[[int], _Lab]] = {"etcd": EtcdLab, "lxd": LxdLab, "pacemaker": PacemakerLab}
-"""By the number of members."""
-_PLANS = {"etcd": "etcd-demo", "lxd": "lxd-cluster-small", "pacemaker": "pacemaker-cib-small"}
-_NAMES = {"etcd": "etcd", "lxd": "LXD", "pacemaker": "Pacemaker"}
+_LABS: dict[str, Callable[[int, str | None], _Lab]] = {
+    "etcd": lambda members, release: EtcdLab(members, release=release),
+    "lxd": lambda members, release: LxdLab(members, release=release),
+    "incus": lambda members, release: LxdLab(members, product="incus", release=release),
+    "pacemaker": lambda members, release: PacemakerLab(members, release=release or ""),
+}
+"""By the number of members, and the release: None is this machine's."""
+_PLANS = {
+    "etcd": "etcd-demo",
+    "lxd": "lxd-cluster-small",
+    "incus": "lxd-cluster-small",
+    "pacemaker": "pacemaker-cib-small",
+}
+_NAMES = {"etcd": "etcd", "lxd": "LXD", "incus": "Incus", "pacemaker": "Pacemaker"}
 _MEASURED = {0: "thresholds met", 1: "thresholds missed", 4: "verdict withheld"}
 _END_WITHIN_S = 20.0
 
@@ -42,6 +52,7 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="demo", description="A shipped plan on a private cluster.")
     parser.add_argument("target", choices=_PLANS)
     parser.add_argument("--members", type=int, default=3, metavar="N", help="of the cluster (3)")
+    parser.add_argument("--release", metavar="NAME", help="a suite or version, such as bookworm or 3.4")
     parser.add_argument("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[])
     parser.add_argument(
         "--out", type=Path, default=Path("runs"), metavar="DIR", help="where reports go (./runs)"
@@ -67,10 +78,13 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
     signal.signal(signal.SIGALRM, end_now)
-    name = _NAMES[options.target]
+    name = _NAMES[options.target] + (f" of {options.release}" if options.release else "")
     print(f"demo: starting a private {options.members}-member {name}", flush=True)
     try:
-        with _LABS[options.target](options.members) as lab, _watched_if_possible(lab) as prometheus:
+        with (
+            _LABS[options.target](options.members, options.release) as lab,
+            _watched_if_possible(lab) as prometheus,
+        ):
             settings = [f"--set={setting}" for setting in [*lab.settings(), *options.settings]]
             # In its own session, so that Ctrl-C reaches the run only once, through `end`.
             run = _start("run", _PLANS[options.target], f"--out={options.out}", *settings)

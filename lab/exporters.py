@@ -114,7 +114,9 @@ class Exporters:
         # Children are left out of a group: those of LXD's monitors are the processes in containers.
         # The mappings of processes are not read, because this takes longer than a scrape may.
         line += [f"-config.path={configuration}", "-children=false", "-threads=false", "-gather-smaps=false"]
-        self._start(line, address, of, ["--net", "--mount"])
+        if of is not None:  # whose root may be another file system, without this program
+            line.append(f"-procfs=/proc/{of}/root/proc")
+        self._start(line, address, of, ["--net"])
 
     def pacemaker(self, address: str, of: int) -> None:
         """Serve the cluster as the node with the process `of` sees it. Each scrape starts the cluster's own tools."""
