@@ -7,6 +7,7 @@ from pathlib import Path
 from tippingpoint.agent.state import Phase
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.manifest import Manifest
+from tippingpoint.units.shared_run import ABORTED
 
 
 def cut_in(turn: int) -> str:
@@ -32,4 +33,11 @@ def close_cut(directory: Path, problem: str) -> tuple[Phase, str]:
         return "failed", problem
     if manifest.status == "failed":
         return "failed", manifest.reason
-    return "over", "" if manifest.status == "interrupted" else manifest.reason
+    return "over", problem_of(manifest)
+
+
+def problem_of(manifest: Manifest) -> str:
+    """Return the problem of a part that has ended, as its unit's word has it."""
+    if manifest.status == "aborted":
+        return f"{ABORTED}{manifest.reason}"
+    return "" if manifest.status in ("complete", "interrupted") else manifest.reason

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from tippingpoint.agent.closing import problem_of
 from tippingpoint.agent.exporter import Measured
 from tippingpoint.agent.state import Phase
 from tippingpoint.errors import OperationFailed, Refused, TargetError, UserError, told
@@ -148,9 +149,8 @@ class PartRunner:
             self._measured.ended()
         self.directory = directory
         manifest = Manifest.load(directory)
-        problem = "" if manifest.status in ("complete", "interrupted") else manifest.reason
         phase: Phase = "failed" if manifest.status == "failed" else "over"
-        return Ended(phase, problem, removed=not self._watcher.left_behind)
+        return Ended(phase, problem_of(manifest), removed=not self._watcher.left_behind)
 
     async def cut(self) -> None:
         """Leave the part to be resumed or closed later; its workers have CUT_WITHIN seconds to release leases."""

@@ -345,7 +345,9 @@ def _ended_early(run: RunData, plan: Plan | None, stage: StageResult) -> bool:
         return False
     assert stage.hold_begin is not None
     assert stage.end is not None
-    if any(event["event"] == "interrupted" and float(event["t"]) < stage.end for event in run.events):
+    if any(
+        event["event"] in ("interrupted", "aborted") and float(event["t"]) < stage.end for event in run.events
+    ):
         return True
     if stage.kind == "find" and any(
         event["event"] == "probe" and event.get("stage") == stage.number for event in run.events

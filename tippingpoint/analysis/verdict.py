@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Literal
 
 from tippingpoint.analysis.cliff import fault_times
@@ -44,6 +45,8 @@ _RATES = ("error_rate", "lost_rate")
 _NAMED = 3
 """The most units that one sentence names."""
 _LIMITS = (*_PERCENTILES, *_RATES, "throughput")
+_EARLY = ("interrupted", "aborted", "cut", "running")
+"""How a run ends before its plan does."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +158,12 @@ def judge(findings: Findings, found: Found | None = None) -> Verdict:
     lost_by_us = [
         _own_words(run, found.stage, found.own_losses) for found in findings.stages if found.own_losses
     ]
+    if manifest.status == "aborted":
+        # The threshold was missed for a while, whatever the stage as a whole shows.
+        held = _held_through(findings, checks, below=run.stages[-1].size if run.stages else 0)
+        return Verdict(
+            "missed", f"Missed: aborted: {manifest.reason}{held}.", checks, _ended_early(run) + damage
+        )
     if not run.stages:
         return Verdict("withheld", "Withheld: no stage was run.", checks, _ended_early(run) + damage)
     reasons = (
@@ -286,8 +295,13 @@ def _nothing_succeeded(run: RunData) -> str | None:
 
 def _ended_early(run: RunData) -> list[str]:
     reasons: list[str] = []
-    if run.manifest.status in ("interrupted", "cut", "running"):
-        words = {"interrupted": "was interrupted", "cut": "was cut", "running": "is still running"}
+    if run.manifest.status in _EARLY:
+        words = {
+            "interrupted": "was interrupted",
+            "aborted": "was aborted",
+            "cut": "was cut",
+            "running": "is still running",
+        }
         because = f": {run.manifest.reason}" if run.manifest.reason else ""
         reasons.append(f"the run {words[run.manifest.status]}{because}")
     of_units = {unit.name for unit in run.units}
@@ -378,7 +392,7 @@ def _judge_stages(findings: Findings, checks: list[Check]) -> tuple[Outcome, str
         where = f"from {show_size(min(cut))} {unit} on"
         why = next(iter(_missing_units(run)), f"a worker was cut, so load is missing {where}")
         return "withheld", f"Withheld: {why}{held}."
-    if run.manifest.status in ("interrupted", "cut", "running"):
+    if run.manifest.status in _EARLY:
         return "withheld", f"Withheld: {_ended_early(run)[0]}{held}."
     for why in _taken_up(run):
         return "withheld", f"Withheld: {why}{held}."
@@ -493,9 +507,13 @@ def _unmeasured_at_the_top(run: RunData, checks: list[Check]) -> Check | None:
     )
 
 
-def _held_through(findings: Findings, checks: Iterable[Check]) -> str:
-    """Return the load up to which every load was held and met every check, in words; empty without one."""
-    steps = {found.stage.number: found.stage.size for found in findings.stages if found.stage.is_step}
+def _held_through(findings: Findings, checks: Iterable[Check], below: float = inf) -> str:
+    """Return the load up to which every load was held and met every check, in words; empty without one `below`."""
+    steps = {
+        found.stage.number: found.stage.size
+        for found in findings.stages
+        if found.stage.is_step and found.stage.size < below
+    }
     unmet = {check.size for check in checks if check.stage in steps and check.met is not True}
     held: float | None = None
     for size in sorted(set(steps.values())):
@@ -568,8 +586,8 @@ def first_misses(run: RunData, checks: Sequence[Check]) -> list[Check]:
 
 def miss_words(run: RunData, check: Check) -> str:
     """Write a miss with its limit: extend p99 was 1.32 s (limit 100 ms)."""
-    allowed = f"(limit {_show(check.limit, check.allowed)}{_on_purpose(run, check)})"
-    return f"{check.operation} {_name(check)} was {_show(check.limit, check.observed or 0.0)} {allowed}"
+    allowed = f"(limit {show_limit(check.limit, check.allowed)}{_on_purpose(run, check)})"
+    return f"{check.operation} {_name(check)} was {show_limit(check.limit, check.observed or 0.0)} {allowed}"
 
 
 def _name(check: Check) -> str:
@@ -586,8 +604,8 @@ def _saw(run: RunData, check: Check) -> str:
     if check.observed is None:
         return f"{check.operation} {name} was not measured {where}"
     return (
-        f"{check.operation} {name} was {_show(check.limit, check.observed)} {where} "
-        f"(limit {_show(check.limit, check.allowed)}{_on_purpose(run, check)})"
+        f"{check.operation} {name} was {show_limit(check.limit, check.observed)} {where} "
+        f"(limit {show_limit(check.limit, check.allowed)}{_on_purpose(run, check)})"
     )
 
 
@@ -605,7 +623,8 @@ def _on_purpose(run: RunData, check: Check) -> str:
     return f"; {show_list(gone)} {'was' if len(gone) == 1 else 'were'} down on purpose" if gone else ""
 
 
-def _show(limit: str, value: float) -> str:
+def show_limit(limit: str, value: float) -> str:
+    """Format a value of a threshold's limit, with its unit."""
     if limit in _PERCENTILES:
         return show_us(value)
     return show_share(value) if limit in _RATES else f"{value:.4g}/s"

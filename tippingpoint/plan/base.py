@@ -52,10 +52,19 @@ class Threshold(Section, frozen=True):
         description="The least that has to succeed per second while a stage is held. Operations that bring a stage "
         "up, such as `connect`, are counted until it is up.",
     )
+    abort: bool = Field(
+        default=False,
+        description="`true` ends the run early when the threshold is missed for eight windows in a row, each of at "
+        "least 2 s and 5 attempts. A search takes the load away, and tries no load near it or above it any more.",
+    )
 
     @model_validator(mode="after")
     def _something(self) -> Threshold:
-        if all(getattr(self, name) is None for name in type(self).model_fields if name != "operation"):
+        if all(
+            getattr(self, name) is None
+            for name in type(self).model_fields
+            if name not in ("operation", "abort")
+        ):
             raise ValueError(
                 "no limit: expected one of p50 p90 p95 p99 p999 max error_rate lost_rate throughput"
             )

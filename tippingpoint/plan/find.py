@@ -46,6 +46,10 @@ class Find(Section, frozen=True):
 
     @model_validator(mode="after")
     def _order(self) -> Find:
+        if any(threshold.abort for threshold in self.also):
+            raise ValueError(
+                "also: abort: true: expected among the plan's thresholds, as these decide nothing"
+            )
         if self.within is not None and self.within < self.hold:
             raise ValueError(
                 f"within: {format_duration(self.within)}: expected at least hold ({format_duration(self.hold)})"

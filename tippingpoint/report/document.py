@@ -64,7 +64,7 @@ _SINGLE_EVENTS = 10
 _ERROR_CODE = re.compile(r"\(([a-z][a-z ,'-]*)\)$")
 """The end of a Juju controller's error, which is its code: (not found)."""
 _ON_CHARTS = (
-    *("fault", "fault-failed", "worker-cut", TAKEN_UP, "interrupted"),
+    *("fault", "fault-failed", "worker-cut", TAKEN_UP, "interrupted", "aborted"),
     *("silence", "undone", "quorum", "controller"),
 )
 _NOTES = ("note", "left-behind", "left-to-expire", "journal-lost", "fault-failed", "room-unknown")

@@ -62,6 +62,8 @@ class Closing:
                     self._record.discard()
                     raise Refused(f"{early}, before anything was made", INTERRUPTED) from None
             self._record.event("interrupted")
+        elif early.status == "aborted":
+            self._record.event("aborted", reason=str(early))
         return await self._end(early.status, str(early))
 
     async def refused(self, refused: UserError | TargetError | Refused) -> None:

@@ -19,6 +19,7 @@ from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.fields import as_amount
 from tippingpoint.run.crew import Crew
+from tippingpoint.run.hold_so_far import read_tick
 from tippingpoint.run.messages import Pause, Paused, Tick
 from tippingpoint.run.record import Record
 from tippingpoint.run.stages import Stages
@@ -62,7 +63,7 @@ class Settling:
         """Take a worker's tick, with what ended in its last interval."""
         if self.settled.is_set() or tick.t - tick.seconds < self._since - 0.001:
             return
-        self._intervals.append((tick.t, _read(tick.lines)))
+        self._intervals.append((tick.t, read_tick(tick)))
         begin = tick.t - self._window
         while self._intervals and self._intervals[0][0] <= begin:
             self._intervals.popleft()
@@ -125,10 +126,15 @@ class ComingBack:
                 return tried, "the last load held"
             again = [size] * (TRIES - 1)
         else:
-            tried = [(as_amount(probe.size), probe.held) for probe in probe_events(run.events)]
+            probes = probe_events(run.events)
+            tried = [(as_amount(probe.size), probe.held) for probe in probes]
             broken = sorted({size for size, held in tried if held is False})
             if not broken:
                 return [], "no load broke"
+            aborted = min((probe.size for probe in probes if probe.aborted), default=inf)
+            broken = [size for size in broken if size < aborted]
+            if not broken:
+                return [], "the load that broke was aborted, and is not put on the target again"
             await self._crew.ask(Paused, lambda _: Pause())
             await self._crew.prepare([self._plan.stage_at(broken[0])], fresh=True)
             again = [size for size in broken[:MOST_BROKEN] for _ in range(TRIES)]
@@ -197,12 +203,3 @@ class ComingBack:
         if found.gave_way or any(check.met is False for check in checks):
             return None if says_nothing(found) else False
         return None if found.load_missing else True
-
-
-def _read(lines: str) -> dict[str, Histogram]:
-    """Read the lines of a journal's interval."""
-    found: dict[str, Histogram] = {}
-    for line in lines.splitlines():
-        name, _, _, _, payload = line.split(",")
-        found[name.removeprefix("Tag=")] = Histogram.decode(payload)
-    return found

@@ -45,6 +45,11 @@ class HoldSoFar:
         """Note that the hold began."""
         self._hold_begin = t
 
+    @property
+    def held(self) -> bool:
+        """Whether the hold has begun."""
+        return self._hold_begin is not None
+
     def read(self) -> None:
         """Read the ticks that came since the last time; those of earlier stages are left out."""
         while self._unread:
@@ -53,7 +58,7 @@ class HoldSoFar:
             if self._hold_begin is not None and since >= self._hold_begin:
                 self._add_held(tick, self._hold_begin)
             elif since >= self._begin:
-                _add(self._ramp, _recorded(tick))
+                _add(self._ramp, read_tick(tick))
 
     @property
     def held_for(self) -> float:
@@ -84,7 +89,7 @@ class HoldSoFar:
 
     def _add_held(self, tick: Tick, hold_begin: float) -> None:
         self._until = max(self._until, tick.t)
-        recorded = _recorded(tick)
+        recorded = read_tick(tick)
         _add(self._held, recorded)
         counted = {name: found for name, found in recorded.items() if name.rpartition(".")[2] in OUTCOMES}
         second = int(tick.t - tick.seconds / 2 - hold_begin)
@@ -97,7 +102,7 @@ class HoldSoFar:
             self._part_seconds *= 2
 
 
-def _recorded(tick: Tick) -> Measured:
+def read_tick(tick: Tick) -> Measured:
     found: Measured = {}
     for line in tick.lines.splitlines():
         name, _, _, _, encoded = line.split(",")

@@ -26,6 +26,7 @@ class Interruption:
         self.asked = asyncio.Event()
         self.hurried = asyncio.Event()
         self._reason = ""
+        self._status: RunStatus = "interrupted"
 
     def ask(self, reason: str) -> None:
         """Ask for the end of the run. The first reason given becomes the reason in the run's manifest."""
@@ -35,10 +36,16 @@ class Interruption:
             self._reason = reason
         self.asked.set()
 
+    def abort(self, reason: str) -> None:
+        """Ask for the end of the run because the target would be harmed; without effect if it ends already."""
+        if not self.asked.is_set():
+            self._reason, self._status = reason, "aborted"
+            self.asked.set()
+
     def check(self) -> None:
         """Raise EndedEarly if the end was asked for."""
         if self.asked.is_set():
-            raise EndedEarly("interrupted", self._reason)
+            raise EndedEarly(self._status, self._reason)
 
     async def unless_asked(self, work: Awaitable[T]) -> T:
         """Return the result of `work`; raises EndedEarly, and cancels the work, if the run is interrupted

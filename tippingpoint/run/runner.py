@@ -77,6 +77,7 @@ class Runner:
         self._crew = Crew(record, self._interruption, self._watcher, self._ticked)
         self._faults = FaultTimeline(plan, record)
         self._heard: Callable[[Tick], None] | None = None
+        self._warned: Callable[[Tick, bool], str] | None = None
         self._made = Made(target, self._own, record, self._interruption, self._watcher, takes_up)
         self._room = Room(
             target, self._own, self._made, self._faults, record, self._interruption, force=force
@@ -276,6 +277,11 @@ class Runner:
             self._heard = search.heard
             await search.play()
             return
+        if any(threshold.abort for threshold in plan.thresholds):
+            # It judges stages while they last, as a search does.
+            from tippingpoint.run.early_warning import EarlyWarning
+
+            self._warned = EarlyWarning(plan.thresholds).heard
         await self._crew.prepare(self._own.plan.planned, fresh=False)
         if self._conductor is not None:
             turns = Turns(self._conductor, self._own, self._stages, self._crew, self._room, self._record)
@@ -307,5 +313,9 @@ class Runner:
         if self._heard is not None:
             self._heard(tick)
         progress = self._stages.progress
+        if self._warned is not None and progress is not None and progress.kind in ("ramp", "storm"):
+            missed = self._warned(tick, progress.remaining is not None)
+            if missed:
+                self._interruption.abort(missed)
         if progress is not None:
             self._watcher.progress(progress, worker, tick)

@@ -1,7 +1,7 @@
 """Plays a search: puts the loads on the target that the searcher asks for, and tells it how each went.
 
 The load goes from one probe to the next without a pause, unless the searcher asks to begin from nothing. A hold ends
-early when the answer is clear.
+early when the answer is clear, and a whole probe when a threshold with `abort` is missed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
 
 from tippingpoint.analysis.judged_probe import JudgedProbe, judge_probe
@@ -27,6 +28,7 @@ from tippingpoint.plan.find import Find
 from tippingpoint.plan.read import AnyStage, SearchPlan
 from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.run.crew import Crew
+from tippingpoint.run.early_warning import EarlyWarning
 from tippingpoint.run.hold_so_far import HoldSoFar
 from tippingpoint.run.interruption import EndedEarly
 from tippingpoint.run.messages import Pause, Paused, Settle, Settled, Tick
@@ -84,11 +86,13 @@ class Search:
         self._load: float | None = None
         """The load that is on the target; None for none."""
         self._so_far: HoldSoFar | None = None
+        self._warning = EarlyWarning(())
 
     def heard(self, tick: Tick) -> None:
         """Take a worker's tick."""
         if self._so_far is not None:
             self._so_far.add(tick)
+            self._warning.heard(tick, self._so_far.held)
 
     async def play(self) -> None:
         """Search, and write the answer as an event."""
@@ -115,8 +119,14 @@ class Search:
         asked = self._plan.stage_at(ask.load)
         size = self._plan.load_at(ask.load)
         number, so_far = await self._bring_up(asked, size, fresh)
-        await self._hold(so_far, ask, asked)
+        if not self._warning.missed.is_set():
+            await self._hold(so_far, ask, asked)
+        aborted = self._warning.why
+        if aborted:
+            await self._stop()
         judged_as = await self._judged(number, so_far)
+        if aborted:
+            judged_as = replace(judged_as, held=False, broken=(f"aborted: {aborted}",))
         names = margin_names(self._plan.thresholds)
         own = [each for each in judged_as.margins if each.name in names]
         problem = await self._why_silent() if judged_as.silent else ""
@@ -133,6 +143,7 @@ class Search:
             broken=[why[:_LONGEST] for why in ([problem] if problem else judged_as.broken)],
             began=round(began, 3),
             seconds=round(self._elapsed - began, 3),
+            aborted=bool(aborted),
             strained=judged_as.strained,
         )
         self._record.event("probe", **event.model_dump())
@@ -159,9 +170,17 @@ class Search:
             self._room.empty()
         if refused := await self._room.look(asked, number, "find"):
             raise EndedEarly("cut", refused)
+        self._warning = EarlyWarning(self._plan.thresholds, self._record.now())
         self._so_far = so_far = HoldSoFar(number, size, "find", self._record.now())
         await self._stages.bring_up(
-            number, "find", size, asked, self._over(asked, size), None, calm=self._calm
+            number,
+            "find",
+            size,
+            asked,
+            self._over(asked, size),
+            None,
+            calm=self._calm,
+            until=self._warning.missed,
         )
         self._load = size
         return number, so_far
@@ -192,8 +211,8 @@ class Search:
         self._stages.begin_hold(longest)
         ends = time.monotonic() + longest
         while (left := ends - time.monotonic()) > 0:
-            await self._crew.wait(min(left, _LOOK_EVERY))
-            if left <= _LOOK_EVERY:
+            await self._crew.wait_for(self._warning.missed, min(left, _LOOK_EVERY))
+            if left <= _LOOK_EVERY or self._warning.missed.is_set():
                 break
             margins = await asyncio.to_thread(self._margins, so_far)
             whole_round = so_far.held_for >= self._round(asked)

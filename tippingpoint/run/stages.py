@@ -130,6 +130,7 @@ class Stages:
         listed: int | None,
         *,
         calm: float | None = None,
+        until: asyncio.Event | None = None,
     ) -> None:
         """Begin a stage; returns when its load is up, or after an operation's time limit without progress.
 
@@ -137,7 +138,8 @@ class Stages:
         killed, every request that it had accepted may hang.
 
         With `calm`, the load also has to be steady, so that the backlog of the load before is not blamed on this one:
-        no operation is older than so many seconds, or the oldest gets no younger any more (steadiness.py).
+        no operation is older than so many seconds, or the oldest gets no younger any more (steadiness.py). The event
+        `until` ends the wait.
         """
         await self._begin(number, kind, size, asked, over, listed)
         plan = self._own.whole
@@ -147,7 +149,7 @@ class Stages:
         latest = time.monotonic() + over + _AT_MOST * patience
         headway = Headway(removing=kind == "destroy", making=not isinstance(plan, ClaimPlan))
         steadiness = Steadiness(calm)
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and not (until is not None and until.is_set()):
             # Ticks from before the stage say nothing about it: a storm begins with less load, a removal with more.
             heard = self._crew.ticks_after(begun)
             if len(heard) == len(self._crew.alive) and all(tick.up for tick in heard.values()):

@@ -21,7 +21,7 @@ LARGEST_FILE = 16 << 20
 RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,199}$")]
 """An id that is safe in names on targets and of files: one component of a path, never `.` or `..`."""
 Workload = Literal["claim", "spawn", "grow", "cts"]
-RunStatus = Literal["running", "complete", "interrupted", "cut", "failed"]
+RunStatus = Literal["running", "complete", "interrupted", "aborted", "cut", "failed"]
 
 
 class Host(BaseModel):
@@ -103,7 +103,7 @@ class Manifest(BaseModel):
     things_of: RunId | Literal[""] = ""
     """The run whose things it took over, under their names, if it resumed another one."""
     status: RunStatus = "running"
-    """`cut`: the run's process was killed, or could not go on."""
+    """`cut`: the run's process was killed, or could not go on. `aborted`: a threshold with `abort` was missed."""
     reason: str = ""
     """Why the run is not complete, in one line."""
     started: float

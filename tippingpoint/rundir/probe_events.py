@@ -37,6 +37,8 @@ class ProbeEvent(BaseModel):
     """Seconds since the search began."""
     seconds: Annotated[_Finite, Field(ge=0)]
     """How long it lasted, ramp and hold."""
+    aborted: bool = False
+    """Whether a threshold with `abort` ended it, and the load was taken away at once."""
     strained: str = ""
     """Why the generator was the bottleneck; empty if it was not."""
 

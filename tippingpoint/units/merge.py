@@ -30,7 +30,7 @@ from tippingpoint.rundir.manifest import FILE, Manifest, RunStatus, TargetEntry,
 from tippingpoint.rundir.probe_events import ProbeEvent
 from tippingpoint.units.digest import Head, read_digest
 from tippingpoint.units.part import Phase
-from tippingpoint.units.shared_run import SharedRun, UnitWord
+from tippingpoint.units.shared_run import ABORTED, SharedRun, UnitWord
 from tippingpoint.units.spread import Placed
 from tippingpoint.util.text import choose, show_count
 
@@ -261,7 +261,7 @@ class _Gathering:
         unit = part.unit
         kind = event["event"]
         match kind:
-            case "stage" | "tick" | "interrupted" | "unit" | "gathered":
+            case "stage" | "tick" | "interrupted" | "aborted" | "unit" | "gathered":
                 return  # these are written here, whatever a digest says
             case "note":
                 self._notes[_line(str(event.get("text", "")))].append(unit)
@@ -324,7 +324,8 @@ class _Gathering:
                 {"t": 0.0, "event": "note", "text": f"{_named([*dict.fromkeys(units)])}: {text}"}
             )
         if self._run.stopped:
-            self._events.append({"t": self._seconds, "event": "interrupted"})
+            aborted = self._run.stopped.startswith(ABORTED)
+            self._events.append({"t": self._seconds, "event": "aborted" if aborted else "interrupted"})
         if self._cleaned:
             self._events.append({"t": self._seconds, "event": "cleaned", "removed": self._cleaned})
 
@@ -370,6 +371,8 @@ def _ended(run: SharedRun, parts: Sequence[_MergedPart]) -> tuple[RunStatus, str
         return "failed", f"{_named([part.unit for part in failed])}: {failed[0].why}"
     if not run.over:
         return "cut", "not all of its units have ended their parts"
+    if run.stopped.startswith(ABORTED):
+        return "aborted", run.stopped.removeprefix(ABORTED)
     return ("interrupted", run.stopped) if run.stopped else ("complete", "")
 
 

@@ -59,6 +59,10 @@ class Turn(BaseModel):
     """How many of the plan's storms in this stage have begun, this one included."""
 
 
+ABORTED = "aborted: "
+"""How the problem of a unit begins whose part a threshold with `abort` has ended: the whole run ends then."""
+
+
 class SharedRun(BaseModel):
     """A run as all of its units know it."""
 
@@ -283,6 +287,9 @@ def conduct(run: SharedRun, words: Mapping[str, UnitWord | None], now: float) ->
     if run.over:
         return run
     said = {unit: word for unit, word in words.items() if word is not None and word.run == run.id}
+    aborts = [unit for unit in run.units if unit in said and said[unit].problem.startswith(ABORTED)]
+    if aborts:
+        run = stop(run, f"{said[aborts[0]].problem} on {aborts[0]}")
     missing = {**run.missing}
     for unit in run.units:
         why = _why_missing(run, unit, words, said.get(unit), now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import socket
@@ -18,9 +19,21 @@ import yaml
 from lab.etcd.cluster import EtcdLab
 from lab.juju.simulator import JujuLab
 from tests.functional.juju.juju_runs import contents, juju_plan
-from tests.functional.program import keys, leases, only_run, settings, start, wait_for_hold, write_plan
+from tests.functional.program import (
+    keys,
+    leases,
+    leases_left,
+    no_traceback,
+    only_run,
+    run,
+    settings,
+    start,
+    wait_for_hold,
+    write_plan,
+)
 from tests.functional.spawn_runs import ended, going, wait_for
 from tippingpoint.plan.claim import CLAIM_OPERATIONS
+from tippingpoint.rundir.probe_events import probe_events
 
 _SOON_S = 600.0
 LONG = [{"leases": 20, "over": "200ms", "hold": "10m"}]
@@ -50,6 +63,56 @@ def silent() -> Iterator[tuple[str, threading.Event]]:
             thread.join(_SOON_S)
             for each in kept:
                 each.close()
+
+
+def test_a_threshold_with_abort_ends_the_run_when_the_target_hangs(
+    etcd_private: EtcdLab, tmp_path: Path
+) -> None:
+    # given leases that are held for long, on an etcd that hangs soon after
+    plan = write_plan(
+        tmp_path,
+        workload={"units": 1, "claim_time": "10s", "renew_time": "500ms", "timeout": "1s"},
+        stages=[{"leases": 20, "over": 0, "hold": "20m"}],
+        faults=[{"do": "stop", "member": name, "stage": 1, "at": "2s"} for name in etcd_private.names],
+        thresholds=[{"operation": name, "error_rate": 0.5, "abort": True} for name in ("claim", "extend")],
+    )
+    # when it is run
+    done = run("run", plan, *settings(etcd_private), "--out", tmp_path / "runs")
+    # then the run has ended long before its hold, the verdict is missed, and one line says why
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert no_traceback(done.stdout, done.stderr)
+    measured = only_run(tmp_path / "runs")
+    assert measured.manifest.status == "aborted"
+    line = re.compile(
+        r"^aborted: (?:claim|extend) error rate was [0-9.]+ % \(limit 50 %, abort\)$", re.MULTILINE
+    )
+    assert line.search(done.stdout)
+    (aborted,) = [event for event in measured.events if event["event"] == "aborted"]
+    assert aborted["reason"] == measured.manifest.reason
+    assert measured.stages[0].count("extend") > 0
+
+
+def test_a_search_takes_a_load_away_that_a_threshold_aborts(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given a threshold that no load meets, and holds that would last for minutes
+    plan = write_plan(
+        tmp_path,
+        workload={"units": 1, "claim_time": "60s", "renew_time": "200ms", "timeout": "30s"},
+        stages=[],
+        find={"start": 1, "limit": 1000, "over": 0, "hold": "10m"},
+        thresholds=[{"operation": "extend", "p99": "1us", "abort": True}],
+    )
+    # when it is run
+    done = run("run", plan, *settings(etcd), "--out", tmp_path / "runs")
+    # then its first probe is broken and aborted, no other load is tried, and nothing is left
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert no_traceback(done.stdout, done.stderr)
+    measured = only_run(tmp_path / "runs")
+    assert measured.manifest.status == "complete"
+    (probe,) = probe_events(measured.events)
+    assert (probe.size, probe.held, probe.aborted) == (1, False, True)
+    assert re.fullmatch(r"aborted: extend p99 was .* \(limit 1 us, abort\)", probe.broken[0])
+    assert "not even 1 lease held" in done.stdout
+    assert leases_left(etcd) == []
 
 
 def interrupted(process: subprocess.Popen[str]) -> tuple[int, str, str, float]:

@@ -195,6 +195,14 @@ def test_an_interrupted_run_is_not_met() -> None:
     assert verdict.sentence == "Withheld: the run was interrupted: Ctrl-C; held through 4000 leases."
 
 
+def test_an_aborted_run_is_missed_whatever_its_stages_show() -> None:
+    why = "extend p99 was 2.3 s (limit 1 s, abort)"
+    verdict = analyse(made_run(ramp(10, 20, 30), plan=EXTEND_P99, status="aborted", reason=why)).verdict
+    assert (verdict.outcome, verdict.exit_code) == ("missed", 1)
+    assert verdict.sentence == f"Missed: aborted: {why}; held through 2000 leases."
+    assert verdict.reasons == [f"the run was aborted: {why}"]
+
+
 def test_a_failed_run_says_why() -> None:
     verdict = analyse(made_run([], plan=EXTEND_P99, status="failed", reason="127.0.0.1:2379 refused")).verdict
     assert (verdict.exit_code, verdict.sentence) == (3, "Failed: 127.0.0.1:2379 refused.")

@@ -284,6 +284,27 @@ def test_stopped_run_names_no_further_turn() -> None:
     assert run.missing == {}
 
 
+def test_a_unit_that_aborts_ends_the_run_on_all_units() -> None:
+    troupe = Troupe(3)
+    troupe.all_say("ready")
+    troupe.conduct()
+    troupe.all_say("up", 1)
+    troupe.conduct()
+
+    # when the threshold of one unit has ended its part
+    troupe.say(1, "over", 1, "aborted: extend p99 was 2.3 s (limit 1 s, abort)")
+    run = troupe.conduct()
+
+    # then the run is stopped for that reason, and no share is missing
+    assert run.stopped == "aborted: extend p99 was 2.3 s (limit 1 s, abort) on load-claimer/1"
+    assert run.missing == {}
+    assert not run.over
+    # and it is over when the others have ended their parts too
+    troupe.say(0, "over", 1)
+    troupe.say(2, "over", 1)
+    assert troupe.conduct().over
+
+
 def test_plans_that_units_cannot_run_are_refused() -> None:
     """Given a search and two units, or faults on a lab's members, then the run is refused in one line."""
     search = plan(

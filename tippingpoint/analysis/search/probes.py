@@ -31,3 +31,5 @@ class Probe:
     """Seconds since the search began."""
     seconds: float
     """How long it lasted, ramp and hold."""
+    aborted: bool = False
+    """Whether a threshold with `abort` ended it: no load near it or above it may be tried any more."""

@@ -38,6 +38,7 @@ def probe_of(event: ProbeEvent) -> Probe:
         fresh=event.fresh,
         begun=event.began,
         seconds=event.seconds,
+        aborted=event.aborted,
     )
 
 

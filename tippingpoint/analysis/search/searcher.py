@@ -26,6 +26,8 @@ _CLEAR_BROKEN, _CLEAR_HELD = 0.4, -0.7
 """And beyond these margins: a latency may still grow in the rest of a hold, so holding takes half of the limit."""
 _MOST = 60
 """No search has more probes."""
+_BELOW_ABORTED = 0.9
+"""After a load that was aborted, loads up to this share of it are tried, as larger ones would harm the target too."""
 _STALE = 10
 """A search that has this many probes near the limit, and was as narrow before them, does not get any narrower."""
 _NARROWING = 0.8
@@ -189,7 +191,7 @@ class Searcher:
             return "limit"
         if known and not any(probe.held for probe in known):
             lowest = min(probe.load for probe in known)
-            if lowest <= self._smallest * 1.001:
+            if lowest <= self._smallest * 1.001 or self._largest < self._smallest:
                 return "broken at start"
         if self._is_strained:
             return "generator"
@@ -251,7 +253,7 @@ class Searcher:
         if not broken:
             largest = max(held, key=lambda probe: probe.load)
             far = largest.margins and all(margin.value < _LEAP_MARGIN for margin in largest.margins)
-            return self._rounded(min(aim.limit, largest.load * (4.0 if far else 2.0)))
+            return self._rounded(largest.load * (4.0 if far else 2.0))
         if not held:
             smallest = min(probe.load for probe in broken)
             again = sum(probe.load == smallest for probe in broken)
@@ -264,19 +266,25 @@ class Searcher:
         gains = self._beliefs.gain(places, now)
         return self._rounded(exp(float(places[int(np.argmax(gains))])))
 
+    @property
+    def _largest(self) -> float:
+        """The largest load that may be tried."""
+        aborted = (_BELOW_ABORTED * probe.load for probe in self._probes if probe.aborted)
+        return min([self._aim.limit, *aborted])
+
     def _rounded(self, load: float) -> float:
-        aim = self._aim
-        load = min(max(load, self._smallest), aim.limit)
+        aim, most = self._aim, self._largest
+        load = min(max(load, self._smallest), most)
         if not aim.whole:
-            return float(f"{load:.4g}") if float(f"{load:.4g}") <= aim.limit else load
+            return float(f"{load:.4g}") if float(f"{load:.4g}") <= most else load
         low, high = floor(load), ceil(load)
         if low == high or low < 1:
             return float(max(high, 1))
         # Of two neighbours, the one that was tried less: a sharp limit lies between them.
         tried = [sum(probe.load == near for probe in self._probes) for near in (low, high)]
         if tried[0] == tried[1]:
-            return float(round(load))
-        return float(low if tried[0] < tried[1] else min(high, int(aim.limit)))
+            return float(min(round(load), floor(most)))
+        return float(low if tried[0] < tried[1] else min(high, int(most)))
 
     def _should_be_fresh(self, load: float) -> bool:
         """Whether a probe begins from nothing: once near the limit, and always if the target seems to stay hurt."""

@@ -33,6 +33,33 @@ def played(
     return searcher, probes
 
 
+def test_no_load_near_one_that_was_aborted_or_above_it_is_tried_again() -> None:
+    # given a target that holds 2,500, where every load above 2,600 is aborted
+    searcher, asked = Searcher(AIM), list[tuple[float, bool]]()
+    while (ask := searcher.ask(30.0 * len(asked))) is not None:
+        value = log(ask.load / 2500)
+        aborted = ask.load > 2600
+        asked.append((ask.load, aborted))
+        margin = Margin("extend p99", value, 0.01)
+        searcher.tell(
+            Probe(ask.load, value <= 0, (margin,), ask.fresh, 30.0 * (len(asked) - 1), 30.0, aborted)
+        )
+    # then each load is below 0.9 of all that were aborted before
+    for place, (load, _) in enumerate(asked):
+        assert all(load <= 0.9 * before for before, aborted in asked[:place] if aborted)
+    assert any(aborted for _, aborted in asked)
+    # and the limit is found all the same
+    assert searcher.answer.low <= 2500 <= searcher.answer.high
+
+
+def test_a_search_whose_smallest_load_is_aborted_tries_no_other() -> None:
+    searcher = Searcher(replace(AIM, start=1))
+    assert searcher.ask(0.0) is not None
+    searcher.tell(Probe(1, False, (), True, 0.0, 16.0, aborted=True))
+    assert searcher.ask(16.0) is None
+    assert searcher.answer.ended == "broken at start"
+
+
 @pytest.mark.parametrize(
     "kind", [Kind(softness=0.05), Kind(softness=0.15), Kind(softness=0.05, shape="queue")]
 )
