@@ -35,7 +35,7 @@ def only(path: Path, operations: list[Done], **options: Any) -> Aftermath:
 @given(
     begin=st.floats(15, 25),
     seconds=st.floats(0.6, 12),
-    offset=st.floats(0, 0.99),
+    offset=st.integers(0, 990).map(lambda ms: ms / 1000),
     thresholds=st.sampled_from([LATE, []]),
     gave_up=st.sampled_from([1e9, 2.0, 0.5]),
 )
