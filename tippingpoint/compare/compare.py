@@ -1,24 +1,26 @@
-"""Compares runs: where each tips, and what got worse or better, or is uncertain, per operation and stage size."""
+"""Compares releases by their runs: where each tips, and what got worse or better, per operation and stage size."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from math import inf
 from typing import Literal
 
 import numpy as np
 
 from tippingpoint.analysis.analyse import Analysis, analyse
-from tippingpoint.analysis.confidence import Interval, difference_of_shares, ratio_of_percentiles
-from tippingpoint.analysis.latency import freed_costs
 from tippingpoint.compare.baselines import Baseline
-from tippingpoint.compare.costs import CostComparison, compare_costs
+from tippingpoint.compare.cells import PERCENTILES, RATES, Cell, Key, mean_of, rates_of, table_of
+from tippingpoint.compare.costs import CostComparison, compare_costs, costs_together
 from tippingpoint.compare.names import Named, differences, short_names
+from tippingpoint.compare.pair import NOT_COMPARED, Against, Pair, Side
 from tippingpoint.compare.published import PublishedRow, compare_published
-from tippingpoint.compare.reach import Judgement, Reach, not_judged, reach_of, tips_against
-from tippingpoint.compare.resources import ResourceComparison, compare_resources
+from tippingpoint.compare.reach import APART, Judgement, Reach, not_judged, reach_of
+from tippingpoint.compare.repeats import Change, Release
+from tippingpoint.compare.resources import ResourceComparison, compare_resources, resources_together
 from tippingpoint.compare.sentence import (
     published_words,
     range_words,
@@ -29,41 +31,17 @@ from tippingpoint.compare.sentence import (
 )
 from tippingpoint.errors import UserError
 from tippingpoint.plan.fields import StageKind
-from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.operations import OPERATIONS, OWN_LOAD
 from tippingpoint.rundir.results import RunData
-from tippingpoint.rundir.stages import StageResult
 from tippingpoint.util.durations import show_us
 from tippingpoint.util.text import show_list, show_load, show_share, show_size
 
-Outcome = Literal["worse", "better", "same", "unsure", "apart", "published"]
-
-PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}
-RATES: dict[str, tuple[str, ...]] = {"error_rate": ("error", "timeout"), "lost_rate": ("lost",)}
-LEVEL = 0.95
-"""The confidence that no figure of the whole comparison is called worse or better by chance (Bonferroni)."""
-SAME_SHARE = 0.001
-"""Rates that differ by less than one in a thousand, for certain, are the same."""
-
-
-@dataclass(frozen=True)
-class Against:
-    """One run's figure compared with the baseline's."""
-
-    change: float | None
-    """For percentiles the ratio to the baseline, for rates the difference. None without a figure."""
-    low: float | None
-    high: float | None
-    """The 95 % interval of `change` alone. `high` is infinite if a sample is too small for a bound."""
-    judgement: Judgement | None
-    """The judgement by the wider interval for all rows together (LEVEL); None if `beyond` says why."""
-    beyond: str = ""
-    """Why nothing is judged at this load: it is past the cliff of one of the two runs, or one did not hold it."""
+Outcome = Literal["worse", "better", "withheld", "none", "single", "apart", "published"]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One figure of one operation at one stage size, in every run; the first run is the baseline."""
+    """One figure of one operation at one stage size, in every release; the first one is the baseline."""
 
     operation: str
     size: float
@@ -72,22 +50,34 @@ class Row:
     measure: str
     """p50 p90 p95 p99 (microseconds), error_rate or lost_rate (shares in 0..1)."""
     values: list[float | None]
-    """One value per run; None if the run did not measure it."""
+    """One value per release, the mean of its runs (geometric for percentiles); None if a run did not measure it."""
     counts: list[int]
     """The number of operations in each value."""
     against: list[Against]
-    """One comparison per run after the first."""
+    """One comparison per release after the first."""
     destroy: bool = False
     """Whether the stages are removals, which are compared with removals only."""
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """Runs compared with the first of them, and published results compared with the first of those."""
+class Overall:
+    """One figure of one operation over all loads that all runs held: the mean of its changes."""
 
-    runs: list[RunData]
-    names: list[str]
-    """One name per run, as short as possible: the version if the versions differ."""
+    operation: str
+    kind: StageKind
+    """ramp, storm or destroy"""
+    measure: str
+    against: list[Against]
+    """One comparison per release after the first."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Releases compared with the first of them, and published results compared with the first of those."""
+
+    releases: list[Release]
+    control: Release | None
+    """Runs of the first release that stand for another one, so that it is known what a comparison finds in nothing."""
     beside: list[Baseline]
     beside_names: list[str]
     """One name per published result; if it has a run, that run's name."""
@@ -97,120 +87,174 @@ class Comparison:
     main: str
     """The workload's main operation: claim, launch, boot_server, add-unit; empty if none was measured."""
     rows: list[Row]
+    overall: list[Overall]
+    """Figures over all loads; empty with one run each, which cannot be judged."""
     tips: list[Judgement]
-    """For each run after the first, whether it tips at a lower load than the first (worse) or a higher one (better)."""
+    """For each release after the first, whether it tips at a lower load than the first (worse) or a higher one."""
+    tip_changes: list[Change | None]
+    """For each release after the first, the ratio of the loads at which it tips; None without repeats, or unknown."""
     outcome: Outcome
-    """The outcome of the worst run: by its tipping point, or by figures if that is the same or uncertain.
+    """The outcome of the worst release: by its tipping point, or by figures if that is not known to differ.
 
-    apart: no load was held by both. published: there are fewer than two runs.
+    none: no difference that repeats do not explain. withheld: one that the control has, too. single: one run each, and
+    nothing that no repeat could explain. apart: no load was held by both. published: there are fewer than two releases.
     """
     worse: list[str]
     better: list[str]
     """One line for a tipping point and for each figure that changed significantly, the largest change first."""
+    withheld: list[str]
+    """One line for each change that is not judged, because the control shows as much."""
     not_comparable: list[str]
-    """Stage sizes, storms and operations that only some runs have."""
+    """Stage sizes, storms and operations that only some releases have."""
     differs: list[str]
     """The settings in which the runs' plans differ, if all have plans."""
-    analyses: list[Analysis]
-    """One analysis per run."""
-    reaches: list[Reach]
-    """One reach per run."""
     resources: list[ResourceComparison]
     costs: list[CostComparison]
     published: list[PublishedRow]
     """Figures that several results in `beside` give."""
     sentence: str
     """The tipping points and costs in words."""
+    control_words: str
+    """What the first release's control shows; empty without one."""
     changes: str
     """How many figures changed, and which changed most."""
 
     @property
+    def runs(self) -> list[RunData]:
+        """The first run of each release."""
+        return [release.runs[0] for release in self.releases]
+
+    @property
+    def names(self) -> list[str]:
+        """One name per release, as short as possible: the version if the versions differ."""
+        return [release.name for release in self.releases]
+
+    @property
+    def analyses(self) -> list[Analysis]:
+        """The analysis of each release's first run."""
+        return [release.analyses[0] for release in self.releases]
+
+    @property
+    def reaches(self) -> list[Reach]:
+        """How far each release came."""
+        return [release.reach for release in self.releases]
+
+    @property
+    def repeated(self) -> bool:
+        """Whether a release has several runs, so that something is known of how runs scatter."""
+        return any(len(release.runs) > 1 for release in self.releases) or self.control is not None
+
+    @property
     def regressed(self) -> bool:
-        """Whether a run tips at a lower load or, with the same or uncertain tipping points, has a worse figure.
+        """Whether a release tips at a lower load or, if that is not known to differ, has a worse figure.
 
         The command then ends with exit code 1.
         """
         return self.outcome == "worse"
 
 
-@dataclass(frozen=True)
-class _Cell:
-    """One run's measurements of one operation at one load."""
+def compare(
+    releases: Sequence[RunData | Sequence[RunData]],
+    tolerance: float = 0.10,
+    beside: Sequence[Baseline] = (),
+    control: Sequence[RunData] = (),
+) -> Comparison:
+    """Compare every release with the first one; each is a run, or runs that are repeats of each other.
 
-    latencies: Histogram
-    attempts: int
-    failures: dict[str, int]
-
-
-_Key = tuple[StageKind, float, str]
-"""Kind (ramp stands for every step of the ladder), size, operation."""
-
-
-def compare(runs: Sequence[RunData], tolerance: float = 0.10, beside: Sequence[Baseline] = ()) -> Comparison:
-    """Compare every run with the first one. A single run is shown with published figures.
-
-    Tipping points come first: at a lower load is worse, at a higher load better. Figures at loads that both held come
-    next; those past the cliff of either are not judged. A percentile is worse if its ratio to the baseline is certainly
-    above 1 + `tolerance`, better if certainly below 1 / (1 + `tolerance`), the same if certainly between, and otherwise
-    unsure. A rate is worse if it certainly rose by more than `tolerance` of the smaller one.
-
-    Samples are taken as independent. Two runs on the same target also differ as a whole, which the histograms of one
-    run cannot show; `tolerance` is for that. Published results (`beside`) are compared with each other by figures.
+    Tipping points come first: at a lower load is worse, at a higher load better. Figures at loads that all runs of both
+    held come next. A difference is one if it is more than `tolerance`, and more than the scatter of repeats explains
+    among all figures together (scatter.py), and more than between the first release and its `control`, if there is one.
+    With one run each nothing is known of that scatter. Then only tipping points that are far apart (reach.APART) are
+    judged. Published results (`beside`) are compared with each other by figures.
 
     Raises UserError without any run if `beside` has no figure in common, for runs with different units of load, for a
-    run without stages, and for a negative or infinite tolerance.
+    run without stages, for one run that stands in two places, and for a negative or infinite tolerance.
     """
     published = compare_published(beside)
+    sets = [[one] if isinstance(one, RunData) else list(one) for one in releases]
+    runs = [run for one in sets for run in one]
     if not runs and not published:
         names = ", ".join(baseline.name for baseline in beside) or "0 runs"
         raise UserError("compare", names, "one run or more, or published results with a figure in common")
     if not (np.isfinite(tolerance) and tolerance >= 0):
         raise UserError("--tolerance", tolerance, "a share from 0 up, such as 0.1")
-    units = {run.manifest.load_unit for run in runs}
+    units = {run.manifest.load_unit for run in (*runs, *control)}
     if len(units) > 1:
         raise UserError(
             "compare", f"stages in {' and '.join(sorted(units))}", "runs whose stages count the same"
         )
     unit = next(iter(units), "")
-    for run in runs:
+    for run in (*runs, *control):
         if not run.stages:
             why = "this one has no journals" if not run.operations else "in this one none was begun"
             raise UserError("compare", run.manifest.id, f"runs with stages, and {why}")
-    names, beside_names = _names(runs, beside)
-    analyses = [analyse(run) for run in runs]
-    reaches = [reach_of(analysis) for analysis in analyses]
-    tips: list[Judgement] = [
-        tips_against(reaches[0], reach, same_thresholds=_thresholds(run) == _thresholds(runs[0]))
-        for run, reach in zip(runs[1:], reaches[1:], strict=True)
+    names, beside_names = _names([one[0] for one in sets], beside)
+    joined = [_release(name, of) for name, of in zip(names, sets, strict=True)]
+    reaches = [release.reach for release in joined]
+    controlled = _release(f"{names[0]} again", list(control)) if control else None
+    every = [*joined, *([controlled] if controlled is not None else [])]
+    of_runs = compare_resources([run for release in every for run in release.runs])
+    counts = [len(release.runs) for release in every]
+    sides = [
+        Side(
+            release,
+            [table_of(run) for run in release.runs],
+            [figure.of(begin, len(release.runs)) for figure in of_runs],
+        )
+        for release, begin in zip(every, accumulate([0, *counts[:-1]]), strict=True)
     ]
-    tables = [_table(run) for run in runs]
-    keys = sorted({key for table in tables for key in table}, key=_place)
-    shared = [key for key in keys if sum(key in table for table in tables) > 1 and key in tables[0]]
-    beyond = {key: _beyond(key, names, reaches) for key in shared}
-    tests = sum(
-        sum(key in table and not why for table, why in zip(tables[1:], beyond[key], strict=True))
-        * (len(PERCENTILES) + len(_rates(key[2])))
-        for key in shared
-    )
-    level = 1 - (1 - LEVEL) / max(1, tests)
+    has = [{key for key in side.tables[0] if all(key in table for table in side.tables)} for side in sides]
+    keys = sorted({key for of in has[: len(joined)] for key in of}, key=_place)
+    shared = [key for key in keys if sum(key in of for of in has[: len(joined)]) > 1 and key in has[0]]
+    if controlled is not None:
+        shared = [key for key in shared if key in has[-1]]
+    beyond = {key: _beyond(key, joined, controlled) for key in shared}
+    pairs = [
+        Pair(
+            sides[0],
+            side,
+            sides[-1] if controlled is not None else None,
+            {key: why[place] for key, why in beyond.items()},
+            tolerance,
+        )
+        for place, side in enumerate(sides[1 : len(joined)])
+    ]
+    tips: list[Judgement] = [pair.tip for pair in pairs]
+    overall = _overall(pairs)
     rows = [
         row
         for key in shared
-        for row in _rows(key, [table.get(key) for table in tables], beyond[key], level, tolerance)
+        for row in _rows(
+            key,
+            [
+                [table[key] for table in side.tables] if key in of else []
+                for side, of in zip(sides[: len(joined)], has, strict=False)
+            ],
+            beyond[key],
+            pairs,
+        )
     ]
-    worse, better = _changes(rows, tips, reaches, names, unit)
+    resources = [
+        replace(
+            figure, ratios=[pair.ratios(number, of) for pair, of in zip(pairs, figure.ratios, strict=True)]
+        )
+        for number, figure in enumerate(resources_together(of_runs, counts[: len(joined)]))
+    ]
+    tip_changes = [pair.tip_change for pair in pairs]
+    worse, better, withheld = _changes(rows, overall, pairs, reaches, names, unit)
     main = _main(runs)
-    resources = compare_resources(runs)
     parts = [
         tipping_words(names, reaches, unit),
+        *_tip_words(pairs, names[0]),
         _main_words(rows, main, names, reaches, unit),
         *_contrary_words(rows, tips, main, names, unit),
         resource_words(names, resources, reaches, unit),
         published_words(beside_names, published, alone=not runs),
     ]
     in_doubt = [
-        f"{name}: {analysis.verdict.sentence}"
-        for name, analysis in zip(names, analyses, strict=True)
+        f"{_run_name(release, number)}: {analysis.verdict.sentence}"
+        for release in joined
+        for number, analysis in enumerate(release.analyses)
         if analysis.verdict.outcome in ("withheld", "failed")
     ]
     for name, reach in zip(names[1:], reaches[1:], strict=True):
@@ -220,29 +264,44 @@ def compare(runs: Sequence[RunData], tolerance: float = 0.10, beside: Sequence[B
                 f"Which of {names[0]} and {name} tips first is uncertain: thresholds of {whose} were not "
                 f"judged from {since} {unit} on."
             )
+    if len(joined) > 1 and not any(pair.repeated for pair in pairs):
+        in_doubt.append("One run each: differences between runs are not known.")
     return Comparison(
-        runs=list(runs),
-        names=names,
+        releases=joined,
+        control=controlled,
         beside=list(beside),
         beside_names=beside_names,
         load_unit=unit,
         tolerance=tolerance,
         main=main,
         rows=rows,
+        overall=overall,
         tips=tips,
-        outcome=_outcome(rows, tips),
+        tip_changes=tip_changes,
+        outcome=_outcome(rows, overall, pairs),
         worse=worse,
         better=better,
-        not_comparable=_not_comparable(keys, tables, names, unit),
+        withheld=withheld,
+        not_comparable=_not_comparable(keys, has[: len(joined)], names, unit),
         differs=differences([run.manifest.plan or {} for run in runs]),
-        analyses=analyses,
-        reaches=reaches,
         resources=resources,
-        costs=compare_costs(analyses),
+        costs=costs_together(
+            compare_costs([one for release in joined for one in release.analyses]), counts[: len(joined)]
+        ),
         published=published,
         sentence=" ".join([f"{'; '.join(part for part in parts if part)}.", *in_doubt]),
-        changes=_summary(rows, tips, names, unit),
+        control_words=_control_words(pairs, controlled, names[0]),
+        changes=_summary(rows, pairs, names, unit),
     )
+
+
+def _release(name: str, runs: list[RunData]) -> Release:
+    analyses = [analyse(run) for run in runs]
+    return Release(name, runs, analyses, [reach_of(analysis) for analysis in analyses])
+
+
+def _run_name(release: Release, number: int) -> str:
+    return release.name if len(release.runs) == 1 else f"{release.name}, run {number + 1}"
 
 
 def _names(runs: Sequence[RunData], beside: Sequence[Baseline]) -> tuple[list[str], list[str]]:
@@ -256,37 +315,73 @@ def _names(runs: Sequence[RunData], beside: Sequence[Baseline]) -> tuple[list[st
     return names[: len(runs)], [by_id[name] for name in named]
 
 
-def _thresholds(run: RunData) -> object:
-    return (run.manifest.plan or {}).get("thresholds")
-
-
-def _beyond(key: _Key, names: Sequence[str], reaches: Sequence[Reach]) -> list[str]:
-    """Return for each run after the first why it is not judged at a load; empty if it is."""
+def _beyond(key: Key, releases: Sequence[Release], control: Release | None) -> list[str]:
+    """Return for each release after the first why it is not judged at a load; empty if it is."""
     kind, size, _ = key
 
-    def words(place: int) -> str:
-        why = reaches[place].beyond(kind, size)
-        return f"{why} {names[place]}" if why else ""
+    def words(release: Release) -> str:
+        why = next((why for reach in release.reaches if (why := reach.beyond(kind, size))), "")
+        return f"{why} {release.name}" if why else ""
 
-    return [words(0) or words(place) for place in range(1, len(names))]
+    base = words(releases[0]) or (words(control) if control is not None else "")
+    return [base or words(release) for release in releases[1:]]
 
 
-def _outcome(rows: Sequence[Row], tips: Sequence[Judgement]) -> Outcome:
-    if not tips:
-        return "published"
+def _overall(pairs: Sequence[Pair]) -> list[Overall]:
+    found = [pair.overall() for pair in pairs]
+    return [
+        Overall(operation, kind, measure, [of.get((kind, operation, measure), NOT_COMPARED) for of in found])
+        for kind, operation, measure in dict.fromkeys(what for of in found for what in of)
+    ]
+
+
+def _outcome(rows: Sequence[Row], overall: Sequence[Overall], pairs: Sequence[Pair]) -> Outcome:
     found: set[Outcome] = set()
-    for place, tip in enumerate(tips):
-        figures = {row.against[place].judgement for row in rows}
-        found.add(tip if tip in ("worse", "better") else _worst(figures))
-    return _worst(found)
-
-
-def _worst(found: Collection[str | None]) -> Outcome:
-    every: tuple[Outcome, ...] = ("worse", "better", "same", "unsure")
+    for place, pair in enumerate(pairs):
+        of_rows = [one.against[place] for one in (*overall, *rows)]
+        told = {one.judgement for one in of_rows}
+        if pair.tip in ("worse", "better"):
+            found.add(pair.tip)
+        elif not pair.repeated:
+            found.add("single")
+        elif "worse" in told or "better" in told:
+            found.add("worse" if "worse" in told else "better")
+        elif pair.tip_withheld or any(one.withheld for one in of_rows):
+            found.add("withheld")
+        else:
+            found.add(
+                "none" if told - {None} or pair.tip_change is not None or pair.tip == "same" else "apart"
+            )
+    every: tuple[Outcome, ...] = ("worse", "better", "withheld", "none", "single", "apart")
     for outcome in every:
         if outcome in found:
             return outcome
-    return "apart"
+    return "published"
+
+
+def _tip_words(pairs: Sequence[Pair], base: str) -> list[str]:
+    """Say how the loads at which releases tip compare, with the interval between their runs."""
+    said: list[str] = []
+    for pair in pairs:
+        change = pair.tip_change
+        if change is None:
+            continue
+        span = f"{times(change.change)} the load of {base} (95 % {times(change.low)} to {times(change.high)})"
+        if pair.tip in ("worse", "better"):
+            said.append(f"{pair.name} tips at {span}")
+        elif pair.tip_withheld:
+            said.append(f"{pair.name} at {span}, as {base} beside itself")
+        else:
+            said.append(f"that {pair.name} tips at {span} is no more than repeats differ by")
+    return said
+
+
+def _control_words(pairs: Sequence[Pair], control: Release | None, base: str) -> str:
+    if control is None or not pairs:
+        return ""
+    if pairs[0].control_differs:
+        return f"{base} differs from itself: its control is not as its other runs are. The machine changed meanwhile."
+    return f"{base} does not differ from itself: its control is as its other runs are."
 
 
 def _main(runs: Sequence[RunData]) -> str:
@@ -348,131 +443,74 @@ def _contrary_words(
     return said
 
 
-def _place(key: _Key) -> tuple[bool, bool, float, int, str]:
+def _place(key: Key) -> tuple[bool, bool, float, int, str]:
     kind, size, operation = key
     known = OPERATIONS.index(operation) if operation in OPERATIONS else len(OPERATIONS)
     return kind == "destroy", kind == "storm", size, known, operation
 
 
-def _rates(operation: str) -> list[str]:
-    return ["error_rate", "lost_rate"] if operation == "extend" else ["error_rate"]
-
-
-def _table(run: RunData) -> dict[_Key, _Cell]:
-    """Merge the stages of each size; storms and removals are kept apart, and lower loads after the last left out."""
-    stages: dict[tuple[StageKind, float], list[StageResult]] = {}
-    for stage in run.stages:
-        if stage.kind == "recover":
-            continue  # such a load is judged by what came before it
-        stages.setdefault(("ramp" if stage.is_step else stage.kind, stage.size), []).append(stage)
-    table: dict[_Key, _Cell] = {}
-    for (kind, size), same in stages.items():
-        for operation in run.operations:
-            attempts = sum(stage.attempts(operation) for stage in same)
-            if attempts:
-                failures = {
-                    rate: sum(stage.count(operation, outcome) for stage in same for outcome in outcomes)
-                    for rate, outcomes in RATES.items()
-                }
-                latencies = Histogram.merged(freed_costs(stage, operation) for stage in same)
-                table[kind, size, operation] = _Cell(latencies, attempts, failures)
-    return table
-
-
 def _rows(
-    key: _Key, cells: Sequence[_Cell | None], beyond: Sequence[str], level: float, tolerance: float
+    key: Key, releases: Sequence[Sequence[Cell]], beyond: Sequence[str], pairs: Sequence[Pair]
 ) -> list[Row]:
     kind, size, operation = key
     storm, destroy = kind == "storm", kind == "destroy"
     rows: list[Row] = []
-    for measure, percentile in PERCENTILES.items():
-        totals = [cell.latencies.total if cell else 0 for cell in cells]
-        values = [
-            float(cell.latencies.percentile(percentile)) if cell and total else None
-            for cell, total in zip(cells, totals, strict=True)
-        ]
+    for measure in (*PERCENTILES, *rates_of(operation)):
         against = [
-            _judged_within(_percentile_against(cells[0], cell, percentile, level, tolerance), why)
-            for cell, why in zip(cells[1:], beyond, strict=True)
+            replace(found, judgement=None, beyond=why, withheld=False) if why else found
+            for pair, cells, why in zip(pairs, releases[1:], beyond, strict=True)
+            for found in [pair.against(key, measure, releases[0], cells)]
         ]
-        rows.append(Row(operation, size, storm, measure, values, totals, against, destroy))
-    for measure in _rates(operation):
-        values = [cell.failures[measure] / cell.attempts if cell else None for cell in cells]
-        counts = [cell.attempts if cell else 0 for cell in cells]
-        against = [
-            _judged_within(_rate_against(cells[0], cell, measure, level, tolerance), why)
-            for cell, why in zip(cells[1:], beyond, strict=True)
+        values = [mean_of(cells, measure) for cells in releases]
+        counts = [
+            sum(cell.latencies.total if measure in PERCENTILES else cell.attempts for cell in cells)
+            for cells in releases
         ]
         rows.append(Row(operation, size, storm, measure, values, counts, against, destroy))
     return rows
 
 
-def _judged_within(against: Against, beyond: str) -> Against:
-    return replace(against, judgement=None, beyond=beyond) if beyond else against
-
-
-_UNKNOWN = Against(None, None, None, "unsure")
-
-
-def _percentile_against(
-    base: _Cell | None, cell: _Cell | None, percentile: float, level: float, tolerance: float
-) -> Against:
-    if base is None or cell is None or not base.latencies.total or not cell.latencies.total:
-        return _UNKNOWN
-    alone = ratio_of_percentiles(base.latencies, cell.latencies, percentile, LEVEL)
-    among_all = ratio_of_percentiles(base.latencies, cell.latencies, percentile, level)
-    judgement = _judged(among_all, 1 / (1 + tolerance), 1 + tolerance)
-    return Against(alone.estimate, alone.low, alone.high, judgement)
-
-
-def _rate_against(
-    base: _Cell | None, cell: _Cell | None, measure: str, level: float, tolerance: float
-) -> Against:
-    if base is None or cell is None:
-        return _UNKNOWN
-    counts = (base.failures[measure], base.attempts, cell.failures[measure], cell.attempts)
-    alone, among_all = difference_of_shares(*counts, LEVEL), difference_of_shares(*counts, level)
-    # A share of the smaller rate, so that swapping the runs swaps worse and better.
-    margin = tolerance * min(base.failures[measure] / base.attempts, cell.failures[measure] / cell.attempts)
-    judgement = _judged(among_all, -margin, margin)
-    within = max(margin, SAME_SHARE)
-    if judgement == "unsure" and -within <= among_all.low and among_all.high <= within:
-        judgement = "same"
-    return Against(alone.estimate, alone.low, alone.high, judgement)
-
-
-def _judged(interval: Interval, least: float, most: float) -> Judgement:
-    if interval.low > most:
-        return "worse"
-    if interval.high < least:
-        return "better"
-    return "same" if least <= interval.low and interval.high <= most else "unsure"
-
-
 def _changes(
     rows: Sequence[Row],
-    tips: Sequence[Judgement],
+    overall: Sequence[Overall],
+    pairs: Sequence[Pair],
     reaches: Sequence[Reach],
     titles: Sequence[str],
     unit: str,
-) -> tuple[list[str], list[str]]:
-    found: dict[str, list[tuple[float, str]]] = {"worse": [], "better": []}
-    for number, tip in enumerate(tips, start=1):
+) -> tuple[list[str], list[str], list[str]]:
+    found: dict[str, list[tuple[float, str]]] = {"worse": [], "better": [], "withheld": []}
+    for number, pair in enumerate(pairs, start=1):
+        tip = "withheld" if pair.tip_withheld else pair.tip
         if tip in found:
             who = f"{titles[number]}: " if len(titles) > 2 else ""
             where, base = reaches[number].words(unit), reaches[0].words("")
             evidence = f" ({reaches[number].evidence})" if tip == "worse" and reaches[number].evidence else ""
             found[tip].append((inf, f"{who}tips {where}{evidence}, where {titles[0]} tips {base}"))
+    for one in overall:
+        for number, against in enumerate(one.against, start=1):
+            judgement = "withheld" if against.withheld else against.judgement
+            if judgement in found and against.change is not None:
+                who = f"{titles[number]}: " if len(titles) > 2 else ""
+                weight = 1e9 + (1e6 if one.measure in RATES else 0) + abs(against.change)
+                found[judgement].append((weight, who + _overall_words(one, against)))
     for row in rows:
         for number, against in enumerate(row.against, start=1):
-            if against.judgement in found:
-                found[against.judgement].append(
-                    (_weight(row, number), _change_words(row, number, titles, unit))
-                )
-    worse, better = (
+            judgement = "withheld" if against.withheld else against.judgement
+            if judgement in found:
+                found[judgement].append((_weight(row, number), _change_words(row, number, titles, unit)))
+    worse, better, withheld = (
         [line for _, line in sorted(lines, key=lambda pair: -pair[0])] for lines in found.values()
     )
-    return worse, better
+    return worse, better, withheld
+
+
+def _overall_words(one: Overall, against: Against) -> str:
+    kind = "" if one.kind == "ramp" else f" of {one.kind}s"
+    what = f"{one.operation} {one.measure.replace('_', ' ')} over all loads{kind}"
+    if one.measure in RATES:
+        more = "more" if (against.change or 0.0) > 0 else "less"
+        return f"{what}: {show_share(abs(against.change or 0.0))} {more}"
+    return f"{what}: {_times(against.change)}, 95 % interval {_times(against.low)} to {_times(against.high)}"
 
 
 def _weight(row: Row, number: int) -> float:
@@ -499,7 +537,7 @@ def _times(ratio: float | None) -> str:
 
 
 def _not_comparable(
-    keys: Sequence[_Key], tables: Sequence[dict[_Key, _Cell]], names: Sequence[str], unit: str
+    keys: Sequence[Key], tables: Sequence[Set[Key]], names: Sequence[str], unit: str
 ) -> list[str]:
     """Return one line for all sizes and operations that the same runs have and others lack."""
     operations: dict[tuple[StageKind, float, tuple[str, ...]], list[str]] = {}
@@ -530,25 +568,33 @@ def _show_loads(sizes: Sequence[float], unit: str, kind: StageKind) -> str:
     return f"{before}{show_list([show_size(size) for size in sizes])} {unit}"
 
 
-def _summary(rows: Sequence[Row], tips: Sequence[Judgement], names: Sequence[str], unit: str) -> str:
-    if not tips:
+def _summary(rows: Sequence[Row], pairs: Sequence[Pair], names: Sequence[str], unit: str) -> str:
+    if not pairs:
         return ""
     if not rows:
         return f"No load of {names[0]} was measured in another run, so only tipping points are compared."
-    judged = [(row, number) for row in rows for number in range(len(tips)) if row.against[number].judgement]
+    at_held = [(row, number) for row in rows for number in range(len(pairs)) if row.against[number].judgement]
     beyond = sum(bool(against.beyond) for row in rows for against in row.against)
-    if not judged:
+    if not at_held:
         return f"No load of {names[0]} that another run measured was held by both, so only tipping points are judged."
-    count = Counter(row.against[number].judgement for row, number in judged)
+    if not any(pair.repeated for pair in pairs):
+        return (
+            "One run each tells nothing of how runs of one release differ. So no figure is called worse or better, "
+            f"and only tipping points that are {APART:g} times apart are."
+        )
+    count = Counter(row.against[number].judgement for row, number in at_held)
+    withheld = sum(row.against[number].withheld for row, number in at_held)
     said = [f"{count['worse'] or 'none'} got worse"]
     said += [f"{count['better']} got better"] if count["better"] else []
     said += [f"{count['same']} stayed the same"] if count["same"] else []
-    said += [f"{count['unsure']} have too few samples to tell"] if count["unsure"] else []
+    rest = count["unsure"] - withheld
+    said += [f"{rest} differ by no more than repeats do"] if rest else []
+    said += [f"{withheld} differ as much between runs of {names[0]}"] if withheld else []
     said += [f"{beyond} are at loads that were not held and are not judged"] if beyond else []
     worst = max(
-        ((row, number + 1) for row, number in judged if row.against[number].judgement == "worse"),
+        ((row, number + 1) for row, number in at_held if row.against[number].judgement == "worse"),
         key=lambda place: _weight(*place),
         default=None,
     )
     told = f" Worst: {_change_words(*worst, names, unit)}." if worst else ""
-    return f"Figures against {names[0]}, at loads that both held: {', '.join(said)}.{told}"
+    return f"Figures against {names[0]}, at loads that all runs held: {', '.join(said)}.{told}"

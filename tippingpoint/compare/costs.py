@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from statistics import fmean
 
 from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.analysis.cost import Cost
@@ -48,6 +50,39 @@ def compare_costs(runs: Sequence[Analysis]) -> list[CostComparison]:
         for (figure, _, _), costs in found.items()
         if len(costs) >= min(2, len(runs)) and any(map(is_shown, costs.values()))
     ]
+
+
+def costs_together(compared: Sequence[CostComparison], counts: Sequence[int]) -> list[CostComparison]:
+    """Join the costs of repeats, of which each release has so many in order.
+
+    What a further unit adds is their mean, and its interval their range. A release has a cost if all runs show it.
+    """
+    ends = list(accumulate(counts))
+    joined: list[CostComparison] = []
+    for cost in compared:
+        costs = [_joined(cost.costs[end - count : end]) for end, count in zip(ends, counts, strict=True)]
+        if sum(one is not None for one in costs) >= min(2, len(counts)):
+            joined.append(replace(cost, costs=costs, ratios=[_ratio(costs[0], other) for other in costs[1:]]))
+    return joined
+
+
+def _joined(costs: Sequence[Cost | None]) -> Cost | None:
+    if len(costs) == 1:
+        return costs[0]
+    shown = [cost for cost in costs if cost is not None and is_shown(cost)]
+    if len(shown) < len(costs):
+        return None
+    slopes = [cost.slope or 0.0 for cost in shown]
+    bases = [cost.base for cost in shown if cost.base is not None]
+    return replace(
+        shown[0],
+        slope=fmean(slopes),
+        base=fmean(bases) if len(bases) == len(shown) else None,
+        low=min(slopes),
+        high=max(slopes),
+        level=None,
+        withheld=f"{len(shown)} runs",
+    )
 
 
 def is_shown(cost: Cost) -> bool:

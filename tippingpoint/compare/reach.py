@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
 
@@ -10,6 +11,10 @@ from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.plan.fields import StageKind
 
 Judgement = Literal["worse", "better", "same", "unsure"]
+
+APART = 2.0
+"""One run each: loads at which they tip are this many times apart before one is called worse. No two of 24 runs of
+one release on a busy machine were (docs/explanation/how-releases-are-compared.md)."""
 
 
 @dataclass(frozen=True)
@@ -88,24 +93,52 @@ def reach_of(analysis: Analysis) -> Reach:
     )
 
 
-def tips_against(base: Reach, other: Reach, *, same_thresholds: bool = True) -> Judgement:
-    """Judge whether a run tips at a lower load than the base (worse) or at a higher one (better).
+def reach_together(reaches: Sequence[Reach]) -> Reach:
+    """Return how far repeats of one release came: all tip within its loads, and all held its `loads`.
 
-    Each tips somewhere between two loads, of a search the 95 % interval of its limit. Equal pairs of loads are the
-    same; overlapping ones are unsure. A missed threshold is also unsure if the other run's thresholds differ, or
-    were not judged.
+    One run that did not tip leaves it open where the release tips; the others tell only from which load on.
     """
+    first, *others = reaches
+    if not others:
+        return first
+    helds = [reach.held for reach in reaches]
+    brokens = [reach.broken for reach in reaches if reach.broken is not None]
+    held = min((held for held in helds if held is not None), default=None) if None not in helds else None
+    of_first = min(reaches, key=lambda reach: reach.order)
+    return replace(
+        of_first,
+        held=held,
+        broken=max(brokens) if len(brokens) == len(reaches) or (held is None and brokens) else None,
+        doubt=next((reach.doubt for reach in reaches if reach.doubt), ""),
+        loads=tuple(size for size in first.loads if all(size in reach.loads for reach in others)),
+        unjudged=min((reach.unjudged for reach in reaches if reach.unjudged is not None), default=None),
+        cliff=min((reach.cliff for reach in reaches if reach.cliff is not None), default=None),
+    )
+
+
+def comparable_tips(base: Reach, other: Reach, *, same_thresholds: bool = True) -> bool:
+    """Tell whether it is known of both runs where they tip, by the same thresholds, without doubt."""
     if not same_thresholds and {"threshold", "limit"} & {base.by, other.by}:
-        return "unsure"
+        return False
     if not_judged(base, other) is not None:
-        return "unsure"
-    if base.doubt or other.doubt or not (_known(base) and _known(other)):
+        return False
+    return not (base.doubt or other.doubt) and _known(base) and _known(other)
+
+
+def tips_against(base: Reach, other: Reach, *, same_thresholds: bool = True) -> Judgement:
+    """Judge whether one run tips at a lower load than one run of the base (worse) or at a higher one (better).
+
+    Each tips somewhere between two loads, of a search the 95 % interval of its limit. Nothing tells how repeats
+    scatter, so the larger load has to be APART times the smaller one. Equal pairs of loads are the same; all else is
+    unsure. A missed threshold is also unsure if the other run's thresholds differ, or were not judged.
+    """
+    if not comparable_tips(base, other, same_thresholds=same_thresholds):
         return "unsure"
     if (base.held, base.broken) == (other.held, other.broken):
         return "same"
-    if other.broken is not None and other.broken <= (base.held or 0):
+    if other.broken is not None and APART * other.broken <= (base.held or 0):
         return "worse"
-    if base.broken is not None and base.broken <= (other.held or 0):
+    if base.broken is not None and APART * base.broken <= (other.held or 0):
         return "better"
     return "unsure"
 

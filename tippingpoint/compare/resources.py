@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import product
+from dataclasses import dataclass, replace
+from itertools import accumulate, product
 from statistics import fmean
 
 import numpy as np
@@ -43,7 +43,10 @@ class Ratio:
     ratio: float
     low: float
     high: float
-    """The ratios of one run's low to the other's high, and the reverse. They are no confidence interval."""
+    """With repeats the 95 % interval of the ratio of this figure alone. With one run each the ratios of one run's low
+    to the other's high, and the reverse, which are no confidence interval."""
+    certain: bool = False
+    """Whether repeats do not explain the ratio, among all figures of the comparison."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,10 @@ class ResourceComparison:
         """The kind of figure: CPU (0), memory (1), disk (2), network (3) or a broker's messages (4); else None."""
         return next((n for n, words in enumerate(_KINDS) if any(word in self.name for word in words)), None)
 
+    def of(self, first: int, count: int) -> ResourceComparison:
+        """Return the levels of some runs in a row alone, without ratios."""
+        return replace(self, levels=self.levels[first : first + count], ratios=[])
+
     @property
     def shared(self) -> list[float]:
         """The loads at which the first run and another one have the figure, ascending."""
@@ -74,6 +81,43 @@ class ResourceComparison:
             for place, size in enumerate(self.sizes)
             if any(of_run[place] is not None for of_run in self.ratios)
         ]
+
+
+def resources_together(
+    compared: Sequence[ResourceComparison], counts: Sequence[int]
+) -> list[ResourceComparison]:
+    """Join the levels of repeats, of which each release has so many in order: their mean, and their range."""
+    ends = list(accumulate(counts))
+    joined: list[ResourceComparison] = []
+    for figure in compared:
+        levels = [
+            [
+                _joined([of_run[place] for of_run in figure.levels[end - count : end]])
+                for place in range(len(figure.sizes))
+            ]
+            for end, count in zip(ends, counts, strict=True)
+        ]
+        ratios = [
+            [_ratio(base, other) for base, other in zip(levels[0], of, strict=True)] for of in levels[1:]
+        ]
+        joined.append(replace(figure, levels=levels, ratios=ratios))
+    return joined
+
+
+def _joined(levels: Sequence[Level | None]) -> Level | None:
+    """Return the level of repeats; None unless all have one."""
+    there = [level for level in levels if level is not None]
+    if len(there) < len(levels):
+        return None
+    if len(there) == 1:
+        return there[0]
+    leaders = [level.leader for level in there if level.leader is not None]
+    return Level(
+        fmean(level.typical for level in there),
+        min(level.low for level in there),
+        max(level.high for level in there),
+        fmean(leaders) if len(leaders) == len(there) else None,
+    )
 
 
 def compare_resources(runs: Sequence[RunData]) -> list[ResourceComparison]:

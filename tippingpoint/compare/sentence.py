@@ -113,7 +113,7 @@ def telling_load(sizes: Sequence[float], reaches: Sequence[Reach]) -> float | No
 def resource_words(
     names: Sequence[str], compared: Sequence[ResourceComparison], reaches: Sequence[Reach], unit: str
 ) -> str:
-    """Compare the targets' resource use at the most telling load, if it differed for most of the time."""
+    """Compare the targets' resource use at the most telling load, if repeats do not explain the difference."""
     found: dict[float, tuple[float, float, str]] = {}
     for figure in compared:
         size = telling_load(figure.shared, reaches)
@@ -126,7 +126,7 @@ def resource_words(
             if (ratio := of_run[place]) is not None
             and size in reach.loads
             and ratio.ratio > 0
-            and not ratio.low <= 1 <= ratio.high
+            and ratio.certain
         ]
         if apart:
             most = max(abs(log(ratio)) for ratio, _ in apart)

@@ -1,0 +1,273 @@
+"""Compares two releases: where they tip, and every figure at loads that all of their runs held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from statistics import fmean
+from typing import Any, TypeVar
+
+from tippingpoint.analysis.confidence import difference_of_shares, ratio_of_percentiles
+from tippingpoint.compare.cells import PERCENTILES, RATES, Cell, Key, Table, rates_of
+from tippingpoint.compare.reach import Judgement, comparable_tips, tips_against
+from tippingpoint.compare.repeats import (
+    LEVEL,
+    Change,
+    Figure,
+    Release,
+    changes,
+    judged,
+    level_figure,
+    over_loads,
+    percentile_level,
+    rate_figure,
+    tip_level,
+)
+from tippingpoint.compare.resources import Ratio, ResourceComparison
+from tippingpoint.plan.fields import StageKind
+
+TIP_SHARE = 0.5
+"""The share of 1 - LEVEL that is kept for the tipping point. The figures get it too where that differs for certain."""
+TIP_LEVEL = 1 - (1 - LEVEL) * TIP_SHARE
+FIGURES_LEVEL = 1 - (1 - LEVEL) * (1 - TIP_SHARE)
+SAME_SHARE = 0.001
+"""Rates that differ by less than one in a thousand, for certain, are the same."""
+_SWAPPED: dict[Judgement, Judgement] = {"worse": "better", "better": "worse"}
+
+
+@dataclass(frozen=True)
+class Against:
+    """One release's figure compared with that of the first release."""
+
+    change: float | None
+    """For percentiles the ratio to the baseline, for rates the difference. None without a figure."""
+    low: float | None
+    high: float | None
+    """The 95 % interval of `change` alone: between runs with repeats, else between the samples of one run each.
+
+    A bound is infinite if a sample is too small for it.
+    """
+    judgement: Judgement | None
+    """The judgement of all figures together (LEVEL), always unsure with one run each; None if `beyond` says why."""
+    beyond: str = ""
+    """Why nothing is judged at this load: it is past the cliff of one of the two, or one did not hold it."""
+    withheld: bool = False
+    """Whether a change is not judged because the first release differs from its own control as much."""
+
+
+_Subject = tuple[StageKind, str, str] | int
+"""Kind of stage, operation and measure; or the number of a resource figure."""
+_Both = tuple[Figure, Figure | None]
+"""A figure of both releases, and the same of the first release and its control."""
+_What = TypeVar("_What")
+NOT_COMPARED = Against(None, None, None, "unsure")
+"""A figure that one of the two lacks."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """A release, what each of its runs measured, and the levels of its resources in each run."""
+
+    release: Release
+    tables: list[Table]
+    resources: list[ResourceComparison]
+    """Each figure of the comparison, with the levels of this release's runs alone."""
+
+
+class Pair:
+    """The first release and another one: how they differ in everything that is judged."""
+
+    def __init__(
+        self,
+        base: Side,
+        other: Side,
+        control: Side | None,
+        beyond: Mapping[Key, str],
+        tolerance: float,
+    ) -> None:
+        self._base, self._other, self._control = base, other, control
+        self._tolerance = tolerance
+        again = len(control.tables) if control is not None else 0
+        self.repeated = len(base.tables) + len(other.tables) + again > 2
+        """Whether a release was run more than once, so that something is known of how runs scatter."""
+        self.tip: Judgement = "unsure"
+        """Whether the other release tips at a lower load (worse) or a higher one (better)."""
+        self.tip_change: Change | None = None
+        """The ratio of the loads at which they tip; None without repeats, or if one is unknown."""
+        self.control_differs = False
+        """Whether the first release differs from its own control for certain."""
+        self._compare_tips()
+        figures = self._figures(beyond) if self.repeated else {}
+        level = FIGURES_LEVEL if self.tip == "unsure" and self.tip_change is not None else LEVEL
+        over_all = {what: _over_loads(list(of.values())) for what, of in figures.items()}
+        self._overall = self._tested(over_all, level)
+        """By what it is, each figure's change over all loads."""
+        at_loads = {(what, load): figure for what, of in figures.items() for load, figure in of.items()}
+        self._at_loads = {
+            (what, load): change if self._overall[what].certain else replace(change, certain=False)
+            for (what, load), change in self._tested(at_loads, level).items()
+        }
+        if control is not None:
+            own = {what: (alone, None) for what, (_, alone) in over_all.items() if alone is not None}
+            again_changes = self._tested(own, FIGURES_LEVEL).values()
+            self.control_differs |= any(change.certain for change in again_changes)
+
+    @property
+    def name(self) -> str:
+        """The name of the other release."""
+        return self._other.release.name
+
+    @property
+    def tip_withheld(self) -> bool:
+        """Whether they tip at different loads, but the first release and its control do as well."""
+        return self.tip_change is not None and self.tip_change.certain and self.tip_change.withheld
+
+    def against(self, key: Key, measure: str, base: Sequence[Cell], cells: Sequence[Cell]) -> Against:
+        """Judge one figure of one operation."""
+        if not base or not cells:
+            return NOT_COMPARED
+        if not self.repeated:
+            return _one_run_each(base[0], cells[0], measure)
+        kind, size, operation = key
+        change = self._at_loads.get(((kind, operation, measure), size))
+        return (
+            NOT_COMPARED
+            if change is None
+            else self._judged(change, measure, _share(base, measure), _share(cells, measure))
+        )
+
+    def overall(self) -> dict[tuple[StageKind, str, str], Against]:
+        """Judge operations over all loads that all runs held, by kind of stage, operation and measure."""
+        return {
+            what: self._judged(change, what[2], 0.0, 0.0)
+            for what, change in self._overall.items()
+            if isinstance(what, tuple)
+        }
+
+    def _judged(self, change: Change, measure: str, before: float, after: float) -> Against:
+        if measure in PERCENTILES:
+            judgement = judged(change, 1 / (1 + self._tolerance), 1 + self._tolerance)
+        else:
+            # A share of the smaller rate, so that swapping the releases swaps worse and better.
+            margin = max(self._tolerance * min(before, after), SAME_SHARE)
+            judgement = judged(change, -margin, margin)
+        withheld = judgement == "unsure" and change.certain and change.withheld
+        return Against(change.change, change.low, change.high, judgement, withheld=withheld)
+
+    def ratios(self, number: int, ratios: Sequence[Ratio | None]) -> list[Ratio | None]:
+        """Return the ratios of a resource figure, by its number, with their intervals between runs."""
+        return [
+            self._between_runs(ratio, self._at_loads.get((number, at))) if ratio is not None else None
+            for at, ratio in enumerate(ratios)
+        ]
+
+    def _between_runs(self, ratio: Ratio, change: Change | None) -> Ratio:
+        if change is None:
+            return ratio
+        far = max(change.change, 1 / change.change) > 1 + self._tolerance
+        certain = change.certain and not change.withheld and far
+        return Ratio(change.change, change.low, change.high, certain)
+
+    def _compare_tips(self) -> None:
+        base, other = self._base.release, self._other.release
+        again = self._control.release.reaches if self._control is not None else []
+        same_thresholds = len({str(_thresholds(release)) for release in (base, other)}) == 1
+        if not self.repeated:
+            self.tip = tips_against(base.reach, other.reach, same_thresholds=same_thresholds)
+            return
+        before = [*base.reaches, *again]
+        known = all(
+            comparable_tips(one, another, same_thresholds=same_thresholds)
+            for one in before
+            for another in other.reaches
+        )
+        figure = tip_level(before, other.reaches)
+        if not known or figure is None:
+            return
+        if len({(reach.held, reach.broken) for reach in (*before, *other.reaches)}) == 1:
+            self.tip = "same"
+            return
+        alone = tip_level(base.reaches, again) if again else None
+        own = [alone] if alone is not None else None
+        (self.tip_change,) = changes([figure], own, TIP_LEVEL)
+        self.control_differs = any(change.certain for change in changes(own or [], None, TIP_LEVEL))
+        found = judged(self.tip_change, 1 / (1 + self._tolerance), 1 + self._tolerance)
+        self.tip = _SWAPPED.get(found, "unsure")  # a higher load is better
+
+    def _tested(self, figures: Mapping[_What, _Both], level: float) -> dict[_What, Change]:
+        own = [alone for _, alone in figures.values() if alone is not None]
+        control = own if own and len(own) == len(figures) else None
+        found = changes([figure for figure, _ in figures.values()], control, level)
+        return dict(zip(figures, found, strict=True))
+
+    def _figures(self, beyond: Mapping[Key, str]) -> dict[_Subject, dict[float, _Both]]:
+        """Return every figure that all runs have, by load; beside it that of the first release and its control."""
+        sides = [self._base, self._other, *([self._control] if self._control is not None else [])]
+        found: dict[_Subject, dict[float, _Both]] = {}
+
+        def add(
+            what: _Subject,
+            load: float,
+            make: Callable[[Sequence[Any], Sequence[Any]], Figure | None],
+            values: list[list[Any]],
+        ) -> None:
+            first, other, *control = values
+            again = [value for own in control for value in own]
+            made = make([*first, *again], other)
+            if made is not None:
+                found.setdefault(what, {})[load] = made, make(first, again) if again else None
+
+        for key, why in beyond.items():
+            if why or not all(key in table for side in sides for table in side.tables):
+                continue
+            kind, size, operation = key
+            cells = [[table[key] for table in side.tables] for side in sides]
+            if all(cell.latencies.total for of in cells for cell in of):
+                latencies = [[cell.latencies for cell in of] for of in cells]
+                for measure, percentile in PERCENTILES.items():
+                    make = partial(percentile_level, f"{operation} {measure}", percentile)
+                    add((kind, operation, measure), size, make, latencies)
+            for measure in rates_of(operation):
+                hits = [[(cell.failures[measure], cell.attempts) for cell in of] for of in cells]
+                add((kind, operation, measure), size, partial(rate_figure, measure), hits)
+        for number, figure in enumerate(self._base.resources):
+            for at, size in enumerate(figure.sizes):
+                levels = [[of_run[at] for of_run in side.resources[number].levels] for side in sides]
+                typical = [[level.typical if level is not None else 0.0 for level in of] for of in levels]
+                held = all(size in side.release.reach.loads for side in sides)
+                if held and min(map(min, typical)) > 0:
+                    add(number, at, partial(level_figure, f"{figure.name} {figure.part}"), typical)
+        return found
+
+
+def _over_loads(figures: Sequence[_Both]) -> _Both:
+    own = [alone for _, alone in figures if alone is not None]
+    return over_loads([figure for figure, _ in figures]), over_loads(own) if len(own) == len(
+        figures
+    ) else None
+
+
+def _thresholds(release: Release) -> list[object]:
+    found: list[object] = []
+    for run in release.runs:
+        thresholds = (run.manifest.plan or {}).get("thresholds")
+        if thresholds not in found:
+            found.append(thresholds)
+    return found
+
+
+def _share(cells: Sequence[Cell], measure: str) -> float:
+    return fmean(cell.failures[measure] / cell.attempts for cell in cells) if measure in RATES else 0.0
+
+
+def _one_run_each(base: Cell, cell: Cell, measure: str) -> Against:
+    """Return a change and the interval that the samples of both runs give it. It is not judged."""
+    if measure in PERCENTILES:
+        if not base.latencies.total or not cell.latencies.total:
+            return NOT_COMPARED
+        found = ratio_of_percentiles(base.latencies, cell.latencies, PERCENTILES[measure], LEVEL)
+    else:
+        counts = (base.failures[measure], base.attempts, cell.failures[measure], cell.attempts)
+        found = difference_of_shares(*counts, LEVEL)
+    return Against(found.estimate, found.low, found.high, "unsure")
