@@ -82,7 +82,26 @@ def _collect(parser: argparse.ArgumentParser) -> None:
 
 def _compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "runs", metavar="RUN", nargs="+", help="directories of runs, or seed:NAME for published results"
+        "runs",
+        metavar="RUN",
+        nargs="+",
+        help="directories of runs, or seed:NAME for published results; before --with, repeats of one release",
+    )
+    parser.add_argument(
+        "--with",
+        dest="others",
+        metavar="RUN",
+        nargs="+",
+        action="append",
+        default=[],
+        help="repeats of another release, which is compared with the first one; may be repeated",
+    )
+    parser.add_argument(
+        "--control",
+        metavar="RUN",
+        nargs="+",
+        default=[],
+        help="more repeats of the first release, of which nothing may differ; with --with",
     )
     parser.add_argument(
         "--baseline",
@@ -97,7 +116,7 @@ def _compare(parser: argparse.ArgumentParser) -> None:
         type=_tolerance,
         default=0.10,
         metavar="SHARE",
-        help="a figure is worse when it is worse by more than this share (0.10)",
+        help="what differs by no more than this share is neither worse nor better (0.10)",
     )
 
 

@@ -50,7 +50,10 @@ class Row:
     measure: str
     """p50 p90 p95 p99 (microseconds), error_rate or lost_rate (shares in 0..1)."""
     values: list[float | None]
-    """One value per release, the mean of its runs (geometric for percentiles); None if a run did not measure it."""
+    """One value per release; None if a run did not measure it.
+
+    It is the mean of its runs, geometric for percentiles; a control's runs are the first release's too.
+    """
     counts: list[int]
     """The number of operations in each value."""
     against: list[Against]
@@ -190,34 +193,35 @@ def compare(
             raise UserError("compare", run.manifest.id, f"runs with stages, and {why}")
     names, beside_names = _names([one[0] for one in sets], beside)
     joined = [_release(name, of) for name, of in zip(names, sets, strict=True)]
+    base = names[0] if names else ""
     reaches = [release.reach for release in joined]
     controlled = _release(f"{names[0]} again", list(control)) if control else None
-    every = [*joined, *([controlled] if controlled is not None else [])]
+    # The control's runs stand beside the first release's, whose figures they are too.
+    own = [controlled] if controlled is not None else []
+    every = [joined[0], *own, *joined[1:]] if joined else []
     of_runs = compare_resources([run for release in every for run in release.runs])
     counts = [len(release.runs) for release in every]
-    sides = [
+    each = [
         Side(
             release,
             [table_of(run) for run in release.runs],
             [figure.of(begin, len(release.runs)) for figure in of_runs],
         )
-        for release, begin in zip(every, accumulate([0, *counts[:-1]]), strict=True)
+        for release, begin in zip(every, accumulate([0, *counts]), strict=False)
     ]
-    has = [{key for key in side.tables[0] if all(key in table for table in side.tables)} for side in sides]
-    keys = sorted({key for of in has[: len(joined)] for key in of}, key=_place)
-    shared = [key for key in keys if sum(key in of for of in has[: len(joined)]) > 1 and key in has[0]]
-    if controlled is not None:
-        shared = [key for key in shared if key in has[-1]]
+    again = each[1] if own else None
+    sides = [*each[:1], *each[1 + len(own) :]]
+    cells = [side.tables for side in sides]
+    if again is not None:
+        cells[0] = [*cells[0], *again.tables]
+        counts = [counts[0] + counts[1], *counts[2:]]
+    has = [{key for key in of[0] if all(key in table for table in of)} for of in cells]
+    keys = sorted({key for of in has for key in of}, key=_place)
+    shared = [key for key in keys if sum(key in of for of in has) > 1 and key in has[0]]
     beyond = {key: _beyond(key, joined, controlled) for key in shared}
     pairs = [
-        Pair(
-            sides[0],
-            side,
-            sides[-1] if controlled is not None else None,
-            {key: why[place] for key, why in beyond.items()},
-            tolerance,
-        )
-        for place, side in enumerate(sides[1 : len(joined)])
+        Pair(sides[0], side, again, {key: why[place] for key, why in beyond.items()}, tolerance)
+        for place, side in enumerate(sides[1:])
     ]
     tips: list[Judgement] = [pair.tip for pair in pairs]
     overall = _overall(pairs)
@@ -227,8 +231,8 @@ def compare(
         for row in _rows(
             key,
             [
-                [table[key] for table in side.tables] if key in of else []
-                for side, of in zip(sides[: len(joined)], has, strict=False)
+                [table[key] for table in tables] if key in of else []
+                for tables, of in zip(cells, has, strict=True)
             ],
             beyond[key],
             pairs,
@@ -238,14 +242,14 @@ def compare(
         replace(
             figure, ratios=[pair.ratios(number, of) for pair, of in zip(pairs, figure.ratios, strict=True)]
         )
-        for number, figure in enumerate(resources_together(of_runs, counts[: len(joined)]))
+        for number, figure in enumerate(resources_together(of_runs, counts))
     ]
     tip_changes = [pair.tip_change for pair in pairs]
     worse, better, withheld = _changes(rows, overall, pairs, reaches, names, unit)
     main = _main(runs)
     parts = [
         tipping_words(names, reaches, unit),
-        *_tip_words(pairs, names[0]),
+        *_tip_words(pairs, base),
         _main_words(rows, main, names, reaches, unit),
         *_contrary_words(rows, tips, main, names, unit),
         resource_words(names, resources, reaches, unit),
@@ -282,15 +286,13 @@ def compare(
         worse=worse,
         better=better,
         withheld=withheld,
-        not_comparable=_not_comparable(keys, has[: len(joined)], names, unit),
-        differs=differences([run.manifest.plan or {} for run in runs]),
+        not_comparable=_not_comparable(keys, has, names, unit),
+        differs=_differing(sets),
         resources=resources,
-        costs=costs_together(
-            compare_costs([one for release in joined for one in release.analyses]), counts[: len(joined)]
-        ),
+        costs=costs_together(compare_costs([one for release in every for one in release.analyses]), counts),
         published=published,
         sentence=" ".join([f"{'; '.join(part for part in parts if part)}.", *in_doubt]),
-        control_words=_control_words(pairs, controlled, names[0]),
+        control_words=_control_words(pairs, controlled, base),
         changes=_summary(rows, pairs, names, unit),
     )
 
@@ -298,6 +300,14 @@ def compare(
 def _release(name: str, runs: list[RunData]) -> Release:
     analyses = [analyse(run) for run in runs]
     return Release(name, runs, analyses, [reach_of(analysis) for analysis in analyses])
+
+
+def _differing(releases: Sequence[Sequence[RunData]]) -> list[str]:
+    """Return the settings in which releases' plans differ; of all runs where repeats of one release differ."""
+    plans = [[run.manifest.plan or {} for run in of] for of in releases]
+    if any(differences(of) for of in plans):
+        return differences([plan for of in plans for plan in of])
+    return differences([of[0] for of in plans])
 
 
 def _run_name(release: Release, number: int) -> str:

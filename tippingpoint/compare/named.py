@@ -17,6 +17,29 @@ def load_named(name: str) -> RunData | None:
     return load_baseline(name).run() if name.startswith(PREFIX) else load_run(Path(name))
 
 
+def compare_repeats(
+    releases: Sequence[Sequence[str]], control: Sequence[str], tolerance: float
+) -> Comparison:
+    """Compare releases, each by its runs, with the first of them, and with its `control`: further runs of it.
+
+    Raises UserError if there is only one release, for a published result, for a run that is named twice, if a run
+    cannot be read, and in all cases of `compare`.
+    """
+    names = [name for of in (*releases, control) for name in of]
+    if len(releases) < 2:
+        raise UserError("--control", ", ".join(control), "runs of another release, after --with")
+    for name in names:
+        if name.startswith(PREFIX):
+            raise UserError("compare", name, "directories of runs: a published result has no repeats")
+    loaded = {name: load_run(Path(name)) for name in names}
+    ids = [loaded[name].manifest.id for name in names]
+    for run in ids:
+        if ids.count(run) > 1:
+            raise UserError("compare", run, "each run once")
+    sets = [[loaded[name] for name in of] for of in releases]
+    return compare(sets, tolerance, control=[loaded[name] for name in control])
+
+
 def compare_named(names: Sequence[str], tolerance: float) -> Comparison:
     """Compare runs and baselines with the first of them.
 

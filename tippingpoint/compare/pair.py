@@ -150,8 +150,11 @@ class Pair:
             judgement = judged(change, 1 / (1 + self._tolerance), 1 + self._tolerance)
         else:
             # A share of the smaller rate, so that swapping the releases swaps worse and better.
-            margin = max(self._tolerance * min(before, after), SAME_SHARE)
+            margin = self._tolerance * min(before, after)
             judgement = judged(change, -margin, margin)
+            within = max(margin, SAME_SHARE)
+            if judgement == "unsure" and -within <= change.low and change.high <= within:
+                judgement = "same"
         withheld = judgement == "unsure" and change.certain and change.withheld
         return Against(change.change, change.low, change.high, judgement, withheld=withheld)
 

@@ -12,9 +12,9 @@ from tippingpoint.plan.fields import StageKind
 
 Judgement = Literal["worse", "better", "same", "unsure"]
 
-APART = 2.0
-"""One run each: loads at which they tip are this many times apart before one is called worse. No two of 24 runs of
-one release on a busy machine were (docs/explanation/how-releases-are-compared.md)."""
+APART = 5.0
+"""One run each: loads at which they tip are this many times apart before one is called worse. No two of 23 runs of one
+release on a busy machine were, but some were 4 times (docs/explanation/how-releases-are-compared.md)."""
 
 
 @dataclass(frozen=True)

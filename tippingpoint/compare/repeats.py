@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import asin, exp, inf, isfinite, log, pi, sin, sqrt
-from statistics import fmean
+from statistics import fmean, median
 
 from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.analysis.confidence import percentile_interval
@@ -18,6 +18,7 @@ LEVEL = 0.95
 """The confidence that nothing in the whole comparison of two releases is called worse or better by chance."""
 _ONE_SIGMA = 0.683
 _LEAST_US = 1.0
+_STEP = 2.0
 
 
 @dataclass(frozen=True)
@@ -116,17 +117,20 @@ def percentile_level(
 def tip_level(before: Sequence[Reach], after: Sequence[Reach]) -> Figure | None:
     """Return where runs tip as a figure; None if one is unknown.
 
-    A run tips between two loads, so at their geometric mean, with the variance of an even chance between them. A run
-    that did not tip counts with the largest load that it held, which understates a difference.
+    A run tips between two loads, so at their geometric mean, with the variance of an even chance between them. Where a
+    run gives one bound only, the other one is as far away as those of the other runs are apart, or twice the load.
     """
+    all_of = (*before, *after)
+    steps = [reach.broken / reach.held for reach in all_of if reach.held and reach.broken]
+    step = median(steps) if steps else _STEP
     values: list[float] = []
     widths: list[float] = []
-    for reach in (*before, *after):
-        ends = [end for end in (reach.held, reach.broken) if end]
-        if not ends:
+    for reach in all_of:
+        low, high = reach.held or (reach.broken or 0) / step, reach.broken or (reach.held or 0) * step
+        if not low or not high:
             return None
-        values.append(exp(fmean(map(log, ends))))
-        widths.append(log(max(ends) / min(ends)))
+        values.append(sqrt(low * high))
+        widths.append(log(high / low))
     floor = fmean(width**2 / 12 for width in widths)
     return level_figure("tip", values[: len(before)], values[len(before) :], floor)
 

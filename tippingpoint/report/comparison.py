@@ -10,6 +10,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from statistics import fmean
 from typing import Any
 
 from tippingpoint import __version__
@@ -17,10 +18,13 @@ from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.analysis.cost import Cost
 from tippingpoint.analysis.latency import costs
 from tippingpoint.compare.baselines import RallyTable
-from tippingpoint.compare.compare import PERCENTILES, Comparison, Row
+from tippingpoint.compare.cells import PERCENTILES
+from tippingpoint.compare.compare import Comparison, Overall, Row
 from tippingpoint.compare.costs import is_shown
 from tippingpoint.compare.names import letter
+from tippingpoint.compare.pair import Against
 from tippingpoint.compare.published import PublishedRow
+from tippingpoint.compare.repeats import Change, Release
 from tippingpoint.compare.sentence import told_words
 from tippingpoint.importers.rally_results import CALLED
 from tippingpoint.report.document import FORMAT, tipping_entry
@@ -42,7 +46,7 @@ _MOST = 0.75
 def build_comparison(comparison: Comparison) -> dict[str, Any]:
     """Build a comparison's document. Its curves have all loads of every run, shared or not."""
     runs = comparison.runs
-    curves = _curves(runs)
+    curves = _curves([release.runs for release in comparison.releases])
     charted = [curve["operation"] for curve in curves]
     seen = {*charted, *(row.operation for row in comparison.rows)}
     entries = _runs(comparison)
@@ -66,9 +70,14 @@ def build_comparison(comparison: Comparison) -> dict[str, Any]:
         "rated": [curve["operation"] for curve in curves if _rated(curve, runs)],
         "curves": curves,
         "series": _series(comparison, curves),
+        "repeated": comparison.repeated,
+        "control": _control(comparison),
         "tips": comparison.tips,
+        "tip_changes": [_bounded(change) for change in comparison.tip_changes],
+        "overall": [_overall(one) for one in comparison.overall],
         "worse": comparison.worse,
         "better": comparison.better,
+        "withheld": comparison.withheld,
         "unsure": sum(a.judgement == "unsure" for row in comparison.rows for a in row.against),
         "not_comparable": comparison.not_comparable,
         "differs": comparison.differs,
@@ -89,7 +98,9 @@ def build_comparison(comparison: Comparison) -> dict[str, Any]:
             for cost in comparison.costs
         ],
         "without_resources": [
-            entry["label"] for entry, run in zip(entries, runs, strict=True) if run.resources is None
+            entry["label"]
+            for entry, release in zip(entries, comparison.releases, strict=True)
+            if any(run.resources is None for run in release.runs)
         ],
         "published": {
             "names": comparison.beside_names,
@@ -169,10 +180,18 @@ def _runs(comparison: Comparison) -> list[dict[str, Any]]:
                 "words": replace(reach, doubt="").words(comparison.load_unit),
             },
             "tipping": tipping_entry(analysis.tipping),
-            "caveats": _caveats(analysis),
+            "caveats": list(dict.fromkeys(line for one in release.analyses for line in _caveats(one))),
+            "repeats": _repeats(release, comparison.load_unit),
         }
-        for number, (run, name, analysis, reach) in enumerate(
-            zip(comparison.runs, comparison.names, comparison.analyses, comparison.reaches, strict=True)
+        for number, (release, run, name, analysis, reach) in enumerate(
+            zip(
+                comparison.releases,
+                comparison.runs,
+                comparison.names,
+                comparison.analyses,
+                comparison.reaches,
+                strict=True,
+            )
         )
     ]
 
@@ -197,21 +216,56 @@ def _place(operation: str) -> tuple[int, str]:
     return (OPERATIONS.index(operation) if operation in OPERATIONS else len(OPERATIONS)), operation
 
 
-def _curves(runs: Sequence[RunData]) -> list[dict[str, Any]]:
-    """Return per operation each run's p50 and p99 (microseconds) and throughput (per second) at each size of step."""
-    steps: list[dict[float, list[StageResult]]] = []
-    for run in runs:
-        of_run: dict[float, list[StageResult]] = {}
-        for stage in run.stages:
-            if stage.is_step:
-                of_run.setdefault(stage.size, []).append(stage)
-        steps.append(of_run)
+def _repeats(release: Release, unit: str) -> list[dict[str, Any]]:
+    """Return what each run of a release came to; empty for one run, of which the release's entry says all."""
+    if len(release.runs) == 1:
+        return []
+    return [
+        {
+            "id": run.manifest.id,
+            "started": _day(run),
+            "words": replace(reach, doubt="").words(unit),
+            "sentence": analysis.tipping.sentence,
+        }
+        for run, reach, analysis in zip(release.runs, release.reaches, release.analyses, strict=True)
+    ]
+
+
+def _control(comparison: Comparison) -> dict[str, Any] | None:
+    control = comparison.control
+    if control is None:
+        return None
+    return {
+        "words": comparison.control_words,
+        "repeats": _repeats(control, comparison.load_unit),
+        "runs": len(control.runs),
+    }
+
+
+def _overall(one: Overall) -> dict[str, Any]:
+    return {**asdict(one), "against": [_bounded(against) for against in one.against]}
+
+
+def _bounded(change: Against | Change | None) -> dict[str, Any] | None:
+    """Return a change with no bounds where there is none."""
+    if change is None:
+        return None
+    entry = asdict(change)
+    for name in ("low", "high"):
+        if entry[name] is not None and not math.isfinite(entry[name]):
+            entry[name] = None
+    return entry
+
+
+def _curves(releases: Sequence[Sequence[RunData]]) -> list[dict[str, Any]]:
+    """Return per operation each release's p50 and p99 (microseconds) and throughput (per second) at each size of step.
+
+    They are the means of the runs that have such a step, geometric for latencies.
+    """
     curves: list[dict[str, Any]] = []
+    runs = [run for release in releases for run in release]
     for operation in sorted({operation for run in runs for operation in run.operations}, key=_place):
-        points = [
-            {size: _point(run, stages, operation) for size, stages in of_run.items()}
-            for run, of_run in zip(runs, steps, strict=True)
-        ]
+        points = [_mean_points([_points(run, operation) for run in release]) for release in releases]
         sizes = sorted({size for of_run in points for size, point in of_run.items() if point is not None})
         if sizes:
             curves.append(
@@ -225,6 +279,34 @@ def _curves(runs: Sequence[RunData]) -> list[dict[str, Any]]:
                 }
             )
     return curves
+
+
+def _points(run: RunData, operation: str) -> dict[float, dict[str, float | None] | None]:
+    steps: dict[float, list[StageResult]] = {}
+    for stage in run.stages:
+        if stage.is_step:
+            steps.setdefault(stage.size, []).append(stage)
+    return {size: _point(run, stages, operation) for size, stages in steps.items()}
+
+
+def _mean_points(
+    runs: Sequence[dict[float, dict[str, float | None] | None]],
+) -> dict[float, dict[str, float | None] | None]:
+    if len(runs) == 1:
+        return runs[0]
+    means: dict[float, dict[str, float | None] | None] = {}
+    for size in dict.fromkeys(size for of_run in runs for size in of_run):
+        there = [point for of_run in runs if (point := of_run.get(size)) is not None]
+        mean: dict[str, float | None] = {}
+        for name in ("p50", "p99", "throughput"):
+            values = [value for point in there if (value := point[name]) is not None]
+            mean[name] = (fmean if name == "throughput" else _geometric)(values) if values else None
+        means[size] = mean if there else None
+    return means
+
+
+def _geometric(values: Sequence[float]) -> float:
+    return math.exp(fmean(math.log(max(value, 1.0)) for value in values))
 
 
 def _rated(curve: dict[str, Any], runs: Sequence[RunData]) -> bool:

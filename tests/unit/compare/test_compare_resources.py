@@ -77,9 +77,11 @@ def test_the_sentence_tells_what_was_different_most_of_the_time_and_no_more() ->
         run_with("a", memory(100), memory(70, name="host-cpu")),
         run_with("b", memory(25), memory(70, name="host-cpu")),
     ]
-    assert compare(runs).sentence.endswith("; etcd-memory 0.25x at 4,000 leases.")
-    third = run_with("c", memory(400))
-    assert "etcd-memory 0.25x (b) to 4x (c) at 4,000 leases" in compare([*runs, third]).sentence
+    repeats = [[run] * 3 for run in runs]
+    assert compare(repeats).sentence.endswith("; etcd-memory 0.25x at 4,000 leases.")
+    third = [run_with("c", memory(400))] * 3
+    assert "etcd-memory 0.25x (b) to 4x (c) at 4,000 leases" in compare([*repeats, third]).sentence
+    assert "memory" not in compare(runs).sentence, "one run each"
 
 
 def test_a_figure_that_goes_up_and_down_as_widely_in_both_runs_is_not_told() -> None:
@@ -138,7 +140,9 @@ def test_what_only_one_run_has_is_left_out_and_no_run_needs_any() -> None:
     without = replace(run_with("b"), resources=None)
     assert compare_resources([run_with("a", memory(100)), without]) == []
     assert compare_resources([without, without]) == []
-    assert compare([run_with("a", memory(100)), without]).sentence == "a and b tip beyond 4,000 leases."
+    assert compare([run_with("a", memory(100)), without]).sentence == (
+        "a and b tip beyond 4,000 leases. One run each: differences between runs are not known."
+    )
     assert only([run_with("a", memory(100)), run_with("b", memory(100), sizes=(500, 1000, 1500))]).sizes == [
         *(500, 1000, 1500, 2000, 4000)
     ]

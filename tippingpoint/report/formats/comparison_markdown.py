@@ -11,8 +11,9 @@ from tippingpoint.report.formats.markup import MOST_LINES, bullets, joined, plai
 _OUTCOMES = {
     "worse": "❌ got worse",
     "better": "✅ got better",
-    "same": "✅ nothing got worse",
-    "unsure": "❔ too few samples to tell",
+    "none": "✅ no difference beyond that of repeats",
+    "withheld": "❔ withheld, as the control differs as much",
+    "single": "❔ one run each: differences between runs are not known",
     "apart": "❔ no load held by both",
     "published": "shown with published figures",
 }
@@ -29,6 +30,7 @@ def render_comparison(document: dict[str, Any]) -> str:
         f"# {plain(document['title'])}: {_OUTCOMES[document['outcome']] if runs else 'as published'}",
         "**" + "; ".join(plain(part) for part in document["sentence"].split("; ")) + "**",
         plain(document["changes"]),
+        plain(document["control"]["words"]) if document["control"] else "",
         bullets([_run(run) for run in runs]),
         section("The plans differ", bullets(document["differs"])),
         section("Published figures, side by side", _side_by_side(document["published"])),
@@ -36,7 +38,9 @@ def render_comparison(document: dict[str, Any]) -> str:
             section(name.capitalize(), bullets(document[name]))
             for name in (("better", "worse") if document["outcome"] == "better" else ("worse", "better"))
         ),
+        section("Withheld, as the control differs as much", bullets(document["withheld"])),
         section("Not comparable", bullets(document["not_comparable"])),
+        section("Figures over all loads that all runs held", _overall(document)),
         section("Figures", _figures(document)),
         section("Resource use of the targets", _resources(document)),
         section("Resource cost of the load", _costs(document)),
@@ -58,7 +62,33 @@ def _run(run: dict[str, Any]) -> str:
     caveats = "".join(
         f" {line}{'' if line.endswith('.') else '.'}" for line in run["caveats"][:_MOST_CAVEATS]
     )
+    if run["repeats"]:
+        each = "; ".join(f"{one['words'] or 'unknown'} ({one['id']})" for one in run["repeats"])
+        return (
+            f"{run['label']}: {title}{run['version']}{made}: {len(run['repeats'])} runs tip {each}.{caveats}"
+        )
     return f"{run['label']}: {title}{run['version']}{made}: {run['tipping']['sentence']}{caveats}"
+
+
+def _overall(document: dict[str, Any]) -> str:
+    rows = [
+        [
+            one["operation"] + ("" if one["kind"] == "ramp" else f", {one['kind']}"),
+            figures.limit_name(one["measure"]),
+            *(
+                f"{figures.change(against['change'], one['measure'])} "
+                f"({figures.interval(against['low'], against['high'], one['measure'])}) {_mark(against)}"
+                for against in one["against"]
+            ),
+        ]
+        for one in document["overall"]
+    ]
+    first, *others = (run["label"] for run in document["runs"]) if document["runs"] else ("",)
+    return table(
+        ["operation", "figure", *(f"{label}, to {first} (95 % interval)" for label in others)],
+        rows,
+        text=(0, 1),
+    )
 
 
 def _figures(document: dict[str, Any]) -> str:
