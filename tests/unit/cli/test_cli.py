@@ -100,25 +100,33 @@ def test_published_figures_stand_beside_a_run(imported: Path, capsys: pytest.Cap
 def test_a_regression_exits_with_1_unless_it_is_tolerated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # given the same ramp before and after, every extension twice as slow after
+    # given the same ramp twice before and twice after, every extension twice as slow after
     runs: list[str] = []
-    for name, latency in (("before", 20), ("after", 40)):
+    for name, latency in (("before", 20), ("again", 20), ("after", 40), ("last", 40)):
         log = tmp_path / f"{name}.log"
         log.write_text(
             "".join(f" 9.0s extended a{n:04}/0 held for 30s in {latency + n % 7}ms\n" for n in range(900))
         )
         assert call("import", log, "--stage", "100@1", "--out", tmp_path, "--title", name) == 0
         runs.append(capsys.readouterr().out.strip())
+    before, after = runs[:2], runs[2:]
     # when they are compared
-    assert call("compare", *runs) == 1
+    assert call("compare", *before, "--with", *after) == 1
     assert "extend p50 at 100 leases" in capsys.readouterr().out
     # then only a tolerance beyond the change lets it pass
-    assert call("compare", *runs, "--tolerance", "1.5") == 0
-    assert call("compare", *reversed(runs)) == 0
-    # and any of them, or another, is what the others are held against
-    assert call("compare", *runs, "--baseline", runs[1]) == 0
-    assert call("compare", runs[1], "--baseline", runs[0]) == 1
-    assert call("compare", runs[1], "--baseline", runs[1]) == 2
+    assert call("compare", *before, "--tolerance", "1.5", "--with", *after) == 0
+    assert call("compare", *after, "--with", *before) == 0
+    # and one run each says nothing, whichever of them is the baseline
+    capsys.readouterr()
+    assert call("compare", before[0], after[0]) == 0
+    assert "One run each: differences between runs are not known." in capsys.readouterr().out
+    assert call("compare", after[0], "--baseline", before[0]) == 0
+    assert call("compare", before[0], "--baseline", before[0]) == 2
+    # nor is a run a repeat of itself, a published result a repeat, or a control enough
+    assert call("compare", *before, "--with", before[0]) == 2
+    assert call("compare", *before, "--with", "seed:juju-2.5.1") == 2
+    assert call("compare", before[0], "--control", before[1]) == 2
+    assert call("compare", *before, "--with", *after, "--baseline", before[0]) == 2
 
 
 def test_a_run_without_journals_is_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
