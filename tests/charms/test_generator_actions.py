@@ -150,10 +150,6 @@ class TestStart:
     def test_without_an_agent_it_says_so(self, unit: Unit) -> None:
         assert "agent" in unit.refused("start", state_of(unit), plan="etcd-leases-small")
 
-    def test_a_search_is_for_one_unit(self, unit: Unit, agent: ScriptedAgent) -> None:
-        said = unit.refused("start", state_of(unit, peers={1: {}}), plan="etcd-find")
-        assert "one unit" in said
-
     def test_an_image_that_the_machine_cannot_make(self, spawner: Unit) -> None:
         spawner.machine.programs.clear()
         with ScriptedAgent(spawner).at_its_socket():

@@ -23,6 +23,7 @@ from tippingpoint.run.runner import Runner
 from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.units.conductor import Follower
+from tippingpoint.units.search_words import ProbeReport
 from tippingpoint.units.shared_run import SharedRun
 from tippingpoint.units.shared_run import UnitProgress as Told
 
@@ -49,6 +50,10 @@ def part_name(run: SharedRun, unit: str) -> str:
 def plan_of(run: SharedRun, unit: str, target: Mapping[str, Any]) -> Plan:
     """Return the run's plan with this unit's access to the target; raises UserError that names the field that does
     not fit."""
+    if run.searches_alone and unit not in run.units:
+        raise UserError(
+            "find", run.id, "a run that more than one unit began: this search is the business of one"
+        )
     asked = run.plan.get("target", {})
     if not isinstance(asked, dict):
         raise UserError("run.plan.target", asked, "a mapping")
@@ -73,6 +78,7 @@ class PartRunner:
         out: Path,
         measured: Measured,
         changed: Callable[[Phase, int], None],
+        reported: Callable[[ProbeReport], None],
         moved_on: Callable[[], None],
         *,
         run_id: str,
@@ -80,22 +86,24 @@ class PartRunner:
     ) -> None:
         """`out` gets the part's directory, which is named `run_id`.
 
-        `changed` is called with each new phase and turn, `moved_on` when the phase of a stage changes.
+        `changed` is called with each new phase and turn, `reported` with what was measured of a shared search's turn,
+        and `moved_on` when the phase of a stage changes.
         """
         self.run_id = shared.id
         self.directory = out / run_id
         self._plan = plan
         self._measured = measured
         self._changed = changed
-        self._watcher = _Watcher(measured, moved_on, self._searching if shared.searches else None)
-        self._follower = Follower(unit, shared, changed)
+        self._watcher = _Watcher(measured, moved_on, self._searching if shared.searches_alone else None)
+        self._unit = unit
+        self._follower = Follower(unit, shared, changed, reported)
         self._runner = Runner(
             plan,
             out,
             self._watcher,
             takes_up=takes_up,
             run_id=run_id,
-            conductor=None if shared.searches else self._follower,
+            conductor=None if shared.searches_alone else self._follower,
             share=self._follower.share,
             unit=unit,
         )
@@ -117,6 +125,9 @@ class PartRunner:
         self._follower.see(shared, ahead)
         if shared.stopped or shared.over:  # over while we play: we counted as missing
             self.stop(shared.stopped or "the run is over")
+        elif shared.shared and self._unit in shared.missing:
+            # The others share the whole load by now: ours would be too much.
+            self.stop(f"counted as missing: {shared.missing[self._unit]}")
 
     def stop(self, why: str) -> None:
         """End the part in an orderly way."""

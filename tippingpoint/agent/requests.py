@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tippingpoint.report import RunFormat
+from tippingpoint.units.search_words import ProbeReport
 from tippingpoint.units.shared_run import SharedRun, Unit, UnitWord
 
 RunId = Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9._-]{0,120})?$")]
@@ -68,6 +69,20 @@ class Word(_Request):
     """Return this unit's report on its part, and its result."""
 
     do: Literal["word"]
+
+
+class Judge(_Request):
+    """Return what follows the turn `after` of a search that units share (units/search_words.py: NextLoad).
+
+    `next` is null while it is not known yet: the charm is woken when it is. `wanted` is whether the reports of the
+    units are wanted first, by the same request.
+    """
+
+    do: Literal["judge"]
+    shared: SharedRun
+    after: Annotated[int, Field(ge=0)]
+    words: dict[Unit, UnitWord | None] = {}
+    reports: dict[Unit, ProbeReport] | None = None
 
 
 class Runs(_Request):
@@ -145,6 +160,7 @@ AnyRequest = Annotated[
     | AccessRequest
     | Leave
     | Word
+    | Judge
     | Runs
     | Keep
     | Report

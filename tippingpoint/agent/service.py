@@ -20,6 +20,7 @@ from tippingpoint.agent.clocks import Clocks
 from tippingpoint.agent.closing import close_cut, cut_in
 from tippingpoint.agent.exporter import Exporter, Measured
 from tippingpoint.agent.joining import digest_of
+from tippingpoint.agent.judging import Judging
 from tippingpoint.agent.keeping import Keeping, Kept, furthest
 from tippingpoint.agent.lost import inherit
 from tippingpoint.agent.part import Ended, PartRunner, part_name, plan_of
@@ -32,6 +33,7 @@ from tippingpoint.agent.wake import wake
 from tippingpoint.errors import UserError, told
 from tippingpoint.run.resume import TakenUp, take_up
 from tippingpoint.rundir.ledger import entries
+from tippingpoint.units.search_words import ProbeReport
 from tippingpoint.units.shared_run import REMOVED, SharedRun, UnitProgress, UnitWord, stop
 from tippingpoint.util.network_errors import in_words
 
@@ -66,6 +68,7 @@ class Agent:
             self._keeping, self._wanted_parts, self._wake, lambda: self._state.unit or self._unit
         )
         self._admission = Admission(wake_file.parent, lambda: self._playing is not None, self._wake)
+        self._judging = Judging(state, self._wake)
         self._awaits = False
         """Whether the charm waits for something that it gets no event for."""
         self._part: PartRunner | None = None
@@ -79,6 +82,7 @@ class Agent:
             requests.AccessRequest: self._access,
             requests.Leave: self._leave,
             requests.Word: self._word,
+            requests.Judge: self._judge,
             requests.Runs: self._runs,
             requests.Keep: self._keep,
             requests.Report: self._report,
@@ -120,6 +124,7 @@ class Agent:
                 task.cancel()
                 await asyncio.wait([task])
         await self._admission.close()
+        await self._judging.close()
         await self._tasks.close()
         await self._removal.close()
         await self._clocks.close()
@@ -249,6 +254,7 @@ class Agent:
                 self._keeping.parts,
                 self._measured,
                 self._reached,
+                self._reported,
                 self._wake,
                 run_id=state.part.directories[-1],
                 takes_up=takes_up,
@@ -270,7 +276,8 @@ class Agent:
             _, taken_up = await asyncio.to_thread(take_up, directory)
         except Exception:  # a part that cannot be read is closed as it is
             taken_up = None
-        if taken_up is not None and await self._still_on(cut.run):
+        shared = self._state.run is not None and self._state.run.shared  # the others go on without this part
+        if taken_up is not None and not shared and await self._still_on(cut.run):
             assert self._state.run is not None
             self._begin(self._state.run, taken_up)
             return
@@ -331,6 +338,11 @@ class Agent:
         if self._state.part is not None:
             self._enter(self._state.part.model_copy(update={"phase": phase, "turn": turn}))
 
+    def _reported(self, report: ProbeReport) -> None:
+        """Note what the part has measured of a shared search's turn."""
+        if self._state.part is not None:
+            self._enter(self._state.part.model_copy(update={"report": report}))
+
     def _enter(self, part: PartState) -> None:
         """Save the state of the part, and wake the charm if it is new."""
         if part != self._state.part:
@@ -379,7 +391,21 @@ class Agent:
         return {
             "word": None if word is None else word.model_dump(mode="json", exclude_none=True),
             "result": self._result(),
+            "report": self._report_of_turn(),
         }
+
+    def _report_of_turn(self) -> dict[str, Any] | None:
+        """Return what this unit measured of its latest turn in the current search; None outside of one."""
+        part = self._state.part
+        if part is None or part.report is None or part.phase in ENDED:
+            return None
+        return part.report.model_dump(mode="json", exclude_defaults=True)
+
+    async def _judge(self, judge: requests.Judge) -> dict[str, Any]:
+        words = {unit: word for unit, word in judge.words.items() if word is not None}
+        following, wanted = self._judging.ask(judge.shared, judge.after, words, judge.reports)
+        told = None if following is None else following.model_dump(mode="json", exclude_none=True)
+        return {"next": told, "wanted": wanted}
 
     def _said(self) -> UnitWord | None:
         """Return this unit's word on the current run, or on another one while that is being ended."""
@@ -406,6 +432,7 @@ class Agent:
             offset=part.offset,
             offset_error=part.offset_error,
             progress=progress,
+            held=part.report.turn if part.report is not None else 0,
         )
 
     def _result(self) -> dict[str, str] | None:

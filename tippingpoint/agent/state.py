@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ValidationError
 
 from tippingpoint.errors import UserError
+from tippingpoint.units.search_words import ProbeReport
 from tippingpoint.units.shared_run import SharedRun
 
 FILE = "agent.json"
@@ -32,6 +33,8 @@ class PartState(BaseModel):
     problem: str = ""
     offset: float | None = None
     offset_error: float | None = None
+    report: ProbeReport | None = None
+    """In a search that units share, what this one measured of the latest turn that it has held."""
 
 
 class State(BaseModel):

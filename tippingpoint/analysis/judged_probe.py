@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 from tippingpoint.analysis.findings import StageFindings, examine_stage
 from tippingpoint.analysis.search.probes import Margin
-from tippingpoint.analysis.search.stage_margins import Second, judged, margin_name, stage_margins
+from tippingpoint.analysis.search.stage_margins import (
+    Second,
+    judged,
+    margin_name,
+    margin_names,
+    stage_margins,
+)
 from tippingpoint.analysis.verdict import Check, blamed, stage_checks
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.read import Plan
+from tippingpoint.rundir.probe_events import ProbeEvent
 from tippingpoint.rundir.results import RunData
+
+_LONGEST = 200
+"""The most characters of a reason in an event: digests of units leave out longer ones."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +39,41 @@ class JudgedProbe:
     """Why the generator was the bottleneck; empty if it was not."""
     silent: bool
     """Whether nothing of the load succeeded: the target may be gone."""
+
+    def event(
+        self,
+        plan: Plan,
+        number: int,
+        size: float,
+        *,
+        fresh: bool,
+        began: float,
+        seconds: float,
+        gone: str = "",
+        aborted: bool = False,
+    ) -> ProbeEvent:
+        """Return it as the event of the stage with that number. A probe of a target that is `gone` says nothing.
+
+        `began`, `seconds` and `aborted` are as in ProbeEvent.
+        """
+        names = margin_names(plan.thresholds)
+        own = [each for each in self.margins if each.name in names]
+        return ProbeEvent(
+            stage=number,
+            size=size,
+            held=None if gone else self.held,
+            fresh=fresh,
+            margins=[
+                (each.name, round(each.value, 4), round(each.error, 4) if isfinite(each.error) else None)
+                for each in self.margins
+            ],
+            binds=max(own, key=lambda each: each.value).name if own else "",
+            broken=[why[:_LONGEST] for why in ([gone] if gone else self.broken)],
+            began=round(began, 3),
+            seconds=round(seconds, 3),
+            aborted=aborted,
+            strained=self.strained,
+        )
 
 
 def judge_probe(

@@ -17,11 +17,10 @@ from tippingpoint.plan.claim import ClaimPlan, Stage
 from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.fields import as_amount
 from tippingpoint.plan.grow import GrowPlan, GrowStage, GrowWorkload
-from tippingpoint.plan.read import Plan
+from tippingpoint.plan.read import Plan, SearchPlan
 from tippingpoint.plan.spawn import SpawnPlan, SpawnStage, SpawnWorkload, paces_of
 
 W = TypeVar("W", SpawnWorkload, GrowWorkload)
-P = TypeVar("P", ClaimPlan, SpawnPlan, GrowPlan)
 AnyStage = Stage | SpawnStage | GrowStage
 
 
@@ -35,28 +34,53 @@ def part_of(plan: Plan, index: int, of: int) -> Plan:
         raise ValueError(f"share {index} of {of}")
     if of == 1:
         return plan
+    if isinstance(plan, CtsPlan):
+        raise UserError("workload.kind", "cts", f"one unit, as its tests follow each other ({of} units)")
     if plan.find is not None:
-        raise UserError("find", plan.name, f"one unit, or a plan that lists its stages ({of} units)")
+        return _search_part(plan, index, of)
     if isinstance(plan, ClaimPlan):
         return plan.model_copy(
             update={"stages": [_claim_stage(plan, stage, index, of) for stage in plan.stages]}
         )
-    if isinstance(plan, CtsPlan):
-        raise UserError("workload.kind", "cts", f"one unit, as its tests follow each other ({of} units)")
     if isinstance(plan, SpawnPlan):
         return _fill_part(plan, index, of)
     return _model_part(plan, index, of)
 
 
-def stage_part(plan: P, stage: AnyStage, index: int, of: int) -> P:
+def stage_part(plan: SearchPlan, stage: AnyStage, index: int, of: int) -> SearchPlan:
     """The part of a plan that has only this stage, which may be a search's, for the unit with this index, of this many.
 
     UserError, as for `part_of`.
     """
     whole = plan.model_copy(update={"stages": [stage], "find": None})
     part = part_of(whole, index, of)
-    assert isinstance(part, type(plan))
+    assert not isinstance(part, CtsPlan)
     return part
+
+
+def probe_part(plan: SearchPlan, load: float, index: int, of: int) -> tuple[AnyStage, float, float]:
+    """The stage of a load that a search tries, as the unit with this index has it, of this many: with its share of the
+    load, and the seconds after the stage's begin at which the unit begins.
+
+    UserError, as for `part_of`.
+    """
+    whole = plan.stage_at(load)
+    part = stage_part(plan, whole, index, of)
+    asked = part.stages[0]
+    size = _load_of(plan, asked)
+    listed = plan.model_copy(update={"stages": [whole], "find": None})
+    return asked, size, begins_after(listed, 1, index, of)
+
+
+def _load_of(plan: SearchPlan, asked: AnyStage) -> float:
+    if isinstance(plan, SpawnPlan):
+        assert isinstance(asked, SpawnStage)
+        return plan.load_of(asked) if asked.size else 0
+    if isinstance(plan, GrowPlan):
+        assert isinstance(asked, GrowStage)
+        return plan.load_of(asked)
+    assert isinstance(asked, Stage)
+    return asked.held(plan.workload.renew_time) if plan.load == "leases" else getattr(asked, plan.load) or 0.0
 
 
 def size_of(plan: Plan, part: Plan, stage: int) -> float:
@@ -97,6 +121,24 @@ def begins_after(plan: Plan, stage: int, index: int, of: int) -> float:
         rate = plan.workload.at(plan.stages[stage - 1]).rate
         return index / rate if rate is not None else 0.0
     return 0.0
+
+
+def _search_part(plan: SearchPlan, index: int, of: int) -> SearchPlan:
+    """A search's plan at the pace of one unit, with its share of the first and of the largest load."""
+    assert plan.find is not None
+    for stage in (plan.stage_at(plan.find.start), plan.stage_at(plan.find.limit)):
+        try:
+            part = stage_part(plan, stage, index, of)
+        except UserError as refused:
+            raise UserError(
+                refused.field.replace("stages.0", "find"), refused.value, refused.accepted
+            ) from None
+    find = plan.find
+    loads: dict[str, float] = {
+        name: max(1, _share(round(value), index, of)) if find.whole else value / of
+        for name, value in (("start", find.start), ("limit", find.limit))
+    }
+    return plan.model_copy(update={"find": find.model_copy(update=loads), "workload": part.workload})
 
 
 def _claim_stage(plan: ClaimPlan, stage: Stage, index: int, of: int) -> Stage:

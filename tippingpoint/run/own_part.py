@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.read import AnyStage, Plan
-from tippingpoint.plan.share import begins_after, part_of, size_of
+from tippingpoint.plan.share import begins_after, part_of, probe_part, size_of
 
 
 class OwnPart:
@@ -27,6 +28,12 @@ class OwnPart:
     def asked(self, stage: int) -> AnyStage:
         """Return our part of a listed stage (from 1)."""
         return self.plan.stages[stage - 1]
+
+    def probe(self, load: float) -> tuple[AnyStage, float, float]:
+        """Return our part of the stage in which a search tries a load: with our load, and the seconds from the stage's
+        begin until our part of it begins."""
+        assert not isinstance(self.whole, CtsPlan)
+        return probe_part(self.whole, load, *self.share)
 
     def begins_after(self, stage: int) -> float:
         """Return the seconds from a stage's begin until our part of it begins."""

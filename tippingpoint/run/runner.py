@@ -14,7 +14,8 @@ from pathlib import Path
 from tippingpoint.errors import Refused, TargetError, UserError
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.cts import CtsPlan
-from tippingpoint.plan.read import AnyStage, Plan
+from tippingpoint.plan.find import Find
+from tippingpoint.plan.read import AnyStage, Plan, SearchPlan
 from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.run.closing import Closing
 from tippingpoint.run.crew import Crew
@@ -166,8 +167,6 @@ class Runner:
         """Raise UserError for a plan that only one machine can run."""
         if self._conductor is None:
             return
-        if self._plan.find is not None:
-            raise UserError("find", self._plan.name, "a plan that lists its stages, for many units")
         if isinstance(self._plan, ClaimPlan) and self._plan.after is not None:
             raise UserError("after", self._plan.after, "a plan without it, for many units")
         if self._plan.lab is not None or any(fault.member is not None for fault in self._plan.faults):
@@ -236,7 +235,7 @@ class Runner:
     def _begins_with(self) -> tuple[AnyStage, str]:
         """The first stage, and the plan's field that has it."""
         if self._plan.find is not None:
-            return self._own.plan.planned[0], "find"
+            return self._own.probe(self._plan.find.start)[0], "find"
         return self._own.asked(self._first), f"stages.{self._first - 1}"
 
     def _check_connections(self, workers: int) -> None:
@@ -267,6 +266,9 @@ class Runner:
         plan = self._plan
         if not isinstance(plan, CtsPlan) and plan.find is not None:
             # A search judges its stages while it runs, so it needs modules that otherwise only a report needs.
+            if self._conductor is not None:
+                await self._share_search(plan, plan.find, self._conductor)
+                return
             from tippingpoint.run.search import Search
 
             self._faults.start(stage=None)
@@ -297,6 +299,23 @@ class Runner:
                 if refused:
                     raise EndedEarly("cut", refused)
             await self._stages.play(kind, size, asked, listed=number)
+
+    async def _share_search(self, plan: SearchPlan, find: Find, conductor: Conductor) -> None:
+        """Take our share of the loads that a search by many units tries."""
+        from tippingpoint.run.search_turns import SearchTurns
+
+        await self._crew.prepare([self._own.probe(find.start)[0]], fresh=False)
+        turns = SearchTurns(
+            plan,
+            self._target_gone,
+            conductor,
+            self._own,
+            self._stages,
+            self._crew,
+            self._room,
+            self._record,
+        )
+        await turns.play()
 
     async def _target_gone(self) -> str:
         """Return why the target accepts no login any more; empty if it does, however late."""

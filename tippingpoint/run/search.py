@@ -16,22 +16,15 @@ from tippingpoint.analysis.judged_probe import JudgedProbe, judge_probe
 from tippingpoint.analysis.search.probes import Margin, Probe
 from tippingpoint.analysis.search.rebuilt import aim_of, steering
 from tippingpoint.analysis.search.searcher import Ask, Searcher
-from tippingpoint.analysis.search.stage_margins import (
-    PERCENTILES,
-    judged,
-    margin_names,
-    ramped,
-    stage_margins,
-)
-from tippingpoint.plan.claim import ClaimPlan, Stage
+from tippingpoint.analysis.search.stage_margins import judged, stage_margins
 from tippingpoint.plan.find import Find
 from tippingpoint.plan.read import AnyStage, SearchPlan
-from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.run.crew import Crew
 from tippingpoint.run.early_warning import EarlyWarning
 from tippingpoint.run.hold_so_far import HoldSoFar
 from tippingpoint.run.interruption import EndedEarly
-from tippingpoint.run.messages import Pause, Paused, Settle, Settled, Tick
+from tippingpoint.run.messages import Settle, Settled, Tick
+from tippingpoint.run.probe_loads import ProbeLoads, each_from_nothing, round_of
 from tippingpoint.run.record import Record
 from tippingpoint.run.room import Room
 from tippingpoint.run.stages import Stages
@@ -40,10 +33,6 @@ from tippingpoint.rundir.results import load_run
 
 _LOOK_EVERY = 1.0
 """Seconds between two looks at a hold: workers tell once a second what they measured."""
-_LONGEST = 200
-"""The most characters of a reason in an event: digests of units leave out longer ones."""
-_CALM = 1.0
-"""Seconds that an operation may take in a load that is steady, in a plan without a limit on latency."""
 
 Put = Callable[[Ask, float], Awaitable[Probe]]
 """Tries a load, from that moment of the search on."""
@@ -77,14 +66,12 @@ class Search:
         self._find = find
         self._stages = stages
         self._crew = crew
-        self._room = room
         self._record = record
         self._gone = gone
         self._resumed = resumed
         self._searcher = Searcher(aim_of(find))
         self._began = 0.0
-        self._load: float | None = None
-        """The load that is on the target; None for none."""
+        self._loads = ProbeLoads(plan, stages, crew, room)
         self._so_far: HoldSoFar | None = None
         self._warning = EarlyWarning(())
 
@@ -115,36 +102,33 @@ class Search:
         self._searcher.tell(steering(self._plan, event))
 
     async def _put(self, ask: Ask, began: float) -> Probe:
-        fresh = ask.fresh or self._load is None or self._each_from_nothing
+        fresh = ask.fresh or self._loads.is_empty or each_from_nothing(self._plan)
         asked = self._plan.stage_at(ask.load)
         size = self._plan.load_at(ask.load)
-        number, so_far = await self._bring_up(asked, size, fresh)
+        number = self._stages.following
+        if refused := await self._loads.prepare(asked, number, fresh=fresh):
+            raise EndedEarly("cut", refused)
+        self._warning = EarlyWarning(self._plan.thresholds, self._record.now())
+        self._so_far = so_far = HoldSoFar(number, size, "find", self._record.now())
+        await self._loads.bring_up(number, size, size, asked, until=self._warning.missed)
         if not self._warning.missed.is_set():
             await self._hold(so_far, ask, asked)
         aborted = self._warning.why
         if aborted:
-            await self._stop()
+            await self._loads.stop()
         judged_as = await self._judged(number, so_far)
         if aborted:
             judged_as = replace(judged_as, held=False, broken=(f"aborted: {aborted}",))
-        names = margin_names(self._plan.thresholds)
-        own = [each for each in judged_as.margins if each.name in names]
         problem = await self._why_silent() if judged_as.silent else ""
-        event = ProbeEvent(
-            stage=number,
-            size=size,
-            held=None if problem else judged_as.held,
+        event = judged_as.event(
+            self._plan,
+            number,
+            size,
             fresh=fresh,
-            margins=[
-                (each.name, round(each.value, 4), round(each.error, 4) if isfinite(each.error) else None)
-                for each in judged_as.margins
-            ],
-            binds=max(own, key=lambda each: each.value).name if own else "",
-            broken=[why[:_LONGEST] for why in ([problem] if problem else judged_as.broken)],
-            began=round(began, 3),
-            seconds=round(self._elapsed - began, 3),
+            began=began,
+            seconds=self._elapsed - began,
+            gone=problem,
             aborted=bool(aborted),
-            strained=judged_as.strained,
         )
         self._record.event("probe", **event.model_dump())
         if problem:
@@ -153,53 +137,8 @@ class Search:
 
     async def _why_silent(self) -> str:
         """Take the load away, and return why the target is gone; empty if it was only too much for it."""
-        await self._stop()
+        await self._loads.stop()
         return await self._gone()
-
-    async def _stop(self) -> None:
-        await self._crew.ask(Paused, lambda _: Pause())
-        self._load = None
-
-    async def _bring_up(self, asked: AnyStage, size: float, fresh: bool) -> tuple[int, HoldSoFar]:
-        """Bring the load from the one before, or from nothing, to this one; returns its stage's number."""
-        number = self._stages.following
-        if fresh:
-            await self._stop()
-        await self._crew.prepare([asked], fresh=fresh)
-        if fresh:
-            self._room.empty()
-        if refused := await self._room.look(asked, number, "find"):
-            raise EndedEarly("cut", refused)
-        self._warning = EarlyWarning(self._plan.thresholds, self._record.now())
-        self._so_far = so_far = HoldSoFar(number, size, "find", self._record.now())
-        await self._stages.bring_up(
-            number,
-            "find",
-            size,
-            asked,
-            self._over(asked, size),
-            None,
-            calm=self._calm,
-            until=self._warning.missed,
-        )
-        self._load = size
-        return number, so_far
-
-    def _over(self, asked: AnyStage, size: float) -> float:
-        """Return the seconds over which the load changes: new load comes as fast as it would from nothing.
-
-        Renewals follow claims, so those of a small change are spread over a whole round of renewals too.
-        """
-        change = 1.0 if self._load is None else abs(size - self._load) / size
-        return min(asked.over, max(asked.over * change, self._round(asked)))
-
-    def _round(self, asked: AnyStage) -> float:
-        """Return the seconds in which every lease is renewed once; 0 where nothing is renewed."""
-        plan = self._plan
-        if not isinstance(plan, ClaimPlan) or not isinstance(asked, Stage):
-            return 0.0
-        renew_time = plan.workload.renew_time
-        return asked.renewed_every(renew_time) if asked.held(renew_time) else 0.0
 
     async def _hold(self, so_far: HoldSoFar, ask: Ask, asked: AnyStage) -> None:
         """Hold the load until the answer is clear, at most as long as was asked for.
@@ -215,7 +154,7 @@ class Search:
             if left <= _LOOK_EVERY or self._warning.missed.is_set():
                 break
             margins = await asyncio.to_thread(self._margins, so_far)
-            whole_round = so_far.held_for >= self._round(asked)
+            whole_round = so_far.held_for >= round_of(self._plan, asked)
             if whole_round and self._searcher.is_clear(ask.load, margins, so_far.held_for) is not None:
                 break
         await self._stages.await_faults()
@@ -254,18 +193,3 @@ class Search:
     @property
     def _elapsed(self) -> float:
         return self._record.now() - self._began
-
-    @property
-    def _each_from_nothing(self) -> bool:
-        """Whether each load has to come up from nothing: a threshold is about what brings it up, or the ramp is it."""
-        plan = self._plan
-        if isinstance(plan, SpawnPlan) and plan.workload.cycle:
-            return False  # nothing stays
-        in_ramp = ramped(plan)
-        return in_ramp is None or any(threshold.operation in in_ramp for threshold in plan.thresholds)
-
-    @property
-    def _calm(self) -> float:
-        """How many seconds old an operation may be in a load that is steady."""
-        limits = (getattr(threshold, limit) for threshold in self._plan.thresholds for limit in PERCENTILES)
-        return min((limit for limit in limits if limit is not None), default=_CALM)

@@ -43,10 +43,8 @@ class Turns:
         await self._heed(conductor.ready())
         turn = await self._heed(conductor.next_turn())
         while turn is not None:
-            refused = await self._get_ready(turn, conductor.index)
-            begin = turn.begin
-            if turn.kind != "storm":
-                begin += self._own.begins_after(turn.stage)
+            refused = await self._get_ready(turn)
+            begin = turn.begin + self._begins_after(turn)
             try:
                 # Until it begins, another turn may replace it.
                 turn = await self._heed(conductor.next_turn(), until=begin)
@@ -64,32 +62,55 @@ class Turns:
         """Play one turn, which begins now; returns the next one as soon as that is known."""
         if late > _LATE:
             self._record.event("began-late", stage=turn.number, seconds=round(late, 3))
-        size, asked = self._own.size(turn.stage), self._own.asked(turn.stage)
-        over = 0.0 if turn.kind == "storm" else asked.over
-        await self._stages.bring_up(turn.number, turn.kind, size, asked, over, turn.stage)
+        await self._bring_up(turn)
         hold = await self._heed(self._conductor.up(turn))
         if hold is None:
             return None
         await self._crew.wait(hold - time.time())
         self._stages.begin_hold(max(0.0, hold + turn.lasts - time.time()))
+        await self._hold(turn)
         return await self._heed(self._conductor.next_turn())
 
-    async def _get_ready(self, turn: Turn, index: int) -> str:
-        """Prepare our share of the next turn, and room for it; returns why it cannot begin, or an empty text."""
-        share = index, turn.of
+    async def _get_ready(self, turn: Turn) -> str:
+        """Take our share of the next turn, and prepare it; returns why it cannot begin, or an empty text."""
+        share = index, of = self._conductor.place(turn), turn.of
         if share != self._own.share:
             try:
                 self._own.take(share)
             except UserError as refused:
                 return str(refused)
             self._record.manifest.share = share
-            self._record.event("share", index=index, of=turn.of)
-            self._crew.tell(ShareOrder(index=index, of=turn.of))
-            await self._crew.prepare(self._own.plan.planned, fresh=False)
+            self._record.event("share", index=index, of=of)
+            self._crew.tell(ShareOrder(index=index, of=of))
+            await self._prepare_anew()
         if not self._stages.begun:
-            self._record.manifest.first_stage = turn.stage
+            self._record.manifest.first_stage = self._first_stage(turn)
         self._record.save_manifest()
+        return await self._prepare(turn)
+
+    async def _prepare_anew(self) -> None:
+        """Prepare what a new share of the whole plan needs."""
+        await self._crew.prepare(self._own.plan.planned, fresh=False)
+
+    def _first_stage(self, turn: Turn) -> int:
+        """Return the number that the manifest has if this turn is our first."""
+        return turn.stage
+
+    async def _prepare(self, turn: Turn) -> str:
+        """Make room for our share of a turn; returns why it cannot begin, or an empty text."""
         return await self._room.look(self._own.asked(turn.stage), turn.stage, f"stages.{turn.stage - 1}")
+
+    def _begins_after(self, turn: Turn) -> float:
+        """Return the seconds from a turn's begin until our part of it begins."""
+        return 0.0 if turn.kind == "storm" else self._own.begins_after(turn.stage)
+
+    async def _bring_up(self, turn: Turn) -> None:
+        size, asked = self._own.size(turn.stage), self._own.asked(turn.stage)
+        over = 0.0 if turn.kind == "storm" else asked.over
+        await self._stages.bring_up(turn.number, turn.kind, size, asked, over, turn.stage)
+
+    async def _hold(self, turn: Turn) -> None:
+        """Do what there is to do during a hold that has begun: nothing, as the next turn ends it."""
 
     async def _heed(self, saying: Awaitable[T], until: float = float("inf")) -> T:
         """Return what the conductor says, while the run goes on.

@@ -7,10 +7,13 @@ import time
 from collections.abc import Callable
 from typing import Literal, Protocol
 
+from tippingpoint.units.search_words import ProbeReport
 from tippingpoint.units.shared_run import SharedRun, Turn
 
 Say = Callable[[Literal["ready", "up"], int], None]
 """Called when the unit is ready for its first turn (0), or has its share of the turn of this number up."""
+Tell = Callable[[ProbeReport], None]
+"""Called with what the unit measured of a search's turn."""
 _LOOK_AGAIN = 1.0
 """Seconds until the clock is read again, as it may have been set meanwhile."""
 
@@ -18,9 +21,8 @@ _LOOK_AGAIN = 1.0
 class Conductor(Protocol):
     """A runner's connection to the other units. All moments are seconds since the epoch by our own clock."""
 
-    @property
-    def index(self) -> int:
-        """Our position among the run's units, from 0, which is the index of our share."""
+    def place(self, turn: Turn) -> int:
+        """Return the index of our share of a turn, from 0."""
         ...
 
     @property
@@ -48,14 +50,19 @@ class Conductor(Protocol):
         """
         ...
 
+    def held(self, report: ProbeReport) -> None:
+        """Report what we measured of a search's turn."""
+        ...
+
 
 class Follower:
     """A conductor that follows the shared run as it was last seen."""
 
-    def __init__(self, unit: str, run: SharedRun, say: Say) -> None:
+    def __init__(self, unit: str, run: SharedRun, say: Say, tell: Tell = lambda report: None) -> None:
         self._unit = unit
         self._run = run
         self._say = say
+        self._tell = tell
         self._ahead = 0.0
         self._given: Turn | None = None
         self._seen = asyncio.Event()
@@ -67,7 +74,7 @@ class Follower:
         self._seen.set()
 
     @property
-    def index(self) -> int:
+    def _position(self) -> int:
         """Our position among the run's units; the next free one if we have not joined yet."""
         units = self._run.units
         return units.index(self._unit) if self._unit in units else len(units)
@@ -75,7 +82,13 @@ class Follower:
     @property
     def share(self) -> tuple[int, int]:
         """The share to prepare for: our position, and how many units there will be with us."""
-        return self.index, max(len(self._run.units), self.index + 1)
+        return self._position, max(len(self._run.units), self._position + 1)
+
+    def place(self, turn: Turn) -> int:
+        """Return the index of our share of a turn, from 0."""
+        place = turn.place_of(self._position)
+        assert place is not None  # only such turns are returned
+        return place
 
     @property
     def stopped(self) -> str:
@@ -89,7 +102,7 @@ class Follower:
     async def next_turn(self) -> Turn | None:
         """Return the latest turn that we have a share in, once it differs from the one before."""
         while not self._ended:
-            named = [turn for turn in self._run.turns if self.index < turn.of]
+            named = [turn for turn in self._run.turns if turn.place_of(self._position) is not None]
             latest = named[-1].model_copy(update={"hold": None}) if named else None
             if latest is not None and latest != self._given:
                 self._given = latest
@@ -111,12 +124,21 @@ class Follower:
             await self._look_again()
         return None
 
+    def held(self, report: ProbeReport) -> None:
+        """Report it to the leader."""
+        self._tell(report.model_copy(update={"run": self._run.id}))
+
     @property
     def _ended(self) -> bool:
         return bool(self._run.stopped) or self._run.over
 
     def _past_the_last(self) -> bool:
-        """Return whether the last turn's hold is over: a following turn is announced together with that hold."""
+        """Return whether the last turn's hold is over: a following turn is announced together with that hold.
+
+        A search has no further turn once it has its answer.
+        """
+        if self._run.shared:
+            return self._run.found is not None
         last = self._run.turns[-1] if self._run.turns else None
         if last is None or last.hold is None:
             return False

@@ -49,6 +49,7 @@ from tippingpoint.units.part import (
     Phase,
     UnitPart,
     read_part,
+    stage_of,
 )
 
 LIMIT = 40_000
@@ -155,16 +156,16 @@ class _Detail:
     ticks: int = _MOST_TICKS
 
 
-def make_digest(directory: Path, limit: int = LIMIT) -> str:
-    """Return the digest of the part of a run in a directory, of at most `limit` characters (at least LEAST).
+def make_digest(directory: Path, limit: int = LIMIT, stage: int | None = None) -> str:
+    """Return the digest of the part of a run in a directory, or of one `stage` of it.
 
-    Raises UserError when there is no run. A digest that does not fit loses its course over time first, then precision
-    of the histograms, which makes room for some course over time. Then it loses service times and single events, and
-    in the end the first stages.
+    It has at most `limit` characters (at least LEAST). Raises UserError when there is no run or stage. A digest that
+    does not fit loses its course over time first, then precision of the histograms, which makes room for some course
+    over time. Then it loses service times and single events, and in the end the first stages.
     """
     if limit < LEAST:
         raise ValueError(f"a limit of {limit} characters: expected at least {LEAST}")
-    part = read_part(directory)
+    part = read_part(directory) if stage is None else stage_of(read_part(directory), stage)
     begins = [phase.begin / 1000 for phase in part.phases]
     events = _events_within(part, begins, limit // _SHARE_OF_EVENTS)
 

@@ -20,6 +20,7 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, Field, ValidationError
 
 from tippingpoint.errors import UserError
+from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.plan.read import Plan, said_kinds
 from tippingpoint.rundir.curves import CHART_BINS
@@ -27,7 +28,7 @@ from tippingpoint.rundir.damage import DAMAGED
 from tippingpoint.rundir.gathered import GATHERED, UNIT, Unit, UnitStatus
 from tippingpoint.rundir.journal import Events, Journal
 from tippingpoint.rundir.manifest import FILE, Manifest, RunStatus, TargetEntry, WorkerEntry, Workload
-from tippingpoint.rundir.probe_events import ProbeEvent
+from tippingpoint.rundir.probe_events import EVENT, FOUND, ProbeEvent
 from tippingpoint.units.digest import Head, read_digest
 from tippingpoint.units.part import Phase
 from tippingpoint.units.shared_run import ABORTED, SharedRun, UnitWord
@@ -173,7 +174,8 @@ def _status(run: SharedRun, number: int, part: _MergedPart) -> tuple[UnitStatus,
         said = part.word.problem or "it failed"
     head = part.head
     if head is None or not part.phases:
-        if not (said or run.searches or any(number < turn.of for turn in run.turns)):
+        had = any(turn.place_of(number) is not None for turn in run.turns)
+        if not (said or run.searches_alone or had):
             return "idle", "it joined after the last stage had begun" if run.turns else "no stage began"
         return "missing", _line(
             said or part.problem or (head.reason if head else "") or "it measured nothing"
@@ -223,6 +225,7 @@ class _Gathering:
                 target = target or part.head
                 self._write_unit(part, digests[part.unit])
         self._tell_of_units()
+        self._tell_of_search()
         log = Events(self._into / "events.jsonl")
         log.write(0.0, GATHERED, interval=self._interval)
         for event in sorted(self._events, key=lambda event: event["t"]):
@@ -269,7 +272,7 @@ class _Gathering:
                 removed = event.get("removed")
                 self._cleaned += removed if isinstance(removed, int) else 0
             case "probe" | "found":
-                if self._run.searches and _is_of_a_search(event):
+                if self._run.searches_alone and _is_of_a_search(event):
                     self._events.append(event)
             case _ if kind == DAMAGED:
                 until, worker = event.get("until"), event.get("worker")
@@ -329,6 +332,14 @@ class _Gathering:
         if self._cleaned:
             self._events.append({"t": self._seconds, "event": "cleaned", "removed": self._cleaned})
 
+    def _tell_of_search(self) -> None:
+        """Write the events of a search that the units shared: the loads that it tried, and its answer."""
+        for probe in self._run.probes:
+            t = min(probe.began + probe.seconds, self._seconds)
+            self._events.append({"t": t, "event": EVENT, **probe.model_dump()})
+        if self._run.found is not None:
+            self._events.append({"t": self._seconds, "event": FOUND, **self._run.found.model_dump()})
+
     def _manifest(self, head: Head | None) -> Manifest:
         status, reason = _ended(self._run, self._parts)
         target = TargetEntry(kind=self._plan.target.kind)
@@ -382,11 +393,14 @@ def _named(units: Sequence[str]) -> str:
 
 
 def _loads(run: SharedRun, plan: Plan, parts: Iterable[_MergedPart]) -> dict[int, tuple[StageKind, float]]:
-    """Return kind and load by the number of a stage in the journals, as the whole plan has them; empty for a search.
+    """Return kind and load by the number of a stage in the journals, as the whole plan has them; empty for a search
+    by a single unit.
 
     Storms requested during a run are in no plan. A stage is found in the plan by counting the stages before it, by
     the kind that most units have for each, and from the turns that are still known.
     """
+    if run.shared:
+        return _probed(run, plan, parts)
     if run.searches:
         return {}
     kinds: defaultdict[int, Counter[StageKind]] = defaultdict(Counter)
@@ -406,6 +420,22 @@ def _loads(run: SharedRun, plan: Plan, parts: Iterable[_MergedPart]) -> dict[int
             kind, size = plan.loads[listed - 1]
             loads[number] = ("storm" if storm else kind, size)
     return loads
+
+
+def _probed(run: SharedRun, plan: Plan, parts: Iterable[_MergedPart]) -> dict[int, tuple[StageKind, float]]:
+    """Return the loads of a search's turns; those in which a unit was lost are as large as the shares that are
+    known."""
+    loads: defaultdict[int, float] = defaultdict(float)
+    for part in parts:
+        for phase in part.phases:
+            loads[phase.stage] += phase.size if phase.phase == "begin" else 0.0
+    for turn in run.turns:
+        if turn.load is not None and not isinstance(plan, CtsPlan):
+            loads[turn.number] = plan.load_at(turn.load)
+    for probe in run.probes:
+        if probe.stage is not None:
+            loads[probe.stage] = probe.size
+    return {number: ("find", load) for number, load in loads.items()}
 
 
 class _Found(BaseModel, extra="forbid"):

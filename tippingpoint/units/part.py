@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, Field
 
+from tippingpoint.errors import UserError
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.rundir.damage import damage_event, find_damage
 from tippingpoint.rundir.gauges import GAUGES, add_gauges, phase_medians
@@ -158,6 +159,31 @@ def read_part(directory: Path) -> UnitPart:
             *map(damage_event, damage),
         ],
         notes=notes,
+    )
+
+
+def stage_of(part: UnitPart, number: int) -> UnitPart:
+    """Return the part as if it had only the stage of this number; raises UserError if it has no such stage."""
+    places = [place for place, phase in enumerate(part.phases) if phase.stage == number]
+    if not places:
+        raise UserError("stage", number, "the number of a stage that has begun")
+    first, last = places[0], places[-1]
+    begin, end = part.phases[first].begin / 1000, part.phases[last].end / 1000
+
+    def only(counts: Counts, width: int) -> Counts:
+        """Keep the counts whose keys have these phases; `width` is how many keys each number has."""
+        keys, of_keys = counts
+        of_tag, place = np.divmod(keys // width, len(part.phases))
+        inside = (place >= first) & (place <= last)
+        fresh = (of_tag * len(places) + place - first) * width + keys % width
+        return fresh[inside], of_keys[inside]
+
+    return replace(
+        part,
+        phases=part.phases[first : last + 1],
+        counts=only(part.counts, SLOTS),
+        moments=only(part.moments, part.intervals * OVER_TIME_GROUPS),
+        events=[event for event in part.events if begin <= event["t"] <= end],
     )
 
 

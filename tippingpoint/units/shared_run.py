@@ -5,6 +5,10 @@ that a leader does: it computes the next SharedRun from both, so any other unit 
 *turns*, each a stage or a restart storm in it. All units bring their shares up. When the last share is up, the leader
 announces one moment at which the hold begins for all of them, and with it the moment of the next turn.
 
+In a search, each load that is tried is a turn. Its units report what they measured, and the leader's agent judges
+that (run/shared_search.py) before the next turn is named. Everything that the search knows is in the SharedRun. A
+search that one unit began alone stays that unit's own business, and has no turns.
+
 All moments are seconds since the epoch on one clock, the reference's. A unit with another clock says in its word how
 far that is ahead.
 """
@@ -22,6 +26,8 @@ from tippingpoint.plan.fields import StageKind
 from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.plan.share import part_of
 from tippingpoint.rundir.manifest import new_run_id
+from tippingpoint.rundir.probe_events import ProbeEvent, probe_words
+from tippingpoint.units.search_words import NextLoad, SearchEnd
 from tippingpoint.util.durations import format_duration, show_us
 
 MOST_UNITS = 1000
@@ -46,10 +52,10 @@ class Turn(BaseModel):
     number: Annotated[int, Field(ge=1, le=10**6)]
     """Counts the turns of a run from 1, as journals count stages."""
     stage: Annotated[int, Field(ge=1, le=10**6)]
-    """The plan's listed stage, from 1."""
+    """The plan's listed stage, from 1; always 1 in a search."""
     kind: StageKind
     of: Annotated[int, Field(ge=1, le=MOST_UNITS)]
-    """How many units have a share in it: the first ones of SharedRun.units, each at its position."""
+    """How many units have a share in it: the first ones of SharedRun.units, each at its position, without `lost`."""
     begin: Moment
     hold: Moment | None = None
     """When its hold begins for all units; None while shares are brought up."""
@@ -57,6 +63,23 @@ class Turn(BaseModel):
     """Seconds of its hold."""
     storms: Number = 0
     """How many of the plan's storms in this stage have begun, this one included."""
+    load: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
+    """In a search, the load of all units."""
+    fresh: bool = False
+    """In a search, whether the load begins from nothing."""
+    lost: Annotated[list[Annotated[int, Field(ge=0, lt=MOST_UNITS)]], Field(max_length=MOST_UNITS)] = []
+    """In a search, the positions in SharedRun.units of those that are missing: the others share the whole load."""
+
+    def place_of(self, position: int) -> int | None:
+        """Return the index of the share of the unit at this position in SharedRun.units; None if it has none."""
+        if position in self.lost:
+            return None
+        place = position - sum(lost < position for lost in self.lost)
+        return place if place < self.of else None
+
+    def sharing(self, units: Sequence[str]) -> list[str]:
+        """Return those of a run's units that have a share in it."""
+        return [unit for position, unit in enumerate(units) if self.place_of(position) is not None]
 
 
 ABORTED = "aborted: "
@@ -84,11 +107,22 @@ class SharedRun(BaseModel):
     """Why the run is to end before its plan does; empty if nobody asked for that."""
     over: bool = False
     """Whether all units that are not missing have ended their parts."""
+    shared: bool = False
+    """Whether its units share a search, whose turns the leader names."""
+    probes: Annotated[list[ProbeEvent], Field(max_length=1000)] = []
+    """The loads that the shared search has tried, in order; `stage` is the turn's number."""
+    found: SearchEnd | None = None
+    """The answer of the shared search, once it has ended."""
 
     @property
     def searches(self) -> bool:
-        """Whether it searches for a load (find): a single unit does that, by turns of its own."""
+        """Whether it searches for a load (find)."""
         return self.plan.get("find") is not None
+
+    @property
+    def searches_alone(self) -> bool:
+        """Whether a single unit searches, by turns of its own."""
+        return self.searches and not self.shared
 
     def validated(self) -> Plan:
         """Return the plan; raises ValidationError if it was not written by `begin_run`."""
@@ -169,6 +203,8 @@ class UnitWord(BaseModel):
     """Seconds that its clock is ahead of the reference's; None if the network let no measurement through."""
     offset_error: Figure | None = None
     progress: UnitProgress | None = None
+    held: Number = 0
+    """In a shared search, the number of the latest turn that it has held and reported on."""
 
 
 def read_shared(text: str | None) -> SharedRun | None:
@@ -224,11 +260,15 @@ def begin_run(plan: Plan, units: Sequence[str], now: float) -> SharedRun:
     if plan.lab is not None or any(fault.member is not None for fault in plan.faults):
         raise UserError("faults", plan.name, "a plan whose faults need no lab, as units have none")
     part_of(plan, 0, max(1, len(units)))
+    shared = plan.find is not None and len(units) > 1
+    if shared and isinstance(plan, ClaimPlan) and plan.after is not None:
+        raise UserError("after", plan.after, f"a plan without it, for a search by {len(units)} units")
     return SharedRun(
         id=new_run_id(plan.name, now),
         plan=plan.model_dump(mode="json", exclude_none=True),
         made=now,
         units=list(units),
+        shared=shared,
     )
 
 
@@ -279,14 +319,17 @@ def ask_storm(run: SharedRun, now: float) -> SharedRun:
     return run.model_copy(update={"turns": [*kept, storm]})
 
 
-def conduct(run: SharedRun, words: Mapping[str, UnitWord | None], now: float) -> SharedRun:
+def conduct(
+    run: SharedRun, words: Mapping[str, UnitWord | None], now: float, following: NextLoad | None = None
+) -> SharedRun:
     """Return the run's next state, from what the units say; the same run if there is nothing to change.
 
     `words` has every unit of the relation, with None for a unit that has said nothing, or nothing understandable.
+    `following` is what a shared search does after the turn that `to_judge` named.
     """
     if run.over:
         return run
-    said = {unit: word for unit, word in words.items() if word is not None and word.run == run.id}
+    said = _said(run, words)
     aborts = [unit for unit in run.units if unit in said and said[unit].problem.startswith(ABORTED)]
     if aborts:
         run = stop(run, f"{said[aborts[0]].problem} on {aborts[0]}")
@@ -299,11 +342,82 @@ def conduct(run: SharedRun, words: Mapping[str, UnitWord | None], now: float) ->
     there = [unit for unit in run.units if unit not in missing]
     if all(said[unit].phase == "over" if unit in said else False for unit in there):
         return run.model_copy(update={"over": True})
-    if run.stopped or run.searches:
+    if run.stopped or run.searches_alone:
         return run
+    if run.shared:
+        if following is not None and to_judge(run, words) == following.after:
+            return _after_probe(run, said, following, now)
+        return _held_probe(run, said, now)
     if not run.turns:
         return _first_turn(run, [said.get(unit) for unit in there], now)
     return _next_turn(run, said, now)
+
+
+def _said(run: SharedRun, words: Mapping[str, UnitWord | None]) -> dict[str, UnitWord]:
+    return {unit: word for unit, word in words.items() if word is not None and word.run == run.id}
+
+
+def to_judge(run: SharedRun, words: Mapping[str, UnitWord | None]) -> int | None:
+    """Return the number of the turn that a shared search goes on from, once all units that are not missing have
+    reported on it; 0 once all are ready for its first. None while it waits for units, and in other runs."""
+    if not run.shared or run.stopped or run.over or run.found is not None:
+        return None
+    said = _said(run, words)
+    if not run.turns:
+        there = [unit for unit in run.units if unit not in run.missing]
+        ready = there and all(unit in said and said[unit].phase == "ready" for unit in there)
+        return 0 if ready else None
+    turn = run.turns[-1]
+    there = [unit for unit in turn.sharing(run.units) if unit not in run.missing]
+    if turn.hold is None and there:
+        return None
+    return turn.number if all(unit in said and said[unit].held >= turn.number for unit in there) else None
+
+
+def _held_probe(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> SharedRun:
+    """Return the run with the hold of its last turn, once that is up on all units that are not missing."""
+    if not run.turns or run.turns[-1].hold is not None or not _is_up(run, said):
+        return run
+    turn = run.turns[-1]
+    held = turn.model_copy(update={"hold": max(now + lead(len(run.units)), turn.begin)})
+    return run.model_copy(update={"turns": [*run.turns[:-1], held]})
+
+
+def _is_up(run: SharedRun, said: Mapping[str, UnitWord]) -> bool:
+    """Return whether the last turn's load is up on all units that share it and are not missing."""
+    turn = run.turns[-1]
+    for unit in turn.sharing(run.units):
+        word = said.get(unit)
+        if unit not in run.missing and (word is None or word.phase != "up" or word.turn < turn.number):
+            return False
+    return True
+
+
+def _after_probe(run: SharedRun, said: Mapping[str, UnitWord], following: NextLoad, now: float) -> SharedRun:
+    """Return the run with what a turn of its search showed, and with the next turn or the answer."""
+    probes = run.probes if following.probe is None else [*run.probes, following.probe]
+    run = run.model_copy(update={"probes": probes, "found": following.end})
+    if following.stop:
+        return stop(run, following.stop)
+    if following.load is None:
+        return run
+    units = _joined(run.validated(), run.units, _joining(run, said))
+    lost = [position for position, unit in enumerate(units) if unit in run.missing]
+    begin = now + lead(len(units))
+    turn = Turn(
+        number=following.after + 1,
+        stage=1,
+        kind="find",
+        of=len(units) - len(lost),
+        begin=begin,
+        lasts=following.hold,
+        load=following.load,
+        fresh=following.fresh,
+        lost=lost,
+    )
+    turns = [*run.turns, turn][-_TURNS_KEPT:]
+    started = begin if run.started is None else run.started
+    return run.model_copy(update={"turns": turns, "units": units, "started": started})
 
 
 def _why_missing(
@@ -313,7 +427,7 @@ def _why_missing(
         return word.problem or "failed"
     if word is not None and word.phase == "over":
         # A unit may learn of the end before the leader sees its word again.
-        early = not run.stopped and not run.searches and not _at_its_end(run, now)
+        early = not run.stopped and not run.searches_alone and not _at_its_end(run, now)
         if early and word.leaves:
             return REMOVED
         return f"ended early: {word.problem or 'no reason given'}" if early else ""
@@ -327,7 +441,9 @@ def _why_missing(
 
 
 def _at_its_end(run: SharedRun, now: float) -> bool:
-    """Return whether the last turn of the plan is held, and almost over."""
+    """Return whether the last turn of the plan is held, and almost over, or a search has its answer."""
+    if run.shared:
+        return run.found is not None
     if not run.turns or run.turns[-1].hold is None:
         return False
     last = run.turns[-1]
@@ -349,25 +465,25 @@ def _first_turn(run: SharedRun, words: Sequence[UnitWord | None], now: float) ->
 def _next_turn(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> SharedRun:
     """Return the run with the hold of its last turn, and the next turn, once that is up on all units."""
     turn = run.turns[-1]
-    if turn.hold is not None:
+    if turn.hold is not None or not _is_up(run, said):
         return run
-    for unit in run.units[: turn.of]:
-        word = said.get(unit)
-        if unit not in run.missing and (word is None or word.phase != "up" or word.turn < turn.number):
-            return run
     held = turn.model_copy(update={"hold": max(now + lead(len(run.units)), turn.begin)})
-    joining = sorted(
-        (unit for unit, word in said.items() if unit not in run.units and word.phase == "ready"),
-        key=_by_number,
-    )
     units = run.units
     turns = [*run.turns[:-1], held]
     plan = run.validated()
     following = _following(plan, held)
     if following is not None:
-        units = _joined(plan, units, joining)
+        units = _joined(plan, units, _joining(run, said))
         turns.append(following.model_copy(update={"of": len(units)}))
     return run.model_copy(update={"turns": turns[-_TURNS_KEPT:], "units": units})
+
+
+def _joining(run: SharedRun, said: Mapping[str, UnitWord]) -> list[str]:
+    """Return the units that are ready for a share of the next turn, and have none yet."""
+    return sorted(
+        (unit for unit, word in said.items() if unit not in run.units and word.phase == "ready"),
+        key=_by_number,
+    )
 
 
 def _joined(plan: Plan, units: list[str], joining: Sequence[str]) -> list[str]:
@@ -448,7 +564,7 @@ def summary(run: SharedRun, words: Mapping[str, UnitWord | None]) -> str:
     parts = [
         word.progress for word in said if word.progress is not None and word.phase not in ("over", "failed")
     ]
-    if not run.turns and not (run.searches and any(part.stage for part in parts)):
+    if not run.turns and not (run.searches_alone and any(part.stage for part in parts)):
         ready = sum(word.phase == "ready" for word in said)
         preparing = next((part.preparing for part in parts if part.preparing), "")
         return (
@@ -473,4 +589,5 @@ def summary(run: SharedRun, words: Mapping[str, UnitWord | None]) -> str:
     ):
         if total:
             told.append(f"{total} {name}")
-    return ", ".join(told) + lacking
+    last = f"; {probe_words(run.probes[-1])}" if run.probes else ""
+    return ", ".join(told) + last + lacking

@@ -13,11 +13,20 @@ from tippingpoint.plan.read import Plan
 from tippingpoint.run.headline import Headline
 from tippingpoint.run.messages import Tick
 from tippingpoint.run.runner import Runner
+from tippingpoint.run.shared_search import next_load
 from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.units.conductor import Follower
-from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, conduct
+from tippingpoint.units.search_words import ProbeReport, read_report
+from tippingpoint.units.shared_run import (
+    SharedRun,
+    UnitWord,
+    begin_run,
+    conduct,
+    read_shared,
+    to_judge,
+)
 
 
 class Watch(Headline):
@@ -40,10 +49,11 @@ class Troupe:
     def __init__(self, plan: Plan, units: int, out: Path) -> None:
         self._plan = plan
         self._out = out
-        self._words: dict[str, UnitWord | None] = {}
         self._followers: dict[str, Follower] = {}
+        self._reports: dict[str, ProbeReport] = {}
         self._changed = asyncio.Event()
         self.run = begin_run(plan, [f"load-claimer/{number}" for number in range(units)], time.time())
+        self._words: dict[str, UnitWord | None] = dict.fromkeys(self.run.units)
         self.runners: list[Runner] = []
         self.watches: list[Watch] = []
         self.waits_for = 0
@@ -56,10 +66,17 @@ class Troupe:
 
         def say(phase: Literal["ready", "up"], turn: int) -> None:
             self._words[unit] = UnitWord(run=self.run.id, phase=phase, turn=turn, t=time.time())
-            if len(self._words) >= self.waits_for or not self.run.turns:
-                self.tell(conduct(self.run, self._words, time.time()))
+            if sum(word is not None for word in self._words.values()) >= self.waits_for or not self.run.turns:
+                self._conduct()
 
-        follower = self._followers[unit] = Follower(unit, self.run, say)
+        def report(measured: ProbeReport) -> None:
+            said = self._words[unit]
+            assert said is not None
+            self._words[unit] = said.model_copy(update={"held": measured.turn, "t": time.time()})
+            self._reports[unit] = measured
+            self._conduct()
+
+        follower = self._followers[unit] = Follower(unit, self.run, say, report)
         self.watches.append(Watch())
         self.runners.append(
             Runner(
@@ -73,6 +90,25 @@ class Troupe:
             )
         )
         return asyncio.create_task(self.runners[-1].run())
+
+    def _conduct(self) -> None:
+        """What the leader does, who knows nothing but the run, the words and the reports."""
+        run = conduct(read_shared(self.run.model_dump_json()) or self.run, self._words, time.time())
+        if to_judge(run, self._words) is not None:
+            words = {unit: word for unit, word in self._words.items() if word is not None}
+            reports = {
+                unit: read
+                for unit, report in self._reports.items()
+                if (read := read_report(report.model_dump_json())) is not None
+            }
+            run = conduct(run, self._words, time.time(), next_load(run, words, reports, self._out))
+        self.tell(run)
+
+    def lose(self, number: int) -> None:
+        """Nothing is heard of a unit any more, and it is not in the relation."""
+        del self._words[f"load-claimer/{number}"]
+        del self._followers[f"load-claimer/{number}"]
+        self._conduct()
 
     def tell(self, run: SharedRun) -> None:
         """All units see the run as it is now."""

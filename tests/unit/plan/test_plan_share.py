@@ -192,9 +192,10 @@ def test_more_relations_than_the_parts_applications_can_have_are_refused() -> No
         part_of(plan, 0, 2)
 
 
-def test_a_search_is_for_one_unit() -> None:
-    with pytest.raises(UserError, match=r"^find: etcd-find: expected one unit"):
-        part_of(load_plan("etcd-find"), 0, 2)
+def test_units_share_the_loads_of_a_search() -> None:
+    plan = load_plan("etcd-find")
+    assert isinstance(plan, ClaimPlan)
+    assert [probe_part(plan, 7, index, 3)[1] for index in range(3)] == [3, 2, 2]
 
 
 def test_what_users_ask_for_is_asked_by_one_unit() -> None:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, parse_plan
+from tippingpoint.rundir.probe_events import ProbeEvent
+from tippingpoint.units.search_words import NextLoad, SearchEnd, room_for_probes
 from tippingpoint.units.shared_run import Phase as StagePhase
 from tippingpoint.units.shared_run import (
     SharedRun,
@@ -24,6 +26,7 @@ from tippingpoint.units.shared_run import (
     silent_after,
     stop,
     summary,
+    to_judge,
     word_every,
 )
 
@@ -37,6 +40,12 @@ stages:
 """
 STORMY = (
     PLAN + "faults:\n  - {do: drop-claims, stage: 1, at: 10s}\n  - {do: drop-claims, stage: 1, at: 25s}\n"
+)
+
+
+SEARCH = (
+    "name: search\nfind: {start: 10, limit: 1000}\nthresholds: [{operation: claim, p99: 1s}]\n"
+    "workload: {renew_time: 5s}\n"
 )
 
 
@@ -65,6 +74,10 @@ class Troupe:
 
     def conduct(self) -> SharedRun:
         self.run = conduct(self.run, self.words, self.now)
+        return self.run
+
+    def judged(self, following: NextLoad) -> SharedRun:
+        self.run = conduct(self.run, self.words, self.now, following)
         return self.run
 
     def held(self, turn: int) -> SharedRun:
@@ -306,13 +319,11 @@ def test_a_unit_that_aborts_ends_the_run_on_all_units() -> None:
 
 
 def test_plans_that_units_cannot_run_are_refused() -> None:
-    """Given a search and two units, or faults on a lab's members, then the run is refused in one line."""
-    search = plan(
-        "name: search\nfind: {start: 10}\nthresholds: [{operation: claim, p99: 1s}]\nworkload: {renew_time: 5s}\n"
-    )
-    with pytest.raises(UserError, match="find: search: expected one unit"):
-        begin_run(search, ["load-claimer/0", "load-claimer/1"], 0.0)
-    assert begin_run(search, ["load-claimer/0"], 0.0).searches
+    """Given a search that ends with lower loads and two units, or faults on a lab's members, then the run is refused
+    in one line."""
+    with pytest.raises(UserError, match="after: recover: expected a plan without it"):
+        begin_run(plan(SEARCH + "after: recover\n"), ["load-claimer/0", "load-claimer/1"], 0.0)
+    assert begin_run(plan(SEARCH), ["load-claimer/0"], 0.0).searches_alone
     faulty = plan(PLAN + "lab: /run/lab\nfaults: [{do: kill, member: m1}]\n")
     with pytest.raises(UserError, match="faults"):
         begin_run(faulty, ["load-claimer/0"], 0.0)
@@ -393,6 +404,101 @@ def test_a_hundred_units_fit_a_databag() -> None:
         assert len(troupe.run.model_dump_json()) < 32 * 1024
     assert troupe.run.turns[-1].number == 50
     assert word_every(100) > word_every(3)
+
+
+def searching(units: int, text: str = SEARCH) -> Troupe:
+    """Units in the hold of the first load of a search."""
+    troupe = Troupe(units, text)
+    troupe.all_say("ready")
+    assert to_judge(troupe.conduct(), troupe.words) == 0
+    troupe.judged(NextLoad(after=0, load=10.0, fresh=True, hold=30.0))
+    troupe.now = troupe.run.turns[-1].begin
+    troupe.all_say("up", 1)
+    troupe.conduct()
+    return troupe
+
+
+def probe_of(turn: int, load: float) -> ProbeEvent:
+    margins: list[tuple[str, float, float | None]] = [("claim p99", -1.2345, 0.1234)]
+    return ProbeEvent(
+        stage=turn,
+        size=load,
+        held=True,
+        fresh=False,
+        margins=margins,
+        binds="claim p99",
+        broken=["x" * 100, "y" * 100],
+        began=123456.123,
+        seconds=123.123,
+        strained="z" * 100,
+    )
+
+
+def test_each_load_of_a_search_is_a_turn_that_waits_for_every_report() -> None:
+    """Given two units in a load of a search, then the next one is named once both have reported on it and it is
+    judged; the answer ends the run."""
+    troupe = searching(2)
+    (turn,) = troupe.run.turns
+    assert (turn.kind, turn.load, turn.fresh, turn.lasts) == ("find", 10.0, True, 30.0)
+    assert turn.hold is not None
+    troupe.now = turn.hold + 30
+    troupe.say(0, "up", 1, held=1)
+    assert to_judge(troupe.conduct(), troupe.words) is None
+    troupe.say(1, "up", 1, held=1)
+    assert to_judge(troupe.conduct(), troupe.words) == 1
+    troupe.judged(NextLoad(after=1, probe=probe_of(1, 10), load=20.0, hold=30.0))
+    assert [(turn.number, turn.load, turn.fresh) for turn in troupe.run.turns] == [
+        (1, 10.0, True),
+        (2, 20.0, False),
+    ]
+    assert troupe.run.turns[-1].begin == troupe.now + lead(2)
+    # an answer on a turn that is over changes nothing
+    assert troupe.judged(NextLoad(after=1, load=40.0, hold=30.0)).turns[-1].load == 20.0
+    troupe.now = troupe.run.turns[-1].begin
+    troupe.all_say("up", 2)
+    troupe.conduct()
+    troupe.say(0, "up", 2, held=2)
+    troupe.say(1, "up", 2, held=2)
+    troupe.judged(NextLoad(after=2, probe=probe_of(2, 20), end=SearchEnd(ended="limit", low=20)))
+    assert [probe.size for probe in troupe.run.probes] == [10, 20]
+    assert to_judge(troupe.run, troupe.words) is None
+    troupe.all_say("over", 2)
+    assert troupe.conduct().over
+    assert troupe.run.missing == {}
+
+
+def test_the_others_share_the_loads_after_a_unit_was_lost() -> None:
+    """Given three units in a search, when one is lost, then the next turn is of the two others, each at its place."""
+    troupe = searching(3)
+    del troupe.words["load-claimer/1"]
+    troupe.conduct()
+    troupe.say(0, "up", 1, held=1)
+    troupe.say(2, "up", 1, held=1)
+    troupe.judged(NextLoad(after=1, load=10.0, fresh=True, hold=30.0))
+    turn = troupe.run.turns[-1]
+    assert (turn.of, turn.lost) == (2, [1])
+    assert [turn.place_of(position) for position in range(4)] == [0, None, 1, None]
+    assert turn.sharing(troupe.run.units) == ["load-claimer/0", "load-claimer/2"]
+
+
+def test_a_search_that_cannot_be_judged_ends_with_the_reason() -> None:
+    troupe = searching(1 + 1)
+    for unit in (0, 1):
+        troupe.say(unit, "up", 1, held=1)
+    assert troupe.judged(NextLoad(after=1, stop="an older agent")).stopped == "an older agent"
+
+
+def test_a_search_of_a_hundred_units_fits_a_databag() -> None:
+    """Given 100 units and as many probes as a search may have, each with long reasons, then the leader's text is what
+    was set aside for them at most."""
+    troupe = searching(100)
+    before = len(troupe.run.model_dump_json(exclude_none=True))
+    probes = [probe_of(number, 1000.0 + number) for number in range(1, 61)]
+    full = troupe.run.model_copy(update={"probes": probes})
+    grown = len(full.model_dump_json(exclude_none=True)) - before
+    assert grown <= room_for_probes(plan(SEARCH))
+    assert before + room_for_probes(plan(SEARCH)) < 60_000
+    assert read_shared(full.model_dump_json()) == full
 
 
 @given(st.text() | st.binary().map(lambda b: b.decode("latin-1")) | st.recursive(

@@ -16,7 +16,7 @@ from tippingpoint.plan.read import Plan, SearchPlan
 from tippingpoint.rundir.probe_events import ProbeEvent, probe_events
 from tippingpoint.rundir.results import RunData
 from tippingpoint.util.durations import show_us
-from tippingpoint.util.text import choose, show_amount, show_share, show_size
+from tippingpoint.util.text import choose, show_amount, show_names, show_share, show_size
 
 _FINE = 20
 """A limit is told to a twentieth of its interval's width."""
@@ -74,6 +74,7 @@ def found_of(run: RunData, plan: Plan | None) -> Found | None:
                 _answered(answer, run.manifest.load_unit, plan.thresholds),
                 _effort(answer, len(probes), seconds),
                 *_doubts(answer),
+                *_lost(run),
             ]
         ),
         further=[_further(run, plan, tried, threshold) for threshold in plan.find.also],
@@ -145,6 +146,17 @@ def _effort(answer: Answer, probes: int, seconds: float) -> str:
 def _doubts(answer: Answer) -> list[str]:
     doubts = [answer.drifts, answer.stays_hurt]
     return [f"{doubt[0].upper()}{doubt[1:]}." for doubt in doubts if doubt]
+
+
+def _lost(run: RunData) -> list[str]:
+    """Say which units were lost while the search went on."""
+    lost = [unit.name for unit in run.units if unit.status in ("cut", "missing")]
+    if not lost:
+        return []
+    were = choose(len(lost), "was", "were")
+    return [
+        f"{show_names(lost, 'unit')} {were} lost in mid-search: the other units shared the loads after that."
+    ]
 
 
 def _time(seconds: float) -> str:

@@ -15,6 +15,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, parse_plan
 from tippingpoint.plan.share import part_of
 from tippingpoint.plan.shipped import shipped_plans
+from tippingpoint.units.search_words import room_for_probes
 from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, stop, summary
 from tippingpoint.util.durations import show_us
 from tippingpoint.util.text import nearest
@@ -111,8 +112,9 @@ class Actions(ops.Object):
             part_of(plan, 0, len(units))
         run = begin_run(plan, units, time.time())
         size = len(run.model_dump_json(exclude_none=True))
-        if size > LARGEST_RUN:
-            raise UserError("plan", plan.name, f"a plan that fits into {LARGEST_RUN} characters ({size})")
+        room = LARGEST_RUN - (room_for_probes(plan) if run.shared else 0)
+        if size > room:
+            raise UserError("plan", plan.name, f"a plan that fits into {max(0, room)} characters ({size})")
         charm.exchange.write_run(run, "start plan=NAME")
         charm.exchange.update()
         return {

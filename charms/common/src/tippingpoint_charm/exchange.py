@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from tippingpoint.plan.read import Plan
 from tippingpoint.targets.secret import PLACE, kinds_by_secret
-from tippingpoint.units.shared_run import SharedRun, UnitWord, conduct, lose
+from tippingpoint.units.search_words import NextLoad, ProbeReport
+from tippingpoint.units.shared_run import SharedRun, UnitWord, conduct, lose, to_judge
 from tippingpoint_charm.access import TargetAccess, find_access
 from tippingpoint_charm.agent import HOOK_WAITS, Agent, AgentAway, Refused
 from tippingpoint_charm.credentials import (
@@ -66,6 +67,8 @@ class Exchange(ops.Object):
         """The agent's word on its part."""
         self.result: dict[str, str] | None = None
         """The result of the agent's part: `run` and `digest`."""
+        self.report: ProbeReport | None = None
+        """What the agent measured of its latest turn of a search."""
         self.away = ""
         """Why the agent does not answer, and where to look; empty if it answers."""
         self.unreached = ""
@@ -85,7 +88,7 @@ class Exchange(ops.Object):
             self._stored.looked = ended
         if not self.away:
             units = 1 + len(self._peers.others)
-            self._peers.say(self.word, self.result, units)
+            self._peers.say(self.word, self.result, units, self.report)
         if run is not None and self._charm.unit.is_leader():
             run = self._conduct(run)
         scale_run.publish(self._charm, run, self._peers.said(), self.result)
@@ -134,7 +137,7 @@ class Exchange(ops.Object):
 
     def _hand_over(self, run: SharedRun | None, access_too: bool) -> None:
         self.away = self.unreached = ""
-        self.word = self.result = None
+        self.word = self.result = self.report = None
         try:
             if self._has_target(run, access_too):
                 self._agent.ask(
@@ -154,6 +157,7 @@ class Exchange(ops.Object):
         else:
             self.word = _as_word(answer.get("word"))
             self.result = _as_result(answer.get("result"))
+            self.report = _as_report(answer.get("report"))
 
     def _has_target(self, run: SharedRun | None, access_too: bool) -> bool:
         """Tell whether the agent can get the run; write its credentials if it needs any."""
@@ -287,10 +291,43 @@ class Exchange(ops.Object):
             self._charm.unit.name: self.word or self._peers.said(),
         }
         fresh = conduct(run, words, now_by_reference(self.word))
+        after = to_judge(fresh, words)
+        following = None if after is None else self._following(fresh, after, words)
+        if following is not None:
+            fresh = conduct(fresh, words, now_by_reference(self.word), following)
         if fresh == run or not self._peers.write_run(fresh):
             return run
         self._hand_over(fresh, access_too=False)
         return fresh
+
+    def _following(self, run: SharedRun, after: int, words: Mapping[str, UnitWord | None]) -> NextLoad | None:
+        """Return what follows a turn of a search, from the agent; None while the agent works on it."""
+        asked: dict[str, Any] = {"shared": run.model_dump(mode="json", exclude_none=True), "after": after}
+        try:
+            answer = self._agent.ask("judge", within=HOOK_WAITS, **asked)
+            if answer.get("wanted"):
+                sharing = run.turns[-1].sharing(run.units) if run.turns else []
+                reports = self._peers.reports(sharing)
+                if self.report is not None:
+                    reports[self._charm.unit.name] = self.report
+                answer = self._agent.ask(
+                    "judge",
+                    within=HOOK_WAITS,
+                    **asked,
+                    words={
+                        unit: word.model_dump(mode="json", exclude_none=True)
+                        for unit, word in words.items()
+                        if word is not None and word.run == run.id
+                    },
+                    reports={unit: report.model_dump(mode="json") for unit, report in reports.items()},
+                )
+            return None if answer.get("next") is None else NextLoad.model_validate(answer["next"])
+        except AgentAway:
+            return None
+        except (Refused, ValidationError) as problem:
+            line = " ".join(str(problem).split())
+            unit = self._charm.unit.name
+            return NextLoad(after=after, stop=f"the agent of {unit} cannot conduct a search: {line}"[:1000])
 
     def need_leader(self, what: str) -> None:
         """Raise Refused unless this unit is the leader; `what` is the action asked for."""
@@ -364,6 +401,13 @@ class Exchange(ops.Object):
 def _as_word(fields: object) -> UnitWord | None:
     try:
         return None if fields is None else UnitWord.model_validate(fields)
+    except ValidationError:
+        return None
+
+
+def _as_report(fields: object) -> ProbeReport | None:
+    try:
+        return None if fields is None else ProbeReport.model_validate(fields)
     except ValidationError:
         return None
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import functools
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 import ops
 from pydantic import ValidationError
 
+from tippingpoint.units.search_words import ProbeReport, read_report
 from tippingpoint.units.shared_run import (
     SharedRun,
     UnitWord,
@@ -104,15 +105,24 @@ class Peers(ops.Object):
         relation = self.relation
         return None if relation is None else read_word(own(relation, self._charm.unit).get("word"))
 
-    def say(self, word: UnitWord | None, result: Mapping[str, str] | None, units: int) -> None:
-        """Publish this unit's word if it has news or the last one is old enough, and its result at once.
+    def say(
+        self,
+        word: UnitWord | None,
+        result: Mapping[str, str] | None,
+        units: int,
+        report: ProbeReport | None = None,
+    ) -> None:
+        """Publish this unit's word if it has news or the last one is old enough, and its result and its report at once.
 
         `units` is the number of units: each word runs a hook on every other unit.
         """
         relation = self.relation
         if relation is None:
             return
-        content = {"result": "" if result is None else json.dumps(dict(result))}
+        content = {
+            "result": "" if result is None else json.dumps(dict(result)),
+            "probe": "" if report is None else report.model_dump_json(exclude_defaults=True),
+        }
         before = self.said()
         if word is None:
             content["word"] = ""
@@ -131,6 +141,17 @@ class Peers(ops.Object):
         found = next((other for other in self.others if other.name == unit), None)
         relation = self.relation
         return None if found is None or relation is None else read_word(of_unit(relation, found).get("word"))
+
+    def reports(self, units: Collection[str]) -> dict[str, ProbeReport]:
+        """Return what other units measured of their latest turn of a search, of those of these that say so."""
+        relation = self.relation
+        found: dict[str, ProbeReport] = {}
+        for unit in self.others if relation is not None else ():
+            if relation is not None and unit.name in units:
+                report = read_report(of_unit(relation, unit).get("probe"))
+                if report is not None:
+                    found[unit.name] = report
+        return found
 
     def read_all(self) -> tuple[dict[str, UnitWord | None], dict[str, tuple[str, str]]]:
         """Return the words of all other units, and their results (run and digest), from their bags."""
@@ -224,7 +245,7 @@ def _is_last(word: UnitWord | None) -> bool:
 
 
 def _news(word: UnitWord, units: int) -> dict[str, Any]:
-    news = word.model_dump(include={"run", "phase", "turn", "problem", "clock", "leaves"})
+    news = word.model_dump(include={"run", "phase", "turn", "problem", "clock", "leaves", "held"})
     if reports_phases(units):
         news["doing"] = None if word.progress is None else word.progress.phase
     return news

@@ -1,0 +1,128 @@
+"""A search that several units share: on a real etcd, each load by all of them, and one answer."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from lab.etcd.cluster import EtcdLab
+from tests.functional.program import QUICK, leases
+from tests.functional.units.troupe import Troupe, play, stages_of
+from tippingpoint.analysis.search.found import found_of
+from tippingpoint.plan.read import Plan, validate_plan
+from tippingpoint.rundir.results import RunData, load_run
+from tippingpoint.units.digest import make_digest
+from tippingpoint.units.merge import gather
+
+
+def search_of(lab: EtcdLab, find: dict[str, Any], **threshold: Any) -> Plan:
+    return validate_plan(
+        {
+            "name": "search",
+            "target": {"kind": "etcd", "endpoints": lab.endpoints},
+            "workload": QUICK["workload"],
+            "find": {"over": "200ms", "hold": "2s", **find},
+            "thresholds": [{"operation": "extend", **threshold}],
+            "workers": 1,
+        }
+    )
+
+
+def gathered(troupe: Troupe, parts: list[Path], out: Path) -> RunData:
+    digests = {f"load-claimer/{number}": make_digest(directory) for number, directory in enumerate(parts)}
+    return load_run(gather(troupe.run.model_copy(update={"over": True}), digests, {}, out / "gathered"))
+
+
+def test_units_share_each_load_of_a_search_and_come_to_one_answer(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given a target that holds all that the search may try, and two units
+    plan = search_of(etcd, {"start": 7, "limit": 15}, p99="10s")
+
+    async def scene() -> None:
+        troupe = Troupe(plan, 2, tmp_path)
+        directories = await asyncio.gather(troupe.enter(), troupe.enter())
+        # then each load was tried by both units together, with its share each
+        runs = [load_run(directory) for directory in directories]
+        probes = troupe.run.probes
+        assert [(probe.size, probe.held) for probe in probes] == [(7, True), (15, True), (15, True)]
+        assert [probe.fresh for probe in probes] == [True, False, False]
+        assert [stage.size for stage in stages_of(runs, 1)] == [4, 3]
+        assert [stage.size for stage in stages_of(runs, 2)] == [8, 7]
+        assert sum(stage.gauges["held"] for stage in stages_of(runs, 3)) == 15
+        # and the search has its answer, and every part is complete
+        assert troupe.run.found is not None
+        assert (troupe.run.found.ended, troupe.run.found.low) == ("limit", 15)
+        assert [run.manifest.status for run in runs] == ["complete"] * 2
+        # and the report of the run says the same
+        whole = gathered(troupe, [*directories], tmp_path)
+        assert [(stage.size, stage.kind) for stage in whole.stages] == [
+            (7, "find"),
+            (15, "find"),
+            (15, "find"),
+        ]
+        found = found_of(whole, plan)
+        assert found is not None
+        assert found.sentence.startswith("Holds 15 leases, the largest load that the plan allows. Tried in ")
+        assert found.probes == probes
+
+    play(scene)
+    assert leases(etcd.endpoints[0]) == []
+
+
+def test_the_next_leader_goes_on_with_a_search_when_the_leader_is_lost_in_it(
+    etcd: EtcdLab, tmp_path: Path
+) -> None:
+    # given three units in the second load of a search, and the first of them is lost
+    plan = search_of(etcd, {"start": 6, "limit": 12}, p99="10s")
+
+    async def scene() -> None:
+        troupe = Troupe(plan, 3, tmp_path)
+        parts = [troupe.enter() for _ in range(3)]
+        await troupe.until_held(2)
+        troupe.runners[0].interrupt("gone")
+        troupe.lose(0)
+        # when another one leads, who knows the run and the words alone
+        directories = await asyncio.gather(*parts)
+        # then the load in which it was lost shows nothing, and is tried again, from nothing, by the others
+        run = troupe.run
+        assert run.missing == {"load-claimer/0": "the unit was removed"}
+        assert [(probe.stage, probe.size, probe.fresh) for probe in run.probes] == [
+            (1, 6, True),
+            (3, 12, True),
+            (4, 12, False),
+        ]
+        others = [load_run(directory) for directory in directories[1:]]
+        assert [stage.size for stage in stages_of(others, 2)] == [4, 4]
+        assert [stage.size for stage in stages_of(others, 3)] == [6, 6]
+        assert run.found is not None
+        assert run.found.ended == "limit"
+        # and the report has the answer, and says whose share was lost
+        whole = gathered(troupe, [*directories], tmp_path)
+        found = found_of(whole, plan)
+        assert found is not None
+        assert found.sentence.startswith("Holds 12 leases")
+        assert "load-claimer/0 was lost" in found.sentence
+
+    play(scene)
+    assert leases(etcd.endpoints[0]) == []
+
+
+def test_a_load_that_breaks_its_threshold_is_broken_for_all_units(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given a throughput that so few leases cannot have
+    plan = search_of(etcd, {"start": 2, "limit": 10}, throughput=1000)
+
+    async def scene() -> None:
+        troupe = Troupe(plan, 2, tmp_path)
+        directories = await asyncio.gather(troupe.enter(), troupe.enter())
+        # then no load holds, down to the smallest one, which one unit holds alone
+        assert troupe.run.found is not None
+        assert troupe.run.found.ended == "broken at start"
+        assert troupe.run.probes[-1].size == 1
+        assert not any(probe.held for probe in troupe.run.probes)
+        found = found_of(gathered(troupe, [*directories], tmp_path), plan)
+        assert found is not None
+        assert found.sentence.startswith(
+            "Not even 1 lease held: extend throughput under 1000/s is what binds."
+        )
+
+    play(scene)

@@ -1,0 +1,63 @@
+"""Judges the turns of a search that many units share, on the leader's unit and beside everything else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from tippingpoint.errors import told
+from tippingpoint.units.search_words import NextLoad, ProbeReport
+from tippingpoint.units.shared_run import SharedRun, UnitWord
+
+_Key = tuple[str, int, tuple[str, ...]]
+
+
+class Judging:
+    """Judges one turn at a time, and remembers the answer until another one is asked for."""
+
+    def __init__(self, directory: Path, wake: Callable[[], None]) -> None:
+        """Files are made below `directory`; `wake` is called when there is an answer."""
+        self._directory = directory
+        self._wake = wake
+        self._key: _Key | None = None
+        self._task: asyncio.Task[NextLoad] | None = None
+
+    def ask(
+        self,
+        run: SharedRun,
+        after: int,
+        words: Mapping[str, UnitWord],
+        reports: Mapping[str, ProbeReport] | None,
+    ) -> tuple[NextLoad | None, bool]:
+        """Return what follows a turn, if it is known; and whether the reports on it are wanted first."""
+        key = (run.id, after, tuple(run.missing))
+        if key != self._key or self._task is None:
+            if reports is None:
+                return None, True
+            self._key = key
+            self._task = asyncio.create_task(self._judge(run, after, words, reports))
+        return (self._task.result() if self._task.done() else None), False
+
+    async def close(self) -> None:
+        """Give up."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _judge(
+        self,
+        run: SharedRun,
+        after: int,
+        words: Mapping[str, UnitWord],
+        reports: Mapping[str, ProbeReport],
+    ) -> NextLoad:
+        # It imports numpy, which an agent needs only for results.
+        from tippingpoint.run.shared_search import next_load
+
+        try:
+            return await asyncio.to_thread(next_load, run, words, reports, self._directory)
+        except Exception as problem:  # the run ends with this reason, instead of waiting for ever
+            return NextLoad(after=after, stop=f"turn {after} cannot be judged: {told(problem)}"[:1000])
+        finally:
+            self._wake()

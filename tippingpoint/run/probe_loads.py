@@ -1,0 +1,89 @@
+"""Brings the loads of a search onto the target: from one to the next without a pause, or from nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tippingpoint.analysis.search.stage_margins import PERCENTILES, ramped
+from tippingpoint.plan.claim import ClaimPlan, Stage
+from tippingpoint.plan.read import AnyStage, SearchPlan
+from tippingpoint.plan.spawn import SpawnPlan
+from tippingpoint.run.crew import Crew
+from tippingpoint.run.messages import Pause, Paused
+from tippingpoint.run.room import Room
+from tippingpoint.run.stages import Stages
+
+_CALM = 1.0
+"""Seconds that an operation may take in a load that is steady, in a plan without a limit on latency."""
+
+
+def each_from_nothing(plan: SearchPlan) -> bool:
+    """Whether each load has to come up from nothing: a threshold is about what brings it up, or the ramp is it."""
+    if isinstance(plan, SpawnPlan) and plan.workload.cycle:
+        return False  # nothing stays
+    in_ramp = ramped(plan)
+    return in_ramp is None or any(threshold.operation in in_ramp for threshold in plan.thresholds)
+
+
+def round_of(plan: SearchPlan, asked: AnyStage) -> float:
+    """Return the seconds in which every lease is renewed once; 0 where nothing is renewed."""
+    if not isinstance(plan, ClaimPlan) or not isinstance(asked, Stage):
+        return 0.0
+    renew_time = plan.workload.renew_time
+    return asked.renewed_every(renew_time) if asked.held(renew_time) else 0.0
+
+
+class ProbeLoads:
+    """The loads of one search on this machine: all of each, or a unit's share."""
+
+    def __init__(self, plan: SearchPlan, stages: Stages, crew: Crew, room: Room) -> None:
+        self._plan = plan
+        self._stages = stages
+        self._crew = crew
+        self._room = room
+        self._on: float | None = None
+        """The load that is on the target; None for none."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no load is on the target."""
+        return self._on is None
+
+    async def stop(self) -> None:
+        """Take the load away."""
+        await self._crew.ask(Paused, lambda _: Pause())
+        self._on = None
+
+    async def prepare(self, asked: AnyStage, number: int, *, fresh: bool) -> str:
+        """Prepare a load, and empty the target before a fresh one; returns why there is no room, or an empty text."""
+        if fresh:
+            await self.stop()
+        await self._crew.prepare([asked], fresh=fresh)
+        if fresh:
+            self._room.empty()
+        return await self._room.look(asked, number, "find")
+
+    async def bring_up(
+        self, number: int, load: float, size: float, asked: AnyStage, until: asyncio.Event | None = None
+    ) -> None:
+        """Bring the load from the one before, or from nothing, to this one. The event `until` ends the wait for it.
+
+        `asked` and `size` are this machine's share of `load`.
+        """
+        over = self._over(load, asked)
+        await self._stages.bring_up(number, "find", size, asked, over, None, calm=self._calm, until=until)
+        self._on = load
+
+    def _over(self, load: float, asked: AnyStage) -> float:
+        """Return the seconds over which the load changes: new load comes as fast as it would from nothing.
+
+        Renewals follow claims, so those of a small change are spread over a whole round of renewals too.
+        """
+        change = 1.0 if self._on is None else abs(load - self._on) / load
+        return min(asked.over, max(asked.over * change, round_of(self._plan, asked)))
+
+    @property
+    def _calm(self) -> float:
+        """How many seconds old an operation may be in a load that is steady."""
+        limits = (getattr(threshold, limit) for threshold in self._plan.thresholds for limit in PERCENTILES)
+        return min((limit for limit in limits if limit is not None), default=_CALM)

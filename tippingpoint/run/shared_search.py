@@ -1,0 +1,186 @@
+"""Conducts a search that many units share: judges a turn by their reports, and says which load is next.
+
+It keeps nothing: a run's probes are in its SharedRun, so any unit that becomes the leader goes on from there.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tippingpoint.analysis.judged_probe import JudgedProbe, judge_probe
+from tippingpoint.analysis.search.rebuilt import aim_of, steering
+from tippingpoint.analysis.search.searcher import Searcher
+from tippingpoint.analysis.search.stage_margins import Second
+from tippingpoint.errors import UserError
+from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.cts import CtsPlan
+from tippingpoint.plan.find import Find
+from tippingpoint.plan.read import SearchPlan
+from tippingpoint.plan.share import probe_part
+from tippingpoint.plan.spawn import SpawnPlan
+from tippingpoint.run.probe_loads import each_from_nothing
+from tippingpoint.rundir.histogram import Histogram, highest_values
+from tippingpoint.rundir.probe_events import ProbeEvent
+from tippingpoint.rundir.results import load_run
+from tippingpoint.rundir.tags import OUTCOMES
+from tippingpoint.units.digest import read_digest
+from tippingpoint.units.merge import gather
+from tippingpoint.units.search_words import NextLoad, ProbeReport, SearchEnd, finite, shortened
+from tippingpoint.units.shared_run import SharedRun, Turn, UnitWord
+from tippingpoint.units.spread import Placed
+
+
+def next_load(
+    run: SharedRun, words: Mapping[str, UnitWord], reports: Mapping[str, ProbeReport], folder: Path
+) -> NextLoad:
+    """Return what follows the last turn of a run's search, from its units' reports on that turn.
+
+    Files are made below `folder`, and removed. Raises UserError for a run without a search.
+    """
+    plan = run.validated()
+    if isinstance(plan, CtsPlan) or plan.find is None:
+        raise UserError("find", plan.name, "a plan with a search")
+    turn = run.turns[-1] if run.turns else None
+    searcher = Searcher(aim_of(plan.find))
+    for event in run.probes:
+        searcher.tell(steering(plan, event))
+    if turn is None:
+        return _after(run, plan, plan.find, searcher, 0, None, fresh=True)
+    lost = [unit for unit in turn.sharing(run.units) if unit in run.missing]
+    if lost:
+        if _stays(plan):
+            why = f"{lost[0]} is missing, and what it made is still part of each load"
+            return NextLoad(after=turn.number, stop=why)
+        return _after(run, plan, plan.find, searcher, turn.number, None, fresh=True)
+    unread = [unit for unit in turn.sharing(run.units) if not _is_of(reports.get(unit), run, turn)]
+    if unread:
+        return NextLoad(
+            after=turn.number, stop=f"{unread[0]}: its figures of turn {turn.number} are not known"
+        )
+    judged = _judged(run, plan, plan.find, turn, words, reports, folder)
+    gone = [report.gone for report in reports.values() if report.gone]
+    problem = gone[0] if judged.silent and gone else ""
+    assert turn.hold is not None
+    assert run.started is not None
+    event = judged.event(
+        plan,
+        turn.number,
+        plan.load_at(turn.load or 0.0),
+        fresh=turn.fresh,
+        began=turn.begin - run.started,
+        seconds=turn.hold + turn.lasts - turn.begin,
+        gone=problem,
+    )
+    event = shortened(event)
+    if problem:
+        return NextLoad(after=turn.number, probe=event, stop=f"the target is gone: {problem}"[:1000])
+    searcher.tell(steering(plan, event))
+    return _after(run, plan, plan.find, searcher, turn.number, event, fresh=False)
+
+
+def _after(
+    run: SharedRun,
+    plan: SearchPlan,
+    find: Find,
+    searcher: Searcher,
+    number: int,
+    probe: ProbeEvent | None,
+    *,
+    fresh: bool,
+) -> NextLoad:
+    """Return the load that the searcher asks for, or its answer."""
+    elapsed = 0.0
+    if run.turns and run.started is not None:
+        turn = run.turns[-1]
+        elapsed = (turn.begin if turn.hold is None else turn.hold) + turn.lasts - run.started
+    ask = searcher.ask(elapsed)
+    if ask is None:
+        answer = searcher.answer
+        end = SearchEnd(ended=answer.ended, limit=answer.limit, low=answer.low, high=finite(answer.high))
+        return NextLoad(after=number, probe=probe, end=end)
+    try:
+        asked = probe_part(plan, ask.load, 0, max(1, len(run.units) - len(run.missing)))[0]
+    except UserError as refused:
+        return NextLoad(
+            after=number, probe=probe, stop=f"the load {ask.load:g} cannot be shared: {refused}"[:1000]
+        )
+    return NextLoad(
+        after=number,
+        probe=probe,
+        load=ask.load,
+        fresh=fresh or ask.fresh or each_from_nothing(plan),
+        hold=min(ask.hold, asked.hold),
+    )
+
+
+def _stays(plan: SearchPlan) -> bool:
+    """Whether what a lost unit made stays on the target; leases expire, and an iteration's things are removed."""
+    return not isinstance(plan, ClaimPlan) and not (isinstance(plan, SpawnPlan) and plan.workload.cycle)
+
+
+def _is_of(report: ProbeReport | None, run: SharedRun, turn: Turn) -> bool:
+    return report is not None and report.run == run.id and report.turn == turn.number
+
+
+def _judged(
+    run: SharedRun,
+    plan: SearchPlan,
+    find: Find,
+    turn: Turn,
+    words: Mapping[str, UnitWord],
+    reports: Mapping[str, ProbeReport],
+    folder: Path,
+) -> JudgedProbe:
+    """Judge the load of all units as if one machine had brought it."""
+    sharing = turn.sharing(run.units)
+    digests = {unit: reports[unit].digest for unit in sharing}
+    alone = turn.model_copy(update={"of": len(sharing), "lost": []})
+    whole = run.model_copy(update={"units": sharing, "missing": {}, "probes": [], "turns": [alone]})
+    with tempfile.TemporaryDirectory(prefix="judging-", dir=folder) as out:
+        gathered = load_run(gather(whole, digests, words, Path(out)))
+        return judge_probe(
+            gathered,
+            plan,
+            turn.number,
+            plan.thresholds,
+            find.also,
+            unanswered=_unanswered(reports, sharing),
+            parts=_parts(digests, turn),
+        )
+
+
+def _unanswered(reports: Mapping[str, ProbeReport], units: Sequence[str]) -> dict[str, list[float]]:
+    """Return the ages in seconds of all calls without an answer, by operation."""
+    found: defaultdict[str, list[float]] = defaultdict(list)
+    for unit in units:
+        for operation, text in reports[unit].unanswered.items():
+            slots, counts = Histogram.decode(text).filled()
+            found[operation] += np.repeat(highest_values(slots) / 1e6, counts).tolist()
+    return found
+
+
+def _parts(digests: Mapping[str, str], turn: Turn) -> list[Second]:
+    """Return the histograms of equal parts of the hold; none if a digest does not say how its samples are spread."""
+    read = [read_digest(text) for text in digests.values()]
+    width = max(digest.head.width for digest in read)
+    if any(not digest.head.width for digest in read):
+        return []
+    parts: defaultdict[int, dict[str, Histogram]] = defaultdict(dict)
+    for digest in read:
+        placed = Placed(digest, 0)
+        for mark, phase in placed.marks:
+            if phase.stage != turn.number or phase.phase != "hold":
+                continue
+            for begin, _, histograms in placed.intervals(width):
+                if not mark <= begin < mark + phase.length:
+                    continue
+                part = parts[(begin - mark) // (1000 * width)]
+                for tag, encoded in histograms.items():
+                    if tag.rpartition(".")[2] in OUTCOMES:
+                        part.setdefault(tag, Histogram()).add(Histogram.decode(encoded.text))
+    return [parts[number] for number in sorted(parts)]
