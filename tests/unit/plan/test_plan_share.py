@@ -12,7 +12,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.read import Plan, load_plan, validate_plan
-from tippingpoint.plan.share import begins_after, part_of, size_of
+from tippingpoint.plan.share import begins_after, part_of, probe_part, size_of
 from tippingpoint.plan.shipped import shipped_plans
 from tippingpoint.plan.spawn import SpawnPlan
 
