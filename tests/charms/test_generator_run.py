@@ -24,11 +24,21 @@ from tests.charms.generators import (
 )
 from tippingpoint.plan.read import parse_plan
 from tippingpoint.plan.share import part_of
-from tippingpoint.units.shared_run import SharedRun, UnitProgress, UnitWord, read_word
+from tippingpoint.rundir.probe_events import ProbeEvent
+from tippingpoint.units.search_words import DIGEST as DIGEST_OF_PROBE
+from tippingpoint.units.search_words import NextLoad, ProbeReport, SearchEnd, read_report
+from tippingpoint.units.shared_run import SharedRun, Turn, UnitProgress, UnitWord, read_word
 
 OURS = "load-claimer/0"
 FIRST = "load-claimer/1"
 DIGEST = "d" * 40_000
+SEARCH = """
+name: search
+target: {kind: etcd}
+workload: {renew_time: 5s}
+find: {start: 10, limit: 1000, hold: 60s}
+thresholds: [{operation: extend, p99: 50ms}]
+"""
 
 
 def said(word: UnitWord) -> dict[str, str]:
@@ -399,6 +409,144 @@ class TestLeader:
         assert len(agent.requests("keep")) == 1
 
 
+class TestSearch:
+    """A search that units share: the leader's agent judges each load by the reports of all."""
+
+    def held(self, units: list[str]) -> SharedRun:
+        """A search whose first load was held to its end."""
+        now = time.time()
+        turn = Turn(
+            number=1, stage=1, kind="find", of=2, begin=now - 70, hold=now - 60, lasts=60, load=10, fresh=True
+        )
+        return a_run(units, SEARCH, turns=[turn], started=turn.begin)
+
+    def report(self, unit: str, run: SharedRun) -> ProbeReport:
+        return ProbeReport(run=run.id, turn=1, digest=unit)
+
+    def of_peer(self, unit: Unit, run: SharedRun, held: int = 1) -> dict[str, str]:
+        word = unit.word(run, "up", turn=1, held=held, t=time.time())
+        return {**said(word), "probe": self.report(FIRST, run).model_dump_json() if held else ""}
+
+    def held_by(self, agent: ScriptedAgent, run: SharedRun) -> None:
+        """Our agent has held the first load, and has a report on it."""
+        progress = UnitProgress(stage=1, size=5, held=5, p99_ms=31.0)
+        said = agent.unit.word(run, "up", turn=1, held=1, t=time.time(), progress=progress)
+        word = said.model_dump(mode="json")
+        report = self.report(OURS, run).model_dump(mode="json")
+        agent.answers["word"] = lambda _: {"word": word, "result": None, "report": report}
+
+    def judged_as(self, agent: ScriptedAgent, following: NextLoad) -> None:
+        """Our agent wants the reports first, and knows what follows once it has them."""
+        told = following.model_dump(mode="json", exclude_none=True)
+        agent.answers["judge"] = lambda request: (
+            {"next": None, "wanted": True} if "reports" not in request else {"next": told, "wanted": False}
+        )
+
+    def test_what_the_agent_measured_of_a_load_is_published_at_once(
+        self, unit: Unit, agent: ScriptedAgent
+    ) -> None:
+        run = self.held([FIRST, OURS])
+        before = unit.word(run, "up", turn=1, t=time.time())
+        self.held_by(agent, run)
+        out = unit.run(unit.on.config_changed(), state_of(unit, run=run, leader=False, own=said(before)))
+        word = published(out)
+        assert word is not None
+        assert word.held == 1
+        assert read_report(units_of(out).local_unit_data["probe"]) == self.report(OURS, run)
+        # and it is taken back with the end of the part
+        agent.answers["word"] = lambda _: {
+            "word": unit.word(run, "over", t=time.time()).model_dump(mode="json"),
+            "result": None,
+            "report": None,
+        }
+        assert units_of(unit.agent_changed(out)).local_unit_data.get("probe", "") == ""
+
+    def test_a_report_fits_a_databag(self, unit: Unit, agent: ScriptedAgent) -> None:
+        run = self.held([FIRST, OURS])
+        long = ProbeReport(run=run.id, turn=1, digest="d" * DIGEST_OF_PROBE, gone="g" * 1000)
+        word = unit.word(run, "up", turn=1, held=1, problem="p" * 1000, t=time.time())
+        agent.answers["word"] = lambda _: {
+            "word": word.model_dump(mode="json"),
+            "result": {"run": run.id, "digest": DIGEST},
+            "report": long.model_dump(mode="json"),
+        }
+        out = unit.run(unit.on.config_changed(), state_of(unit, run=run, leader=False))
+        assert read_report(units_of(out).local_unit_data["probe"]) == long
+        assert sum(map(len, units_of(out).local_unit_data.values())) < 65_536
+
+    def test_the_leader_has_all_reports_judged_and_names_the_next_load(
+        self, unit: Unit, agent: ScriptedAgent
+    ) -> None:
+        # given a load that one of two units has held
+        run = self.held([OURS, FIRST])
+        self.held_by(agent, run)
+        probe = ProbeEvent(
+            stage=1, size=10, held=True, fresh=True, margins=[], broken=[], began=0, seconds=70
+        )
+        self.judged_as(agent, NextLoad(after=1, probe=probe, load=20.0, hold=60.0))
+        state = unit.agent_changed(state_of(unit, run=run, peers={1: self.of_peer(unit, run, held=0)}))
+        # then nothing is judged yet
+        assert agent.requests("judge") == []
+        assert run_in(state) == run
+        # when the other one has, too
+        state = with_peer(state, 1, **self.of_peer(unit, run))
+        out = unit.run(unit.on.relation_changed(units_of(state), remote_unit=1), state)
+        # then the agent is given the reports and words of both, once it wants them
+        first, second = agent.requests("judge")
+        assert "reports" not in first
+        assert {name: report["digest"] for name, report in second["reports"].items()} == {
+            OURS: OURS,
+            FIRST: FIRST,
+        }
+        assert {*second["words"]} == {OURS, FIRST}
+        assert SharedRun.model_validate(second["shared"]).turns == run.turns
+        # and what it says is next is the next turn of all units
+        found = run_in(out)
+        assert found is not None
+        assert found.probes == [probe]
+        assert [(turn.number, turn.load, turn.fresh, turn.hold) for turn in found.turns[1:]] == [
+            (2, 20.0, False, None)
+        ]
+        assert SharedRun.model_validate(agent.orders["run"]) == found
+        # and the action says what the load showed
+        assert unit.act("status", out)["status"] == "stage 1, 5 leases, p99 31 ms; probe of 10 held"
+
+    def test_while_the_agent_judges_nothing_is_named(self, unit: Unit, agent: ScriptedAgent) -> None:
+        run = self.held([OURS, FIRST])
+        self.held_by(agent, run)
+        agent.answers["judge"] = lambda _: {"next": None, "wanted": False}
+        state = state_of(unit, run=run, peers={1: self.of_peer(unit, run)})
+        assert run_in(unit.agent_changed(state)) == run
+
+    def test_the_answer_ends_the_search(self, unit: Unit, agent: ScriptedAgent) -> None:
+        run = self.held([OURS, FIRST])
+        self.held_by(agent, run)
+        end = SearchEnd(ended="limit", low=10)
+        self.judged_as(agent, NextLoad(after=1, end=end))
+        out = run_in(unit.agent_changed(state_of(unit, run=run, peers={1: self.of_peer(unit, run)})))
+        assert out is not None
+        assert (out.found, len(out.turns), out.stopped) == (end, 1, "")
+
+    def test_an_agent_that_cannot_judge_ends_the_run_with_the_reason(
+        self, unit: Unit, agent: ScriptedAgent
+    ) -> None:
+        run = self.held([OURS, FIRST])
+        self.held_by(agent, run)
+        agent.refuse("judge", "request: judge: expected 'orders' or 'word'")
+        out = run_in(unit.agent_changed(state_of(unit, run=run, peers={1: self.of_peer(unit, run)})))
+        assert out is not None
+        assert out.stopped == (
+            f"the agent of {OURS} cannot conduct a search: request: judge: expected 'orders' or 'word'"
+        )
+
+    def test_a_search_by_two_units_is_begun(self, unit: Unit, agent: ScriptedAgent) -> None:
+        results = unit.act("start", state_of(unit, peers={1: {}}), plan="etcd-find")
+        assert results["units"] == "2"
+        begun = run_in(unit.after)
+        assert begun is not None
+        assert begun.shared
+
+
 class TestStatus:
     def status(self, unit: Unit, run: SharedRun, leader: bool = True, **peers: UnitWord) -> str:
         data = {int(name[1:]): said(word) for name, word in peers.items()}
@@ -406,8 +554,6 @@ class TestStatus:
         return f"{out.unit_status.name}: {out.unit_status.message}"
 
     def turning(self, units: list[str], **changes: object) -> SharedRun:
-        from tippingpoint.units.shared_run import Turn
-
         now = time.time()
         turn = Turn(number=1, stage=1, kind="ramp", of=len(units), begin=now - 9, hold=now - 1, lasts=60)
         return a_run(units, turns=[turn], started=now - 9, **changes)

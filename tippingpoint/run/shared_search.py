@@ -63,7 +63,7 @@ def next_load(
             after=turn.number, stop=f"{unread[0]}: its figures of turn {turn.number} are not known"
         )
     judged = _judged(run, plan, plan.find, turn, words, reports, folder)
-    gone = [report.gone for report in reports.values() if report.gone]
+    gone = [reports[unit].gone for unit in turn.sharing(run.units) if reports[unit].gone]
     problem = gone[0] if judged.silent and gone else ""
     assert turn.hold is not None
     assert run.started is not None

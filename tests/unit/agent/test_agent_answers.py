@@ -21,6 +21,7 @@ ASKED = (
     "orders",
     "leave",
     "word",
+    "judge",
     "runs",
     "keep",
     "report",
@@ -50,6 +51,8 @@ FIELDS = {
     "unit": ANYTHING | st.just("load-claimer/0"),
     "digests": ANYTHING | st.just({"load-claimer/0": "nonsense"}),
     "words": ANYTHING,
+    "after": ANYTHING,
+    "reports": ANYTHING | st.just({"load-claimer/0": {"turn": 1, "digest": "nonsense"}}),
     "format": ANYTHING | st.sampled_from(["md", "json"]),
     "member": ANYTHING,
     "id": ANYTHING,
@@ -100,7 +103,7 @@ async def test_a_charm_that_asks_before_it_orders_is_told_so(tmp_path: Path) -> 
     word, runs, report, repair, ping = await asked_of(
         tmp_path, [{"do": "word"}, {"do": "runs"}, {"do": "report"}, {"do": "repair"}]
     )
-    assert word == {"ok": True, "word": None, "result": None}
+    assert word == {"ok": True, "word": None, "result": None, "report": None}
     assert runs == {"ok": True, "runs": []}
     assert report["problem"] == "run: none: expected a run that was started; there is none yet"
     assert repair["problem"] == "run: none: expected a run in progress; start one first"
