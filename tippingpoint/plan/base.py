@@ -55,7 +55,8 @@ class Threshold(Section, frozen=True):
     abort: bool = Field(
         default=False,
         description="`true` ends the run early when the threshold is missed for eight windows in a row, each of at "
-        "least 2 s and 5 attempts. A search takes the load away, and tries no load near it or above it any more.",
+        "least 2 s and 5 attempts. A search takes the load away, and tries no load near it or above it any more. One "
+        "that units share ends.",
     )
 
     @model_validator(mode="after")

@@ -267,6 +267,7 @@ class Runner:
         if not isinstance(plan, CtsPlan) and plan.find is not None:
             # A search judges its stages while it runs, so it needs modules that otherwise only a report needs.
             if self._conductor is not None:
+                self._watch_aborts()
                 await self._share_search(plan, plan.find, self._conductor)
                 return
             from tippingpoint.run.search import Search
@@ -279,11 +280,7 @@ class Runner:
             self._heard = search.heard
             await search.play()
             return
-        if any(threshold.abort for threshold in plan.thresholds):
-            # It judges stages while they last, as a search does.
-            from tippingpoint.run.early_warning import EarlyWarning
-
-            self._warned = EarlyWarning(plan.thresholds).heard
+        self._watch_aborts()
         await self._crew.prepare(self._own.plan.planned, fresh=False)
         if self._conductor is not None:
             turns = Turns(self._conductor, self._own, self._stages, self._crew, self._room, self._record)
@@ -299,6 +296,14 @@ class Runner:
                 if refused:
                     raise EndedEarly("cut", refused)
             await self._stages.play(kind, size, asked, listed=number)
+
+    def _watch_aborts(self) -> None:
+        """End the run once a threshold with `abort` is missed; a search by one machine goes on below that load."""
+        if any(threshold.abort for threshold in self._plan.thresholds):
+            # It judges stages while they last, as a search does.
+            from tippingpoint.run.early_warning import EarlyWarning
+
+            self._warned = EarlyWarning(self._plan.thresholds).heard
 
     async def _share_search(self, plan: SearchPlan, find: Find, conductor: Conductor) -> None:
         """Take our share of the loads that a search by many units tries."""
@@ -332,7 +337,7 @@ class Runner:
         if self._heard is not None:
             self._heard(tick)
         progress = self._stages.progress
-        if self._warned is not None and progress is not None and progress.kind in ("ramp", "storm"):
+        if self._warned is not None and progress is not None and progress.kind in ("ramp", "storm", "find"):
             missed = self._warned(tick, progress.remaining is not None)
             if missed:
                 self._interruption.abort(missed)

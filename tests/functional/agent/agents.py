@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 from tests.functional.program import WITHIN_S, no_traceback, until
 from tippingpoint.agent.client import AgentAway, call
 from tippingpoint.plan.read import Plan
-from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, conduct
+from tippingpoint.units.search_words import NextLoad
+from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, conduct, to_judge
 
 T = TypeVar("T")
 
@@ -144,6 +145,20 @@ class Leader:
                 agent.orders(self.run, self._target, clocks[0] if clocks else "")
                 self.words[agent.unit] = agent.word()
         self.run = conduct(self.run, self.words, time.time())
+        after = to_judge(self.run, self.words)
+        if after is not None:
+            self.run = conduct(self.run, self.words, time.time(), self._following(after))
+
+    def _following(self, after: int) -> NextLoad | None:
+        """What follows a load of a search, as the first agent judges it."""
+        asked: dict[str, Any] = {"shared": self.run.model_dump(mode="json"), "after": after}
+        answer = self.agents[0].ask("judge", **asked)
+        if answer["wanted"]:
+            reports = {agent.unit: agent.ask("word")["report"] for agent in self.agents}
+            words = {unit: word.model_dump(mode="json") for unit, word in self.words.items() if word}
+            told = {unit: report for unit, report in reports.items() if report}
+            answer = self.agents[0].ask("judge", **asked, words=words, reports=told)
+        return None if answer["next"] is None else NextLoad.model_validate(answer["next"])
 
     def until(self, found: Callable[[], T], within: float = WITHIN_S) -> T:
         """Conduct until something is so; returns what was found."""

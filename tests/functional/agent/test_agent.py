@@ -124,6 +124,65 @@ def test_two_units_hold_together_and_share_the_load(etcd: EtcdLab, tmp_path: Pat
         assert "load-claimer/0" in report["text"]
 
 
+def test_two_units_share_a_search_that_the_leaders_agent_judges(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given two agents, and a target that holds all that the search may try
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    plan = a_plan(
+        etcd,
+        stages=[],
+        find={"start": 7, "limit": 15, "over": "200ms", "hold": "2s"},
+        thresholds=[{"operation": "extend", "p99": "10s"}],
+    )
+    with Agent(tmp_path / "a") as one, Agent(tmp_path / "b", "load-claimer/1") as other:
+        # when they play it
+        leader = Leader(plan, [one, other], target(etcd))
+        leader.until(lambda: leader.run.over)
+        # then both have shared each load, and come to one answer
+        assert (leader.run.missing, leader.run.stopped) == ({}, "")
+        assert [(probe.size, probe.held) for probe in leader.run.probes] == [
+            (7, True),
+            (15, True),
+            (15, True),
+        ]
+        assert leader.run.found is not None
+        assert (leader.run.found.ended, leader.run.found.low) == ("limit", 15)
+        assert nothing_left(etcd, leader.run.id)
+        # and the report of the whole says so
+        results = {agent.unit: agent.result() for agent in (one, other)}
+        digests = {unit: result["digest"] for unit, result in results.items() if result}
+        shared = leader.run.model_dump(mode="json")
+        report = one.ask("report", run=leader.run.id, format="md", digests=digests, shared=shared)
+        assert "Holds 15 leases, the largest load that the plan allows." in report["text"]
+
+
+def test_a_search_of_two_units_ends_on_both_when_a_threshold_aborts_it(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given a threshold that no load meets, and holds that would last for minutes
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    plan = a_plan(
+        etcd,
+        workload={"units": 1, "claim_time": "60s", "renew_time": "200ms", "timeout": "30s"},
+        stages=[],
+        find={"start": 4, "limit": 1000, "over": 0, "hold": "10m"},
+        thresholds=[{"operation": "extend", "p99": "1us", "abort": True}],
+    )
+    with Agent(tmp_path / "a") as one, Agent(tmp_path / "b", "load-claimer/1") as other:
+        # when two agents play it
+        leader = Leader(plan, [one, other], target(etcd))
+        leader.until(lambda: leader.run.over)
+        # then the first load ends it for both, with the reason, and nothing is left
+        assert leader.run.stopped.startswith("aborted: extend p99 was ")
+        assert (leader.run.found, len(leader.run.turns)) == (None, 1)
+        assert nothing_left(etcd, leader.run.id)
+        results = {agent.unit: agent.result() for agent in (one, other)}
+        digests = {unit: result["digest"] for unit, result in results.items() if result}
+        shared = leader.run.model_dump(mode="json")
+        report = one.ask("report", run=leader.run.id, format="md", digests=digests, shared=shared)
+        assert "Missed: aborted: extend p99 was " in report["text"]
+        assert "lost in mid-search" not in report["text"]
+
+
 def test_what_a_lost_unit_made_is_removed_by_the_leaders_agent(etcd: EtcdLab, tmp_path: Path) -> None:
     # given two agents that hold their shares
     (tmp_path / "a").mkdir()
