@@ -13,7 +13,7 @@ Ended = Literal["resolution", "within", "limit", "generator", "broken at start",
 - limit: the largest load that may be tried holds.
 - generator: the generator itself was the limit.
 - broken at start: not even the smallest load held.
-- no narrower: further probes no longer narrow the interval.
+- no narrower: the interval cannot be as narrow as was asked for with as many probes as a search may have.
 - going on: it has not ended, or was ended from outside.
 """
 Shape = Literal["cliff", "smooth", ""]

@@ -26,28 +26,49 @@ import numpy as np
 
 from tippingpoint.analysis.search.normal import FloatArray, below, density
 
-LAPSE = 0.02
+LAPSE = 0.01
 """The share of probes that say nothing about their load."""
 _FAR = 0.7
 """A margin that is farther from 0 than this (ln 2) counts by its side only."""
 _CURVED = 0.3
 """How far a margin may be from a straight line, as a share of itself."""
 _SOFTNESS: FloatArray = np.geomspace(0.006, 0.4, 10)
-_SOFTNESS_PRIOR: FloatArray = np.asarray([1.0] * 8 + [0.6, 0.3])
+_SOFTNESS_PRIOR: FloatArray = np.asarray([1.0] * 7 + [0.7, 0.2, 0.05])
 _SLOPES: FloatArray = np.geomspace(0.5, 24.0, 6)
-_DRIFTS: FloatArray = np.asarray([-0.012, -0.005, 0.0, 0.005, 0.012])
-"""How far the limit may drift within the time of one hold."""
-_DRIFT_PRIOR: FloatArray = np.asarray([0.006, 0.01, 0.968, 0.01, 0.006])
-_HURTS: FloatArray = np.asarray([0.0, 0.08, 0.3, 0.12, 0.35])
-"""By how much a target's limit may be lower after a load that broke."""
-_HEALS = np.asarray([True, True, True, False, False])
-"""Whether that is over when the target begins from nothing; otherwise it halves in every `_HALVES` holds."""
+
+
+@dataclass(frozen=True)
+class _Story:
+    """What may happen to the target while the search goes on."""
+
+    prior: float
+    drift: float = 0.0
+    """How far the limit drifts within the time of one hold."""
+    hurt: float = 0.0
+    """By how much the limit is lower after a load that broke."""
+    heals: bool = True
+    """Whether that is over when the target begins from nothing; otherwise it halves in every `_HALVES` holds."""
+
+
+_STORIES = (
+    _Story(0.79),
+    *(_Story(prior, drift=drift) for drift, prior in ((-0.012, 0.006), (-0.005, 0.009))),
+    *(_Story(prior, drift=drift) for drift, prior in ((0.012, 0.006), (0.005, 0.009))),
+    *(_Story(prior, hurt=hurt) for hurt, prior in ((0.08, 0.04), (0.3, 0.02))),
+    *(_Story(0.04, hurt=hurt, heals=False) for hurt in (0.1, 0.2, 0.35)),
+)
+"""One of them is the case: that a target drifts and is hurt as well is too rare to count."""
+_PRIOR: FloatArray = np.asarray([story.prior for story in _STORIES])
+_DRIFTS: FloatArray = np.asarray([story.drift for story in _STORIES])
+_HURTS: FloatArray = np.asarray([story.hurt for story in _STORIES])
+_HEALS = np.asarray([story.heals for story in _STORIES])
 _HALVES = 2.5
-_HURT_PRIOR: FloatArray = np.asarray([0.9, 0.045, 0.02, 0.02, 0.015])
-_STEPS = 160
+_STEPS = 112
 """The number of limits on the grid."""
 _FINEST = 5
 """The fewest steps of the grid within a standard deviation of the limit, or a finer grid is made."""
+_NEGLIGIBLE = 1e-4
+"""What has a smaller chance has no part in the choice of a load."""
 _ALL_BUT = 1e-4
 """The chance that may lie outside of a finer grid."""
 
@@ -107,59 +128,54 @@ class Beliefs:
 
         The chances have one row for each case, and one column for each load. At loads that begin from nothing.
         """
-        softness = self._weights.sum(axis=3)  # drift, hurt, limit, softness
-        cases = softness.sum(axis=1)  # drift, limit, softness
-        drift, limit, soft = np.nonzero(cases > cases.max() * 1e-4)
-        weights = cases[drift, limit, soft]
-        here = self._grid[limit] + _DRIFTS[drift] * at
+        cases = self._weights.sum(axis=3)  # story, limit, softness
+        story, limit, soft = np.nonzero(cases > cases.max() * 1e-4)
+        weights = cases[story, limit, soft]
+        here = self._grid[limit] + _DRIFTS[story] * at
         return below((here[:, None] - loads[None, :]) / _SOFTNESS[soft][:, None]), weights / weights.sum()
 
-    def gain(self, loads: FloatArray, at: float) -> FloatArray:
+    def gain(self, loads: FloatArray, at: float, *, hurt: bool, since: float) -> FloatArray:
         """Return how many nats the outcome of a probe at each of these logs of loads is expected to tell of the limit.
 
         This is the mutual information of the outcome and the limit (Lindley, Annals of Mathematical Statistics 27
-        (1956) 986).
+        (1956) 986). `hurt` and `since` are those of the probe's evidence.
         """
-        chances, weights = self._told(loads, at)
+        chances, weights = self._told(loads, at, _lower(hurt, since))
         mean = weights @ chances
         return _entropy(mean) - weights @ _entropy(chances)
 
     @property
     def softness(self) -> FloatArray:
         """The chance of each softness of SOFTNESS."""
-        return self._weights.sum(axis=(0, 1, 2, 4))
+        return self._weights.sum(axis=(0, 1, 3))
 
     @property
     def drifts(self) -> float:
         """The chance that the limit drifts, with the sign of the drift that is more likely."""
-        each = self._weights.sum(axis=(1, 2, 3, 4))
+        each = self._of_stories
         down, up = float(each[_DRIFTS < 0].sum()), float(each[_DRIFTS > 0].sum())
         return up + down if up >= down else -(up + down)
 
     @property
     def hurt(self) -> float:
         """The chance that a load that broke leaves the target hurt until it is emptied."""
-        return float(self._weights.sum(axis=(0, 2, 3, 4))[_HEALS].sum() - self._unhurt)
+        return float(self._of_stories[_HEALS & (_HURTS > 0)].sum())
 
     @property
     def hurt_for_long(self) -> float:
         """The chance that a load that broke leaves the target hurt although it is emptied."""
-        return float(self._weights.sum(axis=(0, 2, 3, 4))[~_HEALS].sum())
+        return float(self._of_stories[~_HEALS].sum())
 
     @property
-    def _unhurt(self) -> float:
-        return float(self._weights.sum(axis=(0, 2, 3, 4))[0])
+    def _of_stories(self) -> FloatArray:
+        return self._weights.sum(axis=(1, 2, 3))
 
-    # -- the grid: drift, hurt, limit, softness, slope ----------------------------------------------
+    # -- the grid: story, limit, softness, slope ----------------------------------------------------
 
     def _make(self, lowest: float, highest: float) -> None:
         self._grid: FloatArray = np.linspace(lowest, highest, _STEPS)
-        prior = (
-            np.log(_DRIFT_PRIOR)[:, None, None, None, None]
-            + np.log(_HURT_PRIOR)[None, :, None, None, None]
-            + np.log(_SOFTNESS_PRIOR)[None, None, None, :, None]
-        )
-        shape = (len(_DRIFTS), len(_HURTS), _STEPS, len(_SOFTNESS), len(_SLOPES))
+        prior = np.log(_PRIOR)[:, None, None, None] + np.log(_SOFTNESS_PRIOR)[None, None, :, None]
+        shape = (len(_STORIES), _STEPS, len(_SOFTNESS), len(_SLOPES))
         self._logs: FloatArray = np.broadcast_to(prior, shape).copy()
         for evidence in self._evidence:
             self._logs += self._likelihood(evidence)
@@ -167,59 +183,57 @@ class Beliefs:
 
     def _normalise(self) -> None:
         self._logs -= self._logs.max()
-        weights = np.exp(self._logs)
+        weights = np.exp(self._logs.astype(np.float32)).astype(np.float64)
         self._weights: FloatArray = weights / weights.sum()
 
     def _likelihood(self, evidence: Evidence) -> FloatArray:
         """Return the log of the chance of what a probe showed, for every cell of the grid."""
-        passing = 0.5 ** (evidence.since / _HALVES)
-        hurts = _HURTS * np.where(_HEALS, float(evidence.hurt), passing)
-        over = (
-            evidence.load
-            - self._grid[None, None, :]
-            - (_DRIFTS * evidence.at)[:, None, None]
-            + hurts[None, :, None]
-        )[..., None]
+        # Many stories say the same of a probe, as before the first load that broke.
+        shifts, each = np.unique(
+            np.round(_lower(evidence.hurt, evidence.since) - _DRIFTS * evidence.at, 4), return_inverse=True
+        )
+        over = (evidence.load - self._grid[None, :] + shifts[:, None])[..., None]
         margin = evidence.margin
         if margin is None or not isfinite(evidence.error) or abs(margin) > _FAR:
             held = below(-over / _SOFTNESS)
             chance = held if evidence.held else 1.0 - held
-            return np.log((1 - LAPSE) * chance + LAPSE / 2)[..., None]
+            return np.log((1 - LAPSE) * chance + LAPSE / 2)[each][..., None]
         expected = over[..., None] * _SLOPES
-        spread = np.sqrt(
-            (_SOFTNESS[:, None] * _SLOPES) ** 2 + evidence.error**2 + (_CURVED * expected) ** 2 + 1e-6
-        )
+        variance = (_SOFTNESS[:, None] * _SLOPES) ** 2 + (evidence.error**2 + 1e-6)
+        spread = np.sqrt((_CURVED * expected) ** 2 + variance)
         likely = density((margin - expected) / spread) / spread
-        return np.log((1 - LAPSE) * likely + LAPSE / (3 * 2 * _FAR))
+        return np.log((1 - LAPSE) * likely + LAPSE / (3 * 2 * _FAR))[each]
 
     def _limits(self, at: float) -> tuple[FloatArray, FloatArray]:
-        each = self._weights.sum(axis=(1, 3, 4))  # drift, limit
+        each = self._weights.sum(axis=(2, 3))  # story, limit
         values = self._grid[None, :] + (_DRIFTS * at)[:, None]
         return values.ravel(), each.ravel()
 
-    def _told(self, loads: FloatArray, at: float) -> tuple[FloatArray, FloatArray]:
+    def _told(self, loads: FloatArray, at: float, lower: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the chance to hold for each limit (rows) at each load (columns), and the limits' chances."""
-        each = self._weights.sum(axis=(1, 4))  # drift, limit, softness
-        here = self._grid[None, :] + (_DRIFTS * at)[:, None]
-        # As limits: bins of the same width as the grid's, so that drifts that come to the same are together.
-        low = here.min()
+        each = self._weights.sum(axis=3)  # story, limit, softness
+        stories = np.flatnonzero(each.sum(axis=(1, 2)) > _NEGLIGIBLE)
+        soft = np.flatnonzero(each.sum(axis=(0, 1)) > _NEGLIGIBLE)
+        # Limits as bins of the same width as the grid's, so that stories that come to the same are together.
         step = max(self._grid[1] - self._grid[0], 1e-12)
-        bins = np.rint((here - low) / step).astype(np.int64)
-        count = int(bins.max()) + 1
-        weights = np.zeros((count, len(_SOFTNESS)))
-        np.add.at(weights, bins.ravel(), each.reshape(-1, len(_SOFTNESS)))
-        of_limit = weights.sum(axis=1)
+        drifted = np.rint(_DRIFTS[stories] * at / step).astype(np.int64)
+        hurt = np.rint(lower[stories] / step).astype(np.int64)
+        first, last = int((drifted - hurt).min()), int(drifted.max()) + _STEPS
+        here = self._grid[0] + step * np.arange(first, last)
+        held = below((here[:, None, None] - loads) / _SOFTNESS[soft][:, None])  # limit, softness, load
+        of_limit, chances = np.zeros(last - first), np.zeros((last - first, len(loads)))
+        for story, drift, down in zip(stories, drifted - first, hurt, strict=True):
+            weights = each[story][:, soft]
+            of_limit[drift : drift + _STEPS] += weights.sum(axis=1)
+            chances[drift : drift + _STEPS] += np.einsum(
+                "ls,lsx->lx", weights, held[drift - down : drift - down + _STEPS]
+            )
         known = of_limit > of_limit.max() * 1e-6
-        weights, of_limit = weights[known], of_limit[known]
-        middle = (low + step * np.arange(count))[known]
-        chances = np.zeros((len(middle), len(loads)))
-        for place, softness in enumerate(_SOFTNESS):
-            held = below((middle[:, None] - loads[None, :]) / softness)
-            chances += (weights[:, place] / of_limit)[:, None] * held
+        chances, of_limit = chances[known] / of_limit[known, None], of_limit[known]
         return LAPSE / 2 + (1 - LAPSE) * chances, of_limit / of_limit.sum()
 
     def _too_coarse(self) -> bool:
-        each = self._weights.sum(axis=(0, 1, 3, 4))
+        each = self._weights.sum(axis=(0, 2, 3))
         mean = float(each @ self._grid)
         deviation = float(np.sqrt(each @ (self._grid - mean) ** 2))
         step = float(self._grid[1] - self._grid[0])
@@ -232,12 +246,17 @@ class Beliefs:
         return deviation < _FINEST * step and step > 1e-4
 
     def _quantiles_of_base(self, shares: Sequence[float]) -> list[float]:
-        summed = np.cumsum(self._weights.sum(axis=(0, 1, 3, 4)))
+        summed = np.cumsum(self._weights.sum(axis=(0, 2, 3)))
         return [float(self._grid[min(int(np.searchsorted(summed, share)), _STEPS - 1)]) for share in shares]
 
 
 SOFTNESS = _SOFTNESS
 """The softnesses that a limit may have: standard deviations of the limit's log from hold to hold."""
+
+
+def _lower(hurt: bool, since: float) -> FloatArray:
+    """Return by how much the limit is lower in each story, so many holds after a load that broke."""
+    return _HURTS * np.where(_HEALS, float(hurt), 0.5 ** (since / _HALVES))
 
 
 def _entropy(chance: FloatArray) -> FloatArray:

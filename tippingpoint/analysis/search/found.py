@@ -135,7 +135,7 @@ def _effort(answer: Answer, probes: int, seconds: float) -> str:
     early = {
         "within": "; its time was over before the interval was as narrow as asked",
         "generator": "; the generator itself was the limit of larger loads",
-        "no narrower": "; further probes no longer narrowed the interval",
+        "no narrower": "; the interval would have taken too many more probes to be as narrow as asked",
         "going on": "; the search had not ended",
     }.get(answer.ended, "")
     return (

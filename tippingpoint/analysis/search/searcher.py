@@ -28,9 +28,10 @@ _MOST = 60
 """No search has more probes."""
 _BELOW_ABORTED = 0.9
 """After a load that was aborted, loads up to this share of it are tried, as larger ones would harm the target too."""
-_STALE = 10
-"""A search that has this many probes near the limit, and was as narrow before them, does not get any narrower."""
-_NARROWING = 0.8
+_ENOUGH = 12
+"""The number of probes since both sides were seen after which it is judged how many more are needed."""
+_REACH = 32
+"""A search that would need more than this many of them ends."""
 _FEWEST = 5
 """The fewest probes that an interval is believed after."""
 _DEEPEST = 1000.0
@@ -43,6 +44,8 @@ _SURE = 0.9
 """The chance from which drift, hurt and shape are told."""
 _CLIFF = 0.05 / 2.563
 """The softness of a curve that falls from 90 % to 10 % within a twentieth."""
+_BELOW: FloatArray = np.asarray([0.3, 0.2, 0.1])
+"""How far below its interval a limit is looked for too: what broke may have left the target hurt."""
 _CURVE_POINTS = 61
 
 
@@ -86,7 +89,8 @@ class Searcher:
         self._hurt = False
         self._broke = -inf
         """When a load broke last, in holds."""
-        self._widths: list[float] = []
+        self._near = 0
+        """The number of probes since loads held and loads broke."""
 
     def tell(self, probe: Probe) -> None:
         """Take the result of a probe into account."""
@@ -112,7 +116,7 @@ class Searcher:
         if not probe.held:
             self._hurt, self._broke = True, middle
         if self._bracketed:
-            self._widths.append(self._width)
+            self._near += 1
 
     def ask(self, elapsed: float) -> Ask | None:
         """Return the next probe, `elapsed` seconds after the search began; None when it has ended."""
@@ -197,7 +201,7 @@ class Searcher:
             return "generator"
         if aim.within is not None and elapsed >= aim.within:
             return "within"
-        if self._is_stale or len(self._probes) >= _MOST:
+        if self._is_out_of_reach or len(self._probes) >= _MOST:
             return "no narrower"
         return None
 
@@ -210,17 +214,24 @@ class Searcher:
     def _is_narrow(self) -> bool:
         """Whether the interval is narrow enough, and the latest load that began from nothing agrees with it."""
         low, limit, high = self._interval
-        width = high - low
-        least = 1.0 if self._aim.whole else 0.0
-        if width > max(self._aim.resolution * limit, least) or len(self._known) < _FEWEST:
+        if high - low > self._asked(limit) or len(self._known) < _FEWEST:
             return False
         return not self._hurt_before or any(
             probe.fresh and self._is_near(probe.load) for probe in self._known[self._first_broken + 1 :]
         )
 
     @property
-    def _is_stale(self) -> bool:
-        return len(self._widths) >= 2 * _STALE and self._widths[-1] > _NARROWING * min(self._widths[:-_STALE])
+    def _is_out_of_reach(self) -> bool:
+        """Whether the interval cannot be as narrow as asked soon: its width falls as the root of its probes at best."""
+        if self._near < _ENOUGH:
+            return False
+        tail = (1 - LEVEL) / 2
+        low, limit, high = (exp(each) for each in self._beliefs.limit(self._now, (tail, 0.5, 1 - tail)))
+        return self._near * ((high - low) / self._asked(limit)) ** 2 > _REACH
+
+    def _asked(self, limit: float) -> float:
+        """Return the width that the interval is to have; whole loads have a whole one between them at least."""
+        return max(self._aim.resolution * limit, 1.0 if self._aim.whole else 0.0)
 
     @property
     def _is_strained(self) -> bool:
@@ -262,8 +273,8 @@ class Searcher:
         shares = np.linspace(0.02, 0.98, 25)
         places = np.asarray(self._beliefs.limit(now, [float(share) for share in shares]))
         wide = (places[-1] - places[0]) * 0.25
-        places = np.concatenate([[places[0] - wide], places, [places[-1] + wide]])
-        gains = self._beliefs.gain(places, now)
+        places = np.concatenate([places[0] - wide - _BELOW, [places[0] - wide], places, [places[-1] + wide]])
+        gains = self._beliefs.gain(places, now, hurt=self._hurt, since=now - self._broke)
         return self._rounded(exp(float(places[int(np.argmax(gains))])))
 
     @property
@@ -333,7 +344,7 @@ class Searcher:
 
     def _is_near(self, load: float) -> bool:
         low, limit, high = self._interval
-        room = max(self._aim.resolution * limit, 1.0 if self._aim.whole else 0.0)
+        room = self._asked(limit)
         return low - room <= load <= high + room
 
     def _chance_above(self, load: float) -> float:

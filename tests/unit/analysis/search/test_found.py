@@ -21,7 +21,7 @@ def test_an_answer_is_one_sentence_with_its_interval_what_binds_and_its_cost(tmp
     assert analysis.found is not None
     answer = analysis.found.answer
     assert answer.limit is not None
-    assert 2900 < answer.low < 3200 < answer.high < 3500
+    assert 2900 < answer.low < 3200 < answer.high < 3700
     sentence = analysis.tipping.sentence
     assert sentence.startswith("Tips at 31")
     assert "leases (95 %: " in sentence
