@@ -29,7 +29,7 @@ from lab.tether import tethered
 from lab.watched import watched
 
 _Lab = EtcdLab | LxdLab | PacemakerLab
-_LABS: dict[str, Callable[[int, str | None], _Lab]] = {
+LABS: dict[str, Callable[[int, str | None], _Lab]] = {
     "etcd": lambda members, release: EtcdLab(members, release=release),
     "lxd": lambda members, release: LxdLab(members, release=release),
     "incus": lambda members, release: LxdLab(members, product="incus", release=release),
@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> int:
     print(f"demo: starting a private {options.members}-member {name}", flush=True)
     try:
         with (
-            _LABS[options.target](options.members, options.release) as lab,
+            LABS[options.target](options.members, options.release) as lab,
             _watched_if_possible(lab) as prometheus,
         ):
             settings = [f"--set={setting}" for setting in [*lab.settings(), *options.settings]]

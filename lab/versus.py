@@ -4,23 +4,22 @@
     python -m lab.versus openstack   # Nova and Neutron on one message broker, and on one each
 
 Each command is a separate process, as if started by a user. The exit code is 0 with a page, even if a threshold was
-missed or one side is worse. Otherwise it is that of the command that failed.
+missed or one side is worse. It is 3 if a side measured nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import signal
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.commands import run_on, write_page
 from lab.control import LabError
 from lab.etcd.cluster import EtcdLab
 from lab.openstack.cloud import OpenstackLab
-from lab.tether import tethered
 from lab.watched import watched
 
 
@@ -64,8 +63,6 @@ _QUESTIONS = {
         ),
     ),
 }
-_MEASURED = (0, 1, 4)
-"""Exit codes of a run that measured something: met, missed, withheld."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -84,50 +81,16 @@ def main(arguments: Sequence[str]) -> int:
     runs: list[Path] = []
     try:
         for side in question.sides:
-            before = _runs(options.out)
-            code = _run(side, plan, options)
-            made = sorted(_runs(options.out) - before)
-            if code not in _MEASURED or not made:
-                return code or 1
-            runs.append(made[-1])
+            print(f"versus: {plan} on {side.what}", flush=True)
+            with side.lab() as lab, watched(lab) as prometheus:
+                settings = [f"name={side.name}", *lab.settings(), *side.settings, *options.settings]
+                runs.append(run_on(prometheus, plan, options.out, settings))
     except LabError as problem:
         print(f"versus: {problem}", file=sys.stderr)
         return 3
     except KeyboardInterrupt:
         return 130
-    page = options.out / question.page
-    with page.open("wb") as file:
-        code = _call("compare", *map(str, runs), "--format=html", into=file.fileno())
-    if code not in (0, 1):
-        return code
-    _call("compare", *map(str, runs), "--format=md", "--tolerance=0.1", lines=3)
-    print(f"versus: the page is {page.resolve()}")
-    return 0
-
-
-def _run(side: _Side, plan: str, options: argparse.Namespace) -> int:
-    print(f"versus: {plan} on {side.what}", flush=True)
-    with side.lab() as lab, watched(lab) as prometheus:
-        settings = [f"name={side.name}", *lab.settings(), *side.settings, *options.settings]
-        before = _runs(options.out)
-        code = _call("run", plan, f"--out={options.out}", *(f"--set={one}" for one in settings))
-        for made in _runs(options.out) - before if code in _MEASURED else ():
-            _call("collect", str(made), f"--prometheus={prometheus.url}")
-    return code
-
-
-def _call(*arguments: str, into: int | None = None, lines: int | None = None) -> int:
-    """Run a command of tippingpoint, and print at most the first `lines` of its output."""
-    command = tethered([str(Path(sys.executable).with_name("tippingpoint")), *arguments], signal.SIGINT)
-    if lines is None:
-        return subprocess.run(command, stdout=into, check=False).returncode
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    print("\n".join(done.stdout.splitlines()[:lines]))
-    return done.returncode
-
-
-def _runs(directory: Path) -> set[Path]:
-    return {manifest.parent for manifest in directory.glob("*/manifest.json")}
+    return write_page(options.out / question.page, *map(str, runs))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def test_both_apis_are_run_gathered_and_compared_by_one_command(tmp_path: Path) 
     )
     assert done.returncode == 0, done.stderr
     page = tmp_path / "etcd-v2-v3.html"
-    assert done.stdout.endswith(f"versus: the page is {page}\n")
+    assert done.stdout.endswith(f"the page is {page}\n")
     told = page.read_text(encoding="utf-8").partition('id="document">')[2].partition("</script>")[0]
     document = json.loads(told)
     assert ["v2" in run["version"] for run in document["runs"]] == [True, False]

@@ -1,0 +1,116 @@
+"""Runs one plan on several releases of a target, in turns, and writes one page that compares them.
+
+    python -m lab.compare_releases etcd 3.4 3.5 --plan etcd-leases-small
+
+The order is A B A', A' B A, A B A': so the machine's drift is not taken for a release's. A' is the first release again,
+as a control. Each run has a private target of its own. The exit code is 0 with a page, 130 after Ctrl-C, and 3 if a
+release cannot be had or measured nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab.commands import run_on, write_page
+from lab.control import LabError
+from lab.demo import LABS
+from lab.watched import watched
+from tippingpoint.errors import UserError
+from tippingpoint.plan.read import load_plan
+from tippingpoint.util.durations import parse_duration
+
+MEMBERS = 3
+"""The members of each target."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run and compare, and return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="compare-releases", description="One plan on several releases, in turns."
+    )
+    parser.add_argument("target", choices=LABS)
+    parser.add_argument(
+        "releases", nargs="+", metavar="RELEASE", help="suites or versions, such as bookworm or 3.4"
+    )
+    parser.add_argument("--plan", required=True, help="a plan's file, or the name of a shipped plan")
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="runs of each release (3)")
+    parser.add_argument(
+        "--hold",
+        default="4s",
+        metavar="TIME",
+        help="the longest hold of a stage: repeats tell more than long holds (4s)",
+    )
+    parser.add_argument("--set", dest="settings", metavar="KEY=VALUE", action="append", default=[])
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs"), metavar="DIR", help="where runs go (./runs)"
+    )
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        runs = _run_all(options)
+    except (LabError, UserError) as problem:
+        print(f"compare-releases: {problem}", file=sys.stderr)
+        return 3 if isinstance(problem, LabError) else 2
+    except KeyboardInterrupt:
+        return 130
+    first, *others = options.releases
+    words = [*map(str, runs[first])]
+    for release in others:
+        words += ["--with", *map(str, runs[release])]
+    page = options.out / f"{options.target}-{'-'.join(options.releases)}.html"
+    return write_page(page, *words, "--control", *map(str, runs[_control(first)]))
+
+
+def order_of(releases: Sequence[str], repeats: int) -> list[list[str]]:
+    """Return the rounds: each release once and the control, every second round backwards."""
+    forwards = [*releases, _control(releases[0])]
+    return [forwards if number % 2 == 0 else forwards[::-1] for number in range(repeats)]
+
+
+def _control(release: str) -> str:
+    return f"{release}-control"
+
+
+def _run_all(options: argparse.Namespace) -> dict[str, list[Path]]:
+    """Run everything; returns the directories of runs by release."""
+    if options.repeats < 2:
+        raise UserError("--repeats", options.repeats, "2 or more: one run does not tell how runs differ")
+    releases: list[str] = options.releases
+    if len(set(releases)) != len(releases):
+        raise UserError("RELEASE", ", ".join(releases), "each release once: the control repeats the first")
+    holds = _holds(options.plan, options.hold)
+    runs: dict[str, list[Path]] = {}
+    rounds = order_of(releases, options.repeats)
+    count, done = sum(map(len, rounds)), 0
+    for names in rounds:
+        for name in names:
+            done += 1
+            print(
+                f"compare-releases: {done} of {count}: {options.plan} on {options.target} {name}", flush=True
+            )
+            with (
+                LABS[options.target](MEMBERS, name.removesuffix(_control(""))) as lab,
+                watched(lab) as prometheus,
+            ):
+                settings = [f"name={options.target}-{name}", *lab.settings(), *holds, *options.settings]
+                runs.setdefault(name, []).append(run_on(prometheus, options.plan, options.out, settings))
+    return runs
+
+
+def _holds(name: str, longest: str) -> list[str]:
+    """Return the settings that shorten the holds of a plan's stages; a search has its own rule for that."""
+    try:
+        most = parse_duration(longest)
+    except ValueError:
+        raise UserError("--hold", longest, "a time, such as 4s") from None
+    plan = load_plan(name)
+    stages = getattr(plan, "stages", [])
+    return [f"stages.{number}.hold={longest}" for number, stage in enumerate(stages) if stage.hold > most]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
