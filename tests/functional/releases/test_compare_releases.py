@@ -38,7 +38,7 @@ def test_two_releases_are_run_in_turns_and_compared_by_one_command(tmp_path: Pat
     assert versions[1] == versions[4]
     assert versions[0].startswith("3.4.")
     assert versions[1].startswith("3.5.")
-    assert all(stage["hold"] == 2.0 for manifest in manifests for stage in manifest["plan"]["stages"])
+    assert all(stage["hold"] == "2s" for manifest in manifests for stage in manifest["plan"]["stages"])
     document = json.loads(
         page.read_text(encoding="utf-8").partition('id="document">')[2].partition("</script>")[0]
     )
