@@ -298,7 +298,9 @@ def test_a_rally_run_is_compared_figure_by_figure(tmp_path: Path) -> None:
         runs += imported(report(workload(data)), folder)
     compared = compare(runs)
 
-    assert any(line.startswith("boot_server p50 at 60 iterations") for line in compared.worse)
+    (row,) = (row for row in compared.rows if (row.operation, row.measure) == ("boot_server", "p50"))
+    assert row.size == 60
+    assert row.against[0].change == pytest.approx(3.0, rel=0.05)
     assert not compared.not_comparable
 
 
