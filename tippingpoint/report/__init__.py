@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import orjson
@@ -42,23 +43,21 @@ def render_report(document: dict[str, Any], format: RunFormat) -> str:
 
 def write_comparison(comparison: Comparison, format: ComparisonFormat) -> str:
     """Write a comparison as an HTML page, Markdown or JSON."""
-    document = build_comparison(comparison)
-    match format:
-        case "html":
-            return render_html(document)
-        case "md":
-            return render_comparison(document)
-        case "json":
-            return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
+    return _write(build_comparison(comparison), render_comparison, format)
 
 
 def write_trend(trend: Trend, format: ComparisonFormat) -> str:
     """Write a trend as an HTML page, Markdown or JSON."""
-    document = build_trend(trend)
+    return _write(build_trend(trend), render_trend, format)
+
+
+def _write(
+    document: dict[str, Any], as_markdown: Callable[[dict[str, Any]], str], format: ComparisonFormat
+) -> str:
     match format:
         case "html":
             return render_html(document)
         case "md":
-            return render_trend(document)
+            return as_markdown(document)
         case "json":
             return orjson.dumps(document, option=orjson.OPT_INDENT_2).decode() + "\n"
