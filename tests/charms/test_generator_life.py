@@ -27,6 +27,7 @@ from tests.charms.generators import (
     state_of,
     units_of,
 )
+from tippingpoint import __version__
 from tippingpoint.agent.client import call
 from tippingpoint.units.shared_run import SharedRun, read_word
 
@@ -67,7 +68,7 @@ class TestInstall:
         ]
         assert runs_version(unit) == "version = 1\n"
         assert out.unit_status == READY
-        assert out.workload_version == "0.1.0"
+        assert out.workload_version == __version__
         assert {port.port for port in out.opened_ports} == {9477}
 
     def test_again_changes_nothing(self, unit: Unit, agent: ScriptedAgent) -> None:

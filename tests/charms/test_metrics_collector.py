@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ops import testing
 
 from tests.charms.collector import bag_of_unit, charm, context, on_machine, related, state_of
+from tippingpoint import __version__
 from tippingpoint.collect.runs import Runs
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import load_plan
@@ -169,8 +170,9 @@ def test_a_refresh_keeps_what_was_there_and_reads_what_came_meanwhile(state: Pat
     changed(related(old))
     units = {n: bag_of_unit(f"load-claimer/{n}", a_word(run)) for n in range(2)}
 
-    after(context().on.upgrade_charm(), related(run, units))
+    out = after(context().on.upgrade_charm(), related(run, units))
 
+    assert out.workload_version == __version__
     kept = Runs(state / "runs")
     assert [found.id for found in kept.newest_first()] == [run.id, old.id]
     assert set(kept.find("").words) == set(UNITS)

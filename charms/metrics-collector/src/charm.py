@@ -32,6 +32,7 @@ from tippingpoint_charm.settings import read_settings
 from tippingpoint_charm.systemd import Copies, own_pack
 from trend import Trends
 
+from tippingpoint import __version__
 from tippingpoint.collect import sandbox
 from tippingpoint.collect.runs import RESULTS_WITHIN, Runs, StoredRun
 from tippingpoint.errors import UserError
@@ -105,10 +106,12 @@ class MetricsCollectorCharm(ActingCharm):
         self._follow_exporters()
 
     def _on_install(self, _: ops.InstallEvent) -> None:
+        self.unit.set_workload_version(__version__)
         self._stored.copy = ""
         self._keep_services()
 
     def _on_upgrade(self, event: ops.UpgradeCharmEvent) -> None:
+        self.unit.set_workload_version(__version__)
         self._on_speaking(event)
         self._keep_all()
         self._stored.copy = ""

@@ -16,8 +16,15 @@ _SENTENCE_END = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`\"(0-9])")
 
 
 def documents() -> list[Path]:
-    """All documents that people read: README, CONTRIBUTING, docs, and the README of each charm and of the bundles."""
-    patterns = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "charms/*/README.md", "bundles/README.md")
+    """All documents that people read: those at the top, docs, and the README of each charm and of the bundles."""
+    patterns = (
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "docs/**/*.md",
+        "charms/*/README.md",
+        "bundles/README.md",
+    )
     return [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
 
 

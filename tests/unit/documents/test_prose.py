@@ -15,7 +15,7 @@ LONG = 30
 """A sentence of more words has a good reason."""
 LONG_SHARE = 0.03
 README_LINES = 120
-GROUPS = ("README.md", "CONTRIBUTING.md", "docs/", "charms/", "bundles/")
+GROUPS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/", "charms/", "bundles/")
 
 
 def lengths(paths: Iterable[Path]) -> list[int]:
