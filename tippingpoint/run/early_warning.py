@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tippingpoint.analysis.latency import freed_costs
@@ -53,9 +53,18 @@ class _Window:
 class EarlyWarning:
     """The thresholds of a plan that have `abort`. `missed` is set when one is clearly missed."""
 
-    def __init__(self, thresholds: Sequence[Threshold], since: float = 0.0) -> None:
-        """What began before `since` (seconds since the run's start) does not count."""
-        self._watches = [_Watch(threshold, since) for threshold in thresholds if threshold.abort]
+    def __init__(
+        self,
+        thresholds: Sequence[Threshold],
+        since: float = 0.0,
+        share: Callable[[], float] = lambda: 1.0,
+    ) -> None:
+        """What began before `since` (seconds since the run's start) does not count.
+
+        `share` tells which share of the run's load is seen here, from 0 to 1: a throughput has to reach that share of
+        its limit.
+        """
+        self._watches = [_Watch(threshold, since, share) for threshold in thresholds if threshold.abort]
         self._since = since
         self.missed = asyncio.Event()
         self.why = ""
@@ -73,6 +82,9 @@ class EarlyWarning:
                     show_limit(check.limit, each or 0.0) for each in (check.observed, check.allowed)
                 )
                 name = check.limit.replace("p999", "p99.9").replace("_", " ")
+                whole = watch.threshold.throughput
+                if check.limit == "throughput" and whole is not None and whole > check.allowed:
+                    allowed = f"{allowed} for its share of {show_limit(check.limit, whole)}"
                 self.why = f"{check.operation} {name} was {observed} (limit {allowed}, abort)"
                 self.missed.set()
                 break
@@ -82,8 +94,9 @@ class EarlyWarning:
 class _Watch:
     """One threshold, and its last windows."""
 
-    def __init__(self, threshold: Threshold, since: float) -> None:
-        self._threshold = threshold
+    def __init__(self, threshold: Threshold, since: float, share: Callable[[], float]) -> None:
+        self.threshold = threshold
+        self._share = share
         self._window = _Window(since, held=True)
         self._closed: deque[_Window] = deque(maxlen=IN_A_ROW)
 
@@ -101,7 +114,7 @@ class _Watch:
 
     def _tells(self, stage: StageResult) -> bool:
         """Whether a window has enough attempts; a throughput is low without any."""
-        return self._threshold.throughput is not None or stage.attempts(self._threshold.operation) >= FEWEST
+        return self.threshold.throughput is not None or stage.attempts(self.threshold.operation) >= FEWEST
 
     def _missed_in_all(self) -> Check | None:
         if len(self._closed) < IN_A_ROW:
@@ -118,11 +131,11 @@ class _Watch:
 
     def _missed(self, window: _Window) -> dict[str, Check]:
         """Return the checks that a window misses, by their limit, but for those that the generator may have caused."""
-        stage, operation = window.stage, self._threshold.operation
+        stage, operation = window.stage, self.threshold.operation
         enough = stage.attempts(operation) >= FEWEST
         return {
             check.limit: check
-            for check in stage_checks(stage, [self._threshold])
+            for check in stage_checks(stage, [self._shared])
             if check.met is False
             and (window.held if check.limit == "throughput" else enough)
             and not (
@@ -130,3 +143,11 @@ class _Watch:
                 and freed_costs(stage, operation).percentile(PERCENTILES[check.limit]) <= check.allowed
             )
         }
+
+    @property
+    def _shared(self) -> Threshold:
+        """The threshold for the share of the load that is seen here."""
+        whole, share = self.threshold.throughput, self._share()
+        if whole is None or share >= 1:
+            return self.threshold
+        return self.threshold.model_copy(update={"throughput": whole * share})

@@ -15,6 +15,8 @@ class OwnPart:
         self.share = share
         self.plan = whole
         """Our part of the plan: all of it until `take`."""
+        self.of_load = 1.0
+        """Which share of the load we have in the present stage, from 0 to 1."""
 
     def take(self, share: tuple[int, int]) -> None:
         """Play this share from now on; raises UserError if the plan cannot be shared among this many."""

@@ -303,7 +303,7 @@ class Runner:
             # It judges stages while they last, as a search does.
             from tippingpoint.run.early_warning import EarlyWarning
 
-            self._warned = EarlyWarning(self._plan.thresholds).heard
+            self._warned = EarlyWarning(self._plan.thresholds, share=lambda: self._own.of_load).heard
 
     async def _share_search(self, plan: SearchPlan, find: Find, conductor: Conductor) -> None:
         """Take our share of the loads that a search by many units tries."""

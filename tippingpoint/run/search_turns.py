@@ -41,6 +41,7 @@ class SearchTurns(Turns):
     ) -> None:
         """`gone` tells why the target cannot be reached any more, or an empty text."""
         super().__init__(conductor, own, stages, crew, room, record)
+        self._plan = plan
         self._gone = gone
         self._loads = ProbeLoads(plan, stages, crew, room)
 
@@ -62,6 +63,7 @@ class SearchTurns(Turns):
     async def _bring_up(self, turn: Turn) -> None:
         assert turn.load is not None
         asked, size, _ = self._own.probe(turn.load)
+        self._own.of_load = size / self._plan.load_at(turn.load)
         await self._loads.bring_up(turn.number, turn.load, size, asked)
 
     async def _hold(self, turn: Turn) -> None:

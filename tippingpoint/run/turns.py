@@ -107,6 +107,8 @@ class Turns:
     async def _bring_up(self, turn: Turn) -> None:
         size, asked = self._own.size(turn.stage), self._own.asked(turn.stage)
         over = 0.0 if turn.kind == "storm" else asked.over
+        whole = self._own.whole.loads[turn.stage - 1][1]
+        self._own.of_load = size / whole if whole else 0.0
         await self._stages.bring_up(turn.number, turn.kind, size, asked, over, turn.stage)
 
     async def _hold(self, turn: Turn) -> None:

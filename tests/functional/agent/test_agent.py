@@ -157,7 +157,7 @@ def test_two_units_share_a_search_that_the_leaders_agent_judges(etcd: EtcdLab, t
 
 
 def test_a_search_of_two_units_ends_on_both_when_a_threshold_aborts_it(etcd: EtcdLab, tmp_path: Path) -> None:
-    # given a threshold that no load meets, and holds that would last for minutes
+    # given a throughput that the first load cannot have (20/s), and holds that would last for minutes
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     plan = a_plan(
@@ -165,21 +165,23 @@ def test_a_search_of_two_units_ends_on_both_when_a_threshold_aborts_it(etcd: Etc
         workload={"units": 1, "claim_time": "60s", "renew_time": "200ms", "timeout": "30s"},
         stages=[],
         find={"start": 4, "limit": 1000, "over": 0, "hold": "10m"},
-        thresholds=[{"operation": "extend", "p99": "1us", "abort": True}],
+        thresholds=[{"operation": "extend", "throughput": 30, "abort": True}],
     )
     with Agent(tmp_path / "a") as one, Agent(tmp_path / "b", "load-claimer/1") as other:
         # when two agents play it
         leader = Leader(plan, [one, other], target(etcd))
         leader.until(lambda: leader.run.over)
         # then the first load ends it for both, with the reason, and nothing is left
-        assert leader.run.stopped.startswith("aborted: extend p99 was ")
+        # each unit has half of that load, and is held against half of the limit
+        assert leader.run.stopped.startswith("aborted: extend throughput was ")
+        assert "(limit 15/s for its share of 30/s, abort)" in leader.run.stopped
         assert (leader.run.found, len(leader.run.turns)) == (None, 1)
         assert nothing_left(etcd, leader.run.id)
         results = {agent.unit: agent.result() for agent in (one, other)}
         digests = {unit: result["digest"] for unit, result in results.items() if result}
         shared = leader.run.model_dump(mode="json")
         report = one.ask("report", run=leader.run.id, format="md", digests=digests, shared=shared)
-        assert "Missed: aborted: extend p99 was " in report["text"]
+        assert "Missed: aborted: extend throughput was " in report["text"]
         assert "lost in mid-search" not in report["text"]
 
 

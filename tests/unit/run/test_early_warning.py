@@ -82,6 +82,24 @@ def test_a_throughput_only_counts_while_the_load_is_held() -> None:
     assert warning.why == "extend throughput was 20/s (limit 100/s, abort)"
 
 
+def test_a_unit_has_to_reach_its_share_of_a_throughput() -> None:
+    threshold = Threshold(operation="extend", throughput=100.0, abort=True)
+    seconds = dict.fromkeys(range(1, 60), FAST)  # 20 a second
+
+    fifth = EarlyWarning([threshold], share=lambda: 0.2)
+    assert told(fifth, seconds) == 0
+
+    quarter = EarlyWarning([threshold], share=lambda: 0.25)
+    assert told(quarter, seconds) == 16
+    assert quarter.why == "extend throughput was 20/s (limit 25/s for its share of 100/s, abort)"
+
+
+def test_a_unit_without_load_misses_no_throughput() -> None:
+    threshold = Threshold(operation="extend", throughput=100.0, abort=True)
+    warning = EarlyWarning([threshold], share=lambda: 0.0)
+    assert told(warning, {end: {} for end in range(1, 60)}) == 0
+
+
 def test_what_began_before_does_not_count() -> None:
     warning = EarlyWarning([LIMIT], 30.0)
     assert told(warning, dict.fromkeys(range(1, 60), SLOW)) == 46
