@@ -1,7 +1,7 @@
 """Packs one charm with charmcraft's own models and the layout of its uv plugin, on hosts that charmcraft refuses.
 
 The same checkout gives the same bytes, with any umask, time or locale, if zlib is the same. The build block of
-charmcraft.yaml is obeyed: platforms, and the files that `prime` leaves out.
+charmcraft.yaml is obeyed: platforms, the files that `prime` leaves out, and those that `dump` adds.
 """
 
 from __future__ import annotations
@@ -91,6 +91,7 @@ def pack(root: Path, wanted: Wanted, wheels: Path, work: Path, out: Path) -> Non
     shutil.copytree(
         root / "charms" / wanted.name / "src", prime / "src", ignore=shutil.ignore_patterns("__pycache__")
     )
+    dump_files(project, root / "charms" / wanted.name, prime)
     install_packages(root, wanted, wheels, work / "requirements.txt", prime / "venv")
     leave_out(project, wanted, prime)
     (prime / "dispatch").write_text(
@@ -100,6 +101,14 @@ def pack(root: Path, wanted: Wanted, wheels: Path, work: Path, out: Path) -> Non
     moment = time_of(root)
     write_metadata(project, wanted, prime, moment)
     write_zip(prime, out, moment)
+
+
+def dump_files(project: PlatformCharm, directory: Path, prime: Path) -> None:
+    """Copy the files that parts with the plugin `dump` take from the charm's own directory, such as its icon."""
+    for part in project.parts.values():
+        if part["plugin"] == "dump":
+            for file in part["stage"]:
+                shutil.copyfile(directory / part["source"] / file, prime / file)
 
 
 def install_packages(root: Path, wanted: Wanted, wheels: Path, requirements: Path, venv: Path) -> None:

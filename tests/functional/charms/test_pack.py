@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import re
@@ -16,12 +17,28 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.functional.charms.charm_unit import CharmUnit, Dispatched, write_program
+from tests.functional.charms.charm_unit import CharmUnit, Dispatched, unpack, write_program
 from tests.functional.charms.packing import OF_BASE, ROOT, clone, packed, run_pack
 
 CHARMS = ["container-spawner", "load-claimer", "metrics-collector"]
+ANALYSE = Path(__file__).with_name("analyse_pack.py")
 GENERATORS = ["container-spawner", "load-claimer"]
 LIMIT = 40_000_000  # bytes of a pack
+CHECKS = {
+    "language": "python",
+    "framework": "operator",
+    "juju-actions": "ok",
+    "juju-config": "ok",
+    "metadata": "ok",
+    "naming-conventions": "ok",
+    "entrypoint": "ok",
+    "ops-main-call": "ok",
+    "additional-files": "nonapplicable",  # it compares with the build's directory, which a pack does not have
+    "pydeps": "nonapplicable",  # there are no libraries of Charmhub
+}
+"""What each check of `charmcraft analyze` says. analyse_pack.py does in its own way what pip-check does."""
+MACHINES = {"amd64": (62, "x86_64"), "arm64": (183, "aarch64")}
+"""The machine of ELF files (e_machine of elf.h), and its name in the tags of wheels."""
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, for a mount namespace")
 
@@ -60,31 +77,29 @@ def test_all_three_are_packed_for_the_base_and_are_where_the_bundle_of_a_fresh_c
 
 
 @pytest.mark.parametrize("name", CHARMS)
-def test_a_pack_says_what_charmcraft_would_and_who_packed_it(packs: dict[str, Path], name: str) -> None:
-    check = """
-import sys, yaml
-from charmcraft.models.manifest import Manifest
-from charmcraft.models.metadata import CharmMetadata
-folder = sys.argv[1] + "/"
-manifest = Manifest.model_validate(yaml.safe_load(open(folder + "manifest.yaml")))
-metadata = CharmMetadata.model_validate(yaml.safe_load(open(folder + "metadata.yaml")))
-print(metadata.name, [(base.name, base.channel, base.architectures) for base in manifest.bases])
-"""
-    folder = packs[name].parent / name
-    with zipfile.ZipFile(packs[name]) as archive:
-        for each in ("manifest.yaml", "metadata.yaml"):
-            archive.extract(each, folder)
-
+def test_a_pack_passes_charmcrafts_named_checks_and_says_who_packed_it(
+    packs: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    unpack(packs[name], tmp_path / "charm")
     python = ROOT / ".cache/charmcraft/bin/python"
-    read = subprocess.run([python, "-c", check, folder], capture_output=True, text=True)
 
-    assert read.stdout == f"{name} [('ubuntu', '24.04', ['amd64'])]\n", read.stderr
+    asked = subprocess.run([python, ANALYSE, tmp_path / "charm", OF_BASE], capture_output=True, text=True)
+
+    assert asked.returncode == 0, asked.stderr
+    assert json.loads(asked.stdout) == {
+        "read": [name, ["ubuntu", "24.04", ["amd64"]]],
+        "checks": CHECKS,
+        "lacking": [],
+    }
     manifest = content(packs[name], "manifest.yaml")
     assert manifest["packed-by"].startswith("scripts/pack of Tipping Point")
     assert manifest["python"] == OF_BASE
     said = charmcraft(name)
     metadata = content(packs[name], "metadata.yaml")
     assert metadata["assumes"] == ["juju >= 3.6"]
+    assert (metadata["docs"], metadata["source"], metadata["issues"]) == tuple(
+        said["links"][each] for each in ("documentation", "source", "issues")
+    )
     for role in ("peers", "requires", "provides"):
         assert set(metadata.get(role, {})) == set(said.get(role, {}))
     assert set(content(packs[name], "actions.yaml")) == set(said["actions"])
@@ -101,6 +116,7 @@ def test_a_pack_has_charmcrafts_layout_with_all_that_python_needs(packs: dict[st
     assert tops - {"config.yaml"} == {
         "actions.yaml",
         "dispatch",
+        "icon.svg",
         "manifest.yaml",
         "metadata.yaml",
         "src",
@@ -142,7 +158,10 @@ def test_packs_are_the_same_bytes_at_another_place_under_another_umask_zone_and_
     assert found == {name: digest(packs[name]) for name in GENERATORS}
 
 
-def test_a_pack_for_arm64_is_made_here_and_has_its_wheels(checkout: Path, packs: dict[str, Path]) -> None:
+def test_a_pack_for_arm64_is_made_here_and_all_of_it_is_for_arm64(
+    checkout: Path, packs: dict[str, Path]
+) -> None:
+    """There is no arm64 here to import it on. So: it has the modules of the pack for amd64, each built for arm64."""
     (path,) = packed(checkout, "--arch", "arm64", "metrics-collector").values()
 
     assert path.name == "metrics-collector_ubuntu@24.04-arm64.charm"
@@ -151,10 +170,28 @@ def test_a_pack_for_arm64_is_made_here_and_has_its_wheels(checkout: Path, packs:
     assert path.stat().st_size < LIMIT
     manifest = content(path, "manifest.yaml")
     assert manifest["bases"] == [{"name": "ubuntu", "channel": "24.04", "architectures": ["arm64"]}]
+    ours, other = binaries(path, "arm64"), binaries(packs["metrics-collector"], "amd64")
+    assert ours == other
+    assert any(each.startswith("numpy/") for each in ours)
+
+
+def binaries(path: Path, arch: str) -> set[str]:
+    """The extension modules of a pack, without the machine in their names, after a look at each file and wheel."""
+    machine, tag = MACHINES[arch]
+    modules: set[str] = set()
     with zipfile.ZipFile(path) as archive:
-        libraries = [file for file in archive.namelist() if ".cpython-312-" in file]
-    assert libraries
-    assert all("aarch64" in file for file in libraries)
+        for name in archive.namelist():
+            read = archive.read(name)
+            if name.endswith(".dist-info/WHEEL"):
+                tags = re.findall(rb"^Tag: (.*)$", read, re.MULTILINE)
+                assert tags
+                assert all(each.endswith((b"-any", tag.encode())) for each in tags), (name, tags)
+            if read[:4] == b"\x7fELF":
+                assert int.from_bytes(read[18:20], "little") == machine, name
+                module = name.partition("/site-packages/")[2].replace(tag, "MACHINE")
+                if not re.search(r"\.libs/", module):  # the libraries' names have digests
+                    modules.add(module)
+    return modules
 
 
 @needs_root
