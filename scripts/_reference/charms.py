@@ -23,6 +23,20 @@ def charmcraft(name: str) -> Mapping[str, Any]:
     return yaml.safe_load((ROOT / "charms" / name / "charmcraft.yaml").read_text(encoding="utf-8"))
 
 
+@functools.cache
+def results() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
+    """The keys of the results of each charm's actions, with their meanings, as charms/results.yaml has them."""
+    read = yaml.safe_load((ROOT / "charms" / "results.yaml").read_text(encoding="utf-8"))
+    return {
+        charm: {
+            action: {key: meaning for key, meaning in keys.items() if meaning}
+            for action, keys in read[charm].items()
+            if keys
+        }
+        for charm in CHARMS
+    }
+
+
 def endpoints(name: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
     """The endpoints of a charm: the role of each, and what charmcraft.yaml says of it."""
     charm = charmcraft(name)
@@ -30,7 +44,7 @@ def endpoints(name: str) -> dict[str, tuple[str, Mapping[str, Any]]]:
 
 
 def actions() -> str:
-    """A section for each charm, with its actions."""
+    """A section for each charm, with its actions, their parameters and the keys of their results."""
     parts: list[str] = []
     for charm in CHARMS:
         parts += [f"## {charm}", ""]
@@ -43,6 +57,8 @@ def actions() -> str:
             ]
             if rows:
                 parts += [table(["parameter", "type", "default", "meaning"], rows), ""]
+            told = [[code(key), meaning] for key, meaning in results()[charm][name].items()]
+            parts += [table(["result", "meaning"], told), ""]
     return "\n".join(parts)
 
 

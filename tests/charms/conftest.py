@@ -2,13 +2,50 @@
 
 from __future__ import annotations
 
+import json
+import re
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import ops
 import pytest
 
+from scripts._reference.charms import results
 from tests.charms.generators import ScriptedAgent, Unit
+
+COMMAND = re.compile(
+    r"(?:^|[:;,(] ?)(?:juju [a-z-]+|tippingpoint (?:run|report|clean|compare)) ", re.MULTILINE
+)
+"""A command in a result."""
+
+
+def keys_in(document: dict[str, Any]) -> Iterator[str]:
+    """The keys of a JSON document, with those inside; units have one name."""
+    for key, value in document.items():
+        name = "UNIT" if "/" in key else key
+        inside = [*keys_in(value)] if isinstance(value, dict) else []
+        yield from (f"{name}.{each}" for each in inside) if inside else ([] if value == {} else [name])
+
+
+@pytest.fixture(autouse=True)
+def told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever an action tells in any test is in charms/results.yaml, and a command in it can be pasted."""
+    tell = ops.ActionEvent.set_results
+
+    def checked(event: ops.ActionEvent, told: dict[str, Any]) -> None:
+        charm = event.framework.meta.name
+        action = event.handle.kind.removesuffix("_action").replace("_", "-")
+        document = told.get("json", "{}")
+        inside = [] if document.endswith(" (cut)") else keys_in(json.loads(document))
+        keys = {*told, *(f"json.{key}" for key in inside)}
+        assert sorted(keys - set(results()[charm][action])) == [], f"{charm} {action}"
+        for key, value in told.items():
+            assert not COMMAND.search(value) or value.endswith("\n"), f"{charm} {action} {key}: {value}"
+        tell(event, told)
+
+    monkeypatch.setattr(ops.ActionEvent, "set_results", checked)
 
 
 @pytest.fixture

@@ -55,10 +55,13 @@ def test_without_a_secret_it_is_off_and_the_action_says_how_to_switch_it_on(mach
 
     assert not unit_file(machine).exists()
     assert out.opened_ports == frozenset()
-    assert status()["page"] == (
-        "off; (umask 077; openssl rand -hex 24 > token), "
-        "juju add-secret tippingpoint-page token#file=token, "
-        "juju grant-secret tippingpoint-page metrics-collector, juju config metrics-collector page-token=secret:ID"
+    told = status()
+    assert told["page"] == "off"
+    assert told["then"] == (
+        "(umask 077; openssl rand -hex 24 > token)\n"
+        "juju add-secret tippingpoint-page token#file=token\n"
+        "juju grant-secret tippingpoint-page metrics-collector\n"
+        "juju config metrics-collector page-token=secret:ID\n"
     )
 
 

@@ -7,6 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tippingpoint_charm.results import LARGEST_PART, how_to_fetch, parts_of, verbatim
 
+from scripts._reference.charms import CHARMS, ROOT, charmcraft, results
+
+
+class TestReference:
+    """conftest.py checks in every test that what an action tells is in charms/results.yaml."""
+
+    def test_every_action_says_what_it_tells(self) -> None:
+        for charm in CHARMS:
+            assert set(results()[charm]) == set(charmcraft(charm)["actions"]), charm
+
+    def test_no_key_is_named_that_the_charms_do_not_tell(self) -> None:
+        texts = [path.read_text() for path in (ROOT / "charms").glob("*/src/**/*.py")]
+        named = {
+            key.rpartition(".")[2] for each in results().values() for keys in each.values() for key in keys
+        }
+        assert sorted(key for key in named if not any(f'"{key}"' in text for text in texts)) == []
+
 
 class TestVerbatim:
     @given(st.lists(st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "S", "Zs"])), min_size=1))

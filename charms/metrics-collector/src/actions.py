@@ -175,7 +175,7 @@ class Actions(ops.Object):
             "prometheus": self._charm.prometheus_told,
         }
         if self._charm.problems:
-            results["problems"] = "\n".join(self._charm.problems)
+            results["problems"] = verbatim(*self._charm.problems)
         runs = self._runs.newest_first()
         results["runs"] = str(len(runs))
         if runs:

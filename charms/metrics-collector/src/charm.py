@@ -27,6 +27,7 @@ from tippingpoint_charm.machine import Machine, MachineProblem
 from tippingpoint_charm.relations import grafana, metrics, prometheus, prometheus_api, remote_write, scale_run
 from tippingpoint_charm.relations.databag import NotThere, own_address, spoken
 from tippingpoint_charm.relations.scale_run import Reported
+from tippingpoint_charm.results import verbatim
 from tippingpoint_charm.secrets import how_to_add, read_secret
 from tippingpoint_charm.settings import read_settings
 from tippingpoint_charm.systemd import Copies, own_pack
@@ -376,10 +377,10 @@ class MetricsCollectorCharm(ActingCharm):
 
     @property
     def page_told(self) -> dict[str, str]:
-        """Return the page's URL and fingerprint, or how to enable it."""
+        """Return the page's URL and fingerprint, or the commands that enable it."""
         if not self._page.is_on:
-            how = how_to_add(self, PAGE_TOKEN, "token#file=token", "tippingpoint-page")
-            return {"page": f"off; (umask 077; openssl rand -hex 24 > token), {how}"}
+            how = how_to_add(self, PAGE_TOKEN, "token#file=token", "tippingpoint-page").split(", ")
+            return {"page": "off", "then": verbatim("(umask 077; openssl rand -hex 24 > token)", *how)}
         return {"page": self.page_url, "fingerprint": self._page.fingerprint()}
 
     @property
