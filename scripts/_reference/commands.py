@@ -44,7 +44,9 @@ def _usage(parser: argparse.ArgumentParser) -> str:
     for action in arguments(parser):
         if not action.option_strings:
             name = str(action.metavar or action.dest.upper())
-            words.append({"?": f"[{name}]", "+": f"{name}..."}.get(str(action.nargs), name))
+            words.append(
+                {"?": f"[{name}]", "*": f"[{name}...]", "+": f"{name}..."}.get(str(action.nargs), name)
+            )
     return " ".join(words)
 
 

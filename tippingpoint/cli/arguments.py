@@ -44,7 +44,7 @@ def _resume(parser: argparse.ArgumentParser) -> None:
 
 
 def _report(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run's directory, or seed:NAME")
+    parser.add_argument("run", metavar="RUN", help="a run's directory, a digest file, or seed:NAME")
     parser.add_argument(
         "--format",
         choices=("html", "md", "json", "junit"),
@@ -85,7 +85,7 @@ def _compare(parser: argparse.ArgumentParser) -> None:
         "runs",
         metavar="RUN",
         nargs="+",
-        help="directories of runs, or seed:NAME for published results; before --with, repeats of one release",
+        help="directories of runs, digest files, or seed:NAME (published); before --with, repeats of one release",
     )
     parser.add_argument(
         "--with",
@@ -140,6 +140,19 @@ def _trend(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", metavar="TEXT", default="", help="why these changes are accepted")
     parser.add_argument(
         "--format", choices=("html", "md", "json"), default="md", help="the format of the output (md)"
+    )
+
+
+def _atlas(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "action",
+        metavar="ACTION",
+        help="check: every entry; render: the pages from the entries; or add: an entry from runs",
+    )
+    parser.add_argument("directory", type=Path, metavar="DIR", help="the atlas, such as docs/atlas")
+    parser.add_argument("name", nargs="?", metavar="NAME", default="", help="the entry to add")
+    parser.add_argument(
+        "runs", type=Path, nargs="*", metavar="RUN", help="directories of the entry's runs: repeats"
     )
 
 
@@ -215,6 +228,7 @@ COMMANDS = {
         "Show where figures changed in the course of many runs; exit 1 when one got worse and nobody acknowledged it.",
         _trend,
     ),
+    "atlas": Command("Check, render or extend an atlas: what was measured of which release.", _atlas),
     "plans": Command("List the shipped plans.", _plans),
     "baselines": Command("List the published results that runs can be compared with.", _baselines),
     "import": Command(

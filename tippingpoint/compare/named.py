@@ -1,4 +1,4 @@
-"""Loads and compares runs by name: a run's directory, or seed:NAME for a published result."""
+"""Loads and compares runs by name: a run's directory, a digest file, or seed:NAME for a published result."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from tippingpoint.compare.baselines import load_baseline
 from tippingpoint.compare.compare import Comparison, compare
 from tippingpoint.errors import UserError
 from tippingpoint.rundir.results import RunData, load_run
+from tippingpoint.units.digest_file import SUFFIX, load_digest_file
 
 
 def load_named(name: str) -> RunData | None:
-    """Load the run in a directory, or that of a baseline's published transcript; None if it has none."""
-    return load_baseline(name).run() if name.startswith(PREFIX) else load_run(Path(name))
+    """Load the run in a directory or a digest file, or that of a baseline's published transcript; None if it has
+    none."""
+    return load_baseline(name).run() if name.startswith(PREFIX) else _run_at(Path(name))
+
+
+def _run_at(path: Path) -> RunData:
+    return load_digest_file(path) if path.suffix == SUFFIX else load_run(path)
 
 
 def compare_repeats(
@@ -31,7 +37,7 @@ def compare_repeats(
     for name in names:
         if name.startswith(PREFIX):
             raise UserError("compare", name, "directories of runs: a published result has no repeats")
-    loaded = {name: load_run(Path(name)) for name in names}
+    loaded = {name: _run_at(Path(name)) for name in names}
     ids = [loaded[name].manifest.id for name in names]
     for run in ids:
         if ids.count(run) > 1:

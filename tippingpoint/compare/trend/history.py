@@ -135,11 +135,11 @@ def _silent(run: RunData) -> str:
 
 
 def _place(run: RunData, order: Order) -> tuple[list[tuple[int, int, str]], float, str]:
-    release = _release(run.manifest.target.version) if order == "release" else []
+    release = release_key(run.manifest.target.version) if order == "release" else []
     return release, run.manifest.started, run.manifest.id
 
 
-def _release(version: str) -> list[tuple[int, int, str]]:
+def release_key(version: str) -> list[tuple[int, int, str]]:
     """Return a key that sorts releases: 3.4.9 before 3.4.23, and 4.0-beta1 before 4.0."""
     found = [
         (1, int(part), "") if part.isdigit() else (0, 0, part)
