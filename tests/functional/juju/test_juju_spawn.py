@@ -65,10 +65,15 @@ class Scene:
             self._beaten.set()
 
     async def open(self) -> None:
-        for number, load in enumerate(self.loads):
+        for load in self.loads:
             await load.open()
-            order = PrepareOrder(stages=self.plan.stages, share=(number, len(self.loads)), fresh=False)
-            await load.prepare(order, lambda what, done, goal: None)
+        await self.prepare(fresh=False)
+
+    async def prepare(self, *, fresh: bool) -> None:
+        async with asyncio.TaskGroup() as both:
+            for number, load in enumerate(self.loads):
+                order = PrepareOrder(stages=self.plan.stages, share=(number, len(self.loads)), fresh=fresh)
+                both.create_task(load.prepare(order, lambda what, done, goal: None))
 
     async def begin(self, number: int) -> None:
         stage = self.plan.stages[number - 1]
@@ -172,6 +177,24 @@ async def scene(
     finally:
         await here.close()
         await remove_fleet(access, model, prefix, made_model=True)
+
+
+def test_a_stage_from_nothing_begins_with_an_empty_model(access: ControllerAccess) -> None:
+    """Given a model that a stage has filled, when the next one is to begin from nothing, then the model is emptied."""
+
+    async def test() -> None:
+        async with scene(access, [SMALL], workers=2, batch=2) as here:
+            await here.run(1)
+            await here.end()
+            await here.prepare(fresh=True)
+            assert await here.shape() == {"machines": 0, "applications": 0, "units": [], "relations": 0}
+            here.recorded()
+            await here.run(1)
+            counts = here.counts()
+            assert counts["add-unit.ok"] == 4
+            assert counts["add-machine.ok"] == 2
+
+    run(test())
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -40,13 +40,23 @@ from tippingpoint.targets.juju.grow_steps import (
 from tippingpoint.targets.juju.hollow import application_name, instance_id
 from tippingpoint.targets.juju.hollow_agents import Agents
 from tippingpoint.util.backoff import backoff, doubled
-from tippingpoint.workloads.load import Event, Gauge, OnProgress, PrepareOrder, StageOrder, TargetFacts
+from tippingpoint.workloads.load import (
+    OWED,
+    Event,
+    Gauge,
+    OnProgress,
+    PrepareOrder,
+    StageOrder,
+    TargetFacts,
+)
 from tippingpoint.workloads.schedule import Schedule, spread
 from tippingpoint.workloads.spawn.operations import Ended, Operations
 
 FIRST_LOOK = 0.5
 LONGEST_LOOK = 5.0
 """Seconds before the model's status is requested again to see whether removals are done; doubled each time."""
+LOOK_EVERY = 0.1
+"""Seconds between two looks at whether all things are removed."""
 ASK_AGAIN = 60.0
 """Seconds after which a removal is requested again if it has not begun."""
 _AFTER_TIMEOUT = 10.0
@@ -138,7 +148,13 @@ class JujuSpawn:
         return TargetFacts("juju", admin.server_version, list(self._access.addresses))
 
     async def prepare(self, order: PrepareOrder, progress: OnProgress) -> None:
-        """Upload the charm, so that the time of the first deploy does not include the upload."""
+        """Upload the charm, so that the time of the first deploy does not include the upload; empty the model first for
+        stages that begin from nothing.
+
+        Raises OperationFailed if anything stays in the model.
+        """
+        if order.fresh and self._stage:
+            await self._clear(Share.among(self._stages, *order.share), progress)
         admin = await self._administrator()
         progress("charm", 0, 1)
         self._charm_url = await admin.hollow_charm()
@@ -157,24 +173,47 @@ class JujuSpawn:
         assert isinstance(asked, GrowStage)
         self._batch = asked.batch or self._workload.batch
         share = Share.among(self._stages, index, workers)
-        dealt_anew = bool(self._stage) and share != self._share
-        self._share = share
-        self._goal = Goal.of(asked, share)
+        begin = time.monotonic()
+        self._begin(Goal.of(asked, share), stage.over, begin)
         self._stage = stage.number
+        if index == 0 and self._workload.observe_every:
+            self._observe_at(begin + self._workload.observe_every, stage.number)
+
+    async def _clear(self, share: Share, progress: OnProgress) -> None:
+        """Remove all that this worker made; raises OperationFailed if nothing goes for as long as an operation may
+        take."""
+        self._begin(Goal(share), 0.0, time.monotonic())
+        at_first = fewest = sum(self._existing.amounts.values())
+        fell = time.monotonic()
+        while not self._reached:
+            progress("things removed", max(0, at_first - fewest), at_first)
+            await asyncio.sleep(LOOK_EVERY)
+            if (left := sum(self._existing.amounts.values())) < fewest:
+                fewest, fell = left, time.monotonic()
+            if time.monotonic() - fell > max(LONGEST_LOOK, self._workload.timeout):
+                break
+        emptied = self._reached
+        self.stop()
+        await self.drain(OWED)
+        if not emptied:
+            raise OperationFailed(f"{fewest} things of the load before could not be removed")
+
+    def _begin(self, goal: Goal, over: float, begin: float) -> None:
+        """Begin to bring this worker's share of the model to a goal, with calls spread over so many seconds."""
+        dealt_anew = bool(self._stage) and goal.share != self._share
+        self._share = goal.share
+        self._goal = goal
         self._stopped = False
         self._reached = False
         self._failed_rounds = 0
         self._looks = 0
-        begin = time.monotonic()
         # Calls still under way from the previous stage change the model only when they have ended.
         self._round = _Round(under_way=self._round.under_way)
         self._queue.clear()
         self._blocked.clear()
         first_round = self._look_first if dealt_anew else self._begin_round
-        self._first_round = partial(first_round, begin, stage.over)
+        self._first_round = partial(first_round, begin, over)
         self._begin_first_round()
-        if index == 0 and self._workload.observe_every:
-            self._observe_at(begin + self._workload.observe_every, stage.number)
 
     def expire_calls(self) -> None:
         """Count operations older than the workload's timeout as timed out. Call this a few times a second."""
