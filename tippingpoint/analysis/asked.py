@@ -18,9 +18,7 @@ def asked_of(run: RunData, plan: Plan | None, stage: StageResult) -> AnyStage | 
     """
     if plan is None:
         return None
-    if stage.kind == "recover":
-        return plan.stage_at(stage.size) if isinstance(plan, ClaimPlan) else None
-    if not isinstance(plan, CtsPlan) and plan.find is not None:
+    if not isinstance(plan, CtsPlan) and (stage.kind == "recover" or plan.find is not None):
         return plan.stage_at(stage.size)
     # A storm is a separate stage in the journals, but part of a stage in the plan.
     before = sum(each.kind not in ("storm", "recover") for each in run.stages if each.number <= stage.number)

@@ -176,7 +176,7 @@ def behind(run: RunData, plan: Plan | None, stage: StageResult) -> str:
     Each lease is due to be extended once in every `renew_time`, or as often as the stage's `renewals` say. Claims that
     are released again are due `claims` times a second, and things are due to be created `rate` times a second.
     """
-    if plan is None or run.manifest.timeline == "order" or not stage.is_step:
+    if plan is None or run.manifest.timeline == "order" or stage.kind in ("storm", "destroy"):
         return ""
     asked = asked_of(run, plan, stage)
     if isinstance(plan, ClaimPlan):

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from tippingpoint.plan.after import After, check_after
 from tippingpoint.plan.base import MAX_STAGES, BasePlan, check_fault_times, check_operations
 from tippingpoint.plan.fields import PerSecond, Seconds, Section, StageKind, as_amount, in_units
 from tippingpoint.plan.find import Find, check_find
@@ -158,11 +159,7 @@ class ClaimPlan(BasePlan, frozen=True):
         description="A search for the largest load that meets the thresholds, instead of `stages`.",
     )
 
-    after: Literal["recover"] | None = Field(
-        default=None,
-        description="`recover`: if the last load breaks a threshold, the load goes down in steps until all thresholds "
-        "hold again. Each step lasts as long as the last hold at most. The verdict does not count these steps.",
-    )
+    after: After = None
 
     @property
     def load(self) -> ClaimLoad:
@@ -181,6 +178,11 @@ class ClaimPlan(BasePlan, frozen=True):
     def load_unit(self) -> str:
         """The unit of the plan's loads."""
         return _UNITS[self.load]
+
+    @property
+    def piles_up(self) -> bool:
+        """Whether what a load makes stays where the next one makes its own: leases do not."""
+        return False
 
     @property
     def loads(self) -> list[tuple[StageKind, float]]:
@@ -231,10 +233,9 @@ class ClaimPlan(BasePlan, frozen=True):
     @model_validator(mode="after")
     def _whole(self) -> ClaimPlan:
         check_find(self.stages, self.find, self.thresholds, self.faults)
-        if self.after is not None and not self.thresholds:
-            raise ValueError("after: recover: expected thresholds, as it waits until they hold again")
         check_operations(self.thresholds, self.operations)
         check_operations(self.find.also if self.find is not None else [], self.operations, field="find.also")
+        check_after(self.after, self.thresholds, self.operations, "")
         self._check_stages()
         renews = any(threshold.operation == "extend" for threshold in self.thresholds)
         if self.find is not None and renews and self.find.hold < self.workload.renew_time:

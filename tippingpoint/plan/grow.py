@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
+from tippingpoint.plan.after import After, check_after
 from tippingpoint.plan.base import MAX_STAGES, BasePlan, check_operations, check_things_faults
 from tippingpoint.plan.fields import Amount, Seconds, Section, StageKind, in_units
 from tippingpoint.plan.find import Find, check_find
@@ -166,6 +168,7 @@ class GrowPlan(BasePlan, frozen=True):
         default=None,
         description="A search for the largest load that meets the thresholds, instead of `stages`.",
     )
+    after: After = None
 
     @property
     def counted(self) -> GrowUnit:
@@ -188,6 +191,11 @@ class GrowPlan(BasePlan, frozen=True):
         return "units a call" if self.load == "batch" else self.load
 
     @property
+    def piles_up(self) -> bool:
+        """Whether what a load makes stays where the next one makes its own: units of a batch do."""
+        return self.load == "batch"
+
+    @property
     def loads(self) -> list[tuple[StageKind, float]]:
         """The kind and the load of each stage.
 
@@ -208,10 +216,13 @@ class GrowPlan(BasePlan, frozen=True):
         return (stage.batch or self.workload.batch) if load == "batch" else stage.amounts[load]
 
     def stage_at(self, load: float) -> GrowStage:
-        """Return the stage of this load in a search."""
+        """Return the stage of this load: a search's, or one that otherwise is like the last listed one.
+
+        With a batch, it makes as many units as that one.
+        """
         find = self.find
         if find is None:
-            raise ValueError("a plan without find")
+            return self._listed_at(load)
         applications = (
             find.applications if find.load == "batch" else min(find.applications, max(1, round(load)))
         )
@@ -219,6 +230,32 @@ class GrowPlan(BasePlan, frozen=True):
         if find.load == "batch":
             return stage.model_copy(update={"units": find.units, "batch": round(load)})
         return stage.model_copy(update={"units": round(load / applications)})
+
+    def _listed_at(self, load: float) -> GrowStage:
+        last = self.stages[-1]
+        if self.load == "batch":
+            before = self.stages[-2].size if len(self.stages) > 1 else 0
+            units = max(1, ceil((last.size - before) / max(1, last.applications)))
+            return last.model_copy(update={"units": units, "batch": round(load)})
+        listed = next((stage for stage in self.stages if self.load_of(stage) == load), None)
+        if listed is not None:
+            return listed
+        amount = round(load)
+        if self.load != "units":
+            return last.model_copy(update={self.load: amount})
+        applications = min(last.applications, max(1, amount))
+        relations = min(last.relations, applications * (applications - 1) // 2)
+        return last.model_copy(
+            update={
+                "applications": applications,
+                "units": round(amount / applications),
+                "relations": relations,
+            }
+        )
+
+    def on_top(self, stage: GrowStage, before: GrowStage) -> GrowStage:
+        """Return a stage that makes the units that this one does, where those of the stage before stay."""
+        return stage.model_copy(update={"units": stage.units + -(-before.size // max(1, stage.applications))})
 
     def load_at(self, load: float) -> float:
         """Return the load that the stage of this load has in fact: a whole number of what it is made of."""
@@ -243,4 +280,29 @@ class GrowPlan(BasePlan, frozen=True):
         check_operations(self.thresholds, self.operations)
         check_operations(self.find.also if self.find is not None else [], self.operations, field="find.also")
         check_things_faults(self.faults, [stage.hold for stage in self.stages])
+        self._check_after()
         return self
+
+    def _check_after(self) -> None:
+        """Check that the plan's load can go down, and that lower loads show whether thresholds hold."""
+        if self.after is None:
+            return
+        if self.find is None and self.loads[-1][0] == "destroy":
+            raise ValueError(
+                "after: recover: expected a last stage that removes nothing, as the load goes down after it"
+            )
+        if self.load != "batch" and not (self.find or self.stages[-1]).hold:
+            raise ValueError(
+                "after: recover: expected a last hold above 0s, as each lower load lasts as long at most"
+            )
+        if self.load == "batch" and self.find is None and not self.stages[-1].size:
+            raise ValueError(
+                "after: recover: expected a last stage that makes units, as its batch is what goes down"
+            )
+        observed = ("status", "full-status") if self.workload.observe_every else ()
+        if self.load == "batch":
+            check_after(
+                self.after, self.thresholds, ("add-unit", *observed), "only units are made in the steps"
+            )
+        else:
+            check_after(self.after, self.thresholds, observed, "nothing is made while the load goes down")

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
+from tippingpoint.plan.after import After, check_after
 from tippingpoint.plan.base import MAX_STAGES, BasePlan, check_operations, check_things_faults
 from tippingpoint.plan.fields import Amount, PerSecond, Seconds, Section, StageKind, as_amount, in_units
 from tippingpoint.plan.find import Find, check_find
@@ -229,6 +230,7 @@ class SpawnPlan(BasePlan, frozen=True):
         default=None,
         description="A search for the largest load that meets the thresholds, instead of `stages`.",
     )
+    after: After = None
 
     @property
     def load(self) -> SpawnLoadKind | Literal["members"]:
@@ -262,6 +264,11 @@ class SpawnPlan(BasePlan, frozen=True):
                 return things
 
     @property
+    def piles_up(self) -> bool:
+        """Whether what a load makes stays where the next one makes its own: at a pace, things stay without `cycle`."""
+        return self.load in PACES and not self.workload.cycle
+
+    @property
     def loads(self) -> list[tuple[StageKind, float]]:
         """The kind and the load of each stage.
 
@@ -287,10 +294,13 @@ class SpawnPlan(BasePlan, frozen=True):
                 return as_amount(paces_of(self.workload.at(stage))[pace])
 
     def stage_at(self, load: float) -> SpawnStage:
-        """Return the stage of this load in a search."""
+        """Return the stage of this load: a search's, or one that otherwise is like the last listed one.
+
+        At a pace, it makes as many things as that one, and at a rate for as long.
+        """
         find = self.find
         if find is None:
-            raise ValueError("a plan without find")
+            return self._listed_at(load)
         if find.load == "instances":
             groups = min(find.groups, max(1, round(load)))
             return SpawnStage(groups=groups, instances=round(load / groups), hold=find.hold)
@@ -301,6 +311,21 @@ class SpawnPlan(BasePlan, frozen=True):
         assert find.instances is not None
         stage = SpawnStage(groups=find.groups, instances=find.instances, hold=find.hold)
         return stage.model_copy(update={find.load: round(load)})
+
+    def _listed_at(self, load: float) -> SpawnStage:
+        last = self.stages[-1]
+        if self.load not in PACES:
+            listed = next((stage for stage in self.stages if self.load_of(stage) == load), None)
+            groups = min(last.groups, max(1, round(load)))
+            return listed or last.model_copy(update={"groups": groups, "instances": round(load / groups)})
+        before = 0 if self.workload.cycle or len(self.stages) == 1 else self.stages[-2].size
+        made = (last.size - before) * (load / self.load_of(last) if self.load == "rate" else 1)
+        amount = load if self.load == "rate" else round(load)
+        return last.model_copy(update={"instances": max(1, ceil(made / last.groups)), self.load: amount})
+
+    def on_top(self, stage: SpawnStage, before: SpawnStage) -> SpawnStage:
+        """Return a stage that makes what this one does, where the things of the stage before stay."""
+        return stage.model_copy(update={"instances": stage.instances + -(-before.size // stage.groups)})
 
     def load_at(self, load: float) -> float:
         """Return the load that the stage of this load has in fact: a whole number of what it is made of."""
@@ -340,8 +365,44 @@ class SpawnPlan(BasePlan, frozen=True):
             known = "created, started, reachable or probed"
             raise ValueError(f"workload.until: switched: expected {known}, for {self.target.kind}")
         check_things_faults(self.faults, [stage.hold for stage in self.stages])
+        self._check_after()
         self.target.check(self)
         return self
+
+    def _check_after(self) -> None:
+        """Check that the plan's load can go down, and that lower loads show whether thresholds hold."""
+        if self.after is None:
+            return
+        if self.load == "members":
+            raise ValueError("after: recover: expected stages of other sizes, as a cluster keeps its members")
+        if self.load == "instances" and self.workload.cycle:
+            raise ValueError(
+                "after: recover: expected loads of rate, concurrency or batch, as iterations leave nothing that could "
+                "become less"
+            )
+        if self.find is None and self.loads[-1][0] == "destroy":
+            raise ValueError(
+                "after: recover: expected a last stage that removes nothing, as the load goes down after it"
+            )
+        if self.load == "instances" and not (self.find or self.stages[-1]).hold:
+            raise ValueError(
+                "after: recover: expected a last hold above 0s, as each lower load lasts as long at most"
+            )
+        listed = ("poll", *(self.target.observations if self.workload.observe_every else ()))
+        if self.load == "instances":
+            check_after(self.after, self.thresholds, listed, "nothing is made while the load goes down")
+            return
+        removing = {self.target.called.get(step, step) for step in ("release", "delete", "total")}
+        measured = [
+            name
+            for name in self.operations
+            if name in listed
+            or (
+                name not in ("poll", *self.target.observations, "evict")
+                and (self.workload.cycle or name not in removing)
+            )
+        ]
+        check_after(self.after, self.thresholds, measured, "nothing is removed while the load goes down")
 
     def _check_paces(self) -> None:
         """Check that there is exactly one kind of pace in all, and that a pace that differs makes things."""

@@ -7,31 +7,31 @@ A target may stay broken at a load that it held before, although what broke it i
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from math import inf
 
 from tippingpoint.analysis.findings import StageFindings, examine_stage
-from tippingpoint.analysis.held_loads import MOST
 from tippingpoint.analysis.recovery.comeback import says_nothing
+from tippingpoint.analysis.search.stage_margins import judged
 from tippingpoint.analysis.verdict import stage_checks
-from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.fields import as_amount
-from tippingpoint.run.crew import Crew
-from tippingpoint.run.hold_so_far import read_tick
-from tippingpoint.run.messages import Pause, Paused, Tick
+from tippingpoint.plan.read import SearchPlan
+from tippingpoint.run.lower_loads import LowerLoads
+from tippingpoint.run.messages import Tick
+from tippingpoint.run.probe_loads import each_from_nothing
 from tippingpoint.run.record import Record
-from tippingpoint.run.stages import Stages
-from tippingpoint.rundir.histogram import Histogram
+from tippingpoint.run.settling import Settling
 from tippingpoint.rundir.probe_events import probe_events
 from tippingpoint.rundir.results import RunData, load_run
-from tippingpoint.rundir.stages import StageResult
 
 SHARES = (0.9, 0.75, 0.5, 0.25)
 """The lower loads, as shares of the one that broke. The largest load that held before is one more."""
 WINDOW = 5.0
 """Seconds for which thresholds have to hold, or half of a step that is shorter than twice that."""
+LOOKS = 3
+"""They have to hold for this many observations, too, in a workload that observes."""
 TRIES = 3
 """How often a load is tried that says nothing of the target, as the generator was late. On a busy machine it is late in
 bursts. A failure that keeps itself up is still there at the next try."""
@@ -39,59 +39,34 @@ MOST_BROKEN = 3
 """How many of the loads that broke in a search are tried. At a soft edge, the smallest often holds the next time."""
 
 
-def lower_loads(broken: float, held: float | None, *, whole: bool = True) -> list[float]:
-    """Return the loads of the steps, in order; the last ones are none at all, and what held before once more."""
+def lower_loads(broken: float, held: float | None, possible: Callable[[float], float] = round) -> list[float]:
+    """Return the loads of the steps, in order; the last ones are none at all, and what held before once more.
+
+    `possible` returns the load that is nearest to one and can be put on the target.
+    """
     before = [held] if held is not None else []
-    lower = {*(round(share * broken, None if whole else 3) for share in SHARES), *before}
+    lower = {*(possible(share * broken) for share in SHARES), *before}
     return [*sorted((size for size in lower if 0 < size < broken), reverse=True), 0, *before]
 
 
-class Settling:
-    """Watches workers' ticks until all thresholds have held for a while. `settled` is set then."""
-
-    def __init__(self, thresholds: Sequence[Threshold], window: float, since: float) -> None:
-        """`since` is the moment in the run from which on intervals count."""
-        self._thresholds = thresholds
-        self._window = window
-        self._since = since
-        self._intervals: deque[tuple[float, dict[str, Histogram]]] = deque()
-        self.settled = asyncio.Event()
-        self.good_since = since
-        """When the time began in which thresholds held, once they do."""
-
-    def heard(self, tick: Tick) -> None:
-        """Take a worker's tick, with what ended in its last interval."""
-        if self.settled.is_set() or tick.t - tick.seconds < self._since - 0.001:
-            return
-        self._intervals.append((tick.t, read_tick(tick)))
-        begin = tick.t - self._window
-        while self._intervals and self._intervals[0][0] <= begin:
-            self._intervals.popleft()
-        if begin >= self._since and self._hold(begin, tick.t):
-            self.good_since = begin
-            self.settled.set()
-
-    def _hold(self, begin: float, end: float) -> bool:
-        histograms: dict[str, Histogram] = {}
-        for _, interval in self._intervals:
-            for name, found in interval.items():
-                histograms.setdefault(name, Histogram()).add(found)
-        stage = StageResult(0, 0, "recover", begin, begin, end, histograms, histograms)
-        # A lost lease is no error, but a target that loses most of them does not hold.
-        for operation in {threshold.operation for threshold in self._thresholds}:
-            if stage.failures(operation) > MOST * stage.attempts(operation):
-                return False
-        met = [check.met for check in stage_checks(stage, self._thresholds)]
-        return False not in met and True in met
+@dataclass(frozen=True)
+class _Step:
+    stage: int | None
+    began: float
+    held: bool | None = None
+    """Whether thresholds held again; None without a load."""
+    good_since: float = inf
+    """The moment from which on they held, if they did."""
+    why: str = ""
+    """Why the load was never there; empty if it was."""
 
 
 class ComingBack:
     """Plays the steps, and writes what came of each as an event `recovering`."""
 
-    def __init__(self, plan: ClaimPlan, stages: Stages, crew: Crew, record: Record) -> None:
+    def __init__(self, plan: SearchPlan, loads: LowerLoads, record: Record) -> None:
         self._plan = plan
-        self._stages = stages
-        self._crew = crew
+        self._loads = loads
         self._record = record
         self._settling: Settling | None = None
 
@@ -120,7 +95,11 @@ class ComingBack:
         """
         run = await self._run()
         if self._plan.find is None:
-            tried = [(found.stage.size, self._met(found)) for found in self._examined(run)]
+            tried = [
+                (found.stage.size, self._met(found))
+                for found in self._examined(run)
+                if found.stage.kind != "destroy"
+            ]
             size, held = tried[-1]
             if held is not None:
                 return tried, "the last load held"
@@ -135,15 +114,16 @@ class ComingBack:
             broken = [size for size in broken if size < aborted]
             if not broken:
                 return [], "the load that broke was aborted, and is not put on the target again"
-            await self._crew.ask(Paused, lambda _: Pause())
-            await self._crew.prepare([self._plan.stage_at(broken[0])], fresh=True)
+            await self._loads.from_nothing(broken[0])
             again = [size for size in broken[:MOST_BROKEN] for _ in range(TRIES)]
         why, held_at = "", 0.0
-        for size in again:
+        for place, size in enumerate(again):
             if size == held_at:
                 continue
-            asked = self._plan.stage_at(size)
-            await self._stages.play("recover", size, asked, listed=None)
+            if place and self._plan.find is not None and each_from_nothing(self._plan):
+                await self._loads.from_nothing(size)
+            if refused := (await self._loads.play(size)).why:
+                return (tried if self._plan.find is None else []), refused
             found = self._examined(await self._run())[-1]
             tried.append((size, held := self._met(found)))
             if held is False:
@@ -163,32 +143,55 @@ class ComingBack:
         return low if low is not None else inf
 
     async def _lower(self, broken: float, before: float | None) -> None:
-        last = self._plan.find or self._plan.stages[-1]
         begun = self._record.now()
-        for size in lower_loads(broken, before, whole=self._plan.load == "leases"):
+        for size in lower_loads(broken, before, self._loads.possible):
             for _ in range(TRIES):
-                self._settling = Settling(
-                    self._plan.thresholds, min(WINDOW, last.hold / 2), self._record.now()
-                )
-                since = self._record.now()
-                until = self._settling.settled if size else None
-                asked = self._plan.stage_at(size)
-                number = await self._stages.play("recover", size, asked, listed=None, until=until)
-                held = self._settling.settled.is_set() if size else None
+                step = await self._step(size)
                 self._record.event(
                     "recovering",
-                    stage=number,
+                    stage=step.stage,
                     size=size,
-                    held=held,
-                    after=round(self._settling.good_since - begun, 3) if held else None,
-                    seconds=round(self._record.now() - since, 3),
+                    held=step.held,
+                    after=round(step.good_since - begun, 3) if step.held else None,
+                    seconds=round(self._record.now() - step.began, 3),
                     broken=broken,
                     before=before,
+                    **({"why": step.why} if step.why else {}),
                 )
-                if held:
+                if step.held or step.why:
                     return
-                if held is None or not says_nothing(self._examined(await self._run())[-1]):
+                if not size or step.stage is None:
                     break
+                if not says_nothing(self._examined(await self._run())[-1]):
+                    break
+
+    async def _step(self, size: float) -> _Step:
+        """Put a lower load on the target, and see whether thresholds hold again."""
+        began = self._record.now()
+        if self._loads.judged_whole:
+            if not size:
+                await self._loads.none_for(max(WINDOW, self._hold))
+                return _Step(None, began)
+            played = await self._loads.play(size)
+            held = None if played.why else self._met(self._examined(await self._run())[-1]) is True
+            return _Step(played.stage, began, held, began, played.why)
+        self._settling = settling = Settling(self._plan.thresholds, self._window)
+        played = await self._loads.play(size, settling if size else None)
+        self._settling = None
+        held = settling.settled.is_set() if size and not played.why else None
+        return _Step(played.stage, began, held, settling.good_since, played.why)
+
+    @property
+    def _hold(self) -> float:
+        return (self._plan.find or self._plan.stages[-1]).hold
+
+    @property
+    def _window(self) -> float:
+        """For how many seconds thresholds have to hold."""
+        window = WINDOW
+        if not isinstance(self._plan, ClaimPlan):
+            window = max(window, LOOKS * self._plan.workload.observe_every)
+        return min(window, self._hold / 2)
 
     async def _run(self) -> RunData:
         return await asyncio.to_thread(load_run, self._record.directory)
@@ -199,7 +202,10 @@ class ComingBack:
 
     def _met(self, found: StageFindings) -> bool | None:
         """Return whether a stage met all thresholds and was held; None if it says nothing of the target."""
-        checks = stage_checks(found.stage, self._plan.thresholds)
+        stage = found.stage
+        if self._plan.find is not None:  # a load of a search is judged as its probes were
+            stage = judged(replace(stage, kind="find"), plan=self._plan)
+        checks = stage_checks(stage, self._plan.thresholds)
         if found.gave_way or any(check.met is False for check in checks):
             return None if says_nothing(found) else False
         return None if found.load_missing else True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tippingpoint.errors import TargetError, UserError
+from tippingpoint.plan.grow import GrowStage
 from tippingpoint.plan.read import AnyStage, Plan
 from tippingpoint.plan.spawn import SpawnPlan, SpawnStage
 from tippingpoint.run.fault_timeline import FaultTimeline
@@ -36,17 +37,25 @@ class Room:
         self._record = record
         self._interruption = interruption
         self._force = force
-        self._there = 0
-        """How many things already have their room: those of the stage before, or of the run that is resumed."""
+        self._filled: AnyStage | None = None
+        """The stage whose things have their room: the one before, or that of the run that is resumed."""
 
     def fill(self, asked: AnyStage) -> None:
         """Note that the things of this stage take up room from now on."""
-        if isinstance(asked, SpawnStage):
-            self._there = asked.size
+        self._filled = asked
 
     def empty(self) -> None:
         """Note that all things were removed."""
-        self._there = 0
+        self._filled = None
+
+    def has_more_than(self, asked: AnyStage) -> bool:
+        """Return whether things have to be removed for this stage, as the one before had more."""
+        plan, filled = self._own.plan, self._filled
+        if isinstance(asked, SpawnStage) and isinstance(filled, SpawnStage) and isinstance(plan, SpawnPlan):
+            return not plan.workload.cycle and asked.size < filled.size
+        if isinstance(asked, GrowStage) and isinstance(filled, GrowStage):
+            return [*asked.amounts.values()] < [*filled.amounts.values()]
+        return False
 
     async def make(self, asked: AnyStage, place: str) -> None:
         """Start the lab's members that a stage asks for; raises UserError if the stage does not fit.
@@ -73,7 +82,8 @@ class Room:
 
     async def _check(self, plan: Plan, asked: SpawnStage, place: str) -> None:
         try:
-            await self._target.check_room(self._made.entries[0], plan, asked, self._there)
+            there = self._filled.size if isinstance(self._filled, SpawnStage) else 0
+            await self._target.check_room(self._made.entries[0], plan, asked, there)
         except UserError as refused:
             if refused.field.startswith("target."):
                 raise

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tippingpoint.errors import Refused, TargetError, UserError
-from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.find import Find
 from tippingpoint.plan.read import AnyStage, Plan, SearchPlan
@@ -167,7 +166,7 @@ class Runner:
         """Raise UserError for a plan that only one machine can run."""
         if self._conductor is None:
             return
-        if isinstance(self._plan, ClaimPlan) and self._plan.after is not None:
+        if not isinstance(self._plan, CtsPlan) and self._plan.after is not None:
             raise UserError("after", self._plan.after, "a plan without it, for many units")
         if self._plan.lab is not None or any(fault.member is not None for fault in self._plan.faults):
             raise UserError("faults", self._plan.name, "a plan whose faults need no lab, for many units")
@@ -254,11 +253,13 @@ class Runner:
         """Run the search, the conductor's turns, or the listed stages; then lower loads, if the plan asks for them."""
         await self._load_as_planned()
         plan = self._plan
-        if isinstance(plan, ClaimPlan) and plan.after == "recover" and self._conductor is None:
+        if not isinstance(plan, CtsPlan) and plan.after == "recover" and self._conductor is None:
             # It judges stages while it runs, as a search does.
             from tippingpoint.run.coming_back import ComingBack
+            from tippingpoint.run.lower_loads import LowerLoads
 
-            coming_back = ComingBack(plan, self._stages, self._crew, self._record)
+            loads = LowerLoads(plan, self._stages, self._crew, self._room, self._record)
+            coming_back = ComingBack(plan, loads, self._record)
             self._heard = coming_back.heard
             await coming_back.play()
 

@@ -88,25 +88,21 @@ class Stages:
         size: float,
         asked: AnyStage,
         *,
-        listed: int | None,
-        until: asyncio.Event | None = None,
-    ) -> int:
-        """Bring a load up and hold it, at most until an event; returns the stage's number in the journals."""
-        number, hold = self._next, asked.hold
-        await self.bring_up(number, kind, size, asked, asked.over, listed)
+        listed: int,
+    ) -> None:
+        """Bring a listed load up and hold it."""
+        hold = asked.hold
+        await self.bring_up(self._next, kind, size, asked, asked.over, listed)
         self.begin_hold(hold)
-        if listed is not None:
-            self._faults.start(stage=listed)
+        self._faults.start(stage=listed)
         held_since = self._hold_began
         for storm in self._faults.storms(listed):
             await self._crew.wait(held_since + storm.at - time.monotonic())
             self._record.event("fault", do=storm.do)
             await self.bring_up(self._next, "storm", size, asked, 0.0, listed)
             self.begin_hold(hold)
-        left = hold - (time.monotonic() - self._hold_began)
-        await (self._crew.wait(left) if until is None else self._crew.wait_for(until, left))
+        await self._crew.wait(hold - (time.monotonic() - self._hold_began))
         await self.await_faults()
-        return number
 
     async def await_faults(self) -> None:
         """Wait for faults that are under way, as a lab may take its time.
@@ -141,13 +137,14 @@ class Stages:
         no operation is older than so many seconds, or the oldest gets no younger any more (steadiness.py). The event
         `until` ends the wait.
         """
+        removing = kind == "destroy" or self._room.has_more_than(asked)
         await self._begin(number, kind, size, asked, over, listed)
         plan = self._own.whole
         patience = plan.workload.timeout * (1 if isinstance(plan, ClaimPlan) else 2)
         begun = self._record.now()
         deadline = time.monotonic() + over + patience
         latest = time.monotonic() + over + _AT_MOST * patience
-        headway = Headway(removing=kind == "destroy", making=not isinstance(plan, ClaimPlan))
+        headway = Headway(removing=removing, making=not isinstance(plan, ClaimPlan))
         steadiness = Steadiness(calm)
         while time.monotonic() < deadline and not (until is not None and until.is_set()):
             # Ticks from before the stage say nothing about it: a storm begins with less load, a removal with more.

@@ -1,4 +1,7 @@
-"""A planted retry loop is told from a plain overload. Both profiles of the simulator have the same capacity."""
+"""Whether a controller comes back. A planted retry loop is told from a plain overload, and a model becomes smaller.
+
+Both profiles of the simulator have the same capacity.
+"""
 
 from __future__ import annotations
 
@@ -71,3 +74,29 @@ def test_a_search_tells_them_apart_too(tmp_path: Path, profile: str, metastable:
     assert comeback.metastable == metastable, comeback
     # and the verdict says the same
     assert comeback.sentence in analysis.verdict.reasons
+
+
+def test_a_model_becomes_smaller_in_steps(tmp_path: Path) -> None:
+    # given a model of eight units, whose status never comes as fast as is asked for
+    plan = juju_plan(
+        tmp_path,
+        workload={"kind": "grow", "observe_every": "250ms", "timeout": "30s"},
+        stages=[{"applications": 2, "units": 4, "machines": 1, "over": "0s", "hold": "1s"}],
+        thresholds=[{"operation": "full-status", "p50": "10us"}],
+        after="recover",
+        workers=1,
+    )
+    # when its units are removed step by step
+    with JujuLab() as lab:
+        settings = [part for setting in lab.settings() for part in ("--set", setting)]
+        done = run_on(lab, "run", plan, *settings, "--out", tmp_path / "runs")
+    # then each step has as many as it says, and the report says that it was no use
+    measured = only_run(tmp_path / "runs")
+    comeback = analyse(measured).comeback
+    assert comeback is not None, done.stdout + done.stderr
+    sizes = [6, 4, 2, 0]
+    assert [step.size for step in comeback.steps] == sizes
+    steps = [stage for stage in measured.stages if stage.kind == "recover"]
+    assert [stage.gauges["held"] for stage in steps] == sizes
+    assert not any(step.held for step in comeback.steps)
+    assert comeback.sentence.startswith("Did not come back within")

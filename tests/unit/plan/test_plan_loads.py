@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.claim import ClaimPlan, Stage
+from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.grow import GrowPlan
 from tippingpoint.plan.read import Plan, parse_plan, validate_plan
 from tippingpoint.plan.share import part_of, size_of, stage_part
@@ -146,6 +147,47 @@ def test_a_step_after_the_last_stage_is_like_it() -> None:
     assert plan.stage_at(0).held(30) == 0
 
 
+def test_a_lower_load_of_things_is_shaped_like_a_listed_stage() -> None:
+    plan = fill({"groups": 2, "instances": 3}, {"groups": 4, "instances": 5, "hold": "7s"}, rate=2)
+    lower = plan.stage_at(15)
+    assert (lower.groups, lower.size, lower.hold) == (4, 16, 7)
+    assert plan.stage_at(6) == plan.stages[0]
+    assert plan.stage_at(0).size == 0
+    units = model({"applications": 2, "units": 4}, {"applications": 4, "units": 10, "relations": 3})
+    assert [units.stage_at(load).amounts["units"] for load in (20, 8, 0)] == [20, 8, 0]
+    assert units.stage_at(20).relations == 3
+
+
+def test_a_lower_pace_makes_things_for_as_long_as_the_one_that_broke() -> None:
+    plan = fill(*RATES)
+    assert not plan.workload.cycle
+    lower = plan.stage_at(1.25)
+    assert (lower.rate, lower.size) == (1.25, 5)
+    assert plan.on_top(lower, plan.stages[-1]).size == 25
+    cycle = fill(*RATES, cycle=True).stage_at(1.25)
+    assert (cycle.rate, cycle.size) == (1.25, 10)
+    at_once = fill({"instances": 3, "concurrency": 1}, {"instances": 9, "concurrency": 3})
+    assert (at_once.stage_at(2).concurrency, at_once.stage_at(2).size) == (2, 6)
+    batch = model({"applications": 2, "units": 4}, {"applications": 2, "units": 8, "batch": 4})
+    assert (batch.stage_at(2).batch, batch.on_top(batch.stage_at(2), batch.stages[-1]).units) == (2, 12)
+
+
+@pytest.mark.parametrize(
+    ("plan", "piles_up"),
+    [
+        (fill(*RATES), True),
+        (fill(*RATES, cycle=True), False),
+        (fill({"instances": 3}, {"instances": 4}, rate=2), False),
+        (model(find={"load": "batch", "units": 60, "limit": 60}), True),
+        (model(find={}), False),
+        (claim({"claims": 3}, {"claims": 7}), False),
+    ],
+)
+def test_things_of_a_pace_stay_unless_they_are_removed_at_once(plan: Plan, piles_up: bool) -> None:
+    assert not isinstance(plan, CtsPlan)
+    assert plan.piles_up == piles_up
+
+
 LXD = "name: t\ntarget: {kind: lxd}\nthresholds: [{operation: launch, p99: 1s}]\n"
 JUJU = "name: t\ntarget: {kind: juju}\nthresholds: [{operation: claim, p99: 1s}]\n"
 GROW = "name: t\ntarget: {kind: juju}\nworkload: {kind: grow}\nthresholds: [{operation: add-unit, p99: 1s}]\n"
@@ -183,6 +225,22 @@ ETCD = "name: t\nthresholds: [{operation: claim, p99: 1s}]\n"
         (LXD + "workload: {kind: spawn}\nfind: {load: rate, instances: 9}", r"find\.instances: 9: expected none, as"),
         (GROW + "find: {load: batch}", r"find\.units: missing: expected how many units each batch makes"),
         (GROW + "find: {units: 3}", r"find\.units: 3: expected none, as find looks for the number"),
+        ("name: t\nstages: [{leases: 2}]\nafter: recover", r"after: recover: expected thresholds, as it waits until"),
+        (LXD + "workload: {kind: spawn, rate: 1}\nstages: [{instances: 2}]\nafter: recover",
+         r"after: recover: expected a threshold on one of poll, .*, list, .*, as nothing is made while the"),
+        (LXD + "workload: {kind: spawn, rate: 1}\nstages: [{instances: 2}, {instances: 1}]\nafter: recover",
+         r"after: recover: expected a last stage that removes nothing"),
+        (LXD + "workload: {kind: spawn, rate: 1}\nstages: [{instances: 2, hold: 0s}]\nafter: recover",
+         r"after: recover: expected a last hold above 0s"),
+        (LXD + "workload: {kind: spawn, rate: 1, cycle: true, until: started}\nstages: [{instances: 2}]\n"
+         "after: recover", r"after: recover: expected loads of rate, concurrency or batch, as iterations leave"),
+        (LXD + "workload: {kind: spawn, rate: 1}\nstages: [{instances: 2, members: 1}, {instances: 2, members: 2}]\n"
+         "after: recover", r"after: recover: expected stages of other sizes, as a cluster keeps its members"),
+        ("name: t\ntarget: {kind: lxd}\nthresholds: [{operation: delete, p99: 1s}]\nworkload: {kind: spawn}\n"
+         "find: {load: rate}\nafter: recover", r"after: recover: expected a threshold on one of create, .*, as no"),
+        (GROW + "find: {}\nafter: recover", r"after: recover: expected a threshold on one of status, full-status, as"),
+        (GROW.replace("grow}", "grow, observe_every: 0s}") + "find: {}\nafter: recover",
+         r"after: recover: expected workload\.observe_every above 0s, as nothing else"),
         ("name: t\ntarget: {kind: pacemaker}\nworkload: {kind: cts}\nfind: {}",
          r"find: given: expected stages, as tests of a cluster have no load to search"),
     ],

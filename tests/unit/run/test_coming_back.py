@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tippingpoint.plan.base import Threshold
-from tippingpoint.run.coming_back import Settling, lower_loads
+from tippingpoint.run.coming_back import lower_loads
 from tippingpoint.run.messages import Tick
+from tippingpoint.run.settling import Settling
 from tippingpoint.rundir.journal import interval_lines
 from tippingpoint.rundir.recorder import Recorded
 
@@ -36,7 +37,8 @@ def tick(end: float, **milliseconds: int) -> Tick:
 
 
 def test_thresholds_have_to_hold_for_a_while() -> None:
-    settling = Settling(LIMITS, 3.0, 100.0)
+    settling = Settling(LIMITS, 3.0)
+    settling.begin(100.0)
     for end in (101.0, 102.0):
         settling.heard(tick(end, extend_ok=800))
     for end in (103.0, 104.0):
@@ -49,7 +51,8 @@ def test_thresholds_have_to_hold_for_a_while() -> None:
 
 
 def test_a_target_that_answers_nothing_has_not_settled() -> None:
-    settling = Settling(LIMITS, 3.0, 100.0)
+    settling = Settling(LIMITS, 3.0)
+    settling.begin(100.0)
     for end in range(101, 120):
         settling.heard(tick(float(end)))
 
@@ -57,7 +60,8 @@ def test_a_target_that_answers_nothing_has_not_settled() -> None:
 
 
 def test_failures_keep_it_from_settling() -> None:
-    settling = Settling(LIMITS, 3.0, 100.0)
+    settling = Settling(LIMITS, 3.0)
+    settling.begin(100.0)
     for end in range(101, 120):
         settling.heard(tick(float(end), extend_ok=4, extend_error=1))
 
@@ -65,7 +69,8 @@ def test_failures_keep_it_from_settling() -> None:
 
 
 def test_leases_that_are_lost_keep_it_from_settling() -> None:
-    settling = Settling([Threshold(operation="extend", error_rate=0.05)], 3.0, 100.0)
+    settling = Settling([Threshold(operation="extend", error_rate=0.05)], 3.0)
+    settling.begin(100.0)
     for end in range(101, 120):
         settling.heard(tick(float(end), extend_lost=4))
 
@@ -73,9 +78,23 @@ def test_leases_that_are_lost_keep_it_from_settling() -> None:
 
 
 def test_what_ended_before_the_step_does_not_count() -> None:
-    settling = Settling(LIMITS, 3.0, 100.0)
+    settling = Settling(LIMITS, 3.0)
+    settling.begin(100.0)
     settling.heard(tick(100.5, extend_ok=800))
     for end in (101.5, 102.5, 103.5):
         settling.heard(tick(end, extend_ok=4))
 
     assert settling.settled.is_set()
+
+
+def test_nothing_counts_before_the_load_is_down() -> None:
+    settling = Settling(LIMITS, 3.0)
+    for end in range(101, 110):
+        settling.heard(tick(float(end), extend_ok=4))
+    assert not settling.settled.is_set()
+
+    settling.begin(109.0)
+    for end in (110.0, 111.0, 112.0):
+        settling.heard(tick(end, extend_ok=4))
+    assert settling.settled.is_set()
+    assert settling.good_since == 109.0

@@ -12,6 +12,8 @@ from itertools import zip_longest
 from typing import Any
 
 from tippingpoint.analysis.findings import Findings, StageFindings
+from tippingpoint.plan.grow import GrowPlan
+from tippingpoint.plan.spawn import PACES, SpawnPlan
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.util.durations import format_duration
 from tippingpoint.util.text import show_amount, show_size
@@ -24,7 +26,8 @@ CATCHING_UP = 0.9
 class Step:
     """One lower load."""
 
-    stage: int
+    stage: int | None
+    """The stage's number; None for no load at a pace, or if the load was never there."""
     size: float
     held: bool | None
     """Whether thresholds held again; None for no load at all, or if the step says nothing of the target."""
@@ -82,7 +85,7 @@ def comeback_of(findings: Findings) -> Comeback | None:
     skipped = next((str(event["skipped"]) for event in events if "skipped" in event), None)
     if skipped is not None:
         return Comeback(None, None, [], None, None, None, f"No lower loads were tried: {skipped}.")
-    told = {found.stage.number: found for found in findings.recovering}
+    told: dict[int | None, StageFindings] = {found.stage.number: found for found in findings.recovering}
     broken: float = events[0]["broken"]
     before: float | None = events[0].get("before")
     due = _rate_a_unit(findings, before)
@@ -119,7 +122,7 @@ def _doubt(steps: Sequence[Step], before: float | None) -> str:
         (
             step.why
             for step in steps
-            if step.why and not step.repeated and (before is None or step.size <= before)
+            if step.why and not step.repeated and (before is None or step.size <= before or step is steps[-1])
         ),
         "",
     )
@@ -134,8 +137,13 @@ def _step(
 ) -> Step:
     """Return one step; `following` is the load of the next one, if any."""
     size, held = event["size"], event.get("held")
-    why = says_nothing(found) if held is False and found is not None else ""
     served = _served(findings, found.stage) if found is not None else None
+    catching_up = (
+        held is False and None not in (served, due) and (served or 0) >= CATCHING_UP * (due or 0) * size
+    )
+    why = str(event.get("why", ""))
+    if held is False and found is not None:
+        why = says_nothing(found) or ("" if catching_up else _more_there(findings, event))
     return Step(
         stage=event["stage"],
         size=size,
@@ -143,9 +151,7 @@ def _step(
         after=event.get("after"),
         seconds=float(event.get("seconds") or 0.0),
         served=served,
-        catching_up=held is False
-        and None not in (served, due)
-        and (served or 0) >= CATCHING_UP * (due or 0) * size,
+        catching_up=catching_up,
         why=why,
         repeated=bool(why) and following == size,
     )
@@ -160,13 +166,30 @@ def _stood_still(found: StageFindings) -> str:
     return f"a worker stood still for {format_duration(round(longest.seconds, 1))}"
 
 
+def _more_there(findings: Findings, event: dict[str, Any]) -> str:
+    """Return why a load that held before cannot show that the failure stayed, as what the steps made is there too."""
+    before: float | None = event.get("before")
+    plan = findings.plan
+    if (
+        isinstance(plan, SpawnPlan | GrowPlan)
+        and plan.piles_up
+        and before is not None
+        and event["size"] <= before
+    ):
+        return f"there were more {findings.run.things} than when it held"
+    return ""
+
+
 def _served(findings: Findings, stage: StageResult) -> float | None:
     rates = [rate for name in findings.run.own_load if (rate := stage.throughput(name)) is not None]
     return sum(rates) if rates else None
 
 
 def _rate_a_unit(findings: Findings, before: float | None) -> float | None:
-    """Return the successes a second for each unit of the load that held before."""
+    """Return the successes a second for each unit of the load that held before; None if nothing is due by time."""
+    plan = findings.plan
+    if isinstance(plan, SpawnPlan | GrowPlan) and plan.load not in (*PACES, "batch"):
+        return None
     rates = [
         rate / found.stage.size
         for found in findings.stages

@@ -136,3 +136,34 @@ def test_steps_that_were_left_out_are_told_with_their_reason(tmp_path: Path) -> 
     found = comeback(tmp_path, [], [skipped])
 
     assert found.sentence == "No lower loads were tried: the last load held."
+
+
+def test_things_that_pile_up_leave_it_open_whether_a_failure_stays(tmp_path: Path) -> None:
+    # given rates of things that stay, and a step at a rate that held before, with all that was made meanwhile
+    plan = {
+        "name": "piles-up",
+        "target": {"kind": "lxd"},
+        "workload": {"kind": "spawn", "until": "started"},
+        "stages": [{"instances": 10, "rate": 500}, {"instances": 20, "rate": 1000}],
+        "thresholds": [{"operation": "launch", "p99": "1s"}],
+        "after": "recover",
+    }
+    events = [step(3, 500, False), step(4, 250, True, 12.5)]
+    stages = [MadeStage(size, kind="recover") for size in (500, 250)]
+    whole = [MadeStage(500), MadeStage(1000), *stages]
+    # when the step stayed broken
+    run = load_run(write_run(tmp_path / "run", whole, plan=plan, events=events, workload="spawn"))
+    found = analyse(run).comeback
+    # then it may be their number
+    assert found is not None
+    assert not found.metastable
+    assert found.doubt == "there were more containers than when it held"
+    assert (found.back_at, found.back_after) == (250, 12.5)
+
+
+def test_a_load_that_could_not_be_lowered_is_not_known_to_be_held(tmp_path: Path) -> None:
+    # given things that the target did not remove
+    why = "90 containers of the load before could not be removed"
+    found = comeback(tmp_path, [bad(900)], [{**step(3, 900, None), "why": why}])
+    # then the steps ended with that
+    assert found.sentence == f"It is not known whether it comes back: {why}."

@@ -1,0 +1,38 @@
+"""What a plan may ask for after its last load: lower loads, until the target meets its thresholds again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tippingpoint.plan.base import Threshold
+
+After = Annotated[
+    Literal["recover"] | None,
+    Field(
+        description="`recover`: if the last load breaks a threshold, the load goes down in steps until all thresholds "
+        "hold again. Each step lasts as long as the last hold at most. The verdict does not count these steps."
+    ),
+]
+
+
+def check_after(
+    after: Literal["recover"] | None, thresholds: Sequence[Threshold], measured: Sequence[str], why: str
+) -> None:
+    """Check that lower loads can show whether thresholds hold; ValueError otherwise.
+
+    `measured` are the operations that happen at a lower load, and `why` says why others do not.
+    """
+    if after is None:
+        return
+    if not thresholds:
+        raise ValueError("after: recover: expected thresholds, as it waits until they hold again")
+    if not any(threshold.operation in measured for threshold in thresholds):
+        raise ValueError(
+            f"after: recover: expected a threshold on one of {', '.join(measured)}, as {why}"
+            if measured
+            else "after: recover: expected workload.observe_every above 0s, as nothing else is measured while the load "
+            "goes down"
+        )
