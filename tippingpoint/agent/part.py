@@ -24,7 +24,7 @@ from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.units.conductor import Follower
 from tippingpoint.units.search_words import ProbeReport
-from tippingpoint.units.shared_run import SharedRun
+from tippingpoint.units.shared_run import RESTARTED, SharedRun
 from tippingpoint.units.shared_run import UnitProgress as Told
 
 CUT_WITHIN = 10.0
@@ -83,8 +83,9 @@ class PartRunner:
         *,
         run_id: str,
         takes_up: TakenUp | None = None,
+        again: int = 0,
     ) -> None:
-        """`out` gets the part's directory, which is named `run_id`.
+        """`out` gets the part's directory, which is named `run_id`; `again` is the state's.
 
         `changed` is called with each new phase and turn, `reported` with what was measured of a shared search's turn,
         and `moved_on` when the phase of a stage changes.
@@ -96,7 +97,7 @@ class PartRunner:
         self._changed = changed
         self._watcher = _Watcher(measured, moved_on, self._searching if shared.searches_alone else None)
         self._unit = unit
-        self._follower = Follower(unit, shared, changed, reported)
+        self._follower = Follower(unit, shared, changed, reported, after=again)
         self._runner = Runner(
             plan,
             out,
@@ -125,7 +126,7 @@ class PartRunner:
         self._follower.see(shared, ahead)
         if shared.stopped or shared.over:  # over while we play: we counted as missing
             self.stop(shared.stopped or "the run is over")
-        elif shared.shared and self._unit in shared.missing:
+        elif shared.shared and shared.missing.get(self._unit, RESTARTED) != RESTARTED:
             # The others share the whole load by now: ours would be too much.
             self.stop(f"counted as missing: {shared.missing[self._unit]}")
 

@@ -34,7 +34,7 @@ from tippingpoint.errors import UserError, told
 from tippingpoint.run.resume import TakenUp, take_up
 from tippingpoint.rundir.ledger import entries
 from tippingpoint.units.search_words import ProbeReport
-from tippingpoint.units.shared_run import REMOVED, SharedRun, UnitProgress, UnitWord, stop
+from tippingpoint.units.shared_run import REMOVED, RESTARTED, SharedRun, UnitProgress, UnitWord, stop
 from tippingpoint.util.network_errors import in_words
 
 TAKE_UP_WITHIN = 90.0
@@ -237,7 +237,8 @@ class Agent:
         before = self._state.part.directories if takes_up is not None and self._state.part is not None else []
         name = part_name(run, self._state.unit)
         directories = [*before, f"{name}.{len(before) + 1}" if before else name]
-        self._enter(PartState(run=run.id, directories=directories))
+        again = run.turns[-1].number if before and run.shared and run.turns else 0
+        self._enter(PartState(run=run.id, directories=directories, again=again))
         self._keep_run()
         self._playing = asyncio.create_task(self._play(run, takes_up))
 
@@ -258,6 +259,7 @@ class Agent:
                 self._wake,
                 run_id=state.part.directories[-1],
                 takes_up=takes_up,
+                again=state.part.again,
             )
         except Exception as problem:
             ended = Ended("failed", told(problem), removed=False)
@@ -276,8 +278,7 @@ class Agent:
             _, taken_up = await asyncio.to_thread(take_up, directory)
         except Exception:  # a part that cannot be read is closed as it is
             taken_up = None
-        shared = self._state.run is not None and self._state.run.shared  # the others go on without this part
-        if taken_up is not None and not shared and await self._still_on(cut.run):
+        if taken_up is not None and await self._still_on(cut.run):
             assert self._state.run is not None
             self._begin(self._state.run, taken_up)
             return
@@ -285,12 +286,14 @@ class Agent:
         await self._close_part(Ended(phase, problem, removed=False), directory)
 
     async def _still_on(self, run: str) -> bool:
-        """Return whether the charm confirms in time that a run goes on."""
+        """Return whether the charm confirms in time that a run goes on, and with this unit if it searches."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(TAKE_UP_WITHIN):
                 await self._told.wait()
             now = self._state.run
-            return now is not None and now.id == run and not (now.over or now.stopped)
+            if now is None or now.id != run or now.over or now.stopped:
+                return False
+            return not now.shared or now.missing.get(self._state.unit, RESTARTED) == RESTARTED
         return False
 
     async def _close_part(self, ended: Ended, directory: Path | None) -> None:
@@ -433,6 +436,7 @@ class Agent:
             offset_error=part.offset_error,
             progress=progress,
             held=part.report.turn if part.report is not None else 0,
+            again=part.again,
         )
 
     def _result(self) -> dict[str, str] | None:

@@ -33,6 +33,8 @@ class PartState(BaseModel):
     problem: str = ""
     offset: float | None = None
     offset_error: float | None = None
+    again: int = 0
+    """In a search that units share, the number of the turn that is not this unit's any more, as it began anew."""
     report: ProbeReport | None = None
     """In a search that units share, what this one measured of the latest turn that it has held."""
 

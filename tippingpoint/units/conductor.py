@@ -58,8 +58,12 @@ class Conductor(Protocol):
 class Follower:
     """A conductor that follows the shared run as it was last seen."""
 
-    def __init__(self, unit: str, run: SharedRun, say: Say, tell: Tell = lambda report: None) -> None:
+    def __init__(
+        self, unit: str, run: SharedRun, say: Say, tell: Tell = lambda report: None, *, after: int = 0
+    ) -> None:
+        """`after` is the number of the last turn that is not ours any more, as we begin anew."""
         self._unit = unit
+        self._after = after
         self._run = run
         self._say = say
         self._tell = tell
@@ -102,7 +106,11 @@ class Follower:
     async def next_turn(self) -> Turn | None:
         """Return the latest turn that we have a share in, once it differs from the one before."""
         while not self._ended:
-            named = [turn for turn in self._run.turns if turn.place_of(self._position) is not None]
+            named = [
+                turn
+                for turn in self._run.turns
+                if turn.number > self._after and turn.place_of(self._position) is not None
+            ]
             latest = named[-1].model_copy(update={"hold": None}) if named else None
             if latest is not None and latest != self._given:
                 self._given = latest

@@ -32,6 +32,8 @@ from tippingpoint.util.durations import format_duration, show_us
 
 MOST_UNITS = 1000
 REMOVED = "the unit was removed"
+RESTARTED = "its agent was restarted"
+"""Why a unit of a shared search is missing that comes back: it has a share again once it is ready."""
 _TURNS_KEPT = 3
 """The turn that ends, the one that is held, and the next one."""
 
@@ -205,6 +207,8 @@ class UnitWord(BaseModel):
     progress: UnitProgress | None = None
     held: Number = 0
     """In a shared search, the number of the latest turn that it has held and reported on."""
+    again: Number = 0
+    """In a shared search, the number of the turn in which its agent was restarted, and its part begun anew."""
 
 
 def read_shared(text: str | None) -> SharedRun | None:
@@ -336,11 +340,12 @@ def conduct(
     missing = {**run.missing}
     for unit in run.units:
         why = _why_missing(run, unit, words, said.get(unit), now)
-        if unit not in missing and why:
+        if why and missing.get(unit, RESTARTED) == RESTARTED:
             missing[unit] = why
     run = run.model_copy(update={"missing": missing}) if missing != run.missing else run
     there = [unit for unit in run.units if unit not in missing]
-    if all(said[unit].phase == "over" if unit in said else False for unit in there):
+    ends = [unit for unit in run.units if missing.get(unit, RESTARTED) == RESTARTED]
+    if all(said[unit].phase == "over" if unit in said else False for unit in ends):
         return run.model_copy(update={"over": True})
     if run.stopped or run.searches_alone:
         return run
@@ -369,9 +374,18 @@ def to_judge(run: SharedRun, words: Mapping[str, UnitWord | None]) -> int | None
         return 0 if ready else None
     turn = run.turns[-1]
     there = [unit for unit in turn.sharing(run.units) if unit not in run.missing]
-    if turn.hold is None and there:
+    if (turn.hold is None and there) or not (there or _back(run, said)):
         return None
     return turn.number if all(unit in said and said[unit].held >= turn.number for unit in there) else None
+
+
+def _back(run: SharedRun, said: Mapping[str, UnitWord]) -> list[str]:
+    """Return the units whose agents were restarted in a shared search, and that are ready for a share again."""
+    return [
+        unit
+        for unit, why in run.missing.items()
+        if why == RESTARTED and unit in said and said[unit].phase == "ready"
+    ]
 
 
 def _held_probe(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> SharedRun:
@@ -402,7 +416,8 @@ def _after_probe(run: SharedRun, said: Mapping[str, UnitWord], following: NextLo
     if following.load is None:
         return run
     units = _joined(run.validated(), run.units, _joining(run, said))
-    lost = [position for position, unit in enumerate(units) if unit in run.missing]
+    missing = {unit: why for unit, why in run.missing.items() if unit not in _back(run, said)}
+    lost = [position for position, unit in enumerate(units) if unit in missing]
     begin = now + lead(len(units))
     turn = Turn(
         number=following.after + 1,
@@ -417,7 +432,7 @@ def _after_probe(run: SharedRun, said: Mapping[str, UnitWord], following: NextLo
     )
     turns = [*run.turns, turn][-_TURNS_KEPT:]
     started = begin if run.started is None else run.started
-    return run.model_copy(update={"turns": turns, "units": units, "started": started})
+    return run.model_copy(update={"turns": turns, "units": units, "missing": missing, "started": started})
 
 
 def _why_missing(
@@ -433,11 +448,21 @@ def _why_missing(
         return f"ended early: {word.problem or 'no reason given'}" if early else ""
     if unit not in words:
         return REMOVED
+    if word is not None and _began_anew(run, unit, word):
+        return RESTARTED
     silent = silent_after(len(run.units))
     heard = run.made if word is None else word.t - (word.offset or 0.0)
     if now - heard > silent:
         return f"silent for more than {format_duration(round(silent))}"
     return ""
+
+
+def _began_anew(run: SharedRun, unit: str, word: UnitWord) -> bool:
+    """Return whether a unit has lost its share of the last turn of a shared search, as its agent was restarted."""
+    if not run.shared or not run.turns:
+        return False
+    turn = run.turns[-1]
+    return word.again >= turn.number and unit in turn.sharing(run.units)
 
 
 def _at_its_end(run: SharedRun, now: float) -> bool:

@@ -156,6 +156,43 @@ def test_two_units_share_a_search_that_the_leaders_agent_judges(etcd: EtcdLab, t
         assert "Holds 15 leases, the largest load that the plan allows." in report["text"]
 
 
+def test_a_unit_whose_agent_is_restarted_in_a_search_takes_part_again(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given two agents in a search, of which one dies with its workers while the first load is held
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    plan = a_plan(
+        etcd,
+        stages=[],
+        find={"start": 7, "limit": 15, "over": "200ms", "hold": "2s"},
+        thresholds=[{"operation": "extend", "p99": "10s"}],
+    )
+    with Agent(tmp_path / "a") as one, Agent(tmp_path / "b", "load-claimer/1") as other:
+        leader = Leader(plan, [one, other], target(etcd))
+        leader.until(lambda: leader.run.turns and leader.run.turns[-1].hold is not None)
+        other.lose()
+        # when it is started again
+        other.start()
+        leader.until(lambda: leader.run.over)
+        # then nothing is missing at the end, and only loads that both had a share in have shown anything
+        assert (leader.run.missing, leader.run.stopped) == ({}, "")
+        assert [(probe.size, probe.held) for probe in leader.run.probes] == [
+            (7, True),
+            (15, True),
+            (15, True),
+        ]
+        assert leader.run.probes[0].stage != 1
+        assert leader.run.found is not None
+        assert leader.run.turns[-1].of == 2
+        assert nothing_left(etcd, leader.run.id)
+        # and the report says when it was away
+        results = {agent.unit: agent.result() for agent in (one, other)}
+        digests = {unit: result["digest"] for unit, result in results.items() if result}
+        shared = leader.run.model_dump(mode="json")
+        report = one.ask("report", run=leader.run.id, format="md", digests=digests, shared=shared)
+        assert "Holds 15 leases, the largest load that the plan allows." in report["text"]
+        assert "load-claimer/1 was cut, and resumed" in report["text"]
+
+
 def test_a_search_of_two_units_ends_on_both_when_a_threshold_aborts_it(etcd: EtcdLab, tmp_path: Path) -> None:
     # given a throughput that the first load cannot have (20/s), and holds that would last for minutes
     (tmp_path / "a").mkdir()

@@ -23,10 +23,10 @@ def turn(number: int, of: int = 2, *, begins_in: float = 10.0, **fields: Any) ->
 class Unit(Follower):
     """A follower that keeps what it said."""
 
-    def __init__(self, number: int, units: int) -> None:
+    def __init__(self, number: int, units: int, *, after: int = 0) -> None:
         self.said: list[tuple[str, int]] = []
         self.run = begin_run(PLAN, [f"load-claimer/{each}" for each in range(units)], time.time())
-        super().__init__(f"load-claimer/{number}", self.run, self._keep)
+        super().__init__(f"load-claimer/{number}", self.run, self._keep, after=after)
 
     def _keep(self, phase: Literal["ready", "up"], turn: int) -> None:
         self.said.append((phase, turn))
@@ -130,3 +130,14 @@ async def test_a_stop_ends_every_wait() -> None:
     assert await waits[0] is None
     assert await unit.next_turn() is None
     assert unit.stopped == "enough"
+
+
+async def test_a_unit_that_begins_anew_takes_no_part_in_the_turn_that_it_left() -> None:
+    unit = Unit(0, 2, after=1)
+    unit.name(turn(1))
+    asked = asyncio.create_task(unit.next_turn())
+    await asyncio.sleep(0.01)
+    assert not asked.done()
+    again = turn(2)
+    unit.name(turn(1), again)
+    assert await asked == again

@@ -12,8 +12,8 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, parse_plan
 from tippingpoint.rundir.probe_events import ProbeEvent
 from tippingpoint.units.search_words import NextLoad, SearchEnd, room_for_probes
-from tippingpoint.units.shared_run import Phase as StagePhase
 from tippingpoint.units.shared_run import (
+    RESTARTED,
     SharedRun,
     UnitProgress,
     UnitWord,
@@ -29,6 +29,7 @@ from tippingpoint.units.shared_run import (
     to_judge,
     word_every,
 )
+from tippingpoint.units.shared_run import Phase as StagePhase
 
 Phase = Literal["making", "ready", "up", "over", "failed"]
 
@@ -479,6 +480,50 @@ def test_the_others_share_the_loads_after_a_unit_was_lost() -> None:
     assert (turn.of, turn.lost) == (2, [1])
     assert [turn.place_of(position) for position in range(4)] == [0, None, 1, None]
     assert turn.sharing(troupe.run.units) == ["load-claimer/0", "load-claimer/2"]
+
+
+def test_a_unit_that_restarts_in_a_search_has_a_share_again_once_it_is_ready() -> None:
+    """Given two units in a search, when the agent of one is restarted, then that load shows nothing, and the unit has
+    its share of the first turn that is named once it is ready."""
+    troupe = searching(2)
+    troupe.say(1, "making", 0, again=1)
+    assert troupe.conduct().missing == {"load-claimer/1": RESTARTED}
+    troupe.say(0, "up", 1, held=1)
+    troupe.judged(NextLoad(after=1, load=10.0, fresh=True, hold=30.0))
+    assert (troupe.run.turns[-1].of, troupe.run.turns[-1].lost) == (1, [1])
+    # it is ready while the other one holds that load alone
+    troupe.say(1, "ready", 0, again=1)
+    troupe.say(0, "up", 2)
+    troupe.conduct()
+    assert troupe.run.missing == {"load-claimer/1": RESTARTED}
+    troupe.say(0, "up", 2, held=2)
+    troupe.judged(NextLoad(after=2, probe=probe_of(2, 10), load=20.0, hold=30.0))
+    assert troupe.run.missing == {}
+    assert (troupe.run.turns[-1].of, troupe.run.turns[-1].lost) == (2, [])
+    troupe.say(1, "up", 3, again=1)
+    assert troupe.conduct().missing == {}
+
+
+def test_a_search_waits_for_its_units_if_the_agents_of_all_are_restarted() -> None:
+    troupe = searching(2)
+    troupe.say(0, "making", 0, again=1)
+    troupe.say(1, "making", 0, again=1)
+    run = troupe.conduct()
+    assert not run.over
+    assert to_judge(run, troupe.words) is None
+    troupe.say(0, "ready", 0, again=1)
+    assert to_judge(troupe.conduct(), troupe.words) == 1
+    assert not troupe.judged(NextLoad(after=1, load=10.0, fresh=True, hold=30.0)).over
+    assert troupe.run.missing == {"load-claimer/1": RESTARTED}
+    assert (troupe.run.turns[-1].of, troupe.run.turns[-1].lost) == (1, [1])
+
+
+def test_a_unit_that_restarts_and_fails_is_missing_for_good() -> None:
+    troupe = searching(2)
+    troupe.say(1, "making", 0, again=1)
+    troupe.conduct()
+    troupe.say(1, "failed", 0, again=1, problem="no login")
+    assert troupe.conduct().missing == {"load-claimer/1": "no login"}
 
 
 def test_a_search_that_cannot_be_judged_ends_with_the_reason() -> None:
