@@ -22,6 +22,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.plan.share import part_of
@@ -265,8 +266,9 @@ def begin_run(plan: Plan, units: Sequence[str], now: float) -> SharedRun:
         raise UserError("faults", plan.name, "a plan whose faults need no lab, as units have none")
     part_of(plan, 0, max(1, len(units)))
     shared = plan.find is not None and len(units) > 1
-    if shared and isinstance(plan, ClaimPlan) and plan.after is not None:
-        raise UserError("after", plan.after, f"a plan without it, for a search by {len(units)} units")
+    after = None if isinstance(plan, CtsPlan) else plan.after
+    if after is not None and (shared or plan.find is None):
+        raise UserError("after", after, "a plan without it, as of units only one that searches alone goes on")
     return SharedRun(
         id=new_run_id(plan.name, now),
         plan=plan.model_dump(mode="json", exclude_none=True),

@@ -320,11 +320,19 @@ def test_a_unit_that_aborts_ends_the_run_on_all_units() -> None:
 
 
 def test_plans_that_units_cannot_run_are_refused() -> None:
-    """Given a search that ends with lower loads and two units, or faults on a lab's members, then the run is refused
-    in one line."""
-    with pytest.raises(UserError, match="after: recover: expected a plan without it"):
-        begin_run(plan(SEARCH + "after: recover\n"), ["load-claimer/0", "load-claimer/1"], 0.0)
-    assert begin_run(plan(SEARCH), ["load-claimer/0"], 0.0).searches_alone
+    """Given lower loads after stages, or after a search by two units, or faults on a lab's members, then the run is
+    refused in one line."""
+    two = ["load-claimer/0", "load-claimer/1"]
+    recover, limits = "after: recover\n", "thresholds: [{operation: full-status, p99: 1s}]\n"
+    grow = f"name: t\ntarget: {{kind: juju}}\nworkload: {{kind: grow}}\n{limits}{recover}"
+    for text, units in (
+        (SEARCH + recover, two),
+        (grow + "find: {machines: 2}\n", two),
+        (grow + "stages: [{applications: 1}]\n", two[:1]),
+    ):
+        with pytest.raises(UserError, match="after: recover: expected a plan without it"):
+            begin_run(plan(text), units, 0.0)
+    assert begin_run(plan(SEARCH + recover), two[:1], 0.0).searches_alone
     faulty = plan(PLAN + "lab: /run/lab\nfaults: [{do: kill, member: m1}]\n")
     with pytest.raises(UserError, match="faults"):
         begin_run(faulty, ["load-claimer/0"], 0.0)
