@@ -15,7 +15,7 @@ from tippingpoint.analysis.search.stage_margins import (
     margin_names,
     stage_margins,
 )
-from tippingpoint.analysis.verdict import Check, blamed, stage_checks
+from tippingpoint.analysis.verdict import FIGURE, Check, blamed, stage_checks
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.probe_events import ProbeEvent
@@ -39,6 +39,8 @@ class JudgedProbe:
     """Why the generator was the bottleneck; empty if it was not."""
     silent: bool
     """Whether nothing of the load succeeded: the target may be gone."""
+    unmeasured: str = ""
+    """Which figure of Prometheus was not measured, and why, if `held` is None because of that."""
 
     def event(
         self,
@@ -73,6 +75,7 @@ class JudgedProbe:
             seconds=round(seconds, 3),
             aborted=aborted,
             strained=self.strained,
+            unmeasured=self.unmeasured[:_LONGEST],
         )
 
 
@@ -102,7 +105,10 @@ def judge_probe(
     held, broken = _held(found, checks)
     made = run.manifest.workload == "claim" or any(stage.attempts(operation) for operation in run.own_load)
     silent = made and not any(stage.count(operation) for operation in run.own_load)
-    return JudgedProbe(held, margins, tuple(broken), found.strained or "", silent)
+    unmeasured = next((_why(each) for each in checks if each.limit == FIGURE and each.is_doubtful), "")
+    return JudgedProbe(
+        held, margins, tuple(broken), found.strained or "", silent, unmeasured if held is None else ""
+    )
 
 
 def _held(found: StageFindings, checks: Sequence[Check]) -> tuple[bool | None, list[str]]:
@@ -112,9 +118,7 @@ def _held(found: StageFindings, checks: Sequence[Check]) -> tuple[bool | None, l
         return None, [found.cut_short]
     if missed or gave_way:
         return False, missed + gave_way
-    doubted = [
-        f"{_name(check)}: {check.why}" for check in checks if check.met is None and check.observed is not None
-    ]
+    doubted = [_why(check) for check in checks if check.is_doubtful]
     if found.gave_way:
         doubted.append(f"{found.gave_way}: {found.late_by_us}")
     measured = any(check.observed is not None for check in checks)
@@ -123,5 +127,13 @@ def _held(found: StageFindings, checks: Sequence[Check]) -> tuple[bool | None, l
     return True, []
 
 
+def _why(check: Check) -> str:
+    if check.limit == FIGURE:
+        return f"{check.operation} was not measured: {check.why}"
+    return f"{_name(check)}: {check.why}"
+
+
 def _name(check: Check) -> str:
-    return margin_name(check.operation, check.limit, check.allowed)
+    return (
+        check.operation if check.limit == FIGURE else margin_name(check.operation, check.limit, check.allowed)
+    )

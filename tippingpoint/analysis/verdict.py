@@ -26,6 +26,7 @@ from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.takeovers import takeovers
 from tippingpoint.util.durations import show_us
+from tippingpoint.util.quantities import show_quantity
 from tippingpoint.util.text import (
     choose,
     show_amount,
@@ -44,6 +45,8 @@ _PERCENTILES = {"p50": 50.0, "p90": 90.0, "p95": 95.0, "p99": 99.0, "p999": 99.9
 _RATES = ("error_rate", "lost_rate")
 _NAMED = 3
 """The most units that one sentence names."""
+FIGURE = "at_most"
+"""The limit of a figure that Prometheus has."""
 _LIMITS = (*_PERCENTILES, *_RATES, "throughput")
 _EARLY = ("interrupted", "aborted", "cut", "running")
 """How a run ends before its plan does."""
@@ -54,10 +57,12 @@ class Check:
     """One limit checked in one stage."""
 
     operation: str
+    """What is limited: an operation, or a figure and whose it is."""
     limit: str
-    """The threshold's field: p50 p90 p95 p99 p999 max error_rate lost_rate throughput."""
+    """The threshold's field: p50 p90 p95 p99 p999 max error_rate lost_rate throughput at_most."""
     allowed: float
-    """The plan's limit: microseconds for latencies, a share in 0..1 for rates, operations per second."""
+    """The plan's limit: microseconds for latencies, a share in 0..1 for rates, operations per second; for a figure in
+    `unit`."""
     observed: float | None
     """The measured value, in the unit of `allowed`; None if there was nothing to measure."""
     stage: int | None
@@ -68,6 +73,16 @@ class Check:
     """Whether the limit was met; None if nothing was measured, or the value says nothing about the target (`why`)."""
     why: str = ""
     """Why `met` is None, in a few words."""
+    unit: str = ""
+    """The unit of a figure's limit: seconds, bytes, or none."""
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether it is unknown if the limit was met, although there was something to measure.
+
+        A figure is asked for in every stage, so none that was not measured counts as met.
+        """
+        return self.met is None and (self.observed is not None or self.limit == FIGURE)
 
 
 @dataclass(frozen=True)
@@ -101,6 +116,9 @@ def stage_checks(
     """
     checks: list[Check] = []
     for threshold in thresholds:
+        if threshold.figure:
+            checks += _of_figure(stage, threshold)
+            continue
         for limit in _LIMITS:
             value = getattr(threshold, limit)
             if value is None:
@@ -123,6 +141,32 @@ def stage_checks(
                 )
             )
     return checks
+
+
+def _of_figure(stage: StageResult, threshold: Threshold) -> list[Check]:
+    """Check the limit of a figure; only loads and storms have figures."""
+    allowed, unit = threshold.quantity
+    found = stage.figures.get(threshold.subject)
+    if found is None and stage.kind in ("destroy", "recover"):
+        return []
+    value = found.value if found is not None else None
+    why = found.why if found is not None else "Prometheus was not asked about this stage"
+    met: bool | None = None
+    if value is not None and (value > allowed or not why):
+        met, why = value <= allowed, ""
+    return [
+        Check(
+            operation=threshold.subject,
+            limit=FIGURE,
+            allowed=allowed,
+            observed=value,
+            stage=stage.number,
+            size=stage.size,
+            met=met,
+            why=why,
+            unit=unit,
+        )
+    ]
 
 
 def _checks(findings: Findings) -> list[Check]:
@@ -231,7 +275,7 @@ def blamed(run: RunData, found: StageFindings, check: Check) -> Check:
     So is an error, because it is an answer, unless the machine was suspended. So are lost leases beyond those that the
     generator may have lost (see `own_losses`). Nothing is known about a worker without a free core.
     """
-    if check.met is not False or check.observed is None:
+    if check.met is not False or check.observed is None or check.limit == FIGURE:
         return check
     stage, own = found.stage, found.own_losses
     if check.limit == "throughput" and found.load_missing:
@@ -350,15 +394,18 @@ def _bottlenecks(findings: Findings) -> list[str]:
 
 def _gaps(checks: Iterable[Check], stages: Sequence[StageResult], unit: str) -> list[str]:
     """Return one line for each limit that could not be measured in some stages."""
-    missing: dict[tuple[str, str], list[str]] = {}
+    missing: dict[str, list[str]] = {}
+    why: dict[str, str] = {}
     for check in checks:
         if check.observed is None and check.size is not None:
-            missing.setdefault((check.operation, check.limit), []).append(show_size(check.size))
+            name = check.operation if check.limit == FIGURE else f"{check.operation} {check.limit}"
+            missing.setdefault(name, []).append(show_size(check.size))
+            why[name] = f": {check.why}" if check.limit == FIGURE else ""
     return [
-        f"{operation} {limit} was never measured"
+        f"{name} was never measured{why[name]}"
         if len(sizes) == len(stages)
-        else f"{operation} {limit} was not measured at {show_list(sizes)} {unit}"
-        for (operation, limit), sizes in missing.items()
+        else f"{name} was not measured at {show_list(sizes)} {unit}{why[name]}"
+        for name, sizes in missing.items()
     ]
 
 
@@ -369,10 +416,11 @@ def _judge_stages(findings: Findings, checks: list[Check]) -> tuple[Outcome, str
     missed = [check for check in checks if check.met is False]
     if missed:
         return "missed", f"Missed: {_first_miss(run, missed)}{held}."
-    doubted = [check for check in checks if check.met is None and check.observed is not None]
+    doubted = [check for check in checks if check.is_doubtful]
     if doubted:
         worst = _first_of(run, doubted)
-        return "withheld", f"Withheld: {_saw(run, worst)}, but {worst.why}{held}."
+        but = ", but" if worst.observed is not None else ":"
+        return "withheld", f"Withheld: {_saw(run, worst)}{but} {worst.why}{held}."
     unmeasured = _unmeasured_at_the_top(run, checks)
     if unmeasured is not None:
         where = "" if unmeasured.stage is None else f" at {show_amount(unmeasured.size or 0, unit)}"
@@ -586,12 +634,15 @@ def first_misses(run: RunData, checks: Sequence[Check]) -> list[Check]:
 
 def miss_words(run: RunData, check: Check) -> str:
     """Write a miss with its limit: extend p99 was 1.32 s (limit 100 ms)."""
-    allowed = f"(limit {show_limit(check.limit, check.allowed)}{_on_purpose(run, check)})"
-    return f"{check.operation} {_name(check)} was {show_limit(check.limit, check.observed or 0.0)} {allowed}"
+    allowed = f"(limit {show_limit(check.limit, check.allowed, check.unit)}{_on_purpose(run, check)})"
+    return f"{_name(check)} was {show_limit(check.limit, check.observed or 0.0, check.unit)} {allowed}"
 
 
 def _name(check: Check) -> str:
-    return "p99.9" if check.limit == "p999" else check.limit.replace("_", " ")
+    """Return what a check is about: extend p99.9, etcd-memory of the leader."""
+    if check.limit == FIGURE:
+        return check.operation
+    return f"{check.operation} {'p99.9' if check.limit == 'p999' else check.limit.replace('_', ' ')}"
 
 
 def _saw(run: RunData, check: Check) -> str:
@@ -602,10 +653,10 @@ def _saw(run: RunData, check: Check) -> str:
         else _where(run, run.stage(check.stage))
     )
     if check.observed is None:
-        return f"{check.operation} {name} was not measured {where}"
+        return f"{name} was not measured {where}"
     return (
-        f"{check.operation} {name} was {show_limit(check.limit, check.observed)} {where} "
-        f"(limit {show_limit(check.limit, check.allowed)}{_on_purpose(run, check)})"
+        f"{name} was {show_limit(check.limit, check.observed, check.unit)} {where} "
+        f"(limit {show_limit(check.limit, check.allowed, check.unit)}{_on_purpose(run, check)})"
     )
 
 
@@ -623,8 +674,10 @@ def _on_purpose(run: RunData, check: Check) -> str:
     return f"; {show_list(gone)} {'was' if len(gone) == 1 else 'were'} down on purpose" if gone else ""
 
 
-def show_limit(limit: str, value: float) -> str:
-    """Format a value of a threshold's limit, with its unit."""
+def show_limit(limit: str, value: float, unit: str = "") -> str:
+    """Format a value of a threshold's limit, with its unit; `unit` is that of a figure."""
+    if limit == FIGURE:
+        return show_quantity(value, unit)
     if limit in _PERCENTILES:
         return show_us(value)
     return show_share(value) if limit in _RATES else f"{value:.4g}/s"

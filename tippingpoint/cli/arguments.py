@@ -55,28 +55,7 @@ def _report(parser: argparse.ArgumentParser) -> None:
 
 def _collect(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="the run's directory")
-    parser.add_argument(
-        "--prometheus", metavar="URL", required=True, help="a Prometheus that has scraped the target"
-    )
-    parser.add_argument(
-        "--ca",
-        type=Path,
-        metavar="FILE",
-        help="PEM file that verifies the Prometheus' certificate (the machine's authorities)",
-    )
-    parser.add_argument(
-        "--username", metavar="NAME", default="", help="the user of the login, with --password-file"
-    )
-    for what in ("password", "token"):
-        parser.add_argument(
-            f"--{what}-file", type=Path, metavar="FILE", help=f"file with the {what} of the login, mode 0600"
-        )
-    parser.add_argument(
-        "--only",
-        metavar="MATCHERS",
-        default="",
-        help="labels of the target's series: juju_model=lxd, instance=~10[.]0[.].* (all but the generators')",
-    )
+    _add_prometheus(parser, "a Prometheus that has scraped the target", required=True)
     parser.add_argument("--json", action="store_true", help="print what was gathered as JSON")
 
 
@@ -244,6 +223,38 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     _add_out(parser)
     parser.add_argument("--json", action="store_true", help="print the report as JSON on standard output")
     parser.add_argument("--force", action="store_true", help="begin stages for which the target has no room")
+    _add_prometheus(
+        parser,
+        "a Prometheus that scrapes the target, for thresholds on its figures",
+        required=False,
+    )
+
+
+def _add_prometheus(parser: argparse.ArgumentParser, what: str, *, required: bool) -> None:
+    """Add the options of a Prometheus and of its login."""
+    parser.add_argument("--prometheus", metavar="URL", required=required, default="", help=what)
+    parser.add_argument(
+        "--ca",
+        type=Path,
+        metavar="FILE",
+        help="PEM file that verifies the Prometheus' certificate (the machine's authorities)",
+    )
+    parser.add_argument(
+        "--username", metavar="NAME", default="", help="the user of the login, with --password-file"
+    )
+    for secret in ("password", "token"):
+        parser.add_argument(
+            f"--{secret}-file",
+            type=Path,
+            metavar="FILE",
+            help=f"file with the {secret} of the login, mode 0600",
+        )
+    parser.add_argument(
+        "--only",
+        metavar="MATCHERS",
+        default="",
+        help="labels of the target's series: juju_model=lxd, instance=~10[.]0[.].* (all but the generators')",
+    )
 
 
 def _add_out(parser: argparse.ArgumentParser) -> None:

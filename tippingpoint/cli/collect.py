@@ -12,6 +12,7 @@ import uvloop
 
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.cli.page import keep_report
+from tippingpoint.cli.prometheus import prometheus_of
 from tippingpoint.errors import UserError
 from tippingpoint.monitoring.gather import gather_run
 from tippingpoint.monitoring.prometheus import Prometheus
@@ -27,16 +28,12 @@ from tippingpoint.util.exit_codes import MET, TARGET_FAILED
 
 def do(options: argparse.Namespace) -> int:
     """Carry it out; returns the exit code."""
-    if bool(options.username) != (options.password_file is not None):
-        given = options.username or str(options.password_file)
-        raise UserError("--username", given, "both --username and --password-file")
-    if options.username and options.token_file is not None:
-        raise UserError("--token-file", str(options.token_file), "one login")
+    prometheus = prometheus_of(options)
     selector = read_matchers("--only", options.only)
     run = load_run(options.run)
     if run.manifest.status == "running":
         raise UserError("run", str(options.run), "one that has ended: it is still running")
-    gathered = uvloop.run(_gather(run, options, selector))
+    gathered = uvloop.run(_gather(run, prometheus, selector))
     if not gathered.figures:
         why = gathered.missing[0][1] if gathered.missing else "there is no query pack for this target"
         among = f" (of the series that --only {options.only} selects)" if selector else ""
@@ -62,16 +59,10 @@ def do(options: argparse.Namespace) -> int:
     return MET
 
 
-async def _gather(run: RunData, options: argparse.Namespace, selector: str) -> Resources:
+async def _gather(run: RunData, prometheus: Prometheus, selector: str) -> Resources:
     progress = ConsoleProgress()
     try:
-        async with Prometheus(
-            options.prometheus,
-            ca=options.ca,
-            username=options.username,
-            password_file=options.password_file,
-            token_file=options.token_file,
-        ) as prometheus:
+        async with prometheus:
             return await gather_run(run, prometheus, selector=selector, asked=progress.gathering)
     finally:
         progress.close()

@@ -6,19 +6,26 @@ import argparse
 import asyncio
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvloop
 
+from tippingpoint.errors import UserError
+from tippingpoint.plan.figures import figures_of
 from tippingpoint.plan.read import Plan
 from tippingpoint.run.progress import ConsoleProgress
 from tippingpoint.run.resume import TakenUp
 from tippingpoint.run.runner import Runner
 from tippingpoint.util.importing import importing
 
+if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
+    from tippingpoint.monitoring.prometheus import Prometheus
+    from tippingpoint.run.run_figures import RunFigures
+
 
 def run_to_report(plan: Plan, options: argparse.Namespace, taken_up: TakenUp | None) -> int:
     """Run a plan, or go on with a run that was cut, and print the result; returns the verdict's exit code."""
-    directory = uvloop.run(_run_plan(plan, options, taken_up))
+    directory = uvloop.run(_run_plan(plan, options, taken_up, _figures(plan, options)))
     # Imported once the workers are gone: until then the machine has no memory to spare for what only a report needs.
     with importing():
         from tippingpoint.cli.outcome import print_outcome
@@ -26,9 +33,53 @@ def run_to_report(plan: Plan, options: argparse.Namespace, taken_up: TakenUp | N
     return print_outcome(directory, as_json=options.json)
 
 
-async def _run_plan(plan: Plan, options: argparse.Namespace, taken_up: TakenUp | None) -> Path:
+def _figures(plan: Plan, options: argparse.Namespace) -> tuple[RunFigures, Prometheus] | None:
+    """Return the figures of Prometheus that the plan's thresholds are about; None for a plan without any."""
+    of_login = {
+        "--ca": options.ca,
+        "--username": options.username,
+        "--password-file": options.password_file,
+        "--token-file": options.token_file,
+        "--only": options.only,
+    }
+    if not options.prometheus:
+        for option, value in of_login.items():
+            if value:
+                raise UserError(option, str(value), "--prometheus too")
+        return None
+    if not figures_of(plan):
+        raise UserError(
+            "--prometheus",
+            options.prometheus,
+            "a plan with a threshold on a figure (tippingpoint collect adds the resources of a run that has ended)",
+        )
+    with importing():
+        from tippingpoint.cli.prometheus import prometheus_of
+        from tippingpoint.monitoring.selecting import read_matchers
+        from tippingpoint.run.run_figures import RunFigures
+
+    prometheus = prometheus_of(options)
+    return RunFigures(plan, prometheus, read_matchers("--only", options.only)), prometheus
+
+
+async def _run_plan(
+    plan: Plan,
+    options: argparse.Namespace,
+    taken_up: TakenUp | None,
+    asked: tuple[RunFigures, Prometheus] | None,
+) -> Path:
+    if asked is None:
+        return await _run(plan, options, taken_up, None)
+    figures, prometheus = asked
+    async with prometheus:
+        return await _run(plan, options, taken_up, figures)
+
+
+async def _run(
+    plan: Plan, options: argparse.Namespace, taken_up: TakenUp | None, figures: RunFigures | None
+) -> Path:
     progress = ConsoleProgress()
-    runner = Runner(plan, options.out, progress, force=options.force, takes_up=taken_up)
+    runner = Runner(plan, options.out, progress, force=options.force, takes_up=taken_up, figures=figures)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, runner.interrupt)

@@ -135,10 +135,13 @@ class Prometheus:
             raise self._garbage() from None
 
     async def query(self, expr: str, at: float | None = None) -> list[Sampled]:
-        """Evaluate an expression at a moment (Unix seconds; None for now): one sample for each series."""
+        """Evaluate an expression at a moment (Unix seconds; None for now): one sample for each series.
+
+        A selector with a range, such as up[1m], has all samples of each series in that time.
+        """
         form = {"query": expr} if at is None else {"query": expr, "time": _moment(at)}
         data = await self._asked("POST", "query", form)
-        return self._sampled(data, {"vector": "value", "scalar": ""})
+        return self._sampled(data, {"vector": "value", "scalar": "", "matrix": "values"})
 
     async def query_range(self, expr: str, start: float, end: float, step: float) -> list[Sampled]:
         """Evaluate an expression at start, start + step and so on up to end, all in (Unix) seconds.

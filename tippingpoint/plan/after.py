@@ -29,6 +29,8 @@ def check_after(
         return
     if not thresholds:
         raise ValueError("after: recover: expected thresholds, as it waits until they hold again")
+    if any(threshold.figure for threshold in thresholds):
+        raise ValueError("after: recover: expected thresholds on operations only, as it waits for these")
     if not any(threshold.operation in measured for threshold in thresholds):
         raise ValueError(
             f"after: recover: expected a threshold on one of {', '.join(measured)}, as {why}"

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from tippingpoint.plan.fields import Seconds, Section, in_units
 from tippingpoint.util.durations import format_duration
+from tippingpoint.util.quantities import Quantity, parse_quantity
 from tippingpoint.util.text import nearest
 
 MAX_STAGES = 1000
@@ -18,11 +19,50 @@ MAX_STAGES = 1000
 Rate = Annotated[float, Field(ge=0, le=1, json_schema_extra=in_units("share"))]
 
 
+def _quantity(value: object) -> object:
+    """A limit of a figure as text. YAML may have read it as a number."""
+    text = repr(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+    if isinstance(text, str):
+        parse_quantity(text)
+    return text
+
+
+_Quantity = Annotated[str, BeforeValidator(_quantity), Field(max_length=40)]
+_OF_FIGURES = ("role", "host", "part", "at_most")
+_ABOUT = ("operation", "figure", "role", "host", "part", "abort")
+"""The fields of a threshold that are no limits."""
+
+
 class Threshold(Section, frozen=True):
-    """Limits of one operation, which hold in every stage. A threshold has at least one limit."""
+    """Limits of one operation, or of a figure that Prometheus has of the target, which hold in every stage. A threshold
+    has at least one limit."""
 
     operation: Annotated[str, Field(max_length=40)] = Field(
-        description="The operation that the limits are for. Workload and target decide which ones exist."
+        default="",
+        description="The operation that the limits are for. Workload and target decide which ones exist. A threshold has "
+        "either an operation or a figure.",
+    )
+    figure: Annotated[str, Field(max_length=80)] = Field(
+        default="",
+        description="Instead of an operation: the name of a figure of the target's query packs, which Prometheus is "
+        "asked for. The run needs `--prometheus`. `at_most` is its limit.",
+    )
+    role: Literal["leader", "follower"] | None = Field(
+        default=None,
+        description="Whose figure it is: the leader's, or the followers'. Left out, it is that of every host.",
+    )
+    host: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        default=None,
+        description="The host whose figure it is, by the name in its metrics. Left out: every host.",
+    )
+    part: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        default=None,
+        description="The part of a host, for a figure that has several: a process, a vhost. Left out: every part.",
+    )
+    at_most: _Quantity | None = Field(
+        default=None,
+        description="The most that a figure may be at any host and moment of the hold: a duration or a size where the "
+        "figure is one, otherwise a number in the figure's unit. A rate or percentile is that of the whole hold.",
     )
     p50: Seconds | None = Field(default=None, description="The most that the median response time may be.")
     p90: Seconds | None = Field(
@@ -59,13 +99,39 @@ class Threshold(Section, frozen=True):
         "that units share ends.",
     )
 
+    @property
+    def subject(self) -> str:
+        """What is limited: an operation, or a figure and whose it is, such as etcd-memory of the leader."""
+        if not self.figure:
+            return self.operation
+        whose = {"leader": " of the leader", "follower": " of followers", None: ""}[self.role]
+        return f"{self.figure}{f' {self.part}' if self.part else ''}{whose}{f' on {self.host}' if self.host else ''}"
+
+    @property
+    def quantity(self) -> Quantity:
+        """The limit of a figure, with the unit in which it is written."""
+        assert self.at_most is not None
+        return parse_quantity(self.at_most)
+
     @model_validator(mode="after")
     def _something(self) -> Threshold:
-        if all(
-            getattr(self, name) is None
-            for name in type(self).model_fields
-            if name not in ("operation", "abort")
-        ):
+        limits = [name for name in type(self).model_fields if name not in _ABOUT]
+        given = [name for name in limits if getattr(self, name) is not None]
+        if bool(self.operation) == bool(self.figure):
+            raise ValueError(
+                f"operation: {self.operation or 'missing'}: expected either an operation or a figure of Prometheus"
+            )
+        if self.figure:
+            other = next((name for name in given if name != "at_most"), "")
+            if other:
+                raise ValueError(f"{other}: {getattr(self, other)}: expected only with an operation")
+            if not given:
+                raise ValueError("at_most: missing: expected the most that the figure may be")
+            return self
+        ours = next((name for name in _OF_FIGURES if getattr(self, name) is not None), None)
+        if ours is not None:
+            raise ValueError(f"{ours}: {getattr(self, ours)}: expected only with a figure")
+        if not given:
             raise ValueError(
                 "no limit: expected one of p50 p90 p95 p99 p999 max error_rate lost_rate throughput"
             )
@@ -187,7 +253,7 @@ def check_operations(
     thresholds: Sequence[Threshold], operations: Sequence[str], field: str = "thresholds"
 ) -> None:
     for number, threshold in enumerate(thresholds):
-        if threshold.operation not in operations:
+        if not threshold.figure and threshold.operation not in operations:
             raise ValueError(
                 f"{field}.{number}.operation: {threshold.operation}: expected one of "
                 f"{', '.join(operations)}{nearest(threshold.operation, operations)}"

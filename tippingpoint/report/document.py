@@ -261,6 +261,7 @@ def _thresholds(checks: Iterable[Check], load_unit: str) -> list[dict[str, Any]]
                 "stages_unjudged": sum(check.met is None for check in group),
                 "sentence": _threshold_sentence(worst, missed, len(group), load_unit),
             }
+            | ({"unit": worst.unit} if limit == figures.FIGURE else {})
         )
     return entries
 
@@ -280,12 +281,14 @@ def _worst(group: Sequence[Check]) -> Check:
 
 
 def _threshold_sentence(worst: Check, missed: int, stages: int, load_unit: str) -> str:
-    name = f"{worst.operation} {figures.limit_name(worst.limit)}"
+    name = worst.operation
+    if worst.limit != figures.FIGURE:
+        name = f"{name} {figures.limit_name(worst.limit)}"
     bound = "at least" if worst.limit == "throughput" else "at most"
-    allowed = f"{bound} {figures.measured(worst.allowed, worst.limit)} is allowed"
+    allowed = f"{bound} {figures.measured(worst.allowed, worst.limit, worst.unit)} is allowed"
     if worst.observed is None:
         return f"{name} was not measured; {allowed}{f' ({worst.why})' if worst.why else ''}"
-    sentence = f"{name} was {figures.measured(worst.observed, worst.limit)}"
+    sentence = f"{name} was {figures.measured(worst.observed, worst.limit, worst.unit)}"
     if worst.stage is not None:
         sentence += f" in stage {worst.stage} ({figures.number(worst.size)} {load_unit})"
     sentence += f"; {allowed}"

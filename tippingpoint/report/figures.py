@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-LIMIT_NAMES = {"p999": "p99.9", "error_rate": "error rate", "lost_rate": "lost rate"}
+from tippingpoint.util.quantities import show_quantity
+
+FIGURE = "at_most"
+"""The limit of a threshold on a figure of Prometheus."""
+LIMIT_NAMES = {"p999": "p99.9", "error_rate": "error rate", "lost_rate": "lost rate", FIGURE: "figure"}
 RATES = ("error_rate", "lost_rate")
 _PREFIXES = ("", "k", "M", "G", "T", "P")
 
@@ -139,8 +143,10 @@ def _prefixed(value: float, unit: str) -> str:
     return f"{float(f'{value:.3g}'):,.4g} {_PREFIXES[power]}{unit}"
 
 
-def measured(value: float | None, limit: str) -> str:
-    """Format a value of a threshold's limit, or of a comparison's measure, with its unit."""
+def measured(value: float | None, limit: str, unit: str = "") -> str:
+    """Format a value of a threshold's limit, or of a comparison's measure, with its unit; `unit` is a figure's."""
+    if limit == FIGURE:
+        return "–" if value is None else show_quantity(value, unit)
     if limit in RATES:
         return share(value)
     return rate(value) if limit == "throughput" else latency(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tippingpoint.errors import Refused, TargetError, UserError
 from tippingpoint.plan.claim import ClaimPlan
@@ -20,6 +20,9 @@ from tippingpoint.targets.target import Target
 from tippingpoint.util.exit_codes import BAD_INPUT, INTERRUPTED, TARGET_FAILED
 from tippingpoint.util.text import choose, show_names
 
+if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
+    from tippingpoint.run.run_figures import RunFigures
+
 
 class Closing:
     """Ends a run, in one of the ways below."""
@@ -33,6 +36,7 @@ class Closing:
         faults: FaultTimeline,
         made: Made,
         *,
+        figures: RunFigures | None,
         of_unit: bool,
         takes_up: bool,
     ) -> None:
@@ -45,6 +49,7 @@ class Closing:
         self._crew = crew
         self._faults = faults
         self._made = made
+        self._figures = figures
         self._of_unit = of_unit
         self._takes_up = takes_up
 
@@ -96,6 +101,8 @@ class Closing:
 
     async def _end(self, status: RunStatus, reason: str) -> Path:
         await self.end_workers()
+        if self._figures is not None and self._record.directory.is_dir():
+            await self._figures.complete(self._record)
         await self._made.clean()
         cut = self._crew.cut
         if cut and status == "complete":

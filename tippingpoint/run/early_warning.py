@@ -64,11 +64,21 @@ class EarlyWarning:
         `share` tells which share of the run's load is seen here, from 0 to 1: a throughput has to reach that share of
         its limit.
         """
-        self._watches = [_Watch(threshold, since, share) for threshold in thresholds if threshold.abort]
+        self._watches = [
+            _Watch(threshold, since, share)
+            for threshold in thresholds
+            if threshold.abort and threshold.operation
+        ]
         self._since = since
         self.missed = asyncio.Event()
         self.why = ""
         """What was missed, in a line: extend p99 was 2.3 s (limit 1 s, abort). Empty until then."""
+
+    def alarm(self, why: str) -> None:
+        """Note that a threshold which is watched elsewhere is clearly missed."""
+        if not self.missed.is_set():
+            self.why = why
+            self.missed.set()
 
     def heard(self, tick: Tick, holding: bool) -> str:
         """Take a worker's tick; `holding` tells whether the load is up and held. Returns `why`."""
@@ -85,8 +95,7 @@ class EarlyWarning:
                 whole = watch.threshold.throughput
                 if check.limit == "throughput" and whole is not None and whole > check.allowed:
                     allowed = f"{allowed} for its share of {show_limit(check.limit, whole)}"
-                self.why = f"{check.operation} {name} was {observed} (limit {allowed}, abort)"
-                self.missed.set()
+                self.alarm(f"{check.operation} {name} was {observed} (limit {allowed}, abort)")
                 break
         return self.why
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.run.messages import Tick
+from tippingpoint.rundir.figure_values import FigureValue
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.rundir.tags import OUTCOMES
@@ -25,12 +26,14 @@ class HoldSoFar:
     """
 
     def __init__(self, number: int, size: float, kind: StageKind, begin: float) -> None:
-        self._number = number
+        self.number = number
         self._size = size
         self._kind: StageKind = kind
         self._begin = begin
         self._hold_begin: float | None = None
         self._until = 0.0
+        self.figures: dict[str, FigureValue] = {}
+        """The figures of Prometheus that are known by now."""
         self._unread: deque[Tick] = deque()
         self._ramp: Measured = {}
         self._held: Measured = {}
@@ -60,6 +63,11 @@ class HoldSoFar:
             elif since >= self._begin:
                 _add(self._ramp, read_tick(tick))
 
+    def since(self, *, ramp: bool) -> float:
+        """Return when the part began that figures are measured in: the hold, or with `ramp` or without a hold, the
+        stage."""
+        return self._begin if ramp or self._hold_begin is None else self._hold_begin
+
     @property
     def held_for(self) -> float:
         """How many seconds of the hold have been read."""
@@ -77,7 +85,7 @@ class HoldSoFar:
         for part in (self._ramp, self._held):
             _add(whole, part)
         return StageResult(
-            number=self._number,
+            number=self.number,
             size=self._size,
             kind=self._kind,
             begin=self._begin,
@@ -85,6 +93,7 @@ class HoldSoFar:
             end=None if self._hold_begin is None else self._hold_begin + self.held_for,
             histograms=whole,
             held=self._held,
+            figures=self.figures,
         )
 
     def _add_held(self, tick: Tick, hold_begin: float) -> None:

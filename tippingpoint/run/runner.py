@@ -10,9 +10,11 @@ import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tippingpoint.errors import Refused, TargetError, UserError
 from tippingpoint.plan.cts import CtsPlan
+from tippingpoint.plan.figures import figures_of
 from tippingpoint.plan.find import Find
 from tippingpoint.plan.read import AnyStage, Plan, SearchPlan
 from tippingpoint.plan.spawn import SpawnPlan
@@ -36,6 +38,9 @@ from tippingpoint.targets.registry import target_of
 from tippingpoint.units.conductor import Conductor
 from tippingpoint.util.open_files import allow_connections
 
+if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
+    from tippingpoint.run.run_figures import RunFigures
+
 _LOGIN_WITHIN = 60.0
 """Seconds that a login may take after a load to which nothing was answered."""
 
@@ -45,7 +50,7 @@ class Runner:
 
     With `force`, the target is not asked whether it has room. With a `conductor`, this is the part of `unit` in a run
     of many units, under an id of its own. It prepares for the `share` (its index, of how many), and then plays the
-    shares that the turns name.
+    shares that the turns name. `figures` are those of Prometheus that thresholds are about.
     """
 
     def __init__(
@@ -60,8 +65,10 @@ class Runner:
         conductor: Conductor | None = None,
         share: tuple[int, int] = (0, 1),
         unit: str = "",
+        figures: RunFigures | None = None,
     ) -> None:
         self._plan = plan
+        self._figures = figures
         self._target = target = target_of(plan.target.kind)
         self._conductor = conductor
         self._unit = unit
@@ -90,6 +97,7 @@ class Runner:
             self._crew,
             self._faults,
             self._made,
+            figures=figures,
             of_unit=conductor is not None,
             takes_up=takes_up is not None and takes_up.entry is not None,
         )
@@ -143,7 +151,10 @@ class Runner:
         something may have been made on the target, or the part is a unit's.
         """
         self._check_conducted()
+        self._check_figures()
         await self._faults.check()
+        if self._figures is not None:
+            await self._interruption.unless_asked(self._figures.open())
         self._take_part()
         self._open_record()
         try:
@@ -170,6 +181,20 @@ class Runner:
             raise UserError("after", self._plan.after, "a plan without it, for many units")
         if self._plan.lab is not None or any(fault.member is not None for fault in self._plan.faults):
             raise UserError("faults", self._plan.name, "a plan whose faults need no lab, for many units")
+
+    def _check_figures(self) -> None:
+        """Raise UserError for a threshold on a figure that nobody can be asked for."""
+        field, figure = next(
+            ((field, threshold.figure) for field, threshold in figures_of(self._plan)), ("", "")
+        )
+        if not figure or self._figures is not None:
+            return
+        accepted = (
+            "--prometheus with the URL of a Prometheus that scrapes the target"
+            if self._conductor is None
+            else "a plan without figures of Prometheus, for many units"
+        )
+        raise UserError(f"{field}.figure", figure, accepted)
 
     def _take_part(self) -> None:
         """Take our part of the plan, and count the things that a resumed run already has."""
@@ -251,7 +276,12 @@ class Runner:
 
     async def _load_target(self) -> None:
         """Run the search, the conductor's turns, or the listed stages; then lower loads, if the plan asks for them."""
-        await self._load_as_planned()
+        watch = self._watch_figures()
+        try:
+            await self._load_as_planned()
+        finally:
+            if watch is not None:
+                watch.cancel()
         plan = self._plan
         if not isinstance(plan, CtsPlan) and plan.after == "recover" and self._conductor is None:
             # It judges stages while it runs, as a search does.
@@ -276,7 +306,15 @@ class Runner:
             self._faults.start(stage=None)
             probes = self._takes_up.probes if self._takes_up is not None else ()
             search = Search(
-                plan, plan.find, self._stages, self._crew, self._room, self._record, self._target_gone, probes
+                plan,
+                plan.find,
+                self._stages,
+                self._crew,
+                self._room,
+                self._record,
+                self._target_gone,
+                probes,
+                self._figures,
             )
             self._heard = search.heard
             await search.play()
@@ -305,6 +343,19 @@ class Runner:
             from tippingpoint.run.early_warning import EarlyWarning
 
             self._warned = EarlyWarning(self._plan.thresholds, share=lambda: self._own.of_load).heard
+
+    def _watch_figures(self) -> asyncio.Task[None] | None:
+        """Begin to watch figures with `abort`; a search does that for each of its loads."""
+        plan = self._plan
+        if self._figures is None or (not isinstance(plan, CtsPlan) and plan.find is not None):
+            return None
+        began = self._record.now()
+
+        def since() -> float | None:
+            progress = self._stages.progress
+            return began if progress is not None and progress.kind in ("ramp", "storm") else None
+
+        return asyncio.create_task(self._figures.watch(self._record, since, self._interruption.abort))
 
     async def _share_search(self, plan: SearchPlan, find: Find, conductor: Conductor) -> None:
         """Take our share of the loads that a search by many units tries."""

@@ -7,16 +7,17 @@ early when the answer is clear, and a whole probe when a threshold with `abort` 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import replace
-from math import isfinite
+from math import inf, isfinite
 
 from tippingpoint.analysis.judged_probe import JudgedProbe, judge_probe
 from tippingpoint.analysis.search.probes import Margin, Probe
 from tippingpoint.analysis.search.rebuilt import aim_of, steering
 from tippingpoint.analysis.search.searcher import Ask, Searcher
-from tippingpoint.analysis.search.stage_margins import judged, stage_margins
+from tippingpoint.analysis.search.stage_margins import judged, margin_names, stage_margins
 from tippingpoint.plan.find import Find
 from tippingpoint.plan.read import AnyStage, SearchPlan
 from tippingpoint.run.crew import Crew
@@ -27,6 +28,7 @@ from tippingpoint.run.messages import Settle, Settled, Tick
 from tippingpoint.run.probe_loads import ProbeLoads, each_from_nothing, round_of
 from tippingpoint.run.record import Record
 from tippingpoint.run.room import Room
+from tippingpoint.run.run_figures import RunFigures, in_ramp
 from tippingpoint.run.stages import Stages
 from tippingpoint.rundir.probe_events import ProbeEvent
 from tippingpoint.rundir.results import load_run
@@ -57,8 +59,10 @@ class Search:
         record: Record,
         gone: Callable[[], Awaitable[str]],
         resumed: Sequence[ProbeEvent] = (),
+        figures: RunFigures | None = None,
     ) -> None:
-        """`gone` tells why the target cannot be reached any more, or an empty text.
+        """`gone` tells why the target cannot be reached any more, or an empty text. `figures` are those of Prometheus
+        that thresholds are about.
 
         `resumed` are the probes of the run that this one resumes.
         """
@@ -69,6 +73,7 @@ class Search:
         self._record = record
         self._gone = gone
         self._resumed = resumed
+        self._figures = figures
         self._searcher = Searcher(aim_of(find))
         self._began = 0.0
         self._loads = ProbeLoads(plan, stages, crew, room)
@@ -108,14 +113,19 @@ class Search:
         number = self._stages.following
         if refused := await self._loads.prepare(asked, number, fresh=fresh):
             raise EndedEarly("cut", refused)
-        self._warning = EarlyWarning(self._plan.thresholds, self._record.now())
-        self._so_far = so_far = HoldSoFar(number, size, "find", self._record.now())
-        await self._loads.bring_up(number, size, size, asked, until=self._warning.missed)
-        if not self._warning.missed.is_set():
-            await self._hold(so_far, ask, asked)
-        aborted = self._warning.why
+        begin = self._record.now()
+        self._warning = warning = EarlyWarning(self._plan.thresholds, begin)
+        self._so_far = so_far = HoldSoFar(number, size, "find", begin)
+        with self._watching(begin, warning):
+            await self._loads.bring_up(number, size, size, asked, until=warning.missed)
+            if not warning.missed.is_set():
+                await self._hold(so_far, ask, asked)
+        aborted = warning.why
+        ended = self._record.now()
         if aborted:
             await self._loads.stop()
+        if self._figures is not None:
+            await self._figures.measure(self._record, number, so_far.since(ramp=in_ramp(self._plan)), ended)
         judged_as = await self._judged(number, so_far)
         if aborted:
             judged_as = replace(judged_as, held=False, broken=(f"aborted: {aborted}",))
@@ -135,6 +145,18 @@ class Search:
             raise EndedEarly("cut", f"the target is gone: {problem}")
         return steering(self._plan, event)
 
+    @contextlib.contextmanager
+    def _watching(self, since: float, warning: EarlyWarning) -> Generator[None]:
+        """Watch figures with `abort` meanwhile, from a moment of the run on."""
+        if self._figures is None:
+            yield
+            return
+        watch = asyncio.create_task(self._figures.watch(self._record, lambda: since, warning.alarm))
+        try:
+            yield
+        finally:
+            watch.cancel()
+
     async def _why_silent(self) -> str:
         """Take the load away, and return why the target is gone; empty if it was only too much for it."""
         await self._loads.stop()
@@ -153,6 +175,9 @@ class Search:
             await self._crew.wait_for(self._warning.missed, min(left, _LOOK_EVERY))
             if left <= _LOOK_EVERY or self._warning.missed.is_set():
                 break
+            if self._figures is not None:
+                since = so_far.since(ramp=in_ramp(self._plan))
+                so_far.figures = self._figures.so_far(self._record, so_far.number, since)
             margins = await asyncio.to_thread(self._margins, so_far)
             whole_round = so_far.held_for >= round_of(self._plan, asked)
             if whole_round and self._searcher.is_clear(ask.load, margins, so_far.held_for) is not None:
@@ -161,9 +186,13 @@ class Search:
 
     def _margins(self, so_far: HoldSoFar) -> list[Margin]:
         so_far.read()
-        return stage_margins(
+        found = stage_margins(
             judged(so_far.stage, plan=self._plan), self._plan.thresholds, seconds=so_far.parts
         )
+        # A load does not hold before its figures are known.
+        known = {margin.name for margin in found}
+        figures = margin_names([threshold for threshold in self._plan.thresholds if threshold.figure])
+        return found + [Margin(name, 0.0, inf) for name in figures if name not in known]
 
     async def _judged(self, number: int, so_far: HoldSoFar) -> JudgedProbe:
         """Close the stage's figures, and judge it; the load goes on."""

@@ -41,6 +41,8 @@ class ProbeEvent(BaseModel):
     """Whether a threshold with `abort` ended it, and the load was taken away at once."""
     strained: str = ""
     """Why the generator was the bottleneck; empty if it was not."""
+    unmeasured: str = ""
+    """Which figure of Prometheus was not measured, and why, if `held` is null because of that."""
 
 
 def probe_events(events: Iterable[Mapping[str, Any]]) -> list[ProbeEvent]:

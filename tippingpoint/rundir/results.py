@@ -15,6 +15,7 @@ from tippingpoint.plan.kinds import facts_of, workload_of
 from tippingpoint.rundir.cluster_events import read_cluster
 from tippingpoint.rundir.curves import Curve, added, curve_of, curves_of
 from tippingpoint.rundir.damage import DAMAGED, Damage, read_damage
+from tippingpoint.rundir.figure_values import figure_values
 from tippingpoint.rundir.gathered import GATHERED, UNIT, Unit, gathered_interval, units_of
 from tippingpoint.rundir.gauges import Gauges, gauges_of
 from tippingpoint.rundir.histogram import IntArray
@@ -139,7 +140,10 @@ def load_run(directory: Path) -> RunData:
     else:
         workers, charts, errors = _folded(read_worker(*job) for job in jobs)
     one_by_one = workload_of(manifest.target.kind, manifest.workload) == "spawn"
+    figures = figure_values(runner_events)
     stages = stages_of(workers, _GROWTH_PARTS["things" if one_by_one else "units"])
+    for stage in stages:
+        stage.figures = figures.get(stage.number, {})
     units = units_of(runner_events)
     of_run = (event for event in runner_events if event["event"] not in (UNIT, GATHERED))
     all_events = sorted([*of_run, *(event for worker in workers for event in worker.events)], key=_time_of)

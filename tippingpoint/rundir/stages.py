@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from tippingpoint.plan.fields import StageKind
+from tippingpoint.rundir.figure_values import FigureValue
 from tippingpoint.rundir.gauges import GAUGES, add_gauges, phase_medians
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.journal import is_number
@@ -42,6 +43,9 @@ class StageResult:
     growth: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
     """Moments from the stage's begin to its hold (or its end without one), some seconds apart, and the load at
     each."""
+
+    figures: dict[str, FigureValue] = field(default_factory=dict[str, FigureValue])
+    """The figures of Prometheus that thresholds are about, by Threshold.subject."""
 
     @property
     def is_step(self) -> bool:

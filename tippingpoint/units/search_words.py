@@ -92,7 +92,7 @@ def room_for_probes(plan: Plan) -> int:
 
 def _limits(threshold: Threshold) -> int:
     fields: dict[str, object] = threshold.model_dump(exclude_none=True)
-    return len(fields.keys() - {"operation", "abort"})
+    return len(fields.keys() - {"operation", "figure", "abort"})
 
 
 def finite(load: float) -> float | None:

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -21,10 +21,13 @@ from tests.unit.made.synthetic import MadeStage, write_run
 from tippingpoint.monitoring.gather import gather_resources
 from tippingpoint.monitoring.prometheus import Prometheus
 from tippingpoint.monitoring.query_packs import Pack, load_pack
+from tippingpoint.monitoring.stage_figures import Measured, StageFigures, Wanted
 from tippingpoint.rundir.cluster_events import Member
 from tippingpoint.rundir.manifest import Manifest, TargetEntry
 from tippingpoint.rundir.resources import MOST_POINTS, MOST_SERIES, Resources, read_resources
 from tippingpoint.rundir.results import load_run
+
+Role = Literal["leader", "follower"]
 
 EVERY = 15
 STARTED = int(time.time()) // 3600 * 3600 - 4 * 3600
@@ -185,6 +188,72 @@ def test_of_many_series_the_largest_are_kept(tmp_path: Path) -> None:
     assert len(queue.series) == MOST_SERIES
     assert {"/7", "/409"} <= {series.part for series in queue.series}
     assert ("Made: Queue", f"the smallest of {MOST_SERIES + 10} series") in told.missing
+
+
+def measured(
+    url: str, role: Role | None, *spans: tuple[int, int], host: str | None = None
+) -> dict[str, Measured]:
+    """What memory and sent were in the last of these spans, in seconds of the run."""
+    pack = load_pack(PACK, "made")
+    figures = [figure for figure in pack.figures if figure.name in ("memory", "sent")]
+    wanted = [Wanted(figure.name, figure, pack, role, host, None) for figure in figures]
+
+    async def measure() -> dict[str, Measured]:
+        async with Prometheus(url) as prometheus:
+            asked = StageFigures(prometheus, wanted)
+            found = [await asked.measure(STARTED + begin, STARTED + end) for begin, end in spans]
+            return found[-1]
+
+    return asyncio.run(measure())
+
+
+def test_a_threshold_sees_the_largest_figure_of_a_span_by_role_and_host(recorded: Recorded) -> None:
+    # Given a span in which lxd1 led, and the largest figures are those of lxd10
+    span = (100, 250)
+    of_all, of_leader = measured(recorded.url, None, span), measured(recorded.url, "leader", span)
+    assert [(one.value, one.host, one.why) for one in of_all.values()] == [
+        (5e6, "lxd10", ""),
+        (pytest.approx(40_000), "lxd10", ""),
+    ]
+    assert [(one.value, one.host) for one in of_leader.values()] == [
+        (1e6, "lxd1"),
+        (pytest.approx(8000), "lxd1"),
+    ]
+    assert of_leader["memory"].scrapes == 10
+    # What does not vary has no error of sampling
+    assert of_leader["memory"].error == 0.0
+    # and of the followers, or of one host, it is theirs
+    assert measured(recorded.url, "follower", span)["sent"].host == "lxd10"
+    assert measured(recorded.url, None, span, host="lxd2")["memory"].value == 2e6
+    # and where the leader changed, each host counts for as long as it led
+    changed = measured(recorded.url, "leader", (400, 800))
+    assert [(one.value, one.host) for one in changed.values()] == [
+        (2e6, "lxd2"),
+        (pytest.approx(16_000), "lxd2"),
+    ]
+
+
+def test_a_threshold_never_takes_a_host_that_was_not_scraped_as_within_its_limit(recorded: Recorded) -> None:
+    # Given hosts that were scraped before, and not in the span
+    found = measured(recorded.url, None, (100, 250), (310, 410))
+    # then what is known is that of the others, and it says who is missing
+    assert [(one.value, one.host) for one in found.values()] == [
+        (2e6, "lxd2"),
+        (pytest.approx(16_000), "lxd2"),
+    ]
+    assert {one.why for one in found.values()} == {"lxd10 was not scraped within 100 s (and 1 more)"}
+    # and a host that was lost in mid-span is missing from there on
+    assert (
+        measured(recorded.url, None, (200, 400), host="lxd10")["memory"].why
+        == "lxd10 was not scraped for 100 s"
+    )
+
+
+def test_a_rate_needs_two_scrapes_in_the_span(recorded: Recorded) -> None:
+    found = measured(recorded.url, None, (100, 250), (151, 166), host="lxd1")
+    assert (found["memory"].value, found["memory"].why) == (1e6, "")
+    assert found["sent"].value is None
+    assert found["sent"].why == "lxd1 was scraped once within 15 s, and a rate needs two scrapes"
 
 
 def test_a_selector_leaves_others_out(recorded: Recorded) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Ended = Literal["resolution", "within", "limit", "generator", "broken at start", "no narrower", "going on"]
+Ended = Literal[
+    "resolution", "within", "limit", "generator", "unmeasured", "broken at start", "no narrower", "going on"
+]
 """Why a search ended.
 
 - resolution: the interval is as narrow as was asked for.
 - within: its time was over.
 - limit: the largest load that may be tried holds.
 - generator: the generator itself was the limit.
+- unmeasured: a figure of Prometheus was not known of loads that the search needs.
 - broken at start: not even the smallest load held.
 - no narrower: the interval cannot be as narrow as was asked for with as many probes as a search may have.
 - going on: it has not ended, or was ended from outside.

@@ -16,6 +16,7 @@ from tippingpoint.plan.read import Plan, SearchPlan
 from tippingpoint.rundir.probe_events import ProbeEvent, probe_events
 from tippingpoint.rundir.results import RunData
 from tippingpoint.util.durations import show_us
+from tippingpoint.util.quantities import show_quantity
 from tippingpoint.util.text import choose, show_amount, show_names, show_share, show_size
 
 _FINE = 20
@@ -135,6 +136,7 @@ def _effort(answer: Answer, probes: int, seconds: float) -> str:
     early = {
         "within": "; its time was over before the interval was as narrow as asked",
         "generator": "; the generator itself was the limit of larger loads",
+        "unmeasured": "; a figure was not measured at larger loads",
         "no narrower": "; the interval would have taken too many more probes to be as narrow as asked",
         "going on": "; the search had not ended",
     }.get(answer.ended, "")
@@ -177,6 +179,8 @@ def _binding_words(name: str, thresholds: list[Threshold]) -> str:
 
 def _limits(threshold: Threshold) -> list[str]:
     """Return each limit of a threshold in words, in the order of margin_names."""
+    if threshold.figure:
+        return [f"{threshold.subject} over {show_quantity(*threshold.quantity)}"]
     words: list[str] = []
     for name in margin_names([threshold]):
         limit = name.rpartition(" ")[2]

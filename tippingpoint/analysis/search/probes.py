@@ -33,3 +33,5 @@ class Probe:
     """How long it lasted, ramp and hold."""
     aborted: bool = False
     """Whether a threshold with `abort` ended it: no load near it or above it may be tried any more."""
+    unmeasured: str = ""
+    """Which figure of Prometheus was not measured, and why, if `held` is None because of that."""

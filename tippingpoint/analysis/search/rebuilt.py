@@ -39,6 +39,7 @@ def probe_of(event: ProbeEvent) -> Probe:
         begun=event.began,
         seconds=event.seconds,
         aborted=event.aborted,
+        unmeasured=event.unmeasured,
     )
 
 

@@ -160,11 +160,12 @@ class Searcher:
             curve=(),
         )
         if not known:
-            why = "the generator itself was the limit" if self._probes else "no load was tried"
+            why = self._silent if self._probes else "no load was tried"
             return replace(nothing, withheld=why)
         if not broken:
             why = {
-                "generator": "the generator itself was the limit",
+                "generator": self._silent,
+                "unmeasured": self._silent,
                 "within": "its time was over before any load broke",
             }.get(ended, "" if ended == "limit" else "no load has broken yet")
             return replace(nothing, low=max(held), withheld=why)
@@ -198,7 +199,7 @@ class Searcher:
             if lowest <= self._smallest * 1.001 or self._largest < self._smallest:
                 return "broken at start"
         if self._is_strained:
-            return "generator"
+            return "unmeasured" if any(probe.unmeasured for probe in self._probes) else "generator"
         if aim.within is not None and elapsed >= aim.within:
             return "within"
         if self._is_out_of_reach or len(self._probes) >= _MOST:
@@ -238,6 +239,12 @@ class Searcher:
         """Whether the generator cannot bring the load that the search needs next."""
         cap = self._cap
         return cap is not None and self._wanted() >= cap
+
+    @property
+    def _silent(self) -> str:
+        """Why loads say nothing, in a few words."""
+        unmeasured = next((probe.unmeasured for probe in self._probes if probe.unmeasured), "")
+        return unmeasured or "the generator itself was the limit"
 
     @property
     def _cap(self) -> float | None:

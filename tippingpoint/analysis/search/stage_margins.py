@@ -44,6 +44,9 @@ _FEWEST = 10
 _SLOT = 5e-4
 """A value is known to the width of a histogram's slot, on the log scale."""
 
+_LEAST = 1e-3
+"""A figure of less than a thousandth of its limit is as far from it as that."""
+
 Second = Mapping[str, Histogram]
 """The histograms of one second of a hold, by tag."""
 
@@ -88,12 +91,21 @@ def margin_names(thresholds: Sequence[Threshold], *, also: bool = False) -> list
 
     Thresholds of `also` name their limit, as there may be several of one kind: `extend p99 250ms`.
     """
-    return [
-        margin_name(threshold.operation, limit, getattr(threshold, limit), also=also)
-        for threshold in thresholds
-        for limit in LIMITS
-        if getattr(threshold, limit) is not None
-    ]
+    names: list[str] = []
+    for threshold in thresholds:
+        if threshold.figure:
+            names.append(figure_margin_name(threshold, also=also))
+        names += [
+            margin_name(threshold.operation, limit, getattr(threshold, limit), also=also)
+            for limit in LIMITS
+            if getattr(threshold, limit) is not None
+        ]
+    return names
+
+
+def figure_margin_name(threshold: Threshold, *, also: bool = False) -> str:
+    """Return the name of a figure's margin: etcd-memory of the leader."""
+    return f"{threshold.subject} {threshold.at_most}" if also else threshold.subject
 
 
 def margin_name(operation: str, limit: str, allowed: float, *, also: bool = False) -> str:
@@ -119,6 +131,9 @@ def stage_margins(
     """
     found: list[Margin] = []
     for threshold in thresholds:
+        if threshold.figure:
+            of_figure = _of_figure(stage, threshold)
+            found += [Margin(figure_margin_name(threshold, also=also), *of_figure)] if of_figure else []
         operation = threshold.operation
         for limit in LIMITS:
             allowed = getattr(threshold, limit)
@@ -134,6 +149,15 @@ def stage_margins(
             if margin is not None:
                 found.append(Margin(name, *margin))
     return found
+
+
+def _of_figure(stage: StageResult, threshold: Threshold) -> tuple[float, float] | None:
+    """Return the margin of a figure; none if it met its limit only as far as it is known."""
+    found, allowed = stage.figures.get(threshold.subject), threshold.quantity.value
+    if found is None or found.value is None or (found.why and found.value <= allowed):
+        return None
+    error = inf if found.error is None else max(found.error, _SLOT)
+    return log(max(found.value / allowed, _LEAST)), error
 
 
 def _of_percentile(

@@ -39,7 +39,7 @@ def render_junit(document: dict[str, Any]) -> str:
 
     for entry in document["thresholds"]:
         sign = ">=" if entry["limit"] == "throughput" else "<="
-        allowed = figures.measured(entry["allowed"], entry["limit"])
+        allowed = figures.measured(entry["allowed"], entry["limit"], entry.get("unit", ""))
         name = f"{entry['operation']} {figures.limit_name(entry['limit'])} {sign} {allowed}"
         case = ElementTree.SubElement(suite, "testcase", classname=suite_name, name=_text(name))
         if entry["met"] is False and verdict["outcome"] != "met":  # a search may miss one repeat in three

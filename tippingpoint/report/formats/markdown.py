@@ -106,8 +106,8 @@ def _thresholds(entries: Sequence[dict[str, Any]], unit: str) -> str:
             entry["operation"],
             figures.limit_name(entry["limit"]),
             ("≥ " if entry["limit"] == "throughput" else "≤ ")
-            + figures.measured(entry["allowed"], entry["limit"]),
-            figures.measured(entry["worst"], entry["limit"]),
+            + figures.measured(entry["allowed"], entry["limit"], entry.get("unit", "")),
+            figures.measured(entry["worst"], entry["limit"], entry.get("unit", "")),
             figures.number(entry["size"]),
             _MARKS[entry["met"]],
         ]

@@ -1,0 +1,24 @@
+"""The Prometheus that the options of a command name."""
+
+from __future__ import annotations
+
+import argparse
+
+from tippingpoint.errors import UserError
+from tippingpoint.monitoring.prometheus import Prometheus
+
+
+def prometheus_of(options: argparse.Namespace) -> Prometheus:
+    """Return the Prometheus with its login; raises UserError for a wrong URL, half a login, or an unusable file."""
+    if bool(options.username) != (options.password_file is not None):
+        given = options.username or str(options.password_file)
+        raise UserError("--username", given, "both --username and --password-file")
+    if options.username and options.token_file is not None:
+        raise UserError("--token-file", str(options.token_file), "one login")
+    return Prometheus(
+        options.prometheus,
+        ca=options.ca,
+        username=options.username,
+        password_file=options.password_file,
+        token_file=options.token_file,
+    )
