@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from tippingpoint.plan.fields import Seconds, Section, in_units
 from tippingpoint.util.durations import format_duration
@@ -27,7 +27,19 @@ def _quantity(value: object) -> object:
     return text
 
 
-_Quantity = Annotated[str, BeforeValidator(_quantity), Field(max_length=40)]
+_Quantity = Annotated[
+    str,
+    BeforeValidator(_quantity),
+    Field(max_length=40),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "string", "maxLength": 40, "examples": ["10ms", "300MB"]},
+                {"type": "number", "exclusiveMinimum": 0},
+            ]
+        }
+    ),
+]
 _OF_FIGURES = ("role", "host", "part", "at_most")
 _ABOUT = ("operation", "figure", "role", "host", "part", "abort")
 """The fields of a threshold that are no limits."""
@@ -95,8 +107,8 @@ class Threshold(Section, frozen=True):
     abort: bool = Field(
         default=False,
         description="`true` ends the run early when the threshold is missed for eight windows in a row, each of at "
-        "least 2 s and 5 attempts. A search takes the load away, and tries no load near it or above it any more. One "
-        "that units share ends.",
+        "least 2 s and 5 attempts. A figure has to be above its limit in four scrapes in a row. A search takes the "
+        "load away, and tries no load near it or above it any more. One that units share ends.",
     )
 
     @property
