@@ -99,10 +99,10 @@ def wanted_figures(target_kind: str, thresholds: Iterable[tuple[str, Threshold]]
     known = {figure.name: (pack, figure) for pack in packs for figure in pack.figures}
     found: list[Wanted] = []
     for where, threshold in thresholds:
-        if threshold.figure not in known:
-            hint = nearest(threshold.figure, known)
-            raise UserError(f"{where}.figure", threshold.figure, f"one of {', '.join(known)}{hint}")
-        pack, figure = known[threshold.figure]
+        name = threshold.figure or ""
+        if name not in known:
+            raise UserError(f"{where}.figure", name, f"one of {', '.join(known)}{nearest(name, known)}")
+        pack, figure = known[name]
         _check_unit(where, threshold, figure)
         if threshold.role is not None and not pack.leader:
             leading = [name for name, (each, _) in known.items() if each.leader]

@@ -51,11 +51,11 @@ class Threshold(Section, frozen=True):
 
     operation: Annotated[str, Field(max_length=40)] = Field(
         default="",
-        description="The operation that the limits are for. Workload and target decide which ones exist. A threshold has "
-        "either an operation or a figure.",
+        description="The operation that the limits are for. Workload and target decide which ones exist. A threshold "
+        "has either an operation or a figure.",
     )
-    figure: Annotated[str, Field(max_length=80)] = Field(
-        default="",
+    figure: Annotated[str, Field(min_length=1, max_length=80)] | None = Field(
+        default=None,
         description="Instead of an operation: the name of a figure of the target's query packs, which Prometheus is "
         "asked for. The run needs `--prometheus`. `at_most` is its limit.",
     )

@@ -100,7 +100,7 @@ def build_document(analysis: Analysis) -> dict[str, Any]:
             "exit_code": verdict.exit_code,
             "sentence": verdict.sentence,
             "reasons": verdict.reasons,
-            "checks": [asdict(check) for check in verdict.checks],
+            "checks": [_check(check) for check in verdict.checks],
         },
         "cautions": build_cautions(analysis),
         "damage": [asdict(damage) for damage in run.damage],
@@ -235,6 +235,12 @@ def _binding(analysis: Analysis) -> list[Check]:
     held = [event.get("held") for event in analysis.run.events if event["event"] == "found"]
     last = analysis.found.held if analysis.found is not None else held[-1] if held else None
     return [check for check in checks if last is None or check.size is None or check.size <= last]
+
+
+def _check(check: Check) -> dict[str, Any]:
+    """Return a check; only a figure's has a unit."""
+    fields = asdict(check)
+    return fields if check.limit == figures.FIGURE else {k: v for k, v in fields.items() if k != "unit"}
 
 
 def _thresholds(checks: Iterable[Check], load_unit: str) -> list[dict[str, Any]]:

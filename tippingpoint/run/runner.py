@@ -187,14 +187,9 @@ class Runner:
         field, figure = next(
             ((field, threshold.figure) for field, threshold in figures_of(self._plan)), ("", "")
         )
-        if not figure or self._figures is not None:
-            return
-        accepted = (
-            "--prometheus with the URL of a Prometheus that scrapes the target"
-            if self._conductor is None
-            else "a plan without figures of Prometheus, for many units"
-        )
-        raise UserError(f"{field}.figure", figure, accepted)
+        if figure and self._figures is None:
+            accepted = "--prometheus with the URL of a Prometheus that scrapes the target"
+            raise UserError(f"{field}.figure", figure, accepted)
 
     def _take_part(self) -> None:
         """Take our part of the plan, and count the things that a resumed run already has."""

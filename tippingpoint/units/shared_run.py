@@ -24,6 +24,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.fields import StageKind
+from tippingpoint.plan.figures import figures_of
 from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.plan.share import part_of
 from tippingpoint.rundir.manifest import new_run_id
@@ -264,6 +265,9 @@ def begin_run(plan: Plan, units: Sequence[str], now: float) -> SharedRun:
     """
     if plan.lab is not None or any(fault.member is not None for fault in plan.faults):
         raise UserError("faults", plan.name, "a plan whose faults need no lab, as units have none")
+    for field, threshold in figures_of(plan):
+        accepted = "an operation, as units do not ask a Prometheus: run this plan on the command line"
+        raise UserError(f"{field}.figure", threshold.figure, accepted)
     part_of(plan, 0, max(1, len(units)))
     shared = plan.find is not None and len(units) > 1
     after = None if isinstance(plan, CtsPlan) else plan.after

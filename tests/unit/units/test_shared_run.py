@@ -592,3 +592,11 @@ def test_whatever_units_say_turns_follow_one_another(said: list[tuple[int, Any, 
             assert named.hold is None or named.hold >= named.begin
         assert read_shared(run.model_dump_json()) == run
     assert seen == sorted(seen) == list(range(1, len(seen) + 1))
+
+
+def test_units_refuse_a_threshold_on_a_figure_as_they_ask_no_prometheus() -> None:
+    limited = SEARCH.replace("1s}", "1s}, {figure: etcd-memory, at_most: 1GB}")
+    with pytest.raises(
+        UserError, match=r"^thresholds\.1\.figure: etcd-memory: expected an operation, as units do"
+    ):
+        begin_run(plan(limited), ["load-claimer/0"], 0.0)
