@@ -6,6 +6,7 @@ path of the machine that made it. What a digest leaves out is said in the report
 
 from __future__ import annotations
 
+import atexit
 import base64
 import lzma
 import shutil
@@ -96,12 +97,13 @@ def load_digest_file(file: Path) -> RunData:
         first = problem.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or "the file"
         raise UserError("run", str(file), f"a digest file ({where}: {first['msg'].lower()})") from None
-    with tempfile.TemporaryDirectory(prefix="tippingpoint-digest-") as out:
-        directory = gather(kept.run, {_UNIT: kept.digest}, {}, Path(out))
-        _as_one_run(directory, kept)
-        if kept.resources:
-            write_resources(directory, _unpacked_resources(file, kept.resources))
-        return load_run(directory)
+    out = tempfile.TemporaryDirectory(prefix="tippingpoint-digest-")
+    atexit.register(out.cleanup)  # readers of the run still need its directory
+    directory = gather(kept.run, {_UNIT: kept.digest}, {}, Path(out.name))
+    _as_one_run(directory, kept)
+    if kept.resources:
+        write_resources(directory, _unpacked_resources(file, kept.resources))
+    return load_run(directory)
 
 
 def _as_one_run(directory: Path, kept: DigestFile) -> None:

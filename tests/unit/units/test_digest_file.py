@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.unit.test_kept_runs import KEPT
-from tippingpoint.analysis.analyse import analyse
+from tippingpoint.analysis.analyse import Analysis, analyse
 from tippingpoint.compare.named import compare_named, load_named
 from tippingpoint.errors import UserError
 from tippingpoint.report.document import build_document
@@ -24,6 +25,11 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return load_run(KEPT / request.param), file
 
 
+def faults_of(analysis: Analysis) -> str:
+    """The faults that a report tells of; how many count as one depends on how fine the times are."""
+    return re.sub(r" [0-9.]+s later", "", ", ".join(after.what for after in analysis.aftermaths))
+
+
 def test_it_says_what_the_run_says(both: tuple[RunData, Path]) -> None:
     run, file = both
     was, found = analyse(run), analyse(load_digest_file(file))
@@ -33,6 +39,7 @@ def test_it_says_what_the_run_says(both: tuple[RunData, Path]) -> None:
     for mine, theirs in zip(found.run.stages, run.stages, strict=True):
         for operation in run.operations:
             assert mine.attempts(operation) == theirs.attempts(operation)
+    assert faults_of(found) == faults_of(was)
     assert found.run.manifest.host == run.manifest.host
     assert found.run.units == []
 
