@@ -49,7 +49,8 @@ def add_entry(atlas: Path, name: str, runs: Sequence[Path]) -> Path:
 
 def _draft(runs: Sequence[Analysis]) -> str:
     manifest = runs[0].run.manifest
-    release = manifest.target.version.partition(" ")[0]
+    words = manifest.target.version.split()  # 3.4.23 (v3 API), or incus 6.0.4
+    release = next((word for word in words if word[0].isdigit()), _OPEN)
     host = manifest.host
     fields = {
         "target": manifest.target.kind,
