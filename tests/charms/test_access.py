@@ -286,6 +286,20 @@ class TestLxd:
         assert access.target == {"kind": "lxd", "token": "{credentials}/lxd.token"}
         assert access.files == {"lxd.token": token()}
 
+    def test_a_token_of_incus(self) -> None:
+        """As `incus config trust add` of 6.0.4 prints it, whose end is year 1 where it has none."""
+        fields = {
+            "client_name": "tippingpoint",
+            "fingerprint": "0" * 64,
+            "addresses": ["192.0.2.1:8443", "[2001:db8::1]:8443"],
+            "secret": "s" * 64,
+            "expires_at": "0001-01-01T00:00:00Z",
+        }
+        text = base64.b64encode(json.dumps(fields).encode()).decode()
+        access = found(state(**credentials(token=f"{text}\n")), "lxd")
+        assert access.missing == ""
+        assert access.files == {"lxd.token": text}
+
     def test_a_token_is_no_good_for_several_units(self) -> None:
         access = found(state(planned_units=2, **credentials(token=token())), "lxd")
         assert access.missing == (

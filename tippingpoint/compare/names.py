@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from tippingpoint.compare.baseline_texts import PREFIX
 from tippingpoint.compare.baselines import Baseline
+from tippingpoint.plan.kinds import target_name
 from tippingpoint.plan.read import as_called_now
 from tippingpoint.rundir.results import RunData
 
@@ -54,7 +55,7 @@ def short_names(named: Sequence[Named]) -> list[str]:
     """Return names that tell all apart: versions, titles, the only setting that differs, dates, ids, or letters."""
     several = len({one.kind for one in named}) > 1
     candidates = [
-        [f"{one.kind} {one.version}" if several and one.version else one.version for one in named],
+        [target_name(one.kind, one.version) if several and one.version else one.version for one in named],
         _titles([one.title for one in named]),
         _settings([one.plan for one in named]),
         *([_day(one.started, form) for one in named] for form in ("%Y-%m-%d", "%Y-%m-%d %H:%M")),

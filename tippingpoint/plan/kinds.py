@@ -73,6 +73,8 @@ class TargetSection(Section, frozen=True):
     """The requests of ordinary users, timed as the number of things grows."""
     commands: ClassVar[Mapping[str, str]] = {}
     """The command that a user would type for each of them."""
+    products: ClassVar[tuple[str, ...]] = ()
+    """Other products that are loaded as this kind. The version of such a target begins with the product's name."""
     called_real: ClassVar[str] = ""
     """The name of a real target of this kind, where the kind alone is no good name."""
     coded_errors: ClassVar[bool] = False
@@ -163,6 +165,13 @@ def facts_of(kind: str) -> type[TargetSection]:
         return section_of(kind)
     except (LookupError, UserError):
         return TargetSection
+
+
+def target_name(kind: str, version: str) -> str:
+    """The target's name and version, such as `etcd 3.5.16`; or its product's, such as `incus 6.0.4` of kind lxd."""
+    if version.partition(" ")[0] in facts_of(kind).products:
+        return version
+    return f"{kind} {version}".strip()
 
 
 def usual(kind: str) -> TargetSection:

@@ -27,6 +27,7 @@ from tippingpoint.compare.published import PublishedRow
 from tippingpoint.compare.repeats import Change, Release
 from tippingpoint.compare.sentence import told_words
 from tippingpoint.importers.rally_results import CALLED
+from tippingpoint.plan.kinds import target_name
 from tippingpoint.report.document import FORMAT, tipping_entry
 from tippingpoint.report.sections.cautions import build_cautions
 from tippingpoint.report.sections.instances import beside_runs
@@ -173,7 +174,7 @@ def _runs(comparison: Comparison) -> list[dict[str, Any]]:
             "id": run.manifest.id,
             "title": run.manifest.title,
             "titled": not alike and run.manifest.title not in (name, run.manifest.id),
-            "version": f"{run.manifest.target.kind} {run.manifest.target.version}".strip(),
+            "version": target_name(run.manifest.target.kind, run.manifest.target.version),
             "started": _day(run),
             "reach": {
                 **asdict(reach),

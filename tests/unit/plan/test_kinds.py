@@ -179,3 +179,17 @@ def test_only_a_model_grows() -> None:
         parse_plan("name: x\ntarget: {kind: lxd}\nworkload: {kind: grow}\nstages: [{applications: 1}]")
     with pytest.raises(UserError, match=r"target: missing"):
         parse_plan("name: x\nworkload: {kind: grow}\nstages: [{applications: 1}]")
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "said"),
+    [
+        ("lxd", "5.0.2", "lxd 5.0.2"),
+        ("lxd", "incus 6.0.4", "incus 6.0.4"),
+        ("etcd", "3.5.16 (v3 API)", "etcd 3.5.16 (v3 API)"),
+        ("maas", "", "maas"),
+        ("unheard-of", "incus 1", "unheard-of incus 1"),
+    ],
+)
+def test_a_target_is_named_by_its_product(kind: str, version: str, said: str) -> None:
+    assert kinds.target_name(kind, version) == said

@@ -13,7 +13,7 @@ import orjson
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from tippingpoint.plan.kinds import facts_of
+from tippingpoint.plan.kinds import facts_of, target_name
 from tippingpoint.report import figures
 from tippingpoint.report.sections.landing import host_name
 
@@ -64,6 +64,7 @@ def render_html(document: dict[str, Any]) -> str:
             script_hash=_hash(script),
             op_class=op_class,
             facts_of=facts_of,
+            target_name=target_name,
             sizes_text=_sizes(stages),
             log_load=bool(sizes) and max(sizes) > 10 * min(sizes) > 0,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from tippingpoint.plan.kinds import facts_of
+from tippingpoint.plan.kinds import facts_of, target_name
 from tippingpoint.report import figures
 from tippingpoint.report.formats.markup import MOST_LINES, bullets, joined, plain, section, table
 from tippingpoint.util.text import show_count
@@ -21,7 +21,7 @@ _MARKS = {True: "✅ met", False: "❌ missed", None: "– not judged"}
 def render_run(document: dict[str, Any]) -> str:
     """Render a run's document as Markdown."""
     run, verdict, unit = document["run"], document["verdict"], document["run"]["load_unit"]
-    target = " ".join(word for word in (run["target"]["kind"], run["target"]["version"]) if word)
+    target = target_name(run["target"]["kind"], run["target"]["version"])
     named = run["target"]["members"]
     members = f", {show_count(len(named), _member(run))}" if named else ""
     what = [f"{plain(target)}{members}"]

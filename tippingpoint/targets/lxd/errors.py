@@ -5,6 +5,8 @@ from __future__ import annotations
 from tippingpoint.errors import one_line
 from tippingpoint.workloads.spawn.target import Exists, Gone, SpawnFailed, Trouble
 
+_RESTRICTED = "certificate is restricted"
+
 # The first match counts, ignoring case. The texts are LXD's own (lxd/, 5.0.2), or those of its libraries and
 # environment: go-dqlite, SQLite, Go's net and x509, errno, the file systems of its pools.
 _TROUBLES: tuple[tuple[Trouble, tuple[str, ...]], ...] = (
@@ -44,7 +46,7 @@ _TROUBLES: tuple[tuple[Trouble, tuple[str, ...]], ...] = (
     ),
     ("busy", ("instance is busy running", "a matching non-reusable operation")),
     ("quota", ("reached maximum",)),
-    ("trust", ("not authorized", "does not have permission", "x509: ", "token has expired")),
+    ("trust", (_RESTRICTED, "not authorized", "does not have permission", "x509: ", "token has expired")),
     (
         "unreachable",
         (
@@ -103,8 +105,14 @@ class LxdExists(LxdError, Exists):
 
 
 def lxd_error(message: str, code: int) -> LxdError:
-    """Return the error for an answer of LXD: LxdGone, LxdExists, or LxdError with a kind read from the text."""
+    """Return the error for an answer of LXD: LxdGone, LxdExists, or LxdError with a kind read from the text.
+
+    Incus (seen with 6.0.4) refuses a certificate that is restricted to projects to list storage pools, with the code
+    500. Its error has the code 403 here, as every other refusal.
+    """
     text = message.lower()
+    if _RESTRICTED in text:
+        code = 403
     for kind, signs in _TROUBLES:
         if any(sign in text for sign in signs):
             return LxdError(message, kind, code)

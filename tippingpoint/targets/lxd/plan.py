@@ -45,6 +45,7 @@ class LxdTarget(TargetSection, frozen=True):
     observations = OBSERVATIONS
     commands: ClassVar = COMMANDS
     evicts = True
+    products = ("incus",)
 
     remote: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,

@@ -114,7 +114,10 @@ async def _pool(client: LxdClient, target: LxdTarget, of_profile: str | None, qu
     if pool is None and query and len(pools) == 1:
         pool = pools[0]
     if pool is None:
-        raise UserError("target.pool", "missing", f"{one_of(pools)}: the profile default has no root disk")
+        known = (
+            one_of(pools) if listed is not None else "a pool's name, as the client certificate may list none"
+        )
+        raise UserError("target.pool", "missing", f"{known}: the profile default has no root disk")
     if listed is not None and pool not in pools:
         raise UserError("target.pool", pool, one_of(pools))
     return pool

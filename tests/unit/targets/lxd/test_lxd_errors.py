@@ -134,3 +134,10 @@ def test_whatever_lxd_says_is_one_line_of_one_kind(message: str, code: int) -> N
     assert len(str(error).splitlines()) <= 1
     assert len(str(error)) <= 400
     assert error.kind in TROUBLES
+
+
+def test_incus_refuses_a_restricted_certificate_as_lxd_does() -> None:
+    """As Incus 6.0.4 answers where such a certificate lists storage pools."""
+    problem = lxd_error("Certificate is restricted", 500)
+
+    assert (problem.kind, problem.code) == ("trust", 403)
