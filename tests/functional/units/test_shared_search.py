@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.etcd.cluster import EtcdLab
+from lab.juju.simulator import JujuLab
 from tests.functional.program import QUICK, leases
 from tests.functional.units.troupe import Troupe, play, stages_of
 from tippingpoint.analysis.search.found import found_of
@@ -126,3 +127,45 @@ def test_a_load_that_breaks_its_threshold_is_broken_for_all_units(etcd: EtcdLab,
         )
 
     play(scene)
+
+
+def test_units_share_a_search_for_units_of_a_model(tmp_path: Path) -> None:
+    # given a simulated controller that holds all that the search may try, and two units with a model each
+    with JujuLab() as lab:
+        plan = validate_plan(
+            {
+                "name": "search",
+                "target": {"kind": "juju", "credentials": str(lab.credentials)},
+                "workload": {"kind": "grow", "observe_every": "250ms", "timeout": "30s", "batch": 4},
+                "find": {
+                    "start": 6,
+                    "limit": 12,
+                    "machines": 2,
+                    "applications": 2,
+                    "over": "0s",
+                    "hold": "2s",
+                },
+                "thresholds": [{"operation": "full-status", "p99": "20s"}],
+                "workers": 1,
+            }
+        )
+
+        async def scene() -> None:
+            troupe = Troupe(plan, 2, tmp_path)
+            directories = await asyncio.gather(troupe.enter(), troupe.enter())
+            # then each load was in both models, and the search has its answer
+            runs = [load_run(directory) for directory in directories]
+            assert [(probe.size, probe.held) for probe in troupe.run.probes] == [
+                (6, True),
+                (12, True),
+                (12, True),
+            ]
+            assert [stage.gauges["held"] for stage in stages_of(runs, 1)] == [3, 3]
+            assert [stage.gauges["held"] for stage in stages_of(runs, 2)] == [6, 6]
+            assert troupe.run.found is not None
+            assert (troupe.run.found.ended, troupe.run.found.low) == ("limit", 12)
+            found = found_of(gathered(troupe, [*directories], tmp_path), plan)
+            assert found is not None
+            assert found.sentence.startswith("Holds 12 units, the largest load that the plan allows.")
+
+        play(scene)
