@@ -33,7 +33,7 @@ _FAR = 0.7
 _CURVED = 0.3
 """How far a margin may be from a straight line, as a share of itself."""
 _SOFTNESS: FloatArray = np.geomspace(0.006, 0.4, 10)
-_SOFTNESS_PRIOR: FloatArray = np.asarray([1.0] * 7 + [0.7, 0.2, 0.05])
+_SOFTNESS_PRIOR: FloatArray = np.asarray([0.4, 0.5, 0.7, 0.9, 1.0, 1.0, 1.0, 1.0, 0.3, 0.05])
 _SLOPES: FloatArray = np.geomspace(0.5, 24.0, 6)
 
 
@@ -51,10 +51,10 @@ class _Story:
 
 
 _STORIES = (
-    _Story(0.79),
+    _Story(0.78),
     *(_Story(prior, drift=drift) for drift, prior in ((-0.012, 0.006), (-0.005, 0.009))),
     *(_Story(prior, drift=drift) for drift, prior in ((0.012, 0.006), (0.005, 0.009))),
-    *(_Story(prior, hurt=hurt) for hurt, prior in ((0.08, 0.04), (0.3, 0.02))),
+    *(_Story(prior, hurt=hurt) for hurt, prior in ((0.08, 0.04), (0.3, 0.02), (0.7, 0.01))),
     *(_Story(0.04, hurt=hurt, heals=False) for hurt in (0.1, 0.2, 0.35)),
 )
 """One of them is the case: that a target drifts and is hurt as well is too rare to count."""

@@ -28,9 +28,9 @@ _MOST = 60
 """No search has more probes."""
 _BELOW_ABORTED = 0.9
 """After a load that was aborted, loads up to this share of it are tried, as larger ones would harm the target too."""
-_ENOUGH = 12
+_ENOUGH = 11
 """The number of probes since both sides were seen after which it is judged how many more are needed."""
-_REACH = 32
+_REACH = 26
 """A search that would need more than this many of them ends."""
 _FEWEST = 5
 """The fewest probes that an interval is believed after."""
@@ -213,9 +213,13 @@ class Searcher:
 
     @property
     def _is_narrow(self) -> bool:
-        """Whether the interval is narrow enough, and the latest load that began from nothing agrees with it."""
-        low, limit, high = self._interval
-        if high - low > self._asked(limit) or len(self._known) < _FEWEST:
+        """Whether the interval is narrow enough, and the latest load that began from nothing agrees with it.
+
+        Whole loads are told outwards from it. Small ones would take many more probes to be as narrow as told.
+        """
+        (low, limit, high), (from_load, _, to_load) = self._believed, self._interval
+        narrow = high - low <= self._aim.resolution * limit or to_load - from_load <= self._asked(limit)
+        if not narrow or len(self._known) < _FEWEST:
             return False
         return not self._hurt_before or any(
             probe.fresh and self._is_near(probe.load) for probe in self._known[self._first_broken + 1 :]
@@ -226,12 +230,11 @@ class Searcher:
         """Whether the interval cannot be as narrow as asked soon: its width falls as the root of its probes at best."""
         if self._near < _ENOUGH:
             return False
-        tail = (1 - LEVEL) / 2
-        low, limit, high = (exp(each) for each in self._beliefs.limit(self._now, (tail, 0.5, 1 - tail)))
+        low, limit, high = self._believed
         return self._near * ((high - low) / self._asked(limit)) ** 2 > _REACH
 
     def _asked(self, limit: float) -> float:
-        """Return the width that the interval is to have; whole loads have a whole one between them at least."""
+        """Return the width that the interval is to have; of whole loads, at least the step from one to the next."""
         return max(self._aim.resolution * limit, 1.0 if self._aim.whole else 0.0)
 
     @property
@@ -337,11 +340,17 @@ class Searcher:
     @property
     def _interval(self) -> tuple[float, float, float]:
         """Return low, limit and high. Of whole loads, the limit lies between two of them, so the interval has both."""
-        tail = (1 - LEVEL) / 2
-        low, middle, high = (exp(each) for each in self._beliefs.limit(self._now, (tail, 0.5, 1 - tail)))
+        low, middle, high = self._believed
         if self._aim.whole:
             low, high = float(floor(low)), float(ceil(high))
             middle = min(max(middle, low), high)
+        return low, middle, high
+
+    @property
+    def _believed(self) -> tuple[float, float, float]:
+        """Return low, limit and high as the model has them."""
+        tail = (1 - LEVEL) / 2
+        low, middle, high = (exp(each) for each in self._beliefs.limit(self._now, (tail, 0.5, 1 - tail)))
         return low, middle, high
 
     @property

@@ -74,9 +74,11 @@ def test_the_interval_of_most_searches_holds_the_limit_and_is_as_narrow_as_asked
     # then the intervals hold the limits, and say little more than that
     assert sum(result.covers for result in results) >= 10
     assert all(result.error is not None and result.error < 0.2 for result in results)
-    assert all(
-        result.width is not None and result.width <= 0.2 for result in results if result.ended == "resolution"
-    )
+    for result in results:
+        if result.ended == "resolution":
+            assert result.found is not None
+            # whole loads are told outwards
+            assert result.high - result.low <= 0.2 * result.found + 2
     assert sum(result.ended == "resolution" for result in results) >= 10
 
 
@@ -91,6 +93,19 @@ def test_a_sharp_limit_of_whole_loads_lies_between_two_of_them() -> None:
     assert (answer.low, answer.high) == (7, 8)
     assert 7 <= answer.limit <= 8
     assert all(probe.load == int(probe.load) for probe in probes)
+
+
+def test_a_small_limit_takes_no_more_probes_for_its_loads_being_whole() -> None:
+    # given targets with limits of 5 to 10 loads, and as soft as others
+    results = list[Result]()
+    for number in range(12):
+        draw = random.Random(f"small {number}")
+        target = Target(Kind(softness=0.1), exp(draw.uniform(log(5), log(10))), draw)
+        # when each is searched
+        results.append(search(target, AIM))
+    # then it takes few probes, and most intervals hold the limit
+    assert sum(result.probes for result in results) <= 20 * len(results)
+    assert sum(result.covers for result in results) >= 10
 
 
 def test_the_largest_load_that_may_be_tried_holds() -> None:
