@@ -26,7 +26,7 @@ from tippingpoint.plan.read import parse_plan
 from tippingpoint.plan.share import part_of
 from tippingpoint.rundir.probe_events import ProbeEvent
 from tippingpoint.units.search_words import DIGEST as DIGEST_OF_PROBE
-from tippingpoint.units.search_words import NextLoad, ProbeReport, SearchEnd, read_report
+from tippingpoint.units.search_words import ClearHold, NextLoad, ProbeReport, SearchEnd, read_report
 from tippingpoint.units.shared_run import SharedRun, Turn, UnitProgress, UnitWord, read_word
 
 OURS = "load-claimer/0"
@@ -216,7 +216,14 @@ class TestWords:
 
     @pytest.mark.parametrize(
         "news",
-        [{"phase": "over"}, {"turn": 2}, {"problem": "oh"}, {"clock": "192.0.2.1:7"}, {"run": "other"}],
+        [
+            {"phase": "over"},
+            {"turn": 2},
+            {"problem": "oh"},
+            {"clock": "192.0.2.1:7"},
+            {"run": "other"},
+            {"clear": ClearHold(turn=1, shows="held")},
+        ],
     )
     def test_what_is_news_at_once(self, unit: Unit, agent: ScriptedAgent, news: dict[str, object]) -> None:
         run = a_run([FIRST, OURS])

@@ -23,7 +23,7 @@ from tippingpoint.run.runner import Runner
 from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.units.conductor import Follower
-from tippingpoint.units.search_words import ProbeReport
+from tippingpoint.units.search_words import ClearHold, ProbeReport
 from tippingpoint.units.shared_run import RESTARTED, SharedRun
 from tippingpoint.units.shared_run import UnitProgress as Told
 
@@ -79,6 +79,7 @@ class PartRunner:
         measured: Measured,
         changed: Callable[[Phase, int], None],
         reported: Callable[[ProbeReport], None],
+        clear: Callable[[ClearHold], None],
         moved_on: Callable[[], None],
         *,
         run_id: str,
@@ -88,7 +89,7 @@ class PartRunner:
         """`out` gets the part's directory, which is named `run_id`; `again` is the state's.
 
         `changed` is called with each new phase and turn, `reported` with what was measured of a shared search's turn,
-        and `moved_on` when the phase of a stage changes.
+        `clear` with what that shows before its hold is over, and `moved_on` when the phase of a stage changes.
         """
         self.run_id = shared.id
         self.directory = out / run_id
@@ -97,7 +98,7 @@ class PartRunner:
         self._changed = changed
         self._watcher = _Watcher(measured, moved_on, self._searching if shared.searches_alone else None)
         self._unit = unit
-        self._follower = Follower(unit, shared, changed, reported, after=again)
+        self._follower = Follower(unit, shared, changed, reported, clear, after=again)
         self._runner = Runner(
             plan,
             out,

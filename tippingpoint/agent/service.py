@@ -33,7 +33,7 @@ from tippingpoint.agent.wake import wake
 from tippingpoint.errors import UserError, told
 from tippingpoint.run.resume import TakenUp, take_up
 from tippingpoint.rundir.ledger import entries
-from tippingpoint.units.search_words import ProbeReport
+from tippingpoint.units.search_words import ClearHold, ProbeReport
 from tippingpoint.units.shared_run import REMOVED, RESTARTED, SharedRun, UnitProgress, UnitWord, stop
 from tippingpoint.util.network_errors import in_words
 
@@ -256,6 +256,7 @@ class Agent:
                 self._measured,
                 self._reached,
                 self._reported,
+                self._clear,
                 self._wake,
                 run_id=state.part.directories[-1],
                 takes_up=takes_up,
@@ -345,6 +346,11 @@ class Agent:
         """Note what the part has measured of a shared search's turn."""
         if self._state.part is not None:
             self._enter(self._state.part.model_copy(update={"report": report}))
+
+    def _clear(self, shown: ClearHold) -> None:
+        """Note what the part's share of a shared search's turn shows before its hold is over."""
+        if self._state.part is not None:
+            self._enter(self._state.part.model_copy(update={"clear": shown}))
 
     def _enter(self, part: PartState) -> None:
         """Save the state of the part, and wake the charm if it is new."""
@@ -437,6 +443,7 @@ class Agent:
             progress=progress,
             held=part.report.turn if part.report is not None else 0,
             again=part.again,
+            clear=part.clear,
         )
 
     def _result(self) -> dict[str, str] | None:

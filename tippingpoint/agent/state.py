@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ValidationError
 
 from tippingpoint.errors import UserError
-from tippingpoint.units.search_words import ProbeReport
+from tippingpoint.units.search_words import ClearHold, ProbeReport
 from tippingpoint.units.shared_run import SharedRun
 
 FILE = "agent.json"
@@ -37,6 +37,8 @@ class PartState(BaseModel):
     """In a search that units share, the number of the turn that is not this unit's any more, as it began anew."""
     report: ProbeReport | None = None
     """In a search that units share, what this one measured of the latest turn that it has held."""
+    clear: ClearHold | None = None
+    """In a search that units share, what this one's share of a turn showed before its hold was over."""
 
 
 class State(BaseModel):

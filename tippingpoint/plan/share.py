@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from tippingpoint.errors import UserError
+from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.claim import ClaimPlan, Stage
 from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.fields import as_amount
@@ -45,6 +46,13 @@ def part_of(plan: Plan, index: int, of: int) -> Plan:
     if isinstance(plan, SpawnPlan):
         return _fill_part(plan, index, of)
     return _model_part(plan, index, of)
+
+
+def threshold_part(threshold: Threshold, of_load: float) -> Threshold:
+    """Return a threshold for a share of the load, from 0 to 1: a throughput is limited by that share of its limit."""
+    if threshold.throughput is None or of_load >= 1:
+        return threshold
+    return threshold.model_copy(update={"throughput": threshold.throughput * of_load})
 
 
 def stage_part(plan: SearchPlan, stage: AnyStage, index: int, of: int) -> SearchPlan:

@@ -15,6 +15,7 @@ from tippingpoint.analysis.latency import freed_costs
 from tippingpoint.analysis.search.stage_margins import PERCENTILES
 from tippingpoint.analysis.verdict import Check, show_limit, stage_checks
 from tippingpoint.plan.base import Threshold
+from tippingpoint.plan.share import threshold_part
 from tippingpoint.run.hold_so_far import read_tick
 from tippingpoint.run.messages import Tick
 from tippingpoint.rundir.histogram import Histogram
@@ -156,7 +157,4 @@ class _Watch:
     @property
     def _shared(self) -> Threshold:
         """The threshold for the share of the load that is seen here."""
-        whole, share = self.threshold.throughput, self._share()
-        if whole is None or share >= 1:
-            return self.threshold
-        return self.threshold.model_copy(update={"throughput": whole * share})
+        return threshold_part(self.threshold, self._share())

@@ -359,6 +359,7 @@ class Runner:
         await self._crew.prepare([self._own.probe(find.start)[0]], fresh=False)
         turns = SearchTurns(
             plan,
+            find,
             self._target_gone,
             conductor,
             self._own,
@@ -367,6 +368,7 @@ class Runner:
             self._room,
             self._record,
         )
+        self._heard = turns.heard
         await turns.play()
 
     async def _target_gone(self) -> str:

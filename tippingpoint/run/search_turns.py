@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 
 import numpy as np
 
+from tippingpoint.plan.find import Find
 from tippingpoint.plan.read import SearchPlan
 from tippingpoint.run.crew import Crew
+from tippingpoint.run.hold_so_far import HoldSoFar
 from tippingpoint.run.interruption import EndedEarly
-from tippingpoint.run.messages import Settle, Settled
+from tippingpoint.run.messages import Settle, Settled, Tick
 from tippingpoint.run.own_part import OwnPart
-from tippingpoint.run.probe_loads import ProbeLoads
+from tippingpoint.run.probe_loads import ProbeLoads, round_of
 from tippingpoint.run.record import Record
 from tippingpoint.run.room import Room
+from tippingpoint.run.share_so_far import ShareSoFar, Stance
 from tippingpoint.run.stages import Stages
 from tippingpoint.run.turns import Turns
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.results import load_run
 from tippingpoint.units.conductor import Conductor
 from tippingpoint.units.digest import make_digest
-from tippingpoint.units.search_words import DIGEST, ProbeReport
-from tippingpoint.units.shared_run import Turn
+from tippingpoint.units.search_words import DIGEST, ClearHold, ProbeReport
+from tippingpoint.units.shared_run import Turn, may_end_early
+
+_LOOK_EVERY = 1.0
+"""Seconds between two looks at a hold: workers tell once a second what they measured."""
 
 
 class SearchTurns(Turns):
@@ -31,6 +38,7 @@ class SearchTurns(Turns):
     def __init__(
         self,
         plan: SearchPlan,
+        find: Find,
         gone: Callable[[], Awaitable[str]],
         conductor: Conductor,
         own: OwnPart,
@@ -44,6 +52,13 @@ class SearchTurns(Turns):
         self._plan = plan
         self._gone = gone
         self._loads = ProbeLoads(plan, stages, crew, room)
+        self._share = ShareSoFar(plan, find)
+        self._so_far: HoldSoFar | None = None
+
+    def heard(self, tick: Tick) -> None:
+        """Take a worker's tick."""
+        if self._so_far is not None:
+            self._so_far.add(tick)
 
     async def _prepare_anew(self) -> None:
         """Prepare nothing: each load is prepared by itself."""
@@ -64,11 +79,12 @@ class SearchTurns(Turns):
         assert turn.load is not None
         asked, size, _ = self._own.probe(turn.load)
         self._own.of_load = size / self._plan.load_at(turn.load)
+        self._so_far = HoldSoFar(turn.number, size, "find", self._record.now())
         await self._loads.bring_up(turn.number, turn.load, size, asked)
 
     async def _hold(self, turn: Turn) -> None:
-        """Hold the load to the end, and report what was measured; the load goes on."""
-        await self._stages.hold_to_the_end()
+        """Hold the load until its end or until it is clear, and report what was measured; the load goes on."""
+        await self._until_over(turn)
         unanswered: dict[str, Histogram] = {}
         for answer in await self._crew.ask(Settled, lambda _: Settle()):
             for operation, ages in answer.unanswered.items():
@@ -88,6 +104,35 @@ class SearchTurns(Turns):
                 gone=gone[:1000],
             )
         )
+
+    async def _until_over(self, turn: Turn) -> None:
+        """Hold the load until its end, or until the earlier moment that the leader names once all shares are clear."""
+        await self._until_clear(turn)
+        self._so_far = None
+        while self._stages.hold_left > 0:
+            ends = self._conductor.ends(turn)
+            if ends is not None:
+                self._stages.end_hold(min(self._stages.hold_left, ends - time.time()))
+            await self._crew.wait(min(self._stages.hold_left, _LOOK_EVERY))
+
+    async def _until_clear(self, turn: Turn) -> None:
+        """Report when our share of the load is clear, while there is time for an earlier end of the hold."""
+        so_far, load = self._so_far, turn.load
+        assert so_far is not None
+        assert load is not None
+        so_far.begin_hold(self._record.now())
+        whole_round = round_of(self._plan, self._own.probe(load)[0])
+        stance = Stance()
+        while (
+            not stance.is_final
+            and may_end_early(turn.of, self._stages.hold_left)
+            and self._conductor.ends(turn) is None
+        ):
+            await self._crew.wait(_LOOK_EVERY)
+            shown = await asyncio.to_thread(self._share.shows, load, self._own.of_load, so_far)
+            news = stance.news(shown if so_far.held_for >= whole_round else "")
+            if news is not None:
+                self._conductor.clear(ClearHold(turn=turn.number, shows=news))
 
     def _measured(self, number: int) -> tuple[bool, str]:
         """Return whether nothing of our load succeeded, and the digest of the stage."""

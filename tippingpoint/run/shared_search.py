@@ -65,7 +65,6 @@ def next_load(
     judged = _judged(run, plan, plan.find, turn, words, reports, folder)
     gone = [reports[unit].gone for unit in turn.sharing(run.units) if reports[unit].gone]
     problem = gone[0] if judged.silent and gone else ""
-    assert turn.hold is not None
     assert run.started is not None
     event = judged.event(
         plan,
@@ -73,7 +72,7 @@ def next_load(
         plan.load_at(turn.load or 0.0),
         fresh=turn.fresh,
         began=turn.begin - run.started,
-        seconds=turn.hold + turn.lasts - turn.begin,
+        seconds=turn.until - turn.begin,
         gone=problem,
     )
     event = shortened(event)
@@ -96,8 +95,7 @@ def _after(
     """Return the load that the searcher asks for, or its answer."""
     elapsed = 0.0
     if run.turns and run.started is not None:
-        turn = run.turns[-1]
-        elapsed = (turn.begin if turn.hold is None else turn.hold) + turn.lasts - run.started
+        elapsed = run.turns[-1].until - run.started
     ask = searcher.ask(elapsed)
     if ask is None:
         answer = searcher.answer
@@ -141,6 +139,8 @@ def _judged(
     digests = {unit: reports[unit].digest for unit in sharing}
     alone = turn.model_copy(update={"of": len(sharing), "lost": []})
     whole = run.model_copy(update={"units": sharing, "missing": {}, "probes": [], "turns": [alone]})
+    if turn.ends is not None:  # all units have ended it as agreed: it was not cut
+        whole = whole.model_copy(update={"over": True})
     with tempfile.TemporaryDirectory(prefix="judging-", dir=folder) as out:
         gathered = load_run(gather(whole, digests, words, Path(out)))
         return judge_probe(

@@ -68,7 +68,7 @@ class Stages:
             goal=goal,
             things=things,
             kind=self._on.kind,
-            remaining=None if self._hold_ends is None else max(0.0, self._hold_ends - time.monotonic()),
+            remaining=None if self._hold_ends is None else self.hold_left,
             listed=self._on.listed,
         )
 
@@ -166,10 +166,19 @@ class Stages:
         self._hold_ends = self._hold_began + hold
         self._crew.tell(Hold())
 
+    def end_hold(self, seconds: float) -> None:
+        """End the latest hold so many seconds from now."""
+        self._hold_ends = time.monotonic() + seconds
+
+    @property
+    def hold_left(self) -> float:
+        """How many seconds are left of the latest hold; 0 without one."""
+        return 0.0 if self._hold_ends is None else max(0.0, self._hold_ends - time.monotonic())
+
     async def hold_to_the_end(self) -> None:
         """Wait until the latest hold is over, if any."""
         if self._hold_ends is not None:
-            await self._crew.wait(self._hold_ends - time.monotonic())
+            await self._crew.wait(self.hold_left)
 
     async def _begin(
         self, number: int, kind: StageKind, size: float, asked: AnyStage, over: float, listed: int | None

@@ -7,13 +7,15 @@ import time
 from collections.abc import Callable
 from typing import Literal, Protocol
 
-from tippingpoint.units.search_words import ProbeReport
+from tippingpoint.units.search_words import ClearHold, ProbeReport
 from tippingpoint.units.shared_run import SharedRun, Turn
 
 Say = Callable[[Literal["ready", "up"], int], None]
 """Called when the unit is ready for its first turn (0), or has its share of the turn of this number up."""
 Tell = Callable[[ProbeReport], None]
 """Called with what the unit measured of a search's turn."""
+TellClear = Callable[[ClearHold], None]
+"""Called with what the unit's share of a search's turn shows before its hold is over."""
 _LOOK_AGAIN = 1.0
 """Seconds until the clock is read again, as it may have been set meanwhile."""
 
@@ -50,6 +52,15 @@ class Conductor(Protocol):
         """
         ...
 
+    def clear(self, shown: ClearHold) -> None:
+        """Report what our share of a search's turn shows before its hold is over."""
+        ...
+
+    def ends(self, turn: Turn) -> float | None:
+        """Return when the hold of a search's turn ends early for all units; None if it does not, as far as is
+        known."""
+        ...
+
     def held(self, report: ProbeReport) -> None:
         """Report what we measured of a search's turn."""
         ...
@@ -59,7 +70,14 @@ class Follower:
     """A conductor that follows the shared run as it was last seen."""
 
     def __init__(
-        self, unit: str, run: SharedRun, say: Say, tell: Tell = lambda report: None, *, after: int = 0
+        self,
+        unit: str,
+        run: SharedRun,
+        say: Say,
+        tell: Tell = lambda report: None,
+        tell_clear: TellClear = lambda shown: None,
+        *,
+        after: int = 0,
     ) -> None:
         """`after` is the number of the last turn that is not ours any more, as we begin anew."""
         self._unit = unit
@@ -67,6 +85,7 @@ class Follower:
         self._run = run
         self._say = say
         self._tell = tell
+        self._tell_clear = tell_clear
         self._ahead = 0.0
         self._given: Turn | None = None
         self._seen = asyncio.Event()
@@ -111,7 +130,7 @@ class Follower:
                 for turn in self._run.turns
                 if turn.number > self._after and turn.place_of(self._position) is not None
             ]
-            latest = named[-1].model_copy(update={"hold": None}) if named else None
+            latest = named[-1].model_copy(update={"hold": None, "ends": None}) if named else None
             if latest is not None and latest != self._given:
                 self._given = latest
                 return latest.model_copy(update={"begin": latest.begin + self._ahead})
@@ -130,6 +149,17 @@ class Follower:
                 if named.number > turn.number:
                     return time.time()
             await self._look_again()
+        return None
+
+    def clear(self, shown: ClearHold) -> None:
+        """Report it to the leader."""
+        self._tell_clear(shown)
+
+    def ends(self, turn: Turn) -> float | None:
+        """Return when its hold ends early, as far as is known."""
+        for named in self._run.turns:
+            if named.number == turn.number and named.ends is not None:
+                return named.ends + self._ahead
         return None
 
     def held(self, report: ProbeReport) -> None:

@@ -156,8 +156,7 @@ def _place(run: SharedRun, part: _MergedPart, begin: float) -> None:
     if part.head is None:
         return
     part.shift = round((part.head.started - (part.offset or 0.0) - begin) * 1000)
-    ends = [(turn.begin if turn.hold is None else turn.hold) + turn.lasts for turn in run.turns]
-    latest = max(ends) - begin + _LATE if ends else _LONGEST
+    latest = max(turn.until for turn in run.turns) - begin + _LATE if run.turns else _LONGEST
     first = min((phase.begin for phase in part.phases), default=-part.shift)
     last = max((phase.end for phase in part.head.phases), default=-part.shift)
     if first + part.shift < -_EARLY * 1000 or last + part.shift > latest * 1000:

@@ -37,6 +37,18 @@ class ProbeReport(BaseModel):
     """Why the target accepts no login from this unit any more; empty if it does, or if some of the load succeeded."""
 
 
+HOLDS = "held"
+"""What a unit says of a hold whose every threshold is clearly met, as far as its share shows."""
+
+
+class ClearHold(BaseModel, frozen=True):
+    """What a unit's share of a load shows before the hold is over."""
+
+    turn: Annotated[int, Field(ge=1, le=10**6)]
+    shows: Annotated[str, Field(max_length=100)] = ""
+    """HOLDS, or the threshold that is clearly missed (`extend p99`); empty if that is not clear any more."""
+
+
 class SearchEnd(BaseModel):
     """The answer of a search, as its event `found` has it."""
 

@@ -29,7 +29,7 @@ from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.plan.share import part_of
 from tippingpoint.rundir.manifest import new_run_id
 from tippingpoint.rundir.probe_events import ProbeEvent, probe_words
-from tippingpoint.units.search_words import NextLoad, SearchEnd
+from tippingpoint.units.search_words import ClearHold, NextLoad, SearchEnd
 from tippingpoint.util.durations import format_duration, show_us
 
 MOST_UNITS = 1000
@@ -64,7 +64,9 @@ class Turn(BaseModel):
     hold: Moment | None = None
     """When its hold begins for all units; None while shares are brought up."""
     lasts: Seconds
-    """Seconds of its hold."""
+    """Seconds of its hold, unless it ends before."""
+    ends: Moment | None = None
+    """In a search, when its hold ends early, as all units say that what it shows is clear; None if it does not."""
     storms: Number = 0
     """How many of the plan's storms in this stage have begun, this one included."""
     load: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
@@ -73,6 +75,13 @@ class Turn(BaseModel):
     """In a search, whether the load begins from nothing."""
     lost: Annotated[list[Annotated[int, Field(ge=0, lt=MOST_UNITS)]], Field(max_length=MOST_UNITS)] = []
     """In a search, the positions in SharedRun.units of those that are missing: the others share the whole load."""
+
+    @property
+    def until(self) -> float:
+        """When its hold ends; while that has not been named, the earliest moment at which it could."""
+        if self.ends is not None:
+            return self.ends
+        return (self.begin if self.hold is None else self.hold) + self.lasts
 
     def place_of(self, position: int) -> int | None:
         """Return the index of the share of the unit at this position in SharedRun.units; None if it has none."""
@@ -211,6 +220,8 @@ class UnitWord(BaseModel):
     """In a shared search, the number of the latest turn that it has held and reported on."""
     again: Number = 0
     """In a shared search, the number of the turn in which its agent was restarted, and its part begun anew."""
+    clear: ClearHold | None = None
+    """In a shared search, what its share of a load showed before the hold was over, once that was clear."""
 
 
 def read_shared(text: str | None) -> SharedRun | None:
@@ -256,6 +267,14 @@ def silent_after(units: int) -> float:
 def lead(units: int) -> float:
     """Return the seconds by which a moment is announced ahead: the hooks that carry it run one after the other."""
     return 8.0 + 0.5 * units
+
+
+def may_end_early(units: int, left: float) -> bool:
+    """Return whether a search's hold, with so many seconds left, can end earlier on all units if that is named now.
+
+    With more than 15 units, words take longer than what they would save.
+    """
+    return reports_phases(units) and left > lead(units)
 
 
 def begin_run(plan: Plan, units: Sequence[str], now: float) -> SharedRun:
@@ -358,7 +377,7 @@ def conduct(
     if run.shared:
         if following is not None and to_judge(run, words) == following.after:
             return _after_probe(run, said, following, now)
-        return _held_probe(run, said, now)
+        return _clear_probe(_held_probe(run, said, now), said, now)
     if not run.turns:
         return _first_turn(run, [said.get(unit) for unit in there], now)
     return _next_turn(run, said, now)
@@ -401,6 +420,28 @@ def _held_probe(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> Sha
     turn = run.turns[-1]
     held = turn.model_copy(update={"hold": max(now + lead(len(run.units)), turn.begin)})
     return run.model_copy(update={"turns": [*run.turns[:-1], held]})
+
+
+def _clear_probe(run: SharedRun, said: Mapping[str, UnitWord], now: float) -> SharedRun:
+    """Return the run with an early end of its last turn's hold, once all units that share it say the same of it.
+
+    What all shares show, the whole load shows: its percentiles and its shares of failures lie between those of the
+    units, and a throughput is their sum. A load that does not hold is only called clear if at least one unit is wrong
+    about its own share, so a look is wrong no more often than on one machine.
+    """
+    turn = run.turns[-1] if run.turns else None
+    if turn is None or turn.hold is None or turn.ends is not None or now < turn.hold:
+        return run
+    shown = {
+        said[unit].clear if unit in said and unit not in run.missing else None
+        for unit in turn.sharing(run.units)
+    }
+    only = shown.pop() if len(shown) == 1 else None
+    agreed = only is not None and only.turn == turn.number and only.shows
+    if not agreed or not may_end_early(len(run.units), turn.until - now):
+        return run
+    sooner = turn.model_copy(update={"ends": now + lead(len(run.units))})
+    return run.model_copy(update={"turns": [*run.turns[:-1], sooner]})
 
 
 def _is_up(run: SharedRun, said: Mapping[str, UnitWord]) -> bool:

@@ -36,8 +36,8 @@ def gathered(troupe: Troupe, parts: list[Path], out: Path) -> RunData:
 
 
 def test_units_share_each_load_of_a_search_and_come_to_one_answer(etcd: EtcdLab, tmp_path: Path) -> None:
-    # given a target that holds all that the search may try, and two units
-    plan = search_of(etcd, {"start": 7, "limit": 15}, p99="10s")
+    # given a target that clearly holds all that the search may try, and two units
+    plan = search_of(etcd, {"start": 7, "limit": 15, "hold": "12s"}, p99="10s")
 
     async def scene() -> None:
         troupe = Troupe(plan, 2, tmp_path)
@@ -50,6 +50,13 @@ def test_units_share_each_load_of_a_search_and_come_to_one_answer(etcd: EtcdLab,
         assert [stage.size for stage in stages_of(runs, 1)] == [4, 3]
         assert [stage.size for stage in stages_of(runs, 2)] == [8, 7]
         assert sum(stage.gauges["held"] for stage in stages_of(runs, 3)) == 15
+        # and each hold ended early on both, once they had said that it was clear
+        assert all(turn.ends is not None for turn in troupe.run.turns)
+        assert all(
+            stage.end - stage.hold_begin < 12
+            for stage in (*runs[0].stages, *runs[1].stages)
+            if stage.end is not None and stage.hold_begin is not None
+        )
         # and the search has its answer, and every part is complete
         assert troupe.run.found is not None
         assert (troupe.run.found.ended, troupe.run.found.low) == ("limit", 15)

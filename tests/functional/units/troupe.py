@@ -18,7 +18,7 @@ from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.results import RunData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.units.conductor import Follower
-from tippingpoint.units.search_words import ProbeReport, read_report
+from tippingpoint.units.search_words import ClearHold, ProbeReport, read_report
 from tippingpoint.units.shared_run import (
     SharedRun,
     UnitWord,
@@ -76,7 +76,13 @@ class Troupe:
             self._reports[unit] = measured
             self._conduct()
 
-        follower = self._followers[unit] = Follower(unit, self.run, say, report)
+        def clear(shown: ClearHold) -> None:
+            said = self._words[unit]
+            assert said is not None
+            self._words[unit] = said.model_copy(update={"clear": shown, "t": time.time()})
+            self._conduct()
+
+        follower = self._followers[unit] = Follower(unit, self.run, say, report, clear)
         self.watches.append(Watch())
         self.runners.append(
             Runner(

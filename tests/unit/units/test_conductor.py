@@ -102,6 +102,29 @@ async def test_moments_are_by_our_own_clock() -> None:
     assert unit.said == [("up", 1)]
 
 
+async def test_a_hold_that_ends_early_ends_by_our_own_clock_and_is_no_other_turn() -> None:
+    # given the hold of a search's turn
+    unit = Unit(0, 1)
+    named = turn(1, of=1, kind="find", load=10, hold=time.time())
+    unit.name(named, shared=True)
+    told = await unit.next_turn()
+    assert told is not None
+    assert unit.ends(told) is None
+    # when it is to end before its time
+    early = named.model_copy(update={"ends": time.time() + 5.0})
+    unit.name(early, ahead=100.0, shared=True)
+    # then the unit knows when, and has no other turn until the next one
+    assert early.ends is not None
+    assert unit.ends(told) == early.ends + 100
+    asked = asyncio.create_task(unit.next_turn())
+    await asyncio.sleep(0.01)
+    assert not asked.done()
+    following = turn(2, of=1, kind="find", load=20)
+    unit.name(early, following, shared=True)
+    assert await asked == following
+    assert unit.ends(following) is None
+
+
 async def test_a_unit_that_comes_to_a_turn_when_the_others_are_further_holds_it_at_once() -> None:
     unit = Unit(0, 2)
     unit.name(turn(3, hold=time.time()), turn(4))

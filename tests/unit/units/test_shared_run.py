@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, parse_plan
 from tippingpoint.rundir.probe_events import ProbeEvent
-from tippingpoint.units.search_words import NextLoad, SearchEnd, room_for_probes
+from tippingpoint.units.search_words import ClearHold, NextLoad, SearchEnd, room_for_probes
 from tippingpoint.units.shared_run import (
     RESTARTED,
     SharedRun,
@@ -474,6 +474,75 @@ def test_each_load_of_a_search_is_a_turn_that_waits_for_every_report() -> None:
     troupe.all_say("over", 2)
     assert troupe.conduct().over
     assert troupe.run.missing == {}
+
+
+def clear(shows: str, turn: int = 1) -> ClearHold:
+    return ClearHold(turn=turn, shows=shows)
+
+
+@pytest.mark.parametrize("shows", ["held", "claim p99"])
+def test_a_hold_ends_early_once_all_units_say_the_same_of_it(shows: str) -> None:
+    """Given three units in a hold of a search, when the last one says what the others say of it, then one earlier end
+    is named for all, and it stands."""
+    troupe = searching(3)
+    hold = troupe.run.turns[-1].hold
+    assert hold is not None
+    troupe.now = hold + 13
+    troupe.say(0, "up", 1, clear=clear(shows))
+    troupe.say(1, "up", 1, clear=clear(shows))
+    assert troupe.conduct().turns[-1].ends is None
+    troupe.say(2, "up", 1, clear=clear(shows))
+    turn = troupe.conduct().turns[-1]
+    assert turn.ends == turn.until == troupe.now + lead(3) < hold + 30
+    # and one that takes it back by then comes too late
+    troupe.now += 2
+    troupe.say(2, "up", 1, clear=clear(""))
+    assert troupe.conduct().turns == [turn]
+    assert read_shared(troupe.run.model_dump_json()) == troupe.run
+
+
+@pytest.mark.parametrize(
+    ("words", "after"),
+    [
+        ([clear("held"), None], 13),
+        ([clear("held"), clear("")], 13),
+        ([clear("held"), clear("claim p99")], 13),
+        ([clear("claim p99"), clear("claim error_rate")], 13),
+        ([clear(""), clear("")], 13),
+        ([clear("held", turn=2), clear("held", turn=2)], 13),
+        ([clear("held"), clear("held")], 21.5),
+    ],
+    ids=[
+        "one says nothing",
+        "one takes it back",
+        "one holds and one breaks",
+        "each misses another threshold",
+        "neither is sure",
+        "of another turn",
+        "too late to tell all before the hold is over",
+    ],
+)
+def test_a_hold_goes_on_to_its_end(words: list[ClearHold | None], after: float) -> None:
+    troupe = searching(2)
+    hold = troupe.run.turns[-1].hold
+    assert hold is not None
+    troupe.now = hold + after
+    for unit, said in enumerate(words):
+        troupe.say(unit, "up", 1, clear=said)
+    turn = troupe.conduct().turns[-1]
+    assert (turn.ends, turn.until) == (None, hold + 30)
+
+
+def test_a_hold_of_a_lost_unit_or_of_many_units_goes_on_to_its_end() -> None:
+    lacking, many = searching(3), searching(16)
+    del lacking.words["load-claimer/2"]
+    for troupe in (lacking, many):
+        hold = troupe.run.turns[-1].hold
+        assert hold is not None
+        troupe.now = hold + 1
+        for unit in range(len(troupe.words)):
+            troupe.say(unit, "up", 1, clear=clear("held"))
+        assert troupe.conduct().turns[-1].ends is None
 
 
 def test_the_others_share_the_loads_after_a_unit_was_lost() -> None:

@@ -248,6 +248,7 @@ def _news(word: UnitWord, units: int) -> dict[str, Any]:
     news = word.model_dump(include={"run", "phase", "turn", "problem", "clock", "leaves", "held"})
     if reports_phases(units):
         news["doing"] = None if word.progress is None else word.progress.phase
+        news["clear"] = word.clear
     return news
 
 

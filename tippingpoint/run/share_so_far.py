@@ -1,0 +1,64 @@
+"""What a unit's share of a load shows while it is held, in a search that many units share."""
+
+from __future__ import annotations
+
+from tippingpoint.analysis.search.rebuilt import aim_of
+from tippingpoint.analysis.search.searcher import Searcher
+from tippingpoint.analysis.search.stage_margins import judged, margin_names, stage_margins
+from tippingpoint.plan.find import Find
+from tippingpoint.plan.read import SearchPlan
+from tippingpoint.plan.share import threshold_part
+from tippingpoint.run.hold_so_far import HoldSoFar
+from tippingpoint.units.search_words import HOLDS
+
+
+class Stance:
+    """What this unit has said of one hold.
+
+    It says that its share is clear, and takes that back at most once if it is not any more: then it says no more. So a
+    hold costs each unit two words at most.
+    """
+
+    def __init__(self) -> None:
+        self._said = ""
+        self.is_final = False
+        """Whether nothing more is to be said of this hold."""
+
+    def news(self, shown: str) -> str | None:
+        """Return what is to be said, now that the share shows this; None for nothing new."""
+        if shown == self._said or self.is_final:
+            return None
+        self.is_final = bool(self._said)
+        self._said = "" if self._said else shown
+        return self._said
+
+
+class ShareSoFar:
+    """Judges this unit's share of each load by the rule that ends the holds of a search by one machine."""
+
+    def __init__(self, plan: SearchPlan, find: Find) -> None:
+        self._plan = plan
+        self._names = margin_names(plan.thresholds)
+        self._searcher = Searcher(aim_of(find))
+
+    def shows(self, load: float, of_load: float, so_far: HoldSoFar) -> str:
+        """Return what is clear of a load, of which this unit has the share `of_load` (from 0 to 1).
+
+        It is HOLDS, the first threshold that is clearly missed, or an empty text. A share of which a threshold measured
+        nothing shows nothing: the other units' shares may miss that threshold. May be called on another thread than the
+        one that ticks come from.
+        """
+        if of_load <= 0:
+            return ""
+        so_far.read()
+        margins = stage_margins(
+            judged(so_far.stage, plan=self._plan),
+            [threshold_part(threshold, of_load) for threshold in self._plan.thresholds],
+            seconds=so_far.parts,
+        )
+        for margin in margins:
+            if self._searcher.is_clear(load, [margin], so_far.held_for) is False:
+                return margin.name
+        known = {margin.name for margin in margins}
+        whole = known.issuperset(self._names)
+        return HOLDS if whole and self._searcher.is_clear(load, margins, so_far.held_for) else ""
