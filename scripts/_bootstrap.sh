@@ -226,7 +226,7 @@ need_release() {
 need_releases() {
     local building=()
     if command -v go >/dev/null; then
-        need_release etcd 3.6 &
+        need_release etcd 3.6 3.7 &
         building=($!)
     fi
     need_release etcd bullseye trixie forky
