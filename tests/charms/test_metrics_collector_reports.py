@@ -54,6 +54,11 @@ def engine_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 FIRST, SECOND = (f"2026112{day}-000000-juju-leases-small-1f3a" for day in (1, 2))
+USUAL, SLOW, AGAIN = (
+    [f"2026110{day}-000000-juju-leases-small-{mark}" for day in (3, 4, 5)]
+    for mark in ("aaaa", "bbbb", "cccc")
+)
+"""Three runs each of a release, of a slower one, and of the first release again."""
 
 
 @pytest.fixture(scope="module")
@@ -248,6 +253,53 @@ def test_runs_are_compared_with_the_first_or_the_baseline(digests: dict[str, dic
     assert "One run each: differences between runs are not known." in worse["text"]
     assert named["text"] == better["text"]
     assert worse["text"].count("juju-leases-small") >= 2
+
+
+@pytest.mark.usefixtures("engine_here")
+def test_repeats_of_two_releases_are_compared(tmp_path: Path) -> None:
+    # given three runs each of a release, of a slower one, and of the first release again
+    for names, claim_ms in ((USUAL, 10.0), (SLOW, 400.0), (AGAIN, 10.0)):
+        for number, run in enumerate(names):
+            parts = {
+                unit: make_digest(a_part(tmp_path, run, index, claim_ms * (1 + number / 50)))
+                for index, unit in enumerate(UNITS)
+            }
+            arrived(a_run(run), parts)
+    usual, slow, again = (",".join(names) for names in (USUAL, SLOW, AGAIN))
+
+    # when the collector compares them
+    worse = answered("compare", {"runs": usual, "with": slow, "control": again})
+    same = answered("compare", {"runs": usual, "with": again})
+
+    # then what repeats do not explain is judged, and nothing else
+    assert (worse["regressed"], same["regressed"]) == ("true", "false")
+    assert "got worse" in worse["text"]
+    assert "no difference beyond that of repeats" in same["text"]
+    assert f"with={slow} control={again} format=md" in worse["fetch"]
+
+
+@pytest.mark.usefixtures("engine_here")
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [
+        (
+            {"control": FIRST},
+            f"control: {FIRST}: expected none without the runs of another release in `with`",
+        ),
+        ({"with": SECOND, "baseline": FIRST}, f"baseline: {FIRST}: expected none with `with`"),
+        ({"with": FIRST}, f"compare: {FIRST}: expected each run once"),
+    ],
+)
+def test_repeats_that_cannot_be_compared_are_refused(
+    asked: dict[str, str], line: str, digests: dict[str, dict[str, str]]
+) -> None:
+    for run in (FIRST, SECOND):
+        arrived(a_run(run), digests[run])
+
+    with pytest.raises(testing.ActionFailed) as failed:
+        answered("compare", {"runs": FIRST, **asked})
+
+    assert failed.value.message.startswith(line)
 
 
 @pytest.mark.usefixtures("engine_here")

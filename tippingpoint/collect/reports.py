@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.collect import WORSE
 from tippingpoint.collect.sandbox import give_way
-from tippingpoint.compare.named import compare_named
+from tippingpoint.compare.named import compare_named, compare_repeats
 from tippingpoint.compare.trend.acknowledged import Acknowledged
 from tippingpoint.compare.trend.history import Order, trend_of
 from tippingpoint.errors import UserError
@@ -49,6 +49,10 @@ class Asked(BaseModel):
     runs: list[CollectedRun]
     names: list[str] = []
     """The runs to compare, in order: ids of `runs`, or seed:NAME."""
+    others: list[str] = []
+    """The runs of another release: then `names` are the repeats of one release, and all are ids of `runs`."""
+    control: list[str] = []
+    """Further runs of the first release, as a control of a comparison with `others`."""
     format: Literal["md", "html", "json", "junit"] = "md"
     tolerance: float = 0.10
     by: Order = "date"
@@ -106,8 +110,13 @@ def _report(asked: Asked, runs: dict[str, Path]) -> int:
 def _compare(asked: Asked, runs: dict[str, Path]) -> int:
     if asked.format == "junit":
         raise UserError("format", asked.format, "md, html or json for a comparison")
-    names = [str(runs.get(name, name)) for name in asked.names]
-    comparison = compare_named(names, asked.tolerance)
+    names, others, control = (
+        [str(runs.get(name, name)) for name in each] for each in (asked.names, asked.others, asked.control)
+    )
+    if others:
+        comparison = compare_repeats([names, others], control, asked.tolerance)
+    else:
+        comparison = compare_named(names, asked.tolerance)
     _print(write_comparison(comparison, asked.format))
     return WORSE if comparison.regressed else MET
 

@@ -104,12 +104,18 @@ class Actions(ops.Object):
     @_answers
     def _on_compare(self, event: ops.ActionEvent) -> Results:
         asked = Compare.read(event.params)
-        if len(asked.names) < 2:
+        sets = {"with": asked.others, "control": asked.controls}
+        if asked.controls and not asked.others:
+            raise UserError("control", asked.control, "none without the runs of another release in `with`")
+        if asked.baseline and asked.others:
+            raise UserError("baseline", asked.baseline, "none with `with`: `runs` are the baseline")
+        if len(asked.names) < (1 if asked.others else 2):
             raise UserError(
                 "runs", asked.runs, "two runs or more, or a run and seed:NAME, separated by commas"
             )
-        runs = [self._runs.find(name) for name in asked.names if not name.startswith(_SEED)]
-        key = hashlib.sha256(f"{asked.names} {asked.tolerance}".encode()).hexdigest()[:8]
+        named = [*asked.names, *asked.others, *asked.controls]
+        runs = [self._runs.find(name) for name in named if not name.startswith(_SEED)]
+        key = hashlib.sha256(f"{asked.names} {sets} {asked.tolerance}".encode()).hexdigest()[:8]
         path = self._reports / f"comparison-{key}.{_SUFFIX[asked.format]}"
         worse = sandbox.write(
             path,
@@ -117,14 +123,19 @@ class Actions(ops.Object):
                 "compare",
                 list({run.id: run for run in runs}.values()),
                 names=asked.names,
+                others=asked.others,
+                control=asked.controls,
                 format=asked.format,
                 tolerance=asked.tolerance,
             ),
         )
         first, *others = asked.names
-        query = [("against", first), *(("run", name) for name in others), ("format", asked.format)]
+        query = [("against", first), *(("run", name) for name in others)]
+        query += [(part, name) for part, names in sets.items() for name in names]
+        query += [("format", asked.format)]
         page = self._on_page(f"/compare?{urlencode([*query, ('tolerance', asked.tolerance)])}")
-        ask = f"compare runs={','.join(asked.names)} format={asked.format} tolerance={asked.tolerance:g}"
+        repeats = "".join(f" {part}={','.join(names)}" for part, names in sets.items() if names)
+        ask = f"compare runs={','.join(asked.names)}{repeats} format={asked.format} tolerance={asked.tolerance:g}"
         told = self._told(path, asked.format, asked.part, ask, page)
         return {"regressed": "true" if worse else "false", **told}
 

@@ -31,6 +31,8 @@ class Compare(Parameters):
 
     runs: Annotated[str, Field(max_length=4000)] = ""
     baseline: Annotated[str, Field(max_length=200)] = ""
+    with_: str = Field(default="", max_length=4000, alias="with")
+    control: Annotated[str, Field(max_length=4000)] = ""
     format: Literal["md", "html", "json"] = "md"
     tolerance: Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)] = 0.10
     part: Annotated[int, Field(ge=0, le=10_000)] = 0
@@ -48,6 +50,20 @@ class Compare(Parameters):
     @property
     def names(self) -> list[str]:
         """The ids of runs, or seed:NAME for published results. The first is the baseline."""
-        names = [name.strip() for name in self.runs.split(",") if name.strip()]
+        names = _named(self.runs)
         base = self.baseline.strip()
         return [base, *(name for name in names if name != base)] if base else names
+
+    @property
+    def others(self) -> list[str]:
+        """The ids of another release's runs; then `names` are repeats of one release."""
+        return _named(self.with_)
+
+    @property
+    def controls(self) -> list[str]:
+        """The ids of further runs of the first release."""
+        return _named(self.control)
+
+
+def _named(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]

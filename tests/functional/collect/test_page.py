@@ -214,12 +214,18 @@ class TestReports:
         assert document["kind"] == "comparison"
         assert reader.ask(f"/compare?against=seed:juju-2.5.1&run={FIRST}").status == 200
 
+    def test_repeats_are_compared_with_those_of_another_release(self, reader: Reader) -> None:
+        document = json.loads(reader.ask(f"/compare?against={FIRST}&with={SECOND}&format=json").text)
+
+        assert document["outcome"] == "single"
+
     @pytest.mark.parametrize(
         ("query", "line"),
         [
             ("", "runs: none: expected 2 to 24"),
             (f"against={FIRST}", f"runs: {FIRST}: expected 2 to 24"),
             (f"against={FIRST}&run={FIRST}", f"runs: {FIRST}: expected 2 to 24"),
+            (f"against={FIRST}&run={SECOND}&control={FIRST}", f"control: {FIRST}: expected none without"),
             (f"against={FIRST}&run={SECOND}&format=exe", "format: exe: expected html, md or json"),
             (f"against={FIRST}&run={SECOND}&tolerance=nan", "tolerance: nan: expected a number, 0 to 100"),
             (f"against={FIRST}&run=seed:nothing", "nothing"),

@@ -215,25 +215,40 @@ class Pages:
         return _file(await self._reports.answer("export", [run]), "tar.gz", f"{run.id}.tar.gz")
 
     async def _compare(self, request: web.Request) -> web.StreamResponse:
-        """Compare `against` with each `run`: ids, or seed:NAME; `format` and `tolerance` are as in the action."""
+        """Compare `against` with each `run`: ids, or seed:NAME; `format` and `tolerance` are as in the action.
+
+        Given `with`, `against` and `run` are repeats of one release, `with` those of another, and `control` further
+        ones of the first.
+        """
         asked = request.query
         against: list[str] = asked.getall("against", [])
         others: list[str] = asked.getall("run", [])
         names = list(dict.fromkeys([*against, *others]))
         form = asked.get("format", "html")
-        if len(against) > 1 or not 2 <= len(names) <= MOST_COMPARED:
+        repeats: list[str] = asked.getall("with", [])
+        control: list[str] = asked.getall("control", [])
+        if control and not repeats:
             raise UserError(
-                "runs", ", ".join(names) or "none", f"2 to {MOST_COMPARED}, at most one of them in `against`"
+                "control", ", ".join(control), "none without the runs of another release in `with`"
+            )
+        all_named = [*names, *repeats, *control]
+        if len(against) > 1 or not names or not 2 <= len(all_named) <= MOST_COMPARED:
+            raise UserError(
+                "runs",
+                ", ".join(all_named) or "none",
+                f"2 to {MOST_COMPARED}, at most one of them in `against`",
             )
         if form not in ("html", "md", "json"):
             raise UserError("format", form, "html, md or json")
         tolerance = _tolerance(asked.get("tolerance", "0.1"))
 
         def find() -> list[StoredRun]:
-            return [self._find(name) for name in names if not name.startswith(PREFIX)]
+            return [self._find(name) for name in dict.fromkeys(all_named) if not name.startswith(PREFIX)]
 
         runs = await asyncio.to_thread(find)
-        path = await self._reports.answer("compare", runs, names=names, format=form, tolerance=tolerance)
+        path = await self._reports.answer(
+            "compare", runs, names=names, others=repeats, control=control, format=form, tolerance=tolerance
+        )
         return _file(path, form, f"comparison.{form}")
 
     async def _trend(self, request: web.Request) -> web.StreamResponse:
