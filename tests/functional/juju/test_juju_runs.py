@@ -244,7 +244,7 @@ def test_a_search_finds_the_limit_that_its_target_has(
         tmp_path,
         workload={"units": 1, "claim_time": "20s", "renew_time": "1s", "timeout": "10s"},
         stages=[],
-        find={"start": 10, "limit": 400, "over": "2s", "hold": "8s", "resolution": 0.2},
+        find={"start": 10, "limit": 400, "over": "2s", "hold": "8s", "resolution": 0.2, "within": "90s"},
         thresholds=[{"operation": "extend", "p99": "500ms", "lost_rate": 0}],
     )
     # when its limit is looked for
@@ -256,7 +256,7 @@ def test_a_search_finds_the_limit_that_its_target_has(
     assert read.find is not None
     answer = searcher_of(read, read.find, measured.events).answer
     if answer.limit is None:  # on a machine that is too slow for the generator
-        assert answer.ended == "generator", answer
+        assert answer.ended in ("generator", "within"), answer
         return
     assert answer.low <= 45, answer
     assert answer.high >= 41, answer
@@ -325,11 +325,11 @@ class TestAgent:
         done = run_on(juju, "run", plan, "--out", tmp_path / "runs")
         # then one line says that it is not patched, and what would do without a patch
         assert done.returncode == 3
-        assert done.stderr.count("\n") == 1
+        *_, line = done.stderr.splitlines()  # before it, a busy machine may tell that a worker ended
         assert re.fullmatch(
             r"tippingpoint: unit-\S+: permission denied: the controller is not patched .*"
-            r"target\.identity=hollow, which needs no patch\n",
-            done.stderr,
+            r"target\.identity=hollow, which needs no patch",
+            line,
         ), done.stderr
         assert [*(tmp_path / "runs").iterdir()] == []
         remove(juju, model)
