@@ -220,7 +220,7 @@ class Crew:
                 parts[worker.name] = (message.done, message.goal)
                 done, goal = (sum(column) for column in zip(*parts.values(), strict=True))
                 self._watcher.preparing(message.what, done, goal)
-            case Gone() if worker.done is None and not self.ending:
+            case Gone() if worker.done is None and not worker.refused and not self.ending:
                 entry = next(entry for entry in self._record.manifest.workers if entry.name == worker.name)
                 entry.status = "cut"
                 self._record.save_manifest()

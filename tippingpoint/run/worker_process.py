@@ -56,6 +56,11 @@ class WorkerProcess:
         """Whether its output is still open; the output of a worker that has ended, in whatever way, is not."""
         return not self._ended.done()
 
+    @property
+    def refused(self) -> bool:
+        """Whether it said that it cannot begin; it ends by itself after that."""
+        return self._opened.done() and isinstance(self._opened.result(), Refusal)
+
     def tell(self, command: Command) -> None:
         """Send a command; a worker that is gone misses it, and is noticed by the end of its output."""
         stdin = self.process.stdin

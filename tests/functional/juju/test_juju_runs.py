@@ -255,11 +255,11 @@ def test_a_search_finds_the_limit_that_its_target_has(
     assert isinstance(read, ClaimPlan)
     assert read.find is not None
     answer = searcher_of(read, read.find, measured.events).answer
+    assert answer.low <= 45, answer
+    assert answer.high >= 41, answer
     if answer.limit is None:  # on a machine that is too slow for the generator
         assert answer.ended in ("generator", "within"), answer
         return
-    assert answer.low <= 45, answer
-    assert answer.high >= 41, answer
     assert answer.binds == "extend p99"
 
 
@@ -325,11 +325,11 @@ class TestAgent:
         done = run_on(juju, "run", plan, "--out", tmp_path / "runs")
         # then one line says that it is not patched, and what would do without a patch
         assert done.returncode == 3
-        *_, line = done.stderr.splitlines()  # before it, a busy machine may tell that a worker ended
+        assert done.stderr.count("\n") == 1
         assert re.fullmatch(
             r"tippingpoint: unit-\S+: permission denied: the controller is not patched .*"
-            r"target\.identity=hollow, which needs no patch",
-            line,
+            r"target\.identity=hollow, which needs no patch\n",
+            done.stderr,
         ), done.stderr
         assert [*(tmp_path / "runs").iterdir()] == []
         remove(juju, model)

@@ -11,9 +11,14 @@ import pytest
 import tippingpoint
 from tippingpoint.errors import Refused
 from tippingpoint.plan.read import parse_plan
+from tippingpoint.run.crew import Crew
+from tippingpoint.run.interruption import Interruption
 from tippingpoint.run.messages import Message, Refusal
+from tippingpoint.run.record import Record
+from tippingpoint.run.watcher import RunnerEvents
 from tippingpoint.run.worker import Job
 from tippingpoint.run.worker_process import Gone, WorkerProcess, opened, start_worker
+from tippingpoint.rundir.manifest import Manifest, TargetEntry
 
 
 def a_job_that_is_refused(directory: Path) -> Job:
@@ -44,6 +49,21 @@ async def test_a_worker_that_spoke_before_it_was_listened_to_is_heard(tmp_path: 
     with pytest.raises(Refused, match=r"etcd\.yaml"):
         await opened(worker)
     await worker.ended(60.0)
+
+
+async def test_a_worker_that_refused_and_ended_is_not_one_that_was_cut(tmp_path: Path) -> None:
+    # given a run whose worker refuses its job
+    record = Record("p", tmp_path, "the-run", RunnerEvents())
+    record.make_directory()
+    record.open(Manifest(id="the-run", title="p", target=TargetEntry(kind="etcd"), started=0.0))
+    crew = Crew(record, Interruption(), RunnerEvents(), lambda worker, tick: None)
+    with pytest.raises(Refused, match=r"etcd\.yaml"):
+        await crew.open([a_job_that_is_refused(record.directory)])
+    # when it is gone before its runner gets to telling it to end
+    await crew.ended(60.0)
+    # then nothing says that it was lost
+    assert "worker-cut" not in (record.directory / "events.jsonl").read_text()
+    assert [worker.status for worker in record.manifest.workers] == ["running"]
 
 
 async def test_a_worker_runs_the_code_of_its_runner_wherever_that_was_started(
