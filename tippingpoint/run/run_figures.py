@@ -1,7 +1,8 @@
 """The figures of Prometheus that thresholds of a run are about: measured in each stage, and kept as events of the run.
 
-The stages of a search are measured when each ends, as the search needs them. Listed ones are measured at the end of the
-run, because Prometheus keeps what it scraped. If it is away, the figure is not known, and the run goes on.
+Each stage is measured when it ends. A search waits for that; a listed stage is measured while the next one is played.
+What could not be had then is asked for once more at the end of the run, because Prometheus keeps what it scraped. If it
+is away, the figure is not known, and the run goes on.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ LOOK_EVERY = 1.0
 IN_A_ROW = 4
 """The number of scrapes in a row that have to miss a threshold with `abort`."""
 MEASURED_WITHIN = 10.0
-"""Seconds that a probe of a search waits for its figures."""
+"""Seconds that a stage that has ended waits for its figures."""
 ALL_WITHIN = 60.0
 """Seconds that the end of a run waits for the figures of all listed stages."""
 _AGAIN_AFTER = 1.0
@@ -64,6 +65,8 @@ class RunFigures:
         """Seconds between scrapes of the slowest host of a figure with `abort`."""
         self._ahead = 0.0
         """Seconds that Prometheus' clock is ahead of ours."""
+        self._meanwhile: list[asyncio.Task[None]] = []
+        """Measurements of listed stages that have ended, done or under way."""
         self._look: asyncio.Task[dict[str, Measured]] | None = None
         self._looked_at = 0
         self._latest: dict[str, Measured] = {}
@@ -130,10 +133,25 @@ class RunFigures:
         found = await self._told(record, begin, end, MEASURED_WITHIN)
         self._write(record, number, found)
 
+    def measure_meanwhile(
+        self, record: Record, number: int, began: float, hold_began: float, end: float
+    ) -> None:
+        """Begin to measure a listed stage that has ended; the others are moments of the run."""
+        begin = began if in_ramp(self._plan) else hold_began
+
+        async def measured() -> None:
+            with contextlib.suppress(OperationFailed, TargetError, TimeoutError):
+                async with asyncio.timeout(MEASURED_WITHIN):
+                    found = await self._span(record, begin, end)
+                self._write(record, number, found)
+
+        self._meanwhile.append(asyncio.create_task(measured()))
+
     async def complete(self, record: Record) -> None:
         """Measure all stages of a run that has ended, but for those that have been measured."""
         deadline = time.monotonic() + ALL_WITHIN
         self._forget()
+        await asyncio.gather(*self._meanwhile)
         gone = ""
         run = await asyncio.to_thread(load_run, record.directory)
         for stage in run.stages:

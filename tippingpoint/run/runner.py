@@ -329,7 +329,11 @@ class Runner:
                 refused = await self._room.look(asked, number, f"stages.{number - 1}")
                 if refused:
                     raise EndedEarly("cut", refused)
+            began = self._record.now()
             await self._stages.play(kind, size, asked, listed=number)
+            if self._figures is not None and kind != "destroy":
+                spans = began, self._stages.hold_began, self._record.now()
+                self._figures.measure_meanwhile(self._record, self._stages.following - 1, *spans)
 
     def _watch_aborts(self) -> None:
         """End the run once a threshold with `abort` is missed; a search by one machine goes on below that load."""

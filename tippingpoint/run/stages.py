@@ -112,6 +112,11 @@ class Stages:
         await self._crew.wait_for(self._faults.done, ANSWER_TIMEOUT_S)
 
     @property
+    def hold_began(self) -> float:
+        """The moment in the run at which the latest hold began."""
+        return self._hold_began - self._record.started
+
+    @property
     def following(self) -> int:
         """The number of the stage that begins next."""
         return self._next

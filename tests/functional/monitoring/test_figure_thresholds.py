@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import signal
 from pathlib import Path
 
 import pytest
 
 from lab.etcd.cluster import EtcdLab
 from lab.prometheus import PrometheusLab
-from tests.functional.program import leases_left, no_traceback, only_run, run, settings, write_plan
+from tests.functional.program import leases_left, no_traceback, only_run, run, settings, start, write_plan
 from tippingpoint.analysis.analyse import analyse
 from tippingpoint.monitoring.scrape.jobs import static_targets
 
@@ -73,3 +74,31 @@ def test_a_search_ends_where_a_figure_crosses_its_limit_and_a_run_is_aborted_by_
     # and a report needs no Prometheus
     assert "etcd-proposals of the leader" in run("report", measured.directory).stdout
     assert leases_left(etcd) == []
+
+
+def test_what_was_measured_before_prometheus_went_is_in_the_report(etcd: EtcdLab, tmp_path: Path) -> None:
+    # given a run with a limit that holds, whose second stage would last for long
+    plan = write_plan(
+        tmp_path,
+        workload=WORKLOAD,
+        stages=[{"leases": 10, "over": 0, "hold": hold} for hold in ("4s", "5m")],
+        thresholds=[{"figure": "etcd-memory", "at_most": "8GB"}],
+    )
+    with PrometheusLab([static_targets("\n".join(etcd.endpoints))]) as prometheus:
+        options = (*settings(etcd), "--prometheus", prometheus.url, "--out", tmp_path / "runs")
+        with start("run", plan, *options) as running:
+            # when Prometheus is killed once the first stage has its figure, and then the run is ended
+            assert running.stderr is not None
+            next(line for line in running.stderr if "figure stage=1" in line)
+            prometheus.kill()
+            next(line for line in running.stderr if "stage 2/2 hold" in line)
+            running.send_signal(signal.SIGINT)
+            _, err = running.communicate()
+    # then that figure is kept, and that of the second stage is told as not measured
+    assert no_traceback("", err)
+    measured = only_run(tmp_path / "runs")
+    assert measured.manifest.status == "interrupted"
+    first, second = (stage.figures["etcd-memory"] for stage in measured.stages)
+    assert first.value is not None
+    assert second.value is None
+    assert second.why.startswith(prometheus.url)
