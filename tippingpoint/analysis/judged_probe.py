@@ -129,7 +129,8 @@ def _held(found: StageFindings, checks: Sequence[Check]) -> tuple[bool | None, l
 
 def _why(check: Check) -> str:
     if check.limit == FIGURE:
-        return f"{check.operation} was not measured: {check.why}"
+        where = "" if check.observed is None else " on every host"
+        return f"{check.operation} was not measured{where}: {check.why}"
     return f"{_name(check)}: {check.why}"
 
 

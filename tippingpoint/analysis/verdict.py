@@ -393,19 +393,19 @@ def _bottlenecks(findings: Findings) -> list[str]:
 
 
 def _gaps(checks: Iterable[Check], stages: Sequence[StageResult], unit: str) -> list[str]:
-    """Return one line for each limit that could not be measured in some stages."""
-    missing: dict[str, list[str]] = {}
-    why: dict[str, str] = {}
+    """Return a line for each limit that could not be measured in some stages, and each reason why."""
+    missing: dict[tuple[str, str], list[str]] = {}
     for check in checks:
         if check.observed is None and check.size is not None:
-            name = check.operation if check.limit == FIGURE else f"{check.operation} {check.limit}"
-            missing.setdefault(name, []).append(show_size(check.size))
-            why[name] = f": {check.why}" if check.limit == FIGURE else ""
+            of_figure = check.limit == FIGURE
+            name = check.operation if of_figure else f"{check.operation} {check.limit}"
+            why = f": {check.why}" if of_figure else ""
+            missing.setdefault((name, why), []).append(show_size(check.size))
     return [
-        f"{name} was never measured{why[name]}"
+        f"{name} was never measured{why}"
         if len(sizes) == len(stages)
-        else f"{name} was not measured at {show_list(sizes)} {unit}{why[name]}"
-        for name, sizes in missing.items()
+        else f"{name} was not measured at {show_list(sizes)} {unit}{why}"
+        for (name, why), sizes in missing.items()
     ]
 
 

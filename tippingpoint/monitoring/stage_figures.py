@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
 
@@ -19,6 +19,7 @@ from tippingpoint.monitoring.prometheus import Prometheus, Sampled
 from tippingpoint.monitoring.query_packs import Figure, Pack, host_of, packs_for
 from tippingpoint.monitoring.selecting import all_but_generators, both
 from tippingpoint.plan.base import Threshold
+from tippingpoint.util.durations import show_us
 from tippingpoint.util.text import nearest
 
 LOOK_BACK = 300.0
@@ -210,7 +211,7 @@ class StageFigures:
             ]
             found += values
             if why or not values:
-                unknown[host] = why or "it had no valid sample"
+                unknown[host] = why or "had no valid sample"
         if not found:
             if unknown:
                 return Measured(None, why=_told(unknown))
@@ -218,9 +219,7 @@ class StageFigures:
         largest = max(found, key=lambda each: each.value or 0.0)
         if not unknown:
             return largest
-        return Measured(
-            largest.value, largest.host, largest.error, largest.lowest, largest.scrapes, _told(unknown)
-        )
+        return replace(largest, why=_told(unknown))
 
     async def _leads(
         self, one: Wanted, first: float, end: float, step: float
@@ -298,15 +297,15 @@ def _not_scraped(one: Wanted, host: str, scrapes: Scrapes, begin: float, end: fl
     if len(good) < needed:
         times = {0: "was not scraped", 1: "was scraped once"}[len(good)]
         wants = ", and a rate needs two scrapes" if needed > 1 and good else ""
-        return f"{times} within {end - begin:.3g} s{wants}"
+        return f"{times} within {show_us((end - begin) * 1e6)}{wants}"
     gap = scrapes.gap(host, begin, end)
-    return f"was not scraped for {gap:.3g} s" if gap else ""
+    return f"was not scraped for {show_us(gap * 1e6)}" if gap else ""
 
 
 def _told(unknown: Mapping[str, str]) -> str:
     host = next(iter(unknown))
     more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
-    return f"{host} {unknown[host].removeprefix('it ')}{more}"
+    return f"{host} {unknown[host]}{more}"
 
 
 def _key(one: Wanted, series: Sampled) -> tuple[str, str]:

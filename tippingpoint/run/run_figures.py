@@ -163,8 +163,10 @@ class RunFigures:
                 continue
             end = record.now() if stage.end is None else stage.end
             left = deadline - time.monotonic()
-            found = self._nothing(gone) if gone else await self._told(record, begin, end, max(left, 0.1))
-            if left <= 0 or all(measured.unanswered for measured in found.values()):
+            if left <= 0 and not gone:
+                gone = f"the {ALL_WITHIN:.0f} s for the figures of all stages were over"
+            found = self._nothing(gone) if gone else await self._told(record, begin, end, left)
+            if not gone and all(measured.unanswered for measured in found.values()):
                 gone = next(iter(found.values())).why
             self._write(record, stage.number, found)
 
@@ -222,7 +224,7 @@ class RunFigures:
         except (OperationFailed, TargetError) as problem:
             return self._nothing(_problem(problem))
         except TimeoutError:
-            return self._nothing(f"{self._prometheus.where}: has not answered within {within:.0f} s")
+            return self._nothing(f"{self._prometheus.where}: has not answered within {within:.3g} s")
 
     def _nothing(self, why: str) -> dict[str, Measured]:
         return {one.name: Measured(None, why=why, unanswered=True) for one in self._figures.wanted}

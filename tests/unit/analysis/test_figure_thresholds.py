@@ -72,6 +72,12 @@ def test_a_figure_that_was_not_measured_is_never_met(missing: int) -> None:
     assert verdict.sentence.startswith(f"Withheld: etcd-memory of the leader was not measured {where}")
 
 
+def test_each_stage_without_its_figure_has_its_own_reason() -> None:
+    verdict = judged(stage(1, None, "no leader is known"), stage(2, None, "connection refused"))
+    assert f"{MEMORY} was not measured at 1000 leases: no leader is known" in verdict.sentence
+    assert f"{MEMORY} was not measured at 2000 leases: connection refused" in verdict.reasons[-1]
+
+
 def test_of_a_figure_that_is_not_known_of_all_hosts_only_a_miss_counts() -> None:
     lost = "etcd-2 was not scraped within 30 s"
     assert judged(stage(1, 200.0, lost), stage(2, 200.0)).outcome == "withheld"
@@ -142,6 +148,20 @@ def test_a_search_without_its_figures_ends_and_does_not_blame_the_generator() ->
     assert probes == 2
     assert searcher.answer.ended == "unmeasured"
     assert searcher.answer.withheld == "memory: no answer"
+
+
+def test_a_generator_that_is_the_limit_is_named_although_a_figure_was_missed_once_before() -> None:
+    # given a search whose figure was not measured at its first load, until that was tried again
+    searcher = Searcher(Aim(start=1000, limit=64000, resolution=0.2, hold=10, within=None, whole=True))
+    searcher.tell(Probe(1000, None, (), True, 0.0, 10.0, unmeasured="memory: no answer"))
+    searcher.tell(Probe(1000, True, (), False, 10.0, 10.0))
+    # when the generator cannot bring a larger load, twice
+    for begun in (20.0, 30.0):
+        searcher.tell(Probe(2000, None, (), False, begun, 10.0))
+    # then it is what ends the search
+    assert searcher.ask(40.0) is None
+    assert searcher.answer.ended == "generator"
+    assert searcher.answer.withheld == "the generator itself was the limit"
 
 
 def test_the_answer_names_the_figure_that_binds_with_its_limit() -> None:

@@ -199,7 +199,7 @@ class Searcher:
             if lowest <= self._smallest * 1.001 or self._largest < self._smallest:
                 return "broken at start"
         if self._is_strained:
-            return "unmeasured" if any(probe.unmeasured for probe in self._probes) else "generator"
+            return "unmeasured" if self._unmeasured else "generator"
         if aim.within is not None and elapsed >= aim.within:
             return "within"
         if self._is_out_of_reach or len(self._probes) >= _MOST:
@@ -246,22 +246,31 @@ class Searcher:
     @property
     def _silent(self) -> str:
         """Why loads say nothing, in a few words."""
-        unmeasured = next((probe.unmeasured for probe in self._probes if probe.unmeasured), "")
-        return unmeasured or "the generator itself was the limit"
+        return self._unmeasured or "the generator itself was the limit"
+
+    @property
+    def _mute(self) -> list[Probe]:
+        """The probes that say nothing, by their loads."""
+        return sorted((probe for probe in self._probes if probe.held is None), key=lambda probe: probe.load)
+
+    @property
+    def _unmeasured(self) -> str:
+        """Which figure was not measured at the loads that are the cap; empty if that is not why they say nothing."""
+        return next((probe.unmeasured for probe in self._mute[-2:] if probe.unmeasured), "")
 
     @property
     def _cap(self) -> float | None:
         """The smallest load at which the generator was the limit twice, or at and above which it was twice."""
-        strained = sorted(probe.load for probe in self._probes if probe.held is None)
-        return strained[-2] if len(strained) >= 2 else None
+        mute = self._mute
+        return mute[-2].load if len(mute) >= 2 else None
 
     # -- what is next -----------------------------------------------------------------------------
 
     def _next_load(self) -> float:
         wanted = self._wanted()
-        strained = [probe.load for probe in self._probes if probe.held is None]
-        if len(strained) == 1 and wanted > strained[0]:
-            wanted = strained[0]
+        mute = self._mute
+        if len(mute) == 1 and wanted > mute[0].load:
+            wanted = mute[0].load
         return wanted
 
     def _wanted(self) -> float:
