@@ -24,7 +24,7 @@ from tippingpoint.run.watcher import StageProgress
 from tippingpoint.rundir.manifest import Manifest
 from tippingpoint.units.conductor import Follower
 from tippingpoint.units.search_words import ClearHold, ProbeReport
-from tippingpoint.units.shared_run import RESTARTED, SharedRun
+from tippingpoint.units.shared_run import SharedRun
 from tippingpoint.units.shared_run import UnitProgress as Told
 
 CUT_WITHIN = 10.0
@@ -127,7 +127,7 @@ class PartRunner:
         self._follower.see(shared, ahead)
         if shared.stopped or shared.over:  # over while we play: we counted as missing
             self.stop(shared.stopped or "the run is over")
-        elif shared.shared and shared.missing.get(self._unit, RESTARTED) != RESTARTED:
+        elif shared.shared and not shared.may_return(self._unit):
             # The others share the whole load by now: ours would be too much.
             self.stop(f"counted as missing: {shared.missing[self._unit]}")
 

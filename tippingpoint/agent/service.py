@@ -34,7 +34,7 @@ from tippingpoint.errors import UserError, told
 from tippingpoint.run.resume import TakenUp, take_up
 from tippingpoint.rundir.ledger import entries
 from tippingpoint.units.search_words import ClearHold, ProbeReport
-from tippingpoint.units.shared_run import REMOVED, RESTARTED, SharedRun, UnitProgress, UnitWord, stop
+from tippingpoint.units.shared_run import REMOVED, SharedRun, UnitProgress, UnitWord, stop
 from tippingpoint.util.network_errors import in_words
 
 TAKE_UP_WITHIN = 90.0
@@ -294,7 +294,7 @@ class Agent:
             now = self._state.run
             if now is None or now.id != run or now.over or now.stopped:
                 return False
-            return not now.shared or now.missing.get(self._state.unit, RESTARTED) == RESTARTED
+            return not now.shared or now.may_return(self._state.unit)
         return False
 
     async def _close_part(self, ended: Ended, directory: Path | None) -> None:

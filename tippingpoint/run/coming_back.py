@@ -160,9 +160,7 @@ class ComingBack:
                 )
                 if step.held or step.why:
                     return
-                if not size or step.stage is None:
-                    break
-                if not says_nothing(self._examined(await self._run())[-1]):
+                if not size or not says_nothing(self._examined(await self._run())[-1]):
                     break
 
     async def _step(self, size: float) -> _Step:

@@ -50,7 +50,7 @@ class LowerLoads:
     @property
     def judged_whole(self) -> bool:
         """Whether a step is judged when all that it makes is there, as the load is how fast that is made."""
-        return self._plan.load in (*PACES, "batch")
+        return self._plan.load in PACES
 
     async def from_nothing(self, load: float) -> None:
         """Take the load away, and have all that was made removed, before this load comes."""
@@ -79,7 +79,7 @@ class LowerLoads:
             settling.begin(began)
         await self._stages.bring_up(number, "recover", load, asked, asked.over, None)
         self._before = asked
-        if goes_down and (left := self._left(asked, began)):
+        if goes_down and (left := self._left(began)):
             return Played(number, left)
         if settling is not None and goes_down:
             settling.begin(self._record.now())
@@ -102,18 +102,13 @@ class LowerLoads:
             return plan.on_top(asked, before)
         return asked
 
-    def _left(self, asked: AnyStage, began: float) -> str:
+    def _left(self, began: float) -> str:
         """Return what of the load before is still there; empty if nothing is."""
-        ticks = self._crew.ticks_after(began).values()
-        if all(tick.up for tick in ticks):
+        on, ticks = self._stages.progress, self._crew.ticks_after(began).values()
+        if on is None or all(tick.up for tick in ticks):
             return ""
-        there = sum(tick.held for tick in ticks)
-        wanted, what = 0, ""
-        if isinstance(asked, SpawnStage):
-            wanted, what = asked.size, self._plan.load_unit
-        elif isinstance(asked, GrowStage) and isinstance(self._plan, GrowPlan):
-            wanted, what = asked.amounts[self._plan.counted], self._plan.counted
-        return f"{there - wanted} {what} of the load before could not be removed" if there > wanted else ""
+        over = sum(tick.held for tick in ticks) - on.goal
+        return f"{over} {on.things} of the load before could not be removed" if over > 0 else ""
 
     async def _pause(self) -> None:
         await self._crew.ask(Paused, lambda _: Pause())

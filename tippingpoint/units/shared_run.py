@@ -127,6 +127,10 @@ class SharedRun(BaseModel):
     found: SearchEnd | None = None
     """The answer of the shared search, once it has ended."""
 
+    def may_return(self, unit: str) -> bool:
+        """Whether a unit is there, or is missing only until its restarted agent is ready again."""
+        return self.missing.get(unit, RESTARTED) == RESTARTED
+
     @property
     def searches(self) -> bool:
         """Whether it searches for a load (find)."""
@@ -365,11 +369,11 @@ def conduct(
     missing = {**run.missing}
     for unit in run.units:
         why = _why_missing(run, unit, words, said.get(unit), now)
-        if why and missing.get(unit, RESTARTED) == RESTARTED:
+        if why and run.may_return(unit):
             missing[unit] = why
     run = run.model_copy(update={"missing": missing}) if missing != run.missing else run
     there = [unit for unit in run.units if unit not in missing]
-    ends = [unit for unit in run.units if missing.get(unit, RESTARTED) == RESTARTED]
+    ends = [unit for unit in run.units if run.may_return(unit)]
     if all(said[unit].phase == "over" if unit in said else False for unit in ends):
         return run.model_copy(update={"over": True})
     if run.stopped or run.searches_alone:

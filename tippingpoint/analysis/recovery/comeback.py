@@ -188,7 +188,7 @@ def _served(findings: Findings, stage: StageResult) -> float | None:
 def _rate_a_unit(findings: Findings, before: float | None) -> float | None:
     """Return the successes a second for each unit of the load that held before; None if nothing is due by time."""
     plan = findings.plan
-    if isinstance(plan, SpawnPlan | GrowPlan) and plan.load not in (*PACES, "batch"):
+    if isinstance(plan, SpawnPlan | GrowPlan) and plan.load not in PACES:
         return None
     rates = [
         rate / found.stage.size
