@@ -17,7 +17,7 @@ from tippingpoint.atlas.entry import (
     entry_directories,
     read_entry,
 )
-from tippingpoint.atlas.figures import Bounds, meaning_of, measured
+from tippingpoint.atlas.figures import Bounds, meaning_of, measured, rounded
 from tippingpoint.errors import UserError
 from tippingpoint.units.digest_file import SUFFIX
 
@@ -50,12 +50,9 @@ def check_atlas(atlas: Path) -> Checked:
             if not found:
                 entries[entry.name] = entry
         problems += map(str, found)
-    for entry in [*entries.values()]:
-        wrong = list(_of_claims(entry, entries))
-        problems += map(str, wrong)
-        if wrong:
-            del entries[entry.name]
-    return Checked([*entries.values()], problems)
+    wrong = {name: list(_of_claims(entry, entries)) for name, entry in entries.items()}
+    problems += [str(each) for found in wrong.values() for each in found]
+    return Checked([entry for name, entry in entries.items() if not wrong[name]], problems)
 
 
 def _of_entry(entry: Entry) -> Iterator[UserError]:
@@ -76,7 +73,7 @@ def _of_entry(entry: Entry) -> Iterator[UserError]:
         yield UserError(str(entry.directory), "no runs", f"one file or more that end in {SUFFIX}")
         return
     for path in [file, *entry.digests]:
-        named = _PATH.search(path.read_text(encoding="utf-8"))
+        named = _PATH.search(path.read_text(encoding="utf-8", errors="replace"))
         if named:
             yield UserError(str(path), named[1], "no path of the machine that measured")
     yield from _of_runs(entry, file)
@@ -171,10 +168,7 @@ def ratio_of(ours: Figure, theirs: Figure, scatter: float) -> Bounds:
     (our_low, our_high), (their_low, their_high) = _widened(ours, scatter), _widened(theirs, scatter)
     low = our_low / their_high if our_low is not None and their_high else None
     high = our_high / their_low if our_high is not None and their_low else None
-    return (
-        None if low is None else float(f"{low:.3g}"),
-        None if high is None else float(f"{high:.3g}"),
-    )
+    return rounded(low), rounded(high)
 
 
 def _widened(figure: Figure, scatter: float) -> Bounds:

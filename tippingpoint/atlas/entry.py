@@ -9,17 +9,16 @@ import datetime
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tippingpoint.analysis.analyse import Analysis, analyse
 from tippingpoint.errors import UserError
 from tippingpoint.plan.packages import kinds
+from tippingpoint.plan.read import read_yaml
 from tippingpoint.rundir.files import read_file
 from tippingpoint.units.digest_file import SUFFIX, load_digest_file
-from tippingpoint.util.fast_yaml import FAST_LOADER
 from tippingpoint.util.text import nearest
 
 ENTRIES = "entries"
@@ -149,11 +148,11 @@ def read_entry(directory: Path) -> Entry:
     """Return an entry; raises UserError with the field, its value and what would be accepted."""
     file = directory / FILE
     try:
-        fields: Any = yaml.load(read_file(file, _LARGEST), FAST_LOADER)
+        fields = read_yaml(read_file(file, _LARGEST).decode())
     except OSError as problem:
         raise UserError(str(file), problem.strerror or "unreadable", "a readable file") from None
-    except yaml.YAMLError as problem:
-        raise UserError(str(file), str(problem).splitlines()[0], "YAML") from None
+    except ValueError as problem:
+        raise UserError(str(file), str(problem), "YAML") from None
     try:
         said = EntryFile.model_validate(fields)
     except ValidationError as problem:

@@ -9,10 +9,12 @@ from tippingpoint.analysis.analyse import Analysis
 from tippingpoint.analysis.cost import samples_between, three
 from tippingpoint.analysis.latency import costs
 from tippingpoint.atlas.entry import Figure
+from tippingpoint.rundir.resources import FigureData
 from tippingpoint.rundir.stages import StageResult
 from tippingpoint.util.text import show_load
 
 _PERCENTILES = {"p50": 50.0, "p99": 99.0}
+_UNITS = {"bytes": "B", "bytes/s": "B/s", "seconds": "s"}
 _PREFIXES = ((1e9, "G"), (1e6, "M"))
 Bounds = tuple[float | None, float | None]
 
@@ -46,7 +48,10 @@ def meaning_of(figure: Figure, runs: Sequence[Analysis]) -> Meaning:
         case "made":
             return Meaning(f"{runs[0].run.things} made", "/s")
         case "resource":
-            return Meaning(f"{_title(figure, runs)}, all members{at}", _resource_unit(figure, runs))
+            data = _data(figure, runs[0])
+            if data is None:
+                return Meaning(f"{figure.of}, all members{at}", "")
+            return Meaning(f"{data.title}, all members{at}", _UNITS.get(data.unit, data.unit))
 
 
 def measured(figure: Figure, runs: Sequence[Analysis]) -> Bounds:
@@ -71,8 +76,8 @@ def measured(figure: Figure, runs: Sequence[Analysis]) -> Bounds:
     if not known:
         return None, None
     if len(known) < len(values):
-        return _rounded(min(known)), None
-    return _rounded(min(known)), _rounded(max(known))
+        return rounded(min(known)), None
+    return rounded(min(known)), rounded(max(known))
 
 
 def show_bounds(low: float | None, high: float | None) -> str:
@@ -94,8 +99,9 @@ def _short(value: float | None) -> str:
     return three(value)
 
 
-def _rounded(value: float) -> float:
-    return float(f"{value:.3g}")
+def rounded(value: float | None) -> float | None:
+    """Return a value with three significant digits."""
+    return None if value is None else float(f"{value:.3g}")
 
 
 def _tips(runs: Sequence[Analysis]) -> Bounds:
@@ -106,18 +112,21 @@ def _tips(runs: Sequence[Analysis]) -> Bounds:
         if point is not None:
             lows.append(point.last_held or 0.0)
             highs.append(point.first_beyond)
+        elif run.found is not None:  # loads of a search are not held by being there
+            lows.append(run.found.answer.low)
+            highs.append(run.found.broken)
         else:
             lows.append(max(run.findings.loads_held, default=0.0))
             highs.append(None)
     above = [high for high in highs if high is not None]
-    low = _rounded(min(lows)) if lows and min(lows) > 0 else None
-    return low, _rounded(max(above)) if above and len(above) == len(highs) else None
+    low = rounded(min(lows)) if lows and min(lows) > 0 else None
+    return low, rounded(max(above)) if above and len(above) == len(highs) else None
 
 
 def _value(figure: Figure, run: Analysis) -> float | None:
     match figure.figure:
         case "lost":
-            return float(run.run.manifest.status != "failed" and _lost(run))
+            return float(_lost(run))
         case "back":
             return _back(figure, run)
         case "made":
@@ -164,8 +173,7 @@ def _stage(figure: Figure, run: Analysis) -> StageResult | None:
 
 
 def _resource(figure: Figure, run: Analysis, stage: StageResult) -> float | None:
-    resources = run.run.resources
-    data = resources.figure(figure.of) if resources is not None else None
+    resources, data = run.run.resources, _data(figure, run)
     if resources is None or data is None or stage.hold_begin is None or stage.end is None:
         return None
     values: Sequence[float | None] = resources.roles(data, data.parts[0]).total
@@ -173,13 +181,6 @@ def _resource(figure: Figure, run: Analysis, stage: StageResult) -> float | None
     return data.typical(inside) if inside else None
 
 
-def _title(figure: Figure, runs: Sequence[Analysis]) -> str:
-    resources = runs[0].run.resources
-    data = resources.figure(figure.of) if resources is not None else None
-    return figure.of if data is None else data.title
-
-
-def _resource_unit(figure: Figure, runs: Sequence[Analysis]) -> str:
-    resources = runs[0].run.resources
-    data = resources.figure(figure.of) if resources is not None else None
-    return "" if data is None else {"bytes": "B", "bytes/s": "B/s", "seconds": "s"}.get(data.unit, data.unit)
+def _data(figure: Figure, run: Analysis) -> FigureData | None:
+    resources = run.run.resources
+    return None if resources is None else resources.figure(figure.of)

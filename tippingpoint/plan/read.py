@@ -148,7 +148,7 @@ def plan_schema() -> dict[str, Any]:
 def parse_plan(text: str, overrides: Sequence[str] = (), source: str = "plan") -> Plan:
     """The plan in a YAML text with `key=value` overrides applied; UserError says which field is wrong and why."""
     try:
-        document = _read_yaml(text)
+        document = read_yaml(text)
     except ValueError as problem:
         raise UserError(source, without_login(str(problem)), "a plan in YAML") from None
     if not isinstance(document, dict):
@@ -176,8 +176,8 @@ class _Loader(yaml.SafeLoader):
         super().flatten_mapping(node)
 
 
-def _read_yaml(text: str) -> object:
-    """The value in a text; ValueError says in one line why there is none."""
+def read_yaml(text: str) -> object:
+    """Return the value in a text in YAML from outside; raises ValueError that says in one line why there is none."""
     if len(text) > MAX_TEXT:
         raise ValueError(f"{len(text)} characters, more than {MAX_TEXT}")
     try:
@@ -201,7 +201,7 @@ def _override(fields: dict[str, Any], override: str) -> None:
     if not equals or not key:
         raise UserError("--set", without_login(override), "key=value, such as workload.renew_time=10s")
     try:
-        value = _read_yaml(text)
+        value = read_yaml(text)
     except ValueError as problem:
         if not isinstance(problem.__cause__, yaml.YAMLError):
             raise UserError("--set", without_login(override), f"a value in YAML ({problem})") from None

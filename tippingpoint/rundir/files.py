@@ -36,7 +36,7 @@ def read_file(path: Path, most: int | None = None) -> bytes:
             raise OSError(errno.ELOOP, "a link, not a file", str(path)) from None
         raise
     if most is not None and len(content) > most:
-        raise OSError(errno.EFBIG, f"larger than {most >> 20} MiB", str(path))
+        raise OSError(errno.EFBIG, f"larger than {most >> 10:,} KiB", str(path))
     return content
 
 

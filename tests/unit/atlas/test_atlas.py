@@ -124,6 +124,22 @@ def test_what_is_wrong_is_told_in_one_line(atlas: Path, change: Change, told: st
     assert told in problem
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("entry.yaml", b"date: 2026-13-45", "month must be in 1..12: expected YAML"),
+        ("entry.yaml", b"load: \xff", "expected YAML"),
+        ("entry.yaml", b"x" * 100_000, "larger than 64 KiB: expected a readable file"),
+        ("run-1.digest", b"\xff", "expected a digest file"),
+    ],
+)
+def test_files_that_cannot_be_read_are_told_in_one_line(
+    atlas: Path, name: str, content: bytes, told: str
+) -> None:
+    (atlas / "entries" / "etcd-3.4.23-test" / name).write_bytes(content)
+    assert told in problem_of(atlas)
+
+
 def test_a_simulator_is_never_called_real(tmp_path: Path) -> None:
     add_entry(tmp_path, "juju-test", [KEPT / "juju-hollow"])
     rewrite(tmp_path, entry(**FILLED), "juju-test")

@@ -77,13 +77,16 @@ def test_anything_else_is_refused_in_one_line(tmp_path: Path, text: str) -> None
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("field", "value"), [("digest", "AAAA"), ("resources", "AAAA")])
-def test_a_damaged_one_is_refused_in_one_line(tmp_path: Path, field: str, value: str) -> None:
+@pytest.mark.parametrize(
+    ("field", "told"), [("digest", "expected a whole digest"), ("resources", "resources: not readable")]
+)
+def test_a_damaged_one_is_refused_in_one_line(tmp_path: Path, field: str, told: str) -> None:
     file = tmp_path / "x.digest"
     write_digest_file(KEPT / "etcd", file)
-    file.write_text(json.dumps(json.loads(file.read_text()) | {field: value}))
-    with pytest.raises(UserError, match="digest"):
+    file.write_text(json.dumps(json.loads(file.read_text()) | {field: "AAAA"}))
+    with pytest.raises(UserError, match=told) as refused:
         load_digest_file(file)
+    assert "\n" not in str(refused.value)
 
 
 def test_a_run_that_goes_on_or_was_cut_has_none(tmp_path: Path) -> None:
