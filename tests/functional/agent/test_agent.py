@@ -7,6 +7,8 @@ import socket
 import stat
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,12 @@ def quick_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 LONG = [{"leases": 20, "over": 0, "hold": "60s"}]
+SEARCH: dict[str, Any] = {
+    "stages": [],
+    "find": {"start": 7, "limit": 15, "over": "200ms", "hold": "2s"},
+    "thresholds": [{"operation": "extend", "p99": "10s"}],
+}
+"""A search whose largest load the lab holds."""
 
 
 def a_plan(etcd: EtcdLab, **changes: Any) -> Plan:
@@ -39,6 +47,24 @@ def a_plan(etcd: EtcdLab, **changes: Any) -> Plan:
 
 def target(etcd: EtcdLab) -> dict[str, Any]:
     return {"kind": "etcd", "endpoints": etcd.endpoints}
+
+
+@contextmanager
+def two_agents(directory: Path) -> Iterator[tuple[Agent, Agent]]:
+    """The agents of two units, each with a directory of its own."""
+    places = directory / "a", directory / "b"
+    for place in places:
+        place.mkdir()
+    with Agent(places[0]) as one, Agent(places[1], "load-claimer/1") as other:
+        yield one, other
+
+
+def whole_report(leader: Leader, one: Agent, other: Agent) -> dict[str, Any]:
+    """The report of a run of both, which the first of them makes."""
+    results = {agent.unit: agent.result() for agent in (one, other)}
+    digests = {unit: result["digest"] for unit, result in results.items() if result}
+    shared = leader.run.model_dump(mode="json")
+    return one.ask("report", run=leader.run.id, format="md", digests=digests, shared=shared)
 
 
 def nothing_left(etcd: EtcdLab, run: str) -> bool:
@@ -93,10 +119,8 @@ def test_from_orders_to_a_report(etcd: EtcdLab, tmp_path: Path) -> None:
 
 def test_two_units_hold_together_and_share_the_load(etcd: EtcdLab, tmp_path: Path) -> None:
     # given two agents
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
     plan = a_plan(etcd, stages=[{"leases": 21, "over": 0, "hold": "3s"}])
-    with Agent(tmp_path / "a") as one, Agent(tmp_path / "b", "load-claimer/1") as other:
+    with two_agents(tmp_path) as (one, other):
         # when they play a run together
         leader = Leader(plan, [one, other], target(etcd))
         leader.until(lambda: leader.run.over)
@@ -126,15 +150,8 @@ def test_two_units_hold_together_and_share_the_load(etcd: EtcdLab, tmp_path: Pat
 
 def test_two_units_share_a_search_that_the_leaders_agent_judges(etcd: EtcdLab, tmp_path: Path) -> None:
     # given two agents, and a target that holds all that the search may try
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    plan = a_plan(
-        etcd,
-        stages=[],
-        find={"start": 7, "limit": 15, "over": "200ms", "hold": "2s"},
-        thresholds=[{"operation": "extend", "p99": "10s"}],
-    )
-    with Agent(tmp_path / "a") as one, Agent(tmp_path / "b", "load-claimer/1") as other:
+    plan = a_plan(etcd, **SEARCH)
+    with two_agents(tmp_path) as (one, other):
         # when they play it
         leader = Leader(plan, [one, other], target(etcd))
         leader.until(lambda: leader.run.over)
@@ -149,24 +166,14 @@ def test_two_units_share_a_search_that_the_leaders_agent_judges(etcd: EtcdLab, t
         assert (leader.run.found.ended, leader.run.found.low) == ("limit", 15)
         assert nothing_left(etcd, leader.run.id)
         # and the report of the whole says so
-        results = {agent.unit: agent.result() for agent in (one, other)}
-        digests = {unit: result["digest"] for unit, result in results.items() if result}
-        shared = leader.run.model_dump(mode="json")
-        report = one.ask("report", run=leader.run.id, format="md", digests=digests, shared=shared)
+        report = whole_report(leader, one, other)
         assert "Holds 15 leases, the largest load that the plan allows." in report["text"]
 
 
 def test_a_unit_whose_agent_is_restarted_in_a_search_takes_part_again(etcd: EtcdLab, tmp_path: Path) -> None:
     # given two agents in a search, of which one dies with its workers while the first load is held
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
-    plan = a_plan(
-        etcd,
-        stages=[],
-        find={"start": 7, "limit": 15, "over": "200ms", "hold": "2s"},
-        thresholds=[{"operation": "extend", "p99": "10s"}],
-    )
-    with Agent(tmp_path / "a") as one, Agent(tmp_path / "b", "load-claimer/1") as other:
+    plan = a_plan(etcd, **SEARCH)
+    with two_agents(tmp_path) as (one, other):
         leader = Leader(plan, [one, other], target(etcd))
         leader.until(lambda: leader.run.turns and leader.run.turns[-1].hold is not None)
         other.lose()
@@ -185,18 +192,13 @@ def test_a_unit_whose_agent_is_restarted_in_a_search_takes_part_again(etcd: Etcd
         assert leader.run.turns[-1].of == 2
         assert nothing_left(etcd, leader.run.id)
         # and the report says when it was away
-        results = {agent.unit: agent.result() for agent in (one, other)}
-        digests = {unit: result["digest"] for unit, result in results.items() if result}
-        shared = leader.run.model_dump(mode="json")
-        report = one.ask("report", run=leader.run.id, format="md", digests=digests, shared=shared)
+        report = whole_report(leader, one, other)
         assert "Holds 15 leases, the largest load that the plan allows." in report["text"]
         assert "load-claimer/1 was cut, and resumed" in report["text"]
 
 
 def test_a_search_of_two_units_ends_on_both_when_a_threshold_aborts_it(etcd: EtcdLab, tmp_path: Path) -> None:
     # given a throughput that the first load cannot have (20/s), and holds that would last for minutes
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
     plan = a_plan(
         etcd,
         workload={"units": 1, "claim_time": "60s", "renew_time": "200ms", "timeout": "30s"},
@@ -204,7 +206,7 @@ def test_a_search_of_two_units_ends_on_both_when_a_threshold_aborts_it(etcd: Etc
         find={"start": 4, "limit": 1000, "over": 0, "hold": "10m"},
         thresholds=[{"operation": "extend", "throughput": 30, "abort": True}],
     )
-    with Agent(tmp_path / "a") as one, Agent(tmp_path / "b", "load-claimer/1") as other:
+    with two_agents(tmp_path) as (one, other):
         # when two agents play it
         leader = Leader(plan, [one, other], target(etcd))
         leader.until(lambda: leader.run.over)
@@ -214,21 +216,16 @@ def test_a_search_of_two_units_ends_on_both_when_a_threshold_aborts_it(etcd: Etc
         assert "(limit 15/s for its share of 30/s, abort)" in leader.run.stopped
         assert (leader.run.found, len(leader.run.turns)) == (None, 1)
         assert nothing_left(etcd, leader.run.id)
-        results = {agent.unit: agent.result() for agent in (one, other)}
-        digests = {unit: result["digest"] for unit, result in results.items() if result}
-        shared = leader.run.model_dump(mode="json")
-        report = one.ask("report", run=leader.run.id, format="md", digests=digests, shared=shared)
+        report = whole_report(leader, one, other)
         assert "Missed: aborted: extend throughput was " in report["text"]
         assert "lost in mid-search" not in report["text"]
 
 
 def test_what_a_lost_unit_made_is_removed_by_the_leaders_agent(etcd: EtcdLab, tmp_path: Path) -> None:
     # given two agents that hold their shares
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
     long = {"claim_time": "1m", "renew_time": "30s"}
     plan = a_plan(etcd, stages=[{"leases": 20, "over": 0, "hold": "12s"}], workload=long)
-    with Agent(tmp_path / "a") as one, Agent(tmp_path / "b", "load-claimer/1") as other:
+    with two_agents(tmp_path) as (one, other):
         leader = Leader(plan, [one, other], target(etcd))
         leader.until(lambda: leader.phases() == ["up", "up"] and leader.run.turns[-1].hold)
         # when the machine of one is lost
@@ -282,12 +279,10 @@ def test_an_agent_that_crashed_closes_its_part_with_what_it_has(etcd: EtcdLab, t
 
 def test_what_a_unit_that_is_removed_has_measured_is_in_the_report(etcd: EtcdLab, tmp_path: Path) -> None:
     # given two agents that hold their shares
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
     plan = a_plan(
         etcd, stages=[{"leases": 20, "over": 0, "hold": "12s"}, {"leases": 30, "over": 0, "hold": "2s"}]
     )
-    with Agent(tmp_path / "a") as one, Agent(tmp_path / "b", "load-claimer/1") as other:
+    with two_agents(tmp_path) as (one, other):
         leader = Leader(plan, [one, other], target(etcd))
         leader.until(lambda: leader.phases() == ["up", "up"] and leader.run.turns[0].hold)
         until(lambda: (word := other.word()) and word.progress and word.progress.held == 10)
