@@ -8,11 +8,11 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
 from lab.maas.power import PowerProblem, PowerTimedOut
+from lab.patience import PATIENCE_S
 
 T = TypeVar("T")
 _OFF = {"shut off", "crashed", "pmsuspended"}
 """The states of a domain in which MAAS calls a machine off."""
-_WITHIN_S = 120.0
 _AT_ONCE = 8
 """Calls of virsh at a time. Each is a process with a TLS connection of its own."""
 
@@ -74,7 +74,7 @@ class Virsh:
                 stderr=asyncio.subprocess.PIPE,
             )
             try:
-                async with asyncio.timeout(_WITHIN_S):
+                async with asyncio.timeout(PATIENCE_S):
                     said, problem = await process.communicate()
             except TimeoutError:
                 process.kill()

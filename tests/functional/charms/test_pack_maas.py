@@ -1,4 +1,4 @@
-"""A packed container-spawner on a MAAS lab, without Juju: from a secret to seven machines of a real libvirt."""
+"""A packed container-spawner on a MAAS lab, without Juju: from a secret to machines of a real libvirt."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def follow(unit: CharmUnit, run: str) -> None:
     until(is_over, f"the end of {run}", within=3 * WITHIN_S, every=0.2)
 
 
-def test_virtme_makes_seven_machines_and_leaves_nothing(unit: CharmUnit, libvirt: MaasLab) -> None:
+def test_virtme_makes_machines_and_leaves_nothing(unit: CharmUnit, libvirt: MaasLab) -> None:
     # Given a unit whose secret is for a MAAS, and a libvirt on its machine
     before = libvirt.counts()
     assert libvirt.libvirt is not None
@@ -69,10 +69,10 @@ def test_virtme_makes_seven_machines_and_leaves_nothing(unit: CharmUnit, libvirt
         follow(unit, run)
         report = unit.dispatch("actions/report", format="json").state["results"]
 
-    # Then all seven were commissioned and deployed
+    # Then both were commissioned and deployed
     document = json.loads(unit.read(report["path"]))
     (stage,) = document["stages"]
-    assert (stage["size"], document["verdict"]["outcome"]) == (7, "met"), document["verdict"]
+    assert (stage["size"], document["verdict"]["outcome"]) == (2, "met"), document["verdict"]
     # and nothing of it is left in the MAAS or in libvirt, and the key is in no report and no log
     assert libvirt.counts() == before
     assert virsh(libvirt, "list", "--all", "--name") == ""
@@ -87,7 +87,9 @@ def overrides(lab: MaasLab) -> str:
     changed = {
         "target.made.libvirt": lab.libvirt.uri,
         "target.made.power_address": lab.libvirt.power_address,
+        "target.machines.small.count": "2",  # emulated ones take minutes; test_maas_virtme.py makes all seven
         "target.machines.small.memory": "128MiB",
+        "stages.0.instances": "2",
         "stages.0.hold": "2s",
     }
     return "; ".join(f"{key}={value}" for key, value in changed.items())

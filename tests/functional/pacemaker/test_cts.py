@@ -88,7 +88,7 @@ def test_a_test_that_fails_is_told_and_the_run_ends_in_order(
     lab.fencing_works = False
     before = configuration(lab)
     # When a node is killed in a test that expects it to be fenced
-    plan = write_cts(tmp_path, tests=["Crash", "StandbyNodes"], timeout="40s", idle="40s")
+    plan = write_cts(tmp_path, tests=["Crash", "StandbyNodes"], timeout="90s", idle="40s")
     ended = run("run", plan, "--out", tmp_path / "runs", *settings(lab))
     # Then the test failed by that assertion
     assert no_traceback(ended.stdout, ended.stderr)
