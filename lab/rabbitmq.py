@@ -1,9 +1,9 @@
 """Runs the distribution's RabbitMQ on loopback, without systemd, and with virtual hosts like OpenStack's.
 
-    with RabbitLab() as lab:
+    with RabbitLab() as lab:  # or another release's: RabbitLab("trixie"), RabbitLab("4.0")
         with lab.client("nova") as nova:
             nova.publish("conductor", 10)
-        ...  # http://{lab.metrics}/metrics/per-object
+        ...  # lab.per_object
 
 Clients speak STOMP, which needs no library.
 """
@@ -22,18 +22,23 @@ from lab.control import LabError
 from lab.patience import PATIENCE_S
 from lab.ports import free_ports
 from lab.program import vanishing_directory
+from lab.releases.find import find
+from lab.releases.usr import PATH, check_usr, with_usr_of
 from lab.service import Service, Starter
 
 VHOSTS = ("nova", "neutron")
 _POLL_S = 0.1
 _PASSWORD = "lab"  # on loopback, for as long as a test
+_PER_OBJECT_FROM = (3, 9)
+"""The first release with /metrics/per-object. An older one has to be told to have objects in /metrics."""
+_SERVER = "usr/lib/rabbitmq/bin/rabbitmq-server"
 _CHECKOUT = Path(__file__).resolve().parents[1]
 
 
 def find_rabbitmq() -> Path:
     """Find the root with usr/lib/rabbitmq and usr/lib/erlang: the machine's, or the one unpacked by ./scripts/test."""
     for root in (Path("/"), _CHECKOUT / ".cache" / "packages" / "rabbitmq"):
-        if (root / "usr/lib/rabbitmq/bin/rabbitmq-server").exists():
+        if (root / _SERVER).exists():
             return root
     raise LabError("rabbitmq-server: not found", "the package, or the one that ./scripts/test fetches")
 
@@ -41,24 +46,29 @@ def find_rabbitmq() -> Path:
 class RabbitLab:
     """One broker with the virtual hosts of VHOSTS, each with a user of that name. It ends with the context.
 
-    `metrics` is the address of its exporter, and `service` the broker's process.
+    `metrics` is the address of its exporter, and `service` the broker's process. A `release` is a suite or a version,
+    which is fetched the first time and needs root. LabError as `find` raises it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, release: str | None = None) -> None:
+        if release is not None:
+            check_usr()
+        self.release = find("rabbitmq", release) if release is not None else None
         self._amqp, self._stomp, metrics, self._epmd, self._between = free_ports(5)
         self.metrics = f"127.0.0.1:{metrics}"
+        self._old = self.release is not None and self.release.numbers < _PER_OBJECT_FROM
+        self.per_object = f"http://{self.metrics}/metrics{'' if self._old else '/per-object'}"
+        """The URL of figures of each connection, channel and queue, which have the virtual host."""
 
     def __enter__(self) -> RabbitLab:
-        root = find_rabbitmq()
         with ExitStack() as cleanup:
             self._directory = vanishing_directory(cleanup)
             self._starter = Starter(cleanup, self._directory)
             self._configure()
-            (erts,) = (root / "usr/lib/erlang").glob("erts-*/bin")
-            environment = self._environment(root, erts)
-            self._starter.start("epmd", [str(erts / "epmd"), "-port", str(self._epmd)], environment)
-            server = str(root / "usr/lib/rabbitmq/bin/rabbitmq-server")
-            self.service = Service(self._starter, "rabbitmq-server", [server], environment)
+            epmd, server, places = self._programs()
+            environment = self._environment(places)
+            self._starter.start("epmd", [*epmd, "-port", str(self._epmd)], environment)
+            self.service = Service(self._starter, "rabbitmq-server", server, environment)
             self.service.start()
             self.await_clients()
             self._cleanup = cleanup.pop_all()
@@ -109,23 +119,38 @@ prometheus.tcp.ip = 127.0.0.1
 prometheus.tcp.port = {self.metrics.rpartition(":")[2]}
 load_definitions = {self._directory / "definitions.json"}
 collect_statistics_interval = 1000
+{"prometheus.return_per_object_metrics = true" if self._old else ""}
 """
         )
 
-    def _environment(self, root: Path, erts: Path) -> dict[str, str]:
+    def _programs(self) -> tuple[list[str], list[str], dict[str, str]]:
+        """Return the command lines of epmd and of the broker, and the variables that tell where their files are."""
+        if self.release is not None:
+            usr = self._directory / "usr"
+            usr.mkdir()
+            epmd, server = (
+                with_usr_of(self.release.path, usr, [program]) for program in ("/usr/bin/epmd", f"/{_SERVER}")
+            )
+            return epmd, server, {"PATH": PATH}
+        root = find_rabbitmq()
+        (erts,) = (root / "usr/lib/erlang").glob("erts-*/bin")
+        (plugins,) = (root / "usr/lib/rabbitmq/lib").glob("*/plugins")
         # Erlang's own script only works in the place where the package would be installed.
         erl = self._directory / "bin" / "erl"
         erl.write_text(f"#!/bin/sh\nROOTDIR={erts.parents[1]} BINDIR={erts} EMU=beam PROGNAME=erl\n")
         with erl.open("a") as script:
             script.write('export ROOTDIR BINDIR EMU PROGNAME\nexec "$BINDIR/erlexec" "$@"\n')
         erl.chmod(0o755)
-        (plugins,) = (root / "usr/lib/rabbitmq/lib").glob("*/plugins")
+        places = {"PATH": f"{erl.parent}:{os.environ['PATH']}", "RABBITMQ_PLUGINS_DIR": str(plugins)}
+        return [str(erts / "epmd")], [str(root / _SERVER)], places
+
+    def _environment(self, places: dict[str, str]) -> dict[str, str]:
         directory = self._directory
         ours = {
             name: value for name, value in os.environ.items() if not name.startswith(("RABBITMQ_", "ERL_"))
         }
+        ours |= places
         return ours | {
-            "PATH": f"{erl.parent}:{os.environ['PATH']}",
             "HOME": str(directory),
             "RUNNING_UNDER_SYSTEMD": "true",  # the started process is the broker, not a script
             "RABBITMQ_NODENAME": f"{directory.name}@localhost",
@@ -135,7 +160,6 @@ collect_statistics_interval = 1000
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "enabled_plugins"),
             "RABBITMQ_GENERATED_CONFIG_DIR": str(directory),
-            "RABBITMQ_PLUGINS_DIR": str(plugins),
             "RABBITMQ_DIST_PORT": str(self._between),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1} +S 2:2",
             "ERL_EPMD_ADDRESS": "127.0.0.1",

@@ -57,20 +57,22 @@ class OpenstackLab:
     Servers use `image`, `flavor` and `network` by name. `clouds` is a clouds.yaml with a project's user
     (`tippingpoint`), its application credential (`tippingpoint-app`) and the administrator (`admin`). `names` are the
     members for faults; `socket` is the control socket (see control.py, and `slow` and `count` here). With two brokers
-    the first has Nova's messages, and the second Neutron's. With `tls` all endpoints are https, with a certificate of
-    the authority `ca`.
+    the first has Nova's messages, and the second Neutron's. `rabbitmq` is a release of the brokers, a suite or version;
+    None is this machine's. With `tls` all endpoints are https, with a certificate of the authority `ca`.
     """
 
     image, flavor, network, region = IMAGE, FLAVOR, NETWORK, REGION
 
-    def __init__(self, computes: int = 4, brokers: int = 1, tls: bool = False) -> None:
+    def __init__(
+        self, computes: int = 4, brokers: int = 1, tls: bool = False, rabbitmq: str | None = None
+    ) -> None:
         if computes < 1:
             raise LabError(f"computes: {computes}", "at least 1")
         if brokers not in (1, 2):
             raise LabError(f"brokers: {brokers}", "1 or 2")
         self.hosts = [f"compute-{number}" for number in range(1, computes + 1)]
         """The computes' names in Nova (hosts and hypervisors) and in Neutron (hosts of agents)."""
-        self._broker_names = [f"broker-{number}" for number in range(1, brokers + 1)]
+        self._brokers = {f"broker-{number}": RabbitLab(rabbitmq) for number in range(1, brokers + 1)}
         self._tls = tls
         self._members: dict[str, Service | Forked] = {}
         self._acting = threading.RLock()
@@ -111,8 +113,14 @@ class OpenstackLab:
 
     @property
     def metrics(self) -> dict[str, str]:
-        """The address of each broker's exporter, by name, with /metrics and /metrics/per-object."""
+        """The address of each broker's exporter, by name."""
         return {name: broker.metrics for name, broker in self._brokers.items()}
+
+    @property
+    def rabbitmq(self) -> str:
+        """The release of the brokers, for people; empty for this machine's."""
+        release = self._brokers["broker-1"].release
+        return release.label if release is not None else ""
 
     def settings(self) -> list[str]:
         """Return the lab's addresses for a plan: `key=value` for each `--set` of `tippingpoint run`."""
@@ -134,9 +142,7 @@ class OpenstackLab:
         exporters.node(machine, MACHINE)
         exporters.processes(processes, OPENSTACK)
         targets = [f"{machine} host=machine", f"{processes} host=machine"]
-        targets += [
-            f"http://{address}/metrics/per-object host={name}" for name, address in self.metrics.items()
-        ]
+        targets += [f"{broker.per_object} host={name}" for name, broker in self._brokers.items()]
         return static_targets("\n".join(targets))
 
     def counts(self) -> dict[str, int]:
@@ -231,13 +237,12 @@ class OpenstackLab:
 
     def _start(self, cleanup: ExitStack) -> None:
         """Start everything, as much as possible in parallel, because most of it waits for imports."""
-        brokers = {name: RabbitLab() for name in self._broker_names}
-        first, last = brokers[self._broker_names[0]], brokers[self._broker_names[-1]]
+        brokers = self._brokers
+        (first, *_), (*_, last) = brokers.values(), brokers.values()
         urls = {"nova": first.url("nova"), "neutron": last.url("neutron")}
         certificates = make_certificates(self.directory, "lab") if self._tls else None
         self._site = site = Site(self.directory, urls, certificates)
         self.ca = site.ca
-        self._brokers = brokers
         write_configuration(site)
         for host in self.hosts:
             write_compute(site, host)
@@ -363,8 +368,11 @@ def asked_for(program: str, what: str) -> Callable[[], OpenstackLab]:
     parser.add_argument(
         "--tls", action="store_true", help="endpoints are https, with a certificate of the lab's"
     )
+    parser.add_argument(
+        "--rabbitmq", metavar="NAME", help="another release of the brokers: a suite or version; needs root"
+    )
     options = parser.parse_args()
-    return lambda: OpenstackLab(options.computes, options.brokers, options.tls)
+    return lambda: OpenstackLab(options.computes, options.brokers, options.tls, options.rabbitmq)
 
 
 def main() -> int:

@@ -43,6 +43,11 @@ class Release:
         """Its name for people, such as `etcd 3.4.23 (bookworm)`."""
         return f"{self.target} {self.version} ({self.origin})"
 
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of its version, to compare it with others."""
+        return _numbers(self.version)
+
     def program(self, path: str) -> Path:
         """One of its programs, by its path in a file system."""
         return self.path / path.removeprefix("/")
@@ -86,11 +91,11 @@ def _kept(target: str, origin: Origin, asked_for: str) -> Release | None:
     there = [release for release in kept(target) if release.origin == origin.name]
     if asked_for != origin.name:
         there = [release for release in there if is_meant(asked_for, release.version)]
-    return max(there, key=lambda release: _numbers(release.version), default=None)
+    return max(there, key=lambda release: release.numbers, default=None)
 
 
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", version)]
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
 def _fetch(target: str, origin: Origin, tell: Tell) -> Release:

@@ -28,6 +28,13 @@ KNOWN = {
         "sid": "3.0.3",
     },
     "incus": {"trixie": "6.0.4", "forky": "7.0.2", "sid": "7.0.2"},
+    "rabbitmq": {
+        "bullseye": "3.8.9",
+        "bookworm": "3.10.8",
+        "trixie": "4.0.5",
+        "forky": "4.3.6",
+        "sid": "4.3.6",
+    },
 }
 """The version that each suite had in November 2026, by target. forky and sid move on."""
 _BUILT = {"etcd": (3, 5)}

@@ -26,6 +26,7 @@ RECIPES = {
     "etcd": Recipe(("etcd-server",), "program"),
     "lxd": Recipe(("lxd", "lxd-client", *_CALLED), "image"),
     "incus": Recipe(("incus-base", "incus-client", *_CALLED), "image"),
+    "rabbitmq": Recipe(("rabbitmq-server",), "image"),
     "pacemaker": Recipe(
         ("pacemaker", "corosync", "pacemaker-cli-utils", "resource-agents"),
         "tree",

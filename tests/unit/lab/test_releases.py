@@ -31,6 +31,19 @@ def test_a_name_is_a_suite_or_the_beginning_of_a_version(asked_for: str, places:
     assert [origin.name for origin in origins("etcd", asked_for)] == places
 
 
+@pytest.mark.parametrize(
+    ("asked_for", "places"),
+    [("3.8", ["bullseye"]), ("3.10", ["bookworm"]), ("4.0", ["trixie"]), ("4.3", ["forky", "sid"])],
+)
+def test_a_broker_of_each_line_is_known(asked_for: str, places: list[str]) -> None:
+    assert [origin.name for origin in origins("rabbitmq", asked_for)] == places
+
+
+def test_releases_are_ordered_by_the_numbers_of_their_versions() -> None:
+    old, new = (finding.Release("rabbitmq", version, "-", Path()) for version in ("3.8.9", "3.10.8"))
+    assert old.numbers < new.numbers
+
+
 @pytest.mark.parametrize("asked_for", ["buster", "3.2", "2.3", "../trixie", "3.6-rc", "go"])
 def test_a_name_that_means_nothing_is_told_what_there_is(asked_for: str) -> None:
     with pytest.raises(LabError) as refusal:
