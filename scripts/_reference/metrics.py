@@ -75,6 +75,8 @@ def _figure(figure: Figure) -> list[str]:
         said.append(f"One for each {figure.part}.")
     if figure.cost:
         said.append("Also per unit of load." if figure.cost == "load" else "Also per operation.")
+    if figure.limit:
+        said.append(f"Limit: {figure.limit.words} {figure.limit.value:g} ({one_line(figure.limit.because)})")
     if figure.alert:
         said.append(f"Alert: {figure.alert.condition} for {figure.alert.for_}.")
     return [code(figure.name), figure.unit, " ".join(said), one_line(figure.source)]

@@ -13,7 +13,7 @@ from tippingpoint.plan.packages import BUILT_IN, module_of
 from tippingpoint.rundir.gathered import Unit
 from tippingpoint.rundir.gauges import GAUGES, Gauges
 from tippingpoint.rundir.manifest import Host, Manifest, TargetEntry, WorkerEntry
-from tippingpoint.rundir.resources import FigureData, Resources, Series
+from tippingpoint.rundir.resources import FigureData, Limit, Resources, Series
 
 _LINKS = {
     "Host": "[host](#host)",
@@ -21,6 +21,7 @@ _LINKS = {
     "WorkerEntry": "[workers](#workers)",
     "FigureData": "[figures](#figures)",
     "Series": "[series](#series)",
+    "Limit": "[limit](#limit)",
     **{f"{kind.capitalize()}Target": f"[target](plans.md#{kind})" for kind in BUILT_IN},
 }
 _MODELS: dict[str, type[BaseModel]] = {
@@ -32,6 +33,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "resources": Resources,
     "resources-figures": FigureData,
     "resources-series": Series,
+    "resources-limit": Limit,
 }
 
 

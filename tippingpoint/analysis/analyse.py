@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tippingpoint.analysis.cause import Cause, causes_of
 from tippingpoint.analysis.cliff import loads_of
 from tippingpoint.analysis.cost import Cost, costs_of
 from tippingpoint.analysis.fill_rate import Fill, fills_of
@@ -29,6 +30,8 @@ class Analysis:
     verdict: Verdict
     tipping: Tipping
     """The tipping point: knees, cliff, storms and forecast."""
+    causes: list[Cause]
+    """What bound the target at its tipping point, and at a cliff beyond it; empty if it did not tip."""
     costs: list[Cost]
     """The target's resource use per unit of load; empty if no figures were collected."""
     cluster: Cluster
@@ -58,7 +61,10 @@ def analyse(run: RunData) -> Analysis:
     cluster = read_cluster(run.events)
     fills = fills_of(run, cluster)
     tipping = find_tipping(findings, loads, verdict.checks, cluster, fills, found)
+    causes = causes_of(findings, tipping)
     costs = costs_of(findings, loads, tipping.cliff)
     thresholds = findings.plan.thresholds if findings.plan is not None else []
     comeback, after_faults = comeback_of(findings), aftermaths(run, thresholds)
-    return Analysis(run, findings, verdict, tipping, costs, cluster, fills, comeback, found, after_faults)
+    return Analysis(
+        run, findings, verdict, tipping, causes, costs, cluster, fills, comeback, found, after_faults
+    )

@@ -38,6 +38,7 @@ def _said(analysis: Analysis, page: Path | None) -> str:
     lines = [
         f"[bold {colour}]{verdict.outcome}[/]  {escape(verdict.sentence)}",
         escape(analysis.tipping.sentence),
+        *(escape(cause.sentence) for cause in analysis.causes if cause.load is not None),
         *([escape(f"{run.manifest.status}: {run.manifest.reason}")] if run.manifest.reason else []),
         escape(f"report: {where}"),
     ]

@@ -214,7 +214,10 @@ class _Gathering:
         self._selector = selector
         self._asked = asked
         self._figures = [
-            (pack, figure) for pack in packs for figure in pack.figures if figure.chart or figure.cost
+            (pack, figure)
+            for pack in packs
+            for figure in pack.figures
+            if figure.chart or figure.cost or figure.limit
         ]
         self._packs = packs
         self._missing: list[tuple[str, str]] = []
@@ -393,6 +396,7 @@ class _Gathering:
             pack=pack,
             cost=figure.cost,
             chart=figure.chart,
+            limit=figure.limit,
             window=window,
             series=sorted(
                 (Series(host=host, part=part, values=_kept(column)) for _, host, part, column in largest),

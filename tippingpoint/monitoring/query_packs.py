@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.packages import shipped_files
+from tippingpoint.rundir.resources import Limit
 from tippingpoint.util.text import nearest
 
 Unit = Literal["bytes", "bytes/s", "bits/s", "cores", "seconds", "count", "count/s", "ratio"]
@@ -74,6 +75,14 @@ class Alert(_Fields):
         return f"> {self.above:g}" if self.above is not None else f"< {self.below:g}"
 
 
+class Bound(Limit):
+    """The limit of a figure, as a pack has it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    because: Line
+
+
 class Figure(_Fields):
     """One resource measure. Its series are one for each combination of the labels `by`."""
 
@@ -95,6 +104,8 @@ class Figure(_Fields):
     """Whether a cost is computed per unit of load (a lease, a container) or per operation."""
     optional: bool = False
     """Whether only some versions of a target or rare exporters have it: then its absence is not reported."""
+    limit: Bound | None = None
+    """From which value on its host can do no more. A report names what saturated by it."""
     alert: Alert | None = None
 
     @field_validator("by")
@@ -223,7 +234,7 @@ def _explained(problem: ValidationError, source: str) -> UserError:
     if error["type"] == "missing":
         return UserError(field, "missing", "a value")
     if error["type"] == "extra_forbidden":
-        model = {1: Pack, 3: Figure}.get(len(error["loc"]), Alert)
+        model = Bound if "limit" in error["loc"] else {1: Pack, 3: Figure}.get(len(error["loc"]), Alert)
         known = [known.alias or name for name, known in model.model_fields.items()]
         last = str(error["loc"][-1])
         return UserError(field, "given", f"one of {', '.join(known)}{nearest(last, known)}")

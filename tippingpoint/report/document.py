@@ -29,6 +29,7 @@ from tippingpoint.plan.kinds import facts_of
 from tippingpoint.plan.read import Plan, parse_plan
 from tippingpoint.plan.shipped import plan_text
 from tippingpoint.report import figures
+from tippingpoint.report.sections.causes import build_causes
 from tippingpoint.report.sections.cautions import build_cautions
 from tippingpoint.report.sections.cluster_tests import build_cluster_tests
 from tippingpoint.report.sections.happened import build_happened
@@ -106,6 +107,7 @@ def build_document(analysis: Analysis) -> dict[str, Any]:
         "damage": [asdict(damage) for damage in run.damage],
         "thresholds": _thresholds(_binding(analysis), run.manifest.load_unit),
         "tipping": tipping_entry(analysis.tipping),
+        "causes": build_causes(analysis.causes),
         "operations": operations,
         "loading": _loading(run, operations),
         "observing": [name for name in operations if name in OBSERVING],

@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Literal
 
-from pydantic import BaseModel, FiniteFloat, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, FiniteFloat, ValidationError, model_validator
 
 from tippingpoint.rundir.cluster_events import natural
 from tippingpoint.rundir.files import read_file, replace_file
@@ -27,7 +27,48 @@ Cost = Literal["", "load", "operations"]
 """Per which unit a figure's cost is reported: none, the load that is held, or operations."""
 
 
+Constraint = Literal["CPU", "CPU quota", "memory", "disk", "network", "file descriptors", "space", "queue"]
+"""What a figure's limit is about."""
 _RATES = ("bytes/s", "bits/s", "cores", "count/s")
+
+
+class Limit(BaseModel):
+    """From which value on a figure says that its host can do no more."""
+
+    model_config = ConfigDict(frozen=True)
+
+    of: Constraint
+    """What is used up then: CPU, CPU quota, memory, disk, network, file descriptors, space or queue."""
+    above: FiniteFloat | None = None
+    """The limit, in the figure's unit, of a figure that rises with the load."""
+    below: FiniteFloat | None = None
+    """The limit of a figure that falls with the load."""
+    wait: bool = False
+    """Whether it is a time or a queue, which other constraints lengthen too."""
+    because: str
+    """The source of the number, or its reason."""
+
+    @model_validator(mode="after")
+    def _one_limit(self) -> Limit:
+        if (self.above is None) == (self.below is None):
+            raise ValueError("one of above and below")
+        return self
+
+    @property
+    def value(self) -> float:
+        """The limit, in the figure's unit."""
+        return self.above if self.above is not None else (self.below or 0.0)
+
+    @property
+    def words(self) -> str:
+        """Whether the limit is an upper or a lower one: above or below."""
+        return "above" if self.above is not None else "below"
+
+    def share(self, value: float) -> float:
+        """Return how near a value is to the limit: 1 at it, more beyond it."""
+        if self.above is not None:
+            return value / self.above
+        return self.value / value if value > 0 else float("inf")
 
 
 class Series(BaseModel):
@@ -58,6 +99,8 @@ class FigureData(BaseModel):
     """Whether its cost is reported per unit of load or per operation."""
     chart: bool = True
     """Whether reports draw it."""
+    limit: Limit | None = None
+    """From which value on its host can do no more; none for a figure that has no such value."""
     window: FiniteFloat = 0.0
     """Seconds before its moment over which a value is the mean; 0 for the value at that moment."""
     series: list[Series]

@@ -76,7 +76,16 @@ class TestShipped:
                 if figure.unit.endswith("/s") or figure.unit == "cores":
                     assert "[$window]" in figure.expr, figure.name
                 elif "$window" in figure.expr:
-                    assert figure.unit == "seconds", figure.name  # a mean or a percentile over it
+                    # a mean or a percentile over it, or a share of it
+                    assert figure.unit in ("seconds", "ratio"), figure.name
+
+    def test_a_limit_says_why_in_a_sentence(self) -> None:
+        limits = [
+            figure.limit for pack in shipped_packs().values() for figure in pack.figures if figure.limit
+        ]
+        assert {limit.of for limit in limits} >= {"CPU", "CPU quota", "memory", "disk", "network", "queue"}
+        for limit in limits:
+            assert re.fullmatch(r"[A-Za-z0-9].*\.", limit.because.strip()), limit.because
 
     def test_every_meaning_is_a_sentence(self) -> None:
         for pack in shipped_packs().values():
@@ -166,6 +175,13 @@ class TestRefused:
                 "broker.yaml.figures.0.alert.for: soon",
             ),
             ({"alert": {"above": 1, "fore": "1m"}}, "alert.for: missing"),
+            ({"limit": {"of": "luck", "above": 1, "because": "So."}}, "broker.yaml.figures.0.limit.of: luck"),
+            ({"limit": {"of": "disk", "because": "So."}}, "expected one of above and below"),
+            ({"limit": {"of": "disk", "above": 1}}, "limit.because: missing"),
+            (
+                {"limit": {"of": "disk", "over": 1, "because": "So."}},
+                "limit.over: given: expected one of of, above, below, wait, because",
+            ),
         ],
     )
     def test_a_figure(self, fields: dict[str, Any], said: str) -> None:
@@ -201,7 +217,7 @@ _ANYTHING = st.recursive(
 
 @given(
     field=st.sampled_from([*PACK, "words", "leader"]),
-    of_figure=st.sampled_from([*FIGURE, "by", "over", "alert", "cost", "chart", "optional"]),
+    of_figure=st.sampled_from([*FIGURE, "by", "over", "alert", "limit", "cost", "chart", "optional"]),
     value=_ANYTHING,
     other=_ANYTHING,
 )

@@ -39,11 +39,13 @@ def render_run(document: dict[str, Any]) -> str:
         f"**On a simulator, not on a real {_called_real(run)}.**" if run["simulated"] else "",
         f"**{plain(verdict['sentence'])}**",
         plain(document["tipping"]["sentence"]),
+        *(plain(cause["sentence"]) for cause in document["causes"]),
         plain(document["resources"]["sentence"]) if document["resources"] else "",
         bullets(verdict["reasons"]),
         _cautions(document["cautions"]),
         " · ".join(part for part in what if part) + f" · run `{plain(run['id']).replace('`', '')}`",
         _thresholds(document["thresholds"], unit),
+        *(section(*_cause(cause, unit)) for cause in document["causes"]),
         section(
             "Response times of user commands, p50 / p99",
             _timings(document["timings"], run["things"], _member(run)),
@@ -115,6 +117,25 @@ def _thresholds(entries: Sequence[dict[str, Any]], unit: str) -> str:
     ]
     header = ["operation", "limit", "allowed", "worst", f"at {unit}", "result"]
     return section("Thresholds", table(header, rows, text=(0, 1, 5), left_out=len(entries) - len(rows)))
+
+
+def _cause(cause: dict[str, Any], unit: str) -> tuple[str, str]:
+    """Render the evidence for what bound the target at one sign of tipping: a heading and a table."""
+    rows = [
+        [
+            " ".join(filter(None, (each["title"], each["part"] and f"({each['part']})"))),
+            each["host"],
+            figures.quantity(each["plateau"], each["unit"]),
+            figures.quantity(each["tipped"], each["unit"]),
+            figures.quantity(each["others"], each["unit"]),
+            f"{each['limit_is']} {figures.quantity(each['limit'], each['unit'])}",
+            each["result"],
+        ]
+        for each in cause["evidence"]
+    ]
+    header = ["figure", "host", "on the plateau", "where it tipped", "other hosts", "limit", "result"]
+    heading = f"Why it tipped: the {cause['sign']} at {figures.number(cause['load'])} {unit}"
+    return heading, table(header, rows, text=(0, 1, 5, 6)) if rows else ""
 
 
 def _rally(document: dict[str, Any], unit: str) -> list[str]:

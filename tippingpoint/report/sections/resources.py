@@ -65,7 +65,7 @@ def build_resources(run: RunData, costs: Sequence[Cost]) -> dict[str, Any] | Non
         return None
     thin = slice(None, None, max(1, -(-len(found.t) // MOST_POINTS)))
     measured = _measured(run, found)
-    views = [_Figure(found, figure, measured) for figure in found.figures if figure.series]
+    views = [_Figure(found, figure, measured) for figure in found.figures if figure.series and _told(figure)]
     apart = [entry for view in views if view.of_target for entry in view.apart]
     return {
         "source": found.source,
@@ -81,6 +81,11 @@ def build_resources(run: RunData, costs: Sequence[Cost]) -> dict[str, Any] | Non
         "gaps": joined_gaps(found),
         "clock": [{"host": host, "ahead": ahead} for host, ahead in sorted(found.clock.items())],
     }
+
+
+def _told(figure: FigureData) -> bool:
+    """Tell whether a figure belongs here. Those that are only held to their limit are in the part `causes`."""
+    return figure.chart or bool(figure.cost) or figure.limit is None
 
 
 def _costs(every: Sequence[Cost]) -> dict[str, Any]:

@@ -1,0 +1,29 @@
+"""Builds the section on what bound the target where it tipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from tippingpoint.analysis.cause import Cause, Evidence
+
+
+def build_causes(causes: Iterable[Cause]) -> list[dict[str, Any]]:
+    """Return the document's part: one entry for each sign of tipping, with `evidence` as the rows of its table.
+
+    `result` says in words what became of each figure.
+    """
+    return [
+        {
+            **asdict(cause),
+            "evidence": [{**asdict(each), "result": _result(each)} for each in cause.evidence],
+        }
+        for cause in causes
+    ]
+
+
+def _result(each: Evidence) -> str:
+    if each.saturated:
+        return "saturated"
+    return "beyond it before, too" if each.share >= 1 else "within it"
