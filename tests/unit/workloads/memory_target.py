@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tippingpoint.workloads.load import OnProgress, TargetFacts
-from tippingpoint.workloads.spawn.target import Exists, Gone, Item, MemberSeen, Seen, SpawnFailed
+from tippingpoint.workloads.spawn.target import Changes, Exists, Gone, Item, MemberSeen, Seen, SpawnFailed
 
 _CHANGES = ("create", "start", "probe", "off", "on", "release", "delete")
 
@@ -70,15 +70,44 @@ class Cluster:
                 box.running = box.has_address = False
 
 
+class Told(Changes):
+    """A list beside the one that was taken in last, by group, in `known`."""
+
+    def __init__(self, group: int, listed: dict[Item, Seen], known: dict[int, dict[Item, Seen]]) -> None:
+        self._group = group
+        self._listed = listed
+        self._known = known
+
+    def __getitem__(self, item: Item) -> Seen:
+        return self._listed[item]
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._listed)
+
+    def __len__(self) -> int:
+        return len(self._listed)
+
+    @property
+    def changed(self) -> set[Item]:
+        known = self._known.get(self._group, {})
+        return {item for item, _ in known.items() ^ self._listed.items()}
+
+    def taken(self) -> None:
+        self._known[self._group] = self._listed
+
+
 class MemoryTarget:
     """One worker's access to a cluster; it implements SpawnTarget, Releasing and Switching."""
 
     waits_with_members = True
+    tells_changes = False
+    """Whether its lists say what has changed."""
 
     def __init__(self, cluster: Cluster, releases: bool = False) -> None:
         self._cluster = cluster
         self.releases = releases
         self._listing: set[int] = set()
+        self._known: dict[int, dict[Item, Seen]] = {}
         self.closed = False
 
     async def open(self) -> TargetFacts:
@@ -152,7 +181,7 @@ class MemoryTarget:
                 waits = self._cluster.hold_list(group)
                 if waits is not None:
                     await waits
-                return listed
+                return Told(group, listed, self._known) if self.tells_changes else listed
         finally:
             self._listing.discard(group)
 

@@ -14,6 +14,8 @@ from tippingpoint.targets.lxd.plan import OBSERVATIONS
 from tippingpoint.util import backoff
 from tippingpoint.workloads.spawn.target import Exists, Item, SpawnFailed, Trouble
 
+pytestmark = pytest.mark.usefixtures("lists_of_both_kinds")
+
 
 @pytest.fixture(autouse=True)
 def retry_soon(monkeypatch: pytest.MonkeyPatch) -> None:

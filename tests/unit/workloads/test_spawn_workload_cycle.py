@@ -9,6 +9,8 @@ from tests.unit.workloads.spawn_rig import Rig, failing, plan_of, spoiling
 from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.workloads.spawn.target import Item
 
+pytestmark = pytest.mark.usefixtures("lists_of_both_kinds")
+
 
 def cycles(instances: int, **workload: object) -> SpawnPlan:
     return plan_of([(1, instances)], until="started", cycle=True, **workload)

@@ -16,6 +16,8 @@ from tests.unit.workloads.spawn_rig import Rig, failing, items, plan_of
 from tippingpoint.util import backoff
 from tippingpoint.workloads.spawn.target import Item, SpawnFailed
 
+pytestmark = pytest.mark.usefixtures("lists_of_both_kinds")
+
 
 @pytest.fixture(autouse=True)
 def retry_soon(monkeypatch: pytest.MonkeyPatch) -> None:

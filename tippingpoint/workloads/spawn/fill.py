@@ -11,7 +11,7 @@ from typing import Literal
 
 from tippingpoint.plan.spawn import SpawnStage, Until
 from tippingpoint.workloads.spawn.members import Members
-from tippingpoint.workloads.spawn.target import Item, Seen
+from tippingpoint.workloads.spawn.target import Changes, Item, Seen
 
 SETTLES = 60.0
 """Seconds after which something counts as not running if lists cannot tell. After the loss of its leader, LXD 5.0.2
@@ -166,6 +166,10 @@ class Looked:
 class _Group:
     things: dict[Item, Thing] = field(default_factory=dict[Item, Thing])
     waiting: int = 0
+    compared: bool = False
+    """Whether all of its things were compared with a list in this stage."""
+    unsettled: set[Thing] = field(default_factory=set[Thing])
+    """Things that the next list matters to, even if it shows them as the one before did."""
 
 
 class Fill:
@@ -216,6 +220,7 @@ class Fill:
         self._goal = goal
         for group in groups:
             things = self._groups.setdefault(group, _Group()).things
+            self._groups[group].compared = False
             if group < goal.groups:
                 for number in range(goal.instances):
                     item = Item(group, number)
@@ -328,10 +333,11 @@ class Fill:
 
     def stand(self, thing: Thing) -> None:
         """Update how a thing is counted; to be called after each change of it."""
+        group = self._groups[thing.item.group]
+        group.unsettled.add(thing)
         standing = self._standing(thing)
         if standing is thing.standing:
             return
-        group = self._groups[thing.item.group]
         unfinished = (Standing.WAITING, Standing.SURPLUS)
         group.waiting += (standing in unfinished) - (thing.standing in unfinished)
         self._standings[thing.standing] -= 1
@@ -366,13 +372,15 @@ class Fill:
     # -- what lists and members show ---------------------------------------------------------------
 
     def see(self, group: int, listed: Mapping[Item, Seen], asked: float) -> Looked:
-        """Compare a group's list, which was requested at the moment `asked`, with what was known."""
+        """Compare a group's list, which was requested at the moment `asked`, with what was known.
+
+        Of Changes only those are compared, and what is unsettled, once all things were compared in this stage.
+        """
         looked = Looked([], [], Counter())
-        things = self._groups[group].things
-        for item in listed.keys() - things.keys():
-            things[item] = Thing(item)
-        for thing in list(things.values()):
+        things, unsettled = self._groups[group].things, self._groups[group].unsettled
+        for thing in self._to_compare(self._groups[group], listed):
             if thing.doing is Doing.UNDER_WAY or thing.touched >= asked:
+                unsettled.add(thing)
                 continue
             before = thing.level
             seen = listed.get(thing.item)
@@ -382,6 +390,8 @@ class Fill:
                 self._find(thing, seen, asked)
             doubted, thing.doubted = thing.doubted, None
             self.stand(thing)
+            if _is_settled(thing):
+                unsettled.discard(thing)
             if thing.standing is Standing.NONE:
                 del things[thing.item]
                 continue
@@ -390,7 +400,22 @@ class Fill:
                 looked.denied.append((thing, doubted))
             elif thing.level is not before or (step is not None and thing.doing is Doing.NOTHING):
                 looked.todo.append(thing)
+        if isinstance(listed, Changes):
+            listed.taken()
         return looked
+
+    def _to_compare(self, group: _Group, listed: Mapping[Item, Seen]) -> list[Thing]:
+        """Return the things to compare with a list, with those that it alone has."""
+        things = group.things
+        if group.compared and isinstance(listed, Changes):
+            new = [item for item in listed.changed if item not in things and item in listed]
+            things |= {item: Thing(item) for item in sorted(new)}
+            changed = {things[item] for item in listed.changed if item in things}
+            return sorted(changed | group.unsettled, key=lambda thing: thing.item)
+        group.compared = True
+        for item in listed.keys() - things.keys():
+            things[item] = Thing(item)
+        return [*things.values()]
 
     def _miss(self, thing: Thing, lost: Counter[str]) -> None:
         if self._goal.cycle and self.is_as_wanted(thing):
@@ -449,6 +474,15 @@ class Fill:
 
     def _on(self, member: str) -> list[Thing]:
         return [thing for thing in self.things() if thing.member == member]
+
+
+def _is_settled(thing: Thing) -> bool:
+    """Return whether a thing stays as it is, or waits for its turn, until something about it changes."""
+    if thing.unclear or thing.doubted:
+        return False
+    if thing.standing is Standing.WAITING:
+        return thing.level is Level.ABSENT and thing.doing is Doing.WAITING
+    return thing.standing is not Standing.SURPLUS
 
 
 def _removal(thing: Thing) -> Step:

@@ -3,7 +3,8 @@ group."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
@@ -83,6 +84,20 @@ class Seen:
     """Whether it has to be released before it is removed; only of a target that is Releasing."""
 
 
+class Changes(Mapping[Item, Seen]):
+    """A group's list of a target that knows what has changed: with 168,000 things, comparing all of them at each poll
+    would be most of the load."""
+
+    @property
+    @abstractmethod
+    def changed(self) -> Collection[Item]:
+        """The things that came, went, or look different than in the last list that was taken in."""
+
+    @abstractmethod
+    def taken(self) -> None:
+        """Note that the changes were taken in; until then further lists have them, too."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemberSeen:
     """One member of the cluster as it reports itself; a single server is one member that is online."""
@@ -142,7 +157,7 @@ class SpawnTarget(Protocol):
         ...
 
     async def list_group(self, group: int, *, addresses: bool) -> Mapping[Item, Seen]:
-        """Return the things of a group, by one call; with addresses if these are requested."""
+        """Return the things of a group, by one call; with addresses if these are requested. They may be Changes."""
         ...
 
     async def members(self) -> list[MemberSeen]:
