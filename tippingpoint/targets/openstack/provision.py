@@ -200,10 +200,11 @@ async def pages(
     key: str,
     version: Version | None = None,
     within: float = PATIENCE,
+    keep: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = list,
     /,
     **query: str | tuple[str, ...],
 ) -> list[dict[str, Any]]:
-    """Return all of a list, page by page: each page says whether there is a next.
+    """Return all of a list, page by page: each page says whether there is a next. `keep` says what stays of a page.
 
     OpenstackError if a page takes more than `within` seconds, or is invalid.
     """
@@ -214,7 +215,7 @@ async def pages(
             await insist(lambda where=where: client.get(service, where, version=version), within)
         )
         page = _listed(answer, key)
-        found += page
+        found += keep(page)
         more = any(link.get("rel") == "next" for link in answer.get(f"{key}_links") or ()) or (
             isinstance(answer.get("next"), str)
         )

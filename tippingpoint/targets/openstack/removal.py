@@ -71,7 +71,6 @@ class _Removal:
         self._entry = entry
         self._progress = progress
         self._goal = 0
-        self._at_once = asyncio.Semaphore(AT_ONCE)
         self._everywhere: dict[str, str] = {}
         self._stuck: list[dict[str, Any]] = []
         """Servers that cannot be removed."""
@@ -151,16 +150,20 @@ class _Removal:
         self._count(before)
 
     async def _servers(self, version: tuple[int, int]) -> list[dict[str, Any]]:
-        listed = await self._list(
-            "compute", "/servers/detail", "servers", version, name=self._names, **self._everywhere
-        )
-        return [
-            server
-            for server in listed
-            if server["status"] not in _GONE
-            and item_of(self._entry.prefix, server["name"]) is not None
-            and is_marked(self._entry.run, server)
-        ]
+        """Return the run's servers, with what the removal needs of them: as JSON, 168,000 would take a gigabyte."""
+
+        def ours(page: list[dict[str, Any]]) -> list[dict[str, Any]]:
+            return [
+                {name: server.get(name) for name in ("id", "name", "status", "tenant_id")}
+                for server in page
+                if server["status"] not in _GONE
+                and item_of(self._entry.prefix, server["name"]) is not None
+                and is_marked(self._entry.run, server)
+            ]
+
+        query = {"limit": "1000", "name": self._names, **self._everywhere}
+        where = "compute", "/servers/detail", "servers", version, self._patience, ours
+        return await pages(self._client, *where, **query)
 
     @property
     def _names(self) -> str:
@@ -310,14 +313,19 @@ class _Removal:
         self, things: Iterable[dict[str, Any]], do: Callable[[dict[str, Any]], Awaitable[Any]]
     ) -> None:
         """Do it with each thing, several at a time, regardless of failures of others; raises the first problem."""
+        left, problems = iter(things), list[Exception]()
 
-        async def one(thing: dict[str, Any]) -> None:
-            async with self._at_once:
-                await do(thing)
+        async def remover() -> None:
+            for thing in left:
+                try:
+                    await do(thing)
+                except Exception as problem:
+                    problems.append(problem)
 
-        for done in await asyncio.gather(*map(one, things), return_exceptions=True):
-            if done is not None:
-                raise done
+        # A task each would take half a gigabyte for 168,000 servers.
+        await asyncio.gather(*(remover() for _ in range(AT_ONCE)))
+        if problems:
+            raise problems[0]
 
     def _count(self, more: int) -> None:
         if more > 0:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tippingpoint.targets.openstack.errors import OpenstackError, fault_of
-from tippingpoint.workloads.spawn.target import Item
+from tippingpoint.workloads.spawn.target import Changes, Item, Seen
 
 MARK = "tippingpoint"
 """Key of the servers' metadata, and of the image's property, that names the run that created them."""
@@ -106,8 +107,12 @@ class Servers:
         self._run = run
         self._group = group
         self._by_id: dict[str, Server] = {}
-        self._of_item: dict[Item, dict[str, Server]] = {}
+        self._of_item: dict[Item, list[Server]] = {}
+        self._several: set[Item] = set()
+        """Names that more than one server has."""
         self._expected: set[Item] = set()
+        self.changed: set[Item] = set()
+        """Servers that came, went or changed since these were taken out."""
         self._made_at: dict[str | Item, float] = {}
         """When nova accepted a server that no list has shown yet, on our clock. Older lists cannot have it."""
         self._unsure: dict[str | Item, bool] = {}
@@ -121,13 +126,11 @@ class Servers:
 
     def get(self, item: Item) -> Server | None:
         """Return the server of that name. Lost answers can cause several; then it is the first that was created."""
-        return min(
-            self._of_item.get(item, {}).values(), key=lambda server: (server.created, server.id), default=None
-        )
+        return min(self._of_item.get(item, ()), key=lambda server: (server.created, server.id), default=None)
 
     def all_of(self, item: Item) -> list[Server]:
         """Return all servers of that name."""
-        return [*self._of_item.get(item, {}).values()]
+        return [*self._of_item.get(item, ())]
 
     def by_id(self, identity: str) -> Server | None:
         """Return the server with that id."""
@@ -142,14 +145,21 @@ class Servers:
         """The servers that exist or are being created."""
         return self._of_item.keys() | self._expected
 
+    def is_there(self, item: Item) -> bool:
+        """Whether the server exists or is being created."""
+        return item in self._of_item or item in self._expected
+
+    def count(self) -> int:
+        """Return how many names have a server that exists or is being created."""
+        return len(self._of_item) + len(self._expected)
+
     @property
     def surplus(self) -> list[Server]:
         """Servers whose name an older server already has."""
         return [
             server
-            for item, several in self._of_item.items()
-            if len(several) > 1
-            for server in several.values()
+            for item in sorted(self._several)
+            for server in self._of_item[item]
             if server is not self.get(item)
         ]
 
@@ -158,6 +168,7 @@ class Servers:
         if not identity:
             if item not in self._of_item:
                 self._expected.add(item)
+                self.changed.add(item)
                 self._made_at[item] = now
         elif identity not in self._by_id:
             self._put(Server(identity, item, "BUILD"))
@@ -168,9 +179,12 @@ class Servers:
         server = self._by_id.pop(identity, None)
         if server is not None:
             several = self._of_item[server.item]
-            del several[identity]
+            several.remove(server)
             if not several:
                 del self._of_item[server.item]
+            if len(several) < 2:
+                self._several.discard(server.item)
+            self.changed.add(server.item)
             self._to_explain.discard(identity)
             self._settle(identity)
 
@@ -204,29 +218,26 @@ class Servers:
 
     def see(
         self,
-        listed: Iterable[Mapping[str, Any]],
+        listed: Iterable[Server],
         *,
         whole: bool,
         answered: datetime | None,
         now: float,
         took: float,
     ) -> None:
-        """Take in a list of everything (`whole`) or of changes.
+        """Take in a list of everything (`whole`) or of changes, as `read_page` reads it.
 
         `answered` is when nova answered, by its clock, and `took` the seconds that it took. `now` is on our clock.
-        KeyError or TypeError if it is not a list of servers.
         """
         found: set[str] = set()
-        for entry in listed:
-            if entry["status"] in _GONE:
-                self.forget(entry["id"])  # its metadata is gone, too
+        for server in listed:
+            if server.status in _GONE:
+                self.forget(server.id)
                 continue
-            item = item_of(self._prefix, entry["name"])
-            if item is None or item.group != self._group or not is_marked(self._run, entry):
+            if server.item.group != self._group:
                 continue
-            found.add(entry["id"])
-            before = self._by_id.get(entry["id"])
-            server = _server(item, entry)
+            found.add(server.id)
+            before = self._by_id.get(server.id)
             if server.is_unexplained and before is not None and before.status == "ERROR":
                 server.fault = before.fault
             self._put(server)
@@ -253,12 +264,16 @@ class Servers:
                 self.forget(key)
             else:
                 self._expected.discard(key)
+                self.changed.add(key)
                 self._settle(key)
         return bool(missed)
 
     def _put(self, server: Server) -> None:
-        self._by_id[server.id] = server
-        self._of_item.setdefault(server.item, {})[server.id] = server
+        before = self._by_id.get(server.id)
+        if before is not None and before == server:  # as most are in a whole list
+            server = before
+        else:
+            self._replace(before, server)
         self._expected.discard(server.item)
         if not server.is_unexplained:
             self._to_explain.discard(server.id)
@@ -268,18 +283,79 @@ class Servers:
         self._settle(server.id)
         self._settle(server.item)
 
+    def _replace(self, before: Server | None, server: Server) -> None:
+        """Have a server in the place of what was known of it; `before` is None for a new one."""
+        if before is not None and before.item != server.item:  # somebody gave it another name
+            self.forget(server.id)
+            before = None
+        several = self._of_item.setdefault(server.item, [])
+        if before is not None:
+            several.remove(before)
+        several.append(server)
+        if len(several) > 1:
+            self._several.add(server.item)
+        self._by_id[server.id] = server
+        self.changed.add(server.item)
+
     def _settle(self, key: str | Item) -> None:
         self._made_at.pop(key, None)
         self._unsure.pop(key, None)
 
 
+def read_page(prefix: str, run: str, page: Iterable[Mapping[str, Any]]) -> list[Server]:
+    """Return the run's servers on a page of a list, and those that are gone, without what nobody needs of them.
+
+    KeyError or TypeError if it is not a page of servers.
+    """
+    return [*_read(prefix, run, page)]
+
+
+def _read(prefix: str, run: str, page: Iterable[Mapping[str, Any]]) -> Iterator[Server]:
+    for entry in page:
+        item = item_of(prefix, entry["name"])
+        # A deleted server's metadata is gone, too.
+        if item is not None and (entry["status"] in _GONE or is_marked(run, entry)):
+            yield _server(item, entry)
+
+
 def _server(item: Item, entry: Mapping[str, Any]) -> Server:
-    status = str(entry["status"])
+    status = sys.intern(str(entry["status"]))
     return Server(
         id=str(entry["id"]),
         item=item,
         status=status,
         created=str(entry.get("created") or ""),
-        host=str(entry.get("OS-EXT-SRV-ATTR:host") or entry.get("hostId") or ""),
+        host=sys.intern(str(entry.get("OS-EXT-SRV-ATTR:host") or entry.get("hostId") or "")),
         fault=fault_of(entry) if status == "ERROR" else None,
     )
+
+
+class ListedServers(Changes):
+    """A group's servers as the workload sees a list."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+
+    def __getitem__(self, item: Item) -> Seen:
+        server = self._servers.get(item)
+        if server is not None:
+            return Seen(server.status == "ACTIVE", server.host, unclear=server.status == "UNKNOWN")
+        if self._servers.is_expected(item):
+            return Seen(running=False, member="")
+        raise KeyError(item)
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._servers.there)
+
+    def __len__(self) -> int:
+        return self._servers.count()
+
+    def __contains__(self, item: object) -> bool:
+        return isinstance(item, Item) and self._servers.is_there(item)
+
+    @property
+    def changed(self) -> set[Item]:
+        return self._servers.changed
+
+    def taken(self) -> None:
+        self._servers.changed = set()

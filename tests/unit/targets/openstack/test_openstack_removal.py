@@ -227,3 +227,21 @@ async def test_many_routers_are_removed_at_a_time(tmp_path: Path) -> None:
         await remove(entry)
         assert most > 1
         assert not any(cloud.things.values())
+
+
+async def test_many_servers_are_removed_by_few_tasks(tmp_path: Path) -> None:
+    """Given far more servers than are removed at once, then not each of them has a task that waits for its turn."""
+    async with cloud_at(tmp_path) as (cloud, entry):
+        for number in range(300):
+            cloud.put_server(number)
+        most = 0
+
+        async def counted(request: web.Request) -> web.Response | None:
+            nonlocal most
+            if request.method == "DELETE":
+                most = max(most, len(asyncio.all_tasks()))
+            return None
+
+        cloud.otherwise = counted
+        assert await remove(entry) == 300
+        assert 0 < most < 100

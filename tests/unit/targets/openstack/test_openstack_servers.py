@@ -14,15 +14,17 @@ from tippingpoint.targets.openstack.servers import (
     MARK,
     OVERLAP,
     WHOLE_EVERY,
+    ListedServers,
     Servers,
     group_name,
     group_of,
     is_marked,
     item_of,
     names_of_many,
+    read_page,
     server_name,
 )
-from tippingpoint.workloads.spawn.target import Item
+from tippingpoint.workloads.spawn.target import Item, Seen
 
 PREFIX, RUN = "tp0123abcd", "the-run"
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -65,7 +67,13 @@ def entry(item: Item, identity: str, status: str = "ACTIVE", **more: Any) -> dic
 
 
 def seen(servers: Servers, *listed: dict[str, Any], whole: bool = False, now: float = 0.0) -> None:
-    servers.see(listed, whole=whole, answered=BEGAN + timedelta(seconds=now), now=now, took=0.5)
+    servers.see(
+        read_page(PREFIX, RUN, listed),
+        whole=whole,
+        answered=BEGAN + timedelta(seconds=now),
+        now=now,
+        took=0.5,
+    )
 
 
 FIRST = Item(0, 0)
@@ -245,6 +253,8 @@ class Cloud(RuleBasedStateMachine):
         self.changed: dict[str, float] = {}
         self.gone: dict[str, Item] = {}
         self.number = 0
+        self.known: dict[Item, Seen] = {}
+        """What somebody knows who has only heard of changes."""
 
     def _change(self, identity: str, skew: float) -> None:
         self.changed[identity] = float(int(self.now + skew))
@@ -296,7 +306,15 @@ class Cloud(RuleBasedStateMachine):
         asked = self.now
         self.now += took
         answered = BEGAN + timedelta(seconds=int(self.now))
-        self.servers.see(answer, whole=since is None, answered=answered, now=asked, took=took)
+        page = read_page(PREFIX, RUN, answer)
+        self.servers.see(page, whole=since is None, answered=answered, now=asked, took=took)
+        told = ListedServers(self.servers)
+        self.known |= {item: told[item] for item in told.changed if item in told}
+        self.known = {
+            item: seen for item, seen in self.known.items() if item not in told.changed or item in told
+        }
+        told.taken()
+        assert self.known == {**told}, "a change was not told"
         for identity, (item, status) in self.truth.items():
             found = self.servers.by_id(identity)
             assert found is not None, "a server is lost"
