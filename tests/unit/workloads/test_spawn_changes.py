@@ -37,7 +37,7 @@ def filled(known: dict[int, dict[Item, Seen]]) -> tuple[Fill, dict[Item, Seen]]:
 
 
 def test_only_what_has_changed_is_compared_once_all_was() -> None:
-    """Given 50 things as wanted, when a list says that one is gone, then that one alone is looked at, and made again."""
+    """Given 50 things as wanted, when a list says that one is gone, then only that one is looked at, and made again."""
     known: dict[int, dict[Item, Seen]] = {}
     fill, listed = filled(known)
     told = Counted(0, {item: seen for item, seen in listed.items() if item.number != 7}, known)

@@ -367,3 +367,15 @@ async def test_a_worker_started_anew_goes_on_where_the_one_before_was_killed() -
     assert cluster.running() == items(3, 6)
     assert sum(cluster.created_on.values()) == 18
     await second.close()
+
+
+async def test_where_things_are_is_not_written_at_each_poll_of_a_large_cluster() -> None:
+    """Given 400 members that are polled a hundred times a second, then the number of things on each is not written at
+    each poll in which it changed."""
+    cluster = Cluster(members={f"m{number}": True for number in range(400)}, leader="m0")
+    rig = Rig(plan_of([(1, 60)], concurrency=2), cluster)
+    await rig.prepare()
+    await rig.begin()
+    await rig.up()
+    await rig.polled(10)
+    assert len(rig.told("placed")) < rig.cluster.count("members") / 2
