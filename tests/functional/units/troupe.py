@@ -59,8 +59,8 @@ class Troupe:
         self.waits_for = 0
         """So many units are to be there before a hold is named."""
 
-    def enter(self) -> asyncio.Task[Path]:
-        """The next unit begins its part."""
+    def enter(self, plan: Plan | None = None) -> asyncio.Task[Path]:
+        """The next unit begins its part; by a plan of its own where its target is another one."""
         number = len(self.runners)
         unit = f"load-claimer/{number}"
 
@@ -86,7 +86,7 @@ class Troupe:
         self.watches.append(Watch())
         self.runners.append(
             Runner(
-                self._plan,
+                plan or self._plan,
                 self._out,
                 self.watches[-1],
                 run_id=f"{self.run.id}.{number}",

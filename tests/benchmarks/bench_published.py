@@ -1,0 +1,267 @@
+"""What the published sizes cost us: a published plan at a share of its own size, to its report and its removal.
+
+    .venv/bin/python tests/benchmarks/bench_published.py ROW [--share 1/16] [--keep DIR]
+
+ROW is one of those that `--help` lists. SHARE is of the sizes of the plan's stages: 1/16, 1/4 or 1. Holds are shorter
+than the plan's, and polls closer together, as the row says: sizes are whole, and times are not. A row on a stub or a
+simulator says so, and is no measurement of that target. What was not run is not printed.
+
+A row is one line of a Markdown table. CPU-seconds are of all our processes (the runner and its workers), memory is the
+sum of each process's greatest resident memory; the target's own are in neither. Journals are all files of the run but
+the report. The report opens in a headless Chromium, the median of five: from the start of navigation to the end of the
+load event, by when its charts are drawn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(REPOSITORY))
+
+from playwright.sync_api import sync_playwright  # noqa: E402
+
+from lab.etcd.cluster import EtcdLab  # noqa: E402
+from lab.juju.simulator import JujuLab  # noqa: E402
+from tests.benchmarks.watched_run import Used, program, used_by  # noqa: E402
+from tests.browser.conftest import find_chromium  # noqa: E402
+from tippingpoint.plan.read import parse_plan  # noqa: E402
+from tippingpoint.plan.shipped import plan_text  # noqa: E402
+from tippingpoint.rundir.results import RunData, load_run  # noqa: E402
+
+OPENINGS = 5
+
+
+@dataclass(frozen=True)
+class Load:
+    """What a row runs: a command of ours, and how many things of what kind that makes."""
+
+    command: list[str]
+    size: int
+    unit: str
+    environment: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
+
+
+Row = Callable[[Fraction, Path], contextlib.AbstractContextManager[Load]]
+"""Has the row's target serve, for a share of the plan's size and the directory that the run is kept in."""
+
+
+def run_of(plan: str, out: Path, settings: list[str]) -> list[str]:
+    """The command line that runs a shipped plan with settings."""
+    return program("run", plan, "--out", str(out), *(part for each in settings for part in ("--set", each)))
+
+
+@contextlib.contextmanager
+def openstack_stub() -> Generator[list[str]]:
+    """Serve the STUB of OpenStack, in a process of its own; the settings of a target there."""
+    with tempfile.TemporaryDirectory() as made:
+        clouds = Path(made) / "clouds.yaml"
+        command = [sys.executable, str(REPOSITORY / "tests/benchmarks/openstack_stub.py"), str(clouds)]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as stub:
+            assert stub.stdout is not None
+            assert stub.stdin is not None
+            stub.stdout.readline()
+            try:
+                yield [f"target.credentials={clouds}", "target.cloud=stub"]
+            finally:
+                stub.stdin.close()
+
+
+@contextlib.contextmanager
+def openstack_fill(share: Fraction, out: Path) -> Generator[Load]:
+    """A cloud is filled to 168,000 servers. STUB. Batches of 1000, not 100; holds of 4 s; 5 polls a second, not 1."""
+    sizes = [int(size * share) for size in (27000, 55000, 75000, 100000, 150000, 168000)]
+    with openstack_stub() as target:
+        stages = ", ".join(f"{{instances: {size}, hold: 4s}}" for size in sizes)
+        paced = ["workload.batch=1000", "workload.poll_every=200ms", "workload.observe_every=6s"]
+        command = run_of("openstack-fill", out, [*target, f"stages=[{stages}]", *paced])
+        yield Load(command, sizes[-1], "servers")
+
+
+@contextlib.contextmanager
+def openstack_boot_delete(share: Fraction, out: Path) -> Generator[Load]:
+    """5000 servers are booted and deleted, 150 at a time. STUB. The plan's own times."""
+    size = int(5000 * share)
+    with openstack_stub() as target:
+        command = run_of("openstack-boot-delete", out, [*target, f"stages=[{{instances: {size}, hold: 0s}}]"])
+        yield Load(command, size, "servers")
+
+
+@contextlib.contextmanager
+def openstack_tenants(share: Fraction, out: Path) -> Generator[Load]:
+    """500 projects with a network, a subnet and a router each, and 10 servers in each. STUB. Holds of 4 s."""
+    projects = int(500 * share)
+    with openstack_stub() as target:
+        stages = ", ".join(f"{{groups: {projects}, instances: {each}, hold: 4s}}" for each in (0, 2, 10))
+        command = run_of("openstack-tenants", out, [*target, f"stages=[{stages}]"])
+        yield Load(command, projects * 10, "servers")
+
+
+@contextlib.contextmanager
+def etcd_leases(share: Fraction, out: Path) -> Generator[Load]:
+    """The ramp of etcd-leases, to 100,000 leases of 3 units, on one real etcd. Holds of 5 s, the last of 40 s."""
+    sizes = [int(100_000 * share * part) for part in (Fraction(1, 16), Fraction(1, 4), Fraction(1, 2), 1)]
+    with EtcdLab(members=1) as lab:
+        over = [max(2, round(size / 1000)) for size in sizes]
+        holds = [5, 5, 5, 40]
+        stages = ", ".join(
+            f"{{leases: {size}, over: {seconds}s, hold: {hold}s}}"
+            for size, seconds, hold in zip(sizes, over, holds, strict=True)
+        )
+        command = run_of("etcd-leases", out, [f"target.endpoints={lab.endpoints}", f"stages=[{stages}]"])
+        yield Load(command, sizes[-1], "leases")
+
+
+@contextlib.contextmanager
+def units(share: Fraction, out: Path) -> Generator[Load]:
+    """100 units conducted, gathered and reported, with 100 leases of 3 holders each on one real etcd. Holds of 20 s."""
+    count = int(100 * share)
+    with EtcdLab(members=1) as lab:
+        stages = [{"leases": leases * count, "over": "10s", "hold": "20s"} for leases in (25, 50, 100)]
+        plan = parse_plan(plan_text("etcd-leases"), [f"target.endpoints={lab.endpoints}", "workers=1"])
+        fields = {**plan.model_dump(mode="json"), "stages": stages}
+        yield Load(units_command([fields] * count, out), count, "units")
+
+
+@contextlib.contextmanager
+def juju_leases(share: Fraction, out: Path) -> Generator[Load]:
+    """The ramp to 16,000 leases of 3 units, 48,000 connections. Three units, each on a SIMULATED controller of its own.
+    Ramps are 4 times as fast, holds are 8 s, and the last one 70 s."""
+    ramp = [(100, 5, 8), (1000, 15, 8), (2000, 15, 8), (4000, 30, 8), (8000, 60, 8), (16000, 120, 70)]
+    stages = [
+        {"leases": int(leases * share), "over": f"{over}s", "hold": f"{hold}s"} for leases, over, hold in ramp
+    ]
+    with juju_units("juju-leases", 3, stages, [], out) as command:
+        yield Load(command, 3 * int(16000 * share), "connections")
+
+
+@contextlib.contextmanager
+def juju_restart_storm(share: Fraction, out: Path) -> Generator[Load]:
+    """20,000 leases of 3 units, whose 60,000 connections are dropped and back at once. Four units, each on a SIMULATED
+    controller of its own. The ramp is 4 times as fast, and the storm is 10 s into the hold."""
+    leases = int(20000 * share)
+    stages = [{"leases": leases, "over": "180s", "hold": "90s"}]
+    faults = [{"do": "drop-claims", "stage": 1, "at": "10s"}]
+    with juju_units("juju-restart-storm", 4, stages, faults, out) as command:
+        yield Load(command, 3 * leases, "connections")
+
+
+@contextlib.contextmanager
+def juju_units(
+    name: str, count: int, stages: list[dict[str, Any]], faults: list[dict[str, Any]], out: Path
+) -> Generator[list[str]]:
+    """Have so many SIMULATED controllers serve; the command of a run by as many units."""
+    with contextlib.ExitStack() as serving:
+        plans: list[dict[str, Any]] = []
+        for _ in range(count):
+            lab = serving.enter_context(JujuLab(servers=3))
+            plan = parse_plan(plan_text(name), [f"target.credentials={lab.credentials}", "workers=1"])
+            plans.append({**plan.model_dump(mode="json"), "stages": stages, "faults": faults})
+        yield units_command(plans, out)
+
+
+def units_command(plans: list[dict[str, Any]], out: Path) -> list[str]:
+    """The command of a run by units, each with its plan."""
+    file = out / "plans.json"
+    file.write_text(json.dumps(plans))
+    return [sys.executable, str(REPOSITORY / "tests/benchmarks/units_run.py"), str(file), str(out)]
+
+
+ROWS: dict[str, Row] = {
+    "openstack-fill": openstack_fill,
+    "openstack-boot-delete": openstack_boot_delete,
+    "openstack-tenants": openstack_tenants,
+    "etcd-leases": etcd_leases,
+    "units": units,
+    "juju-leases": juju_leases,
+    "juju-restart-storm": juju_restart_storm,
+}
+COLUMNS = (
+    "row", "share", "size", "took", "CPU", "CPU each", "peak memory", "memory each", "journals", "report", "opens in",
+    "report's CPU", "report's memory", "outcome",
+)  # fmt: skip
+
+
+def measure(name: str, share: Fraction, out: Path) -> list[str]:
+    """Run a row; its cells."""
+    with ROWS[name](share, out) as load:
+        run = used_by(load.command, load.environment)
+        print(run.told[-2500:], file=sys.stderr)
+        pages = [*out.rglob("report.html")]
+        if not pages:
+            raise SystemExit(f"{name}: exit code {run.exit_code}, and no report")
+        page = max(pages, key=lambda path: path.stat().st_mtime)
+        report = used_by(program("report", "--format", "html", str(page.parent)))
+    journals = sum(path.stat().st_size for path in out.rglob("*") if path.is_file() and path not in pages)
+    return [
+        name,
+        str(share),
+        f"{load.size:,} {load.unit}",
+        f"{run.seconds:.0f} s",
+        f"{run.cpu_s:.1f} s",
+        f"{1000 * run.cpu_s / load.size:.2f} ms",
+        f"{run.peak_mib:.0f} MiB",
+        f"{1024 * run.peak_mib / load.size:.1f} KiB",
+        f"{journals / 1e6:.2f} MB",
+        f"{page.stat().st_size / 1e6:.2f} MB",
+        f"{seconds_to_open(page):.2f} s",
+        f"{report.cpu_s:.1f} s",
+        f"{report.peak_mib:.0f} MiB",
+        outcome(load_run(page.parent), run),
+    ]
+
+
+def outcome(measured: RunData, run: Used) -> str:
+    """What became of the run: its status and exit code, and the largest load that its last stage held."""
+    last = measured.stages[-1] if measured.stages else None
+    held = "no stage" if last is None else f"{last.gauges['held']:,.0f} of {last.size:,} at the end"
+    return f"{measured.manifest.status}, exit {run.exit_code}, {held}"
+
+
+def seconds_to_open(page: Path) -> float:
+    """The median time that a page takes to be ready in headless Chromium."""
+    times: list[float] = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium())
+        for _ in range(OPENINGS):
+            context = browser.new_context(viewport={"width": 1180, "height": 900}, offline=True)
+            opened = context.new_page()
+            opened.goto(page.as_uri())
+            entry = "performance.getEntriesByType('navigation')[0].loadEventEnd"
+            times.append(float(opened.evaluate(entry)) / 1000)
+            context.close()
+        browser.close()
+    return statistics.median(times)
+
+
+def main() -> None:
+    rows = "\n".join(f"  {name:24} {row.__doc__}" for name, row in ROWS.items())
+    parser = argparse.ArgumentParser(
+        description=f"{__doc__}\n{rows}", formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("row", choices=ROWS, metavar="ROW")
+    parser.add_argument("--share", type=Fraction, default=Fraction(1, 16))
+    parser.add_argument("--keep", type=Path, help="keep the run's directory there")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="bench-published-") as made:
+        out = options.keep or Path(made)
+        out.mkdir(parents=True, exist_ok=True)
+        cells = measure(options.row, options.share, out)
+    for line in (COLUMNS, ["---"] * len(COLUMNS), cells):
+        print(f"| {' | '.join(line)} |")
+
+
+if __name__ == "__main__":
+    main()
