@@ -19,6 +19,7 @@ from tippingpoint.compare.names import Named, differences, short_names
 from tippingpoint.compare.pair import NOT_COMPARED, Against, Pair, Side
 from tippingpoint.compare.published import PublishedRow, compare_published
 from tippingpoint.compare.reach import APART, Judgement, Reach, not_judged, reach_of
+from tippingpoint.compare.recovery import Back, backs_of, show_back
 from tippingpoint.compare.repeats import Change, Release
 from tippingpoint.compare.resources import ResourceComparison, compare_resources, resources_together
 from tippingpoint.compare.sentence import (
@@ -75,6 +76,18 @@ class Overall:
 
 
 @dataclass(frozen=True)
+class Recovery:
+    """How long each release took to be back after one kind of fault."""
+
+    what: str
+    """The kind of fault, such as kill; of several in one run the longest counts."""
+    values: list[list[Back | None]]
+    """Of each release, one per run; None if a run does not tell. A control's runs are the first release's too."""
+    against: list[Against]
+    """One comparison per release after the first; `change` is the ratio of the times."""
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Releases compared with the first of them, and published results compared with the first of those."""
 
@@ -92,6 +105,8 @@ class Comparison:
     rows: list[Row]
     overall: list[Overall]
     """Figures over all loads; empty with one run each, which cannot be judged."""
+    recovery: list[Recovery]
+    """How long releases took to be back after faults that the first one and another one had; empty without such."""
     tips: list[Judgement]
     """For each release after the first, whether it tips at a lower load than the first (worse) or a higher one."""
     tip_changes: list[Change | None]
@@ -206,6 +221,7 @@ def compare(
             release,
             [table_of(run) for run in release.runs],
             [figure.of(begin, len(release.runs)) for figure in of_runs],
+            [backs_of(analysis) for analysis in release.analyses],
         )
         for release, begin in zip(every, accumulate([0, *counts]), strict=False)
     ]
@@ -225,6 +241,7 @@ def compare(
     ]
     tips: list[Judgement] = [pair.tip for pair in pairs]
     overall = _overall(pairs)
+    recovery = _recovery([*each[: 1 + len(own)]], sides[1:], pairs)
     rows = [
         row
         for key in shared
@@ -245,13 +262,14 @@ def compare(
         for number, figure in enumerate(resources_together(of_runs, counts))
     ]
     tip_changes = [pair.tip_change for pair in pairs]
-    worse, better, withheld = _changes(rows, overall, pairs, reaches, names, unit)
+    worse, better, withheld = _changes(rows, overall, recovery, pairs, reaches, names, unit)
     main = _main(runs)
     parts = [
         tipping_words(names, reaches, unit),
         *_tip_words(pairs, base),
         _main_words(rows, main, names, reaches, unit),
         *_contrary_words(rows, tips, main, names, unit),
+        *_recovery_words(recovery, names),
         resource_words(names, resources, reaches, unit),
         published_words(beside_names, published, alone=not runs),
     ]
@@ -280,9 +298,10 @@ def compare(
         main=main,
         rows=rows,
         overall=overall,
+        recovery=recovery,
         tips=tips,
         tip_changes=tip_changes,
-        outcome=_outcome(rows, overall, pairs),
+        outcome=_outcome([*overall, *recovery, *rows], pairs),
         worse=worse,
         better=better,
         withheld=withheld,
@@ -345,10 +364,25 @@ def _overall(pairs: Sequence[Pair]) -> list[Overall]:
     ]
 
 
-def _outcome(rows: Sequence[Row], overall: Sequence[Overall], pairs: Sequence[Pair]) -> Outcome:
+def _recovery(first: Sequence[Side], others: Sequence[Side], pairs: Sequence[Pair]) -> list[Recovery]:
+    """Compare each kind of fault that the first release and another had; `first` are the first and its control."""
+    releases = [[backs for side in first for backs in side.backs], *(side.backs for side in others)]
+    of_first, *of_others = ([kind for backs in of for kind in backs] for of in releases)
+    kinds = [kind for kind in dict.fromkeys(of_first) if any(kind in of for of in of_others)]
+    return [
+        Recovery(
+            kind,
+            [[backs.get(kind) for backs in of] for of in releases],
+            [pair.recovery(kind) for pair in pairs],
+        )
+        for kind in kinds
+    ]
+
+
+def _outcome(figures: Sequence[Overall | Recovery | Row], pairs: Sequence[Pair]) -> Outcome:
     found: set[Outcome] = set()
     for place, pair in enumerate(pairs):
-        of_rows = [one.against[place] for one in (*overall, *rows)]
+        of_rows = [one.against[place] for one in figures]
         told = {one.judgement for one in of_rows}
         if pair.tip in ("worse", "better"):
             found.add(pair.tip)
@@ -483,6 +517,7 @@ def _rows(
 def _changes(
     rows: Sequence[Row],
     overall: Sequence[Overall],
+    recovery: Sequence[Recovery],
     pairs: Sequence[Pair],
     reaches: Sequence[Reach],
     titles: Sequence[str],
@@ -503,6 +538,12 @@ def _changes(
                 who = f"{titles[number]}: " if len(titles) > 2 else ""
                 weight = 1e9 + (1e6 if one.measure in RATES else 0) + abs(against.change)
                 found[judgement].append((weight, who + _overall_words(one, against)))
+    for one in recovery:
+        for number, against in enumerate(one.against, start=1):
+            judgement = "withheld" if against.withheld else against.judgement
+            if judgement in found:
+                who = f"{titles[number]}: " if len(titles) > 2 else ""
+                found[judgement].append((1e12, who + _recovery_change(one, number)))
     for row in rows:
         for number, against in enumerate(row.against, start=1):
             judgement = "withheld" if against.withheld else against.judgement
@@ -521,6 +562,29 @@ def _overall_words(one: Overall, against: Against) -> str:
         more = "more" if (against.change or 0.0) > 0 else "less"
         return f"{what}: {show_share(abs(against.change or 0.0))} {more}"
     return f"{what}: {_times(against.change)}, 95 % interval {_times(against.low)} to {_times(against.high)}"
+
+
+def _recovery_change(one: Recovery, number: int) -> str:
+    against = one.against[number - 1]
+    before, after = (show_back(of) for of in (one.values[0], one.values[number]))
+    return (
+        f"back after {one.what}: {before} to {after} "
+        f"({_times(against.change)}, 95 % interval {_times(against.low)} to {_times(against.high)})"
+    )
+
+
+def _recovery_words(recovery: Sequence[Recovery], names: Sequence[str]) -> list[str]:
+    """Say how much longer or shorter releases take to be back, where that is certain."""
+    said: list[str] = []
+    for one in recovery:
+        certain = [
+            (against.change, name)
+            for against, name in zip(one.against, names[1:], strict=True)
+            if against.judgement in ("worse", "better") and against.change is not None
+        ]
+        if certain:
+            said.append(f"back after {one.what} in {range_words(certain, len(names))} the time")
+    return said
 
 
 def _weight(row: Row, number: int) -> float:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from tippingpoint.analysis.confidence import difference_of_shares, ratio_of_percentiles
 from tippingpoint.compare.cells import PERCENTILES, RATES, Cell, Key, Table, rates_of
 from tippingpoint.compare.reach import Judgement, comparable_tips, tips_against
+from tippingpoint.compare.recovery import Back, ratio_of, recovery_figure
 from tippingpoint.compare.repeats import (
     LEVEL,
     Change,
@@ -56,8 +57,8 @@ class Against:
     """Whether a change is not judged because the first release differs from its own control as much."""
 
 
-_Subject = tuple[StageKind, str, str] | int
-"""Kind of stage, operation and measure; or the number of a resource figure."""
+_Subject = tuple[StageKind, str, str] | int | str
+"""Kind of stage, operation and measure; or the number of a resource figure; or the kind of a fault."""
 _Both = tuple[Figure, Figure | None]
 """A figure of both releases, and the same of the first release and its control."""
 _What = TypeVar("_What")
@@ -73,6 +74,8 @@ class Side:
     tables: list[Table]
     resources: list[ResourceComparison]
     """Each figure of the comparison, with the levels of this release's runs alone."""
+    backs: list[dict[str, Back]]
+    """When the target was back, by kind of fault, in each run."""
 
 
 class Pair:
@@ -145,8 +148,30 @@ class Pair:
             if isinstance(what, tuple)
         }
 
+    def recovery(self, kind: str) -> Against:
+        """Judge how long the target takes to be back after faults of a kind.
+
+        Where it was not back, the time is a bound: it can only show that this release takes longer than others.
+        """
+        base, other, again = (
+            [backs.get(kind) for backs in side.backs] if side is not None else []
+            for side in (self._base, self._other, self._control)
+        )
+        before, after = ([back for back in of if back is not None] for of in ([*base, *again], other))
+        if not before or not after or len(before) + len(after) < len(base) + len(again) + len(other):
+            return NOT_COMPARED
+        if not self.repeated:
+            return Against(ratio_of(before[0], after[0]), None, None, "unsure")
+        found = self._judged(self._overall[kind], "", 0.0, 0.0)
+        bounds: list[tuple[bool, Judgement]] = [
+            (any(back.never for back in after), "worse"),
+            (any(back.never for back in before), "better"),
+        ]
+        shown = all(found.judgement == judgement for bound, judgement in bounds if bound)
+        return found if shown else replace(found, judgement="unsure")
+
     def _judged(self, change: Change, measure: str, before: float, after: float) -> Against:
-        if measure in PERCENTILES:
+        if measure not in RATES:
             judgement = judged(change, 1 / (1 + self._tolerance), 1 + self._tolerance)
         else:
             # A share of the smaller rate, so that swapping the releases swaps worse and better.
@@ -234,6 +259,10 @@ class Pair:
             for measure in rates_of(operation):
                 hits = [[(cell.failures[measure], cell.attempts) for cell in of] for of in cells]
                 add((kind, operation, measure), size, partial(rate_figure, measure), hits)
+        for kind in self._base.backs[0]:
+            if all(kind in backs for side in sides for backs in side.backs):
+                values = [[backs[kind] for backs in side.backs] for side in sides]
+                add(kind, 0.0, recovery_figure, values)
         for number, figure in enumerate(self._base.resources):
             for at, size in enumerate(figure.sizes):
                 levels = [[of_run[at] for of_run in side.resources[number].levels] for side in sides]

@@ -19,11 +19,12 @@ from tippingpoint.analysis.cost import Cost
 from tippingpoint.analysis.latency import costs
 from tippingpoint.compare.baselines import RallyTable
 from tippingpoint.compare.cells import PERCENTILES
-from tippingpoint.compare.compare import Comparison, Overall, Row
+from tippingpoint.compare.compare import Comparison, Overall, Recovery, Row
 from tippingpoint.compare.costs import is_shown
 from tippingpoint.compare.names import letter
 from tippingpoint.compare.pair import Against
 from tippingpoint.compare.published import PublishedRow
+from tippingpoint.compare.recovery import show_back
 from tippingpoint.compare.repeats import Change, Release
 from tippingpoint.compare.sentence import told_words
 from tippingpoint.importers.rally_results import CALLED
@@ -57,6 +58,7 @@ def build_comparison(comparison: Comparison) -> dict[str, Any]:
         "made_by": f"tippingpoint {__version__}",
         "title": _title(comparison),
         "outcome": comparison.outcome,
+        "both_ways": _both_ways(comparison),
         "sentence": comparison.sentence,
         "changes": comparison.changes,
         "regressed": comparison.regressed,
@@ -76,6 +78,7 @@ def build_comparison(comparison: Comparison) -> dict[str, Any]:
         "tips": comparison.tips,
         "tip_changes": [_bounded(change) for change in comparison.tip_changes],
         "overall": [_overall(one) for one in comparison.overall],
+        "recovery": [_recovery(one) for one in comparison.recovery],
         "worse": comparison.worse,
         "better": comparison.better,
         "withheld": comparison.withheld,
@@ -163,6 +166,16 @@ def _title(comparison: Comparison) -> str:
     return said if any(kind.casefold() in said.casefold() for kind in kinds) else f"{kinds[0]}: {said}"
 
 
+def _both_ways(comparison: Comparison) -> str:
+    """Say so where something got worse and something else better; empty otherwise."""
+    if comparison.outcome not in ("worse", "better") or not (comparison.worse and comparison.better):
+        return ""
+    if comparison.outcome not in comparison.tips:
+        return "some figures got worse, others better"
+    other = "better" if comparison.outcome == "worse" else "worse"
+    return f"got {comparison.outcome}, though {other} in some figures"
+
+
 def _runs(comparison: Comparison) -> list[dict[str, Any]]:
     short = all(len(name) <= _SHORT for name in comparison.names)
     alike = len({run.manifest.title for run in comparison.runs}) == 1
@@ -245,6 +258,11 @@ def _control(comparison: Comparison) -> dict[str, Any] | None:
 
 def _overall(one: Overall) -> dict[str, Any]:
     return {**asdict(one), "against": [_bounded(against) for against in one.against]}
+
+
+def _recovery(one: Recovery) -> dict[str, Any]:
+    words = [show_back(of) for of in one.values]
+    return {**asdict(one), "words": words, "against": [_bounded(against) for against in one.against]}
 
 
 def _bounded(change: Against | Change | None) -> dict[str, Any] | None:

@@ -104,6 +104,37 @@ def test_a_comparison_leads_with_its_sentence_and_what_got_worse(tmp_path: Path)
     assert len(markdown.encode()) < LIMIT
 
 
+def test_a_heading_says_both_where_something_got_worse_and_something_better(tmp_path: Path) -> None:
+    # given a release that claims more slowly and extends more quickly, at the same tipping point
+    other = [MadeStage(s.size, claim_ms=30, extend_ms=s.extend_ms / 2) for s in STEADY]
+    before = [made(tmp_path / f"a{seed}", STEADY, title="before", seed=seed) for seed in (1, 2, 3)]
+    after = [made(tmp_path / f"b{seed}", other, title="after", seed=seed) for seed in (4, 5, 6)]
+    comparison = compare([before, after])
+    assert comparison.worse
+    assert comparison.better
+    # then it counts as worse, and is not headed as if it were only that
+    assert comparison.regressed
+    assert said(page_of(comparison), "verdict").startswith("✕ some figures got worse, others better before")
+    assert ": ❌ some figures got worse, others better\n" in write_comparison(comparison, "md")
+
+
+def test_a_heading_by_tipping_points_says_which_figures_are_contrary(tmp_path: Path) -> None:
+    # given a release that holds more, and is slower at what both hold
+    lost = {"extend.lost": 300}
+    slow = [MadeStage(s.size, claim_ms=30) for s in STEADY]
+    early = [MadeStage(s.size, failures=lost if s.size >= 2000 else {}) for s in STEADY]
+    before = [made(tmp_path / f"a{seed}", early, title="before", seed=seed) for seed in (1, 2, 3)]
+    after = [made(tmp_path / f"b{seed}", slow, title="after", seed=seed) for seed in (4, 5, 6)]
+    for first, other, words in (
+        (before, after, "got better, though worse in some figures"),
+        (after, before, "got worse, though better in some figures"),
+    ):
+        comparison = compare([first, other])
+        assert comparison.tips[0] == comparison.outcome
+        assert words in said(page_of(comparison), "verdict")
+        assert words in write_comparison(comparison, "md").partition("\n")[0]
+
+
 def test_curves_are_over_all_loads_of_every_run_shared_or_not(tmp_path: Path) -> None:
     small, large = made(tmp_path / "a", STEADY[:2]), made(tmp_path / "b", STEADY, seed=2)
     document = told(compare([small, large]))

@@ -27,7 +27,7 @@ def render_comparison(document: dict[str, Any]) -> str:
     """Render a comparison's document as Markdown."""
     runs = document["runs"]
     blocks = [
-        f"# {plain(document['title'])}: {_OUTCOMES[document['outcome']] if runs else 'as published'}",
+        f"# {plain(document['title'])}: {_outcome(document)}",
         "**" + "; ".join(plain(part) for part in document["sentence"].split("; ")) + "**",
         plain(document["changes"]),
         plain(document["control"]["words"]) if document["control"] else "",
@@ -41,6 +41,7 @@ def render_comparison(document: dict[str, Any]) -> str:
         section("Withheld, as the control differs as much", bullets(document["withheld"])),
         section("Not comparable", bullets(document["not_comparable"])),
         section("Figures over all loads that all runs held", _overall(document)),
+        section("Recovery: how long until all was as before a fault", _recovery(document)),
         section("Figures", _figures(document)),
         section("Resource use of the targets", _resources(document)),
         section("Resource cost of the load", _costs(document)),
@@ -54,6 +55,13 @@ def render_comparison(document: dict[str, Any]) -> str:
         ),
     ]
     return joined(blocks)
+
+
+def _outcome(document: dict[str, Any]) -> str:
+    outcome = document["outcome"]
+    if document["both_ways"]:
+        return f"{_MARKS[outcome]} {document['both_ways']}"
+    return _OUTCOMES[outcome] if document["runs"] else "as published"
 
 
 def _run(run: dict[str, Any]) -> str:
@@ -89,6 +97,21 @@ def _overall(document: dict[str, Any]) -> str:
         rows,
         text=(0, 1),
     )
+
+
+def _recovery(document: dict[str, Any]) -> str:
+    rows: list[list[str]] = []
+    for one in document["recovery"]:
+        first, *others = one["words"]
+        cells = [one["what"], first]
+        for words, against in zip(others, one["against"], strict=True):
+            span = figures.interval(against["low"], against["high"], "")
+            change = f", {figures.change(against['change'], '')}" if against["change"] is not None else ""
+            cells.append(f"{words}{change}{f' ({span})' if span != '–' else ''} {_mark(against)}")
+        rows.append(cells)
+    header = ["fault", *(run["label"] for run in document["runs"])]
+    header[2:] = [f"{label}, to {header[1]} (95 % interval)" for label in header[2:]]
+    return table(header, rows, text=(0,))
 
 
 def _figures(document: dict[str, Any]) -> str:
