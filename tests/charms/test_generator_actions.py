@@ -59,6 +59,18 @@ class TestStart:
         assert run.units == [OURS, "load-claimer/1", "load-claimer/2", "load-claimer/10"]
         assert agent.orders["run"]["id"] == run.id
 
+    def test_lower_loads_after_the_last_one_are_for_many_units_too(
+        self, unit: Unit, agent: ScriptedAgent
+    ) -> None:
+        limits = "after: recover\nthresholds: [{operation: extend, p99: 1s}]\n"
+        searching = "find: {start: 10, limit: 1000}\nworkload: {renew_time: 5s}\n"
+        for loads in ("stages: [{leases: 10, hold: 30s}]\n", searching):
+            plan = f"name: lowered\ntarget: {{kind: etcd}}\n{loads}{limits}"
+            assert unit.act("start", state_of(unit, peers={1: {}}), plan_yaml=plan)["units"] == "2"
+            run = run_in(unit.after)
+            assert run is not None
+            assert run.recovers
+
     @pytest.mark.parametrize(
         "overrides",
         [

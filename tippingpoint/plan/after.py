@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tippingpoint.plan.base import Threshold
+from tippingpoint.plan.fields import StageKind
 
 After = Annotated[
     Literal["recover"] | None,
@@ -16,6 +17,21 @@ After = Annotated[
         "hold again. Each step lasts as long as the last hold at most. The verdict does not count these steps."
     ),
 ]
+
+
+def check_last(kind: StageKind, hold: float | None) -> None:
+    """Check that the load can go down after the last one; ValueError otherwise.
+
+    `kind` is the kind of the last stage, and `hold` its seconds, if lower loads need any.
+    """
+    if kind == "destroy":
+        raise ValueError(
+            "after: recover: expected a last stage that removes nothing, as the load goes down after it"
+        )
+    if hold == 0:
+        raise ValueError(
+            "after: recover: expected a last hold above 0s, as each lower load lasts as long at most"
+        )
 
 
 def check_after(

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from tippingpoint.plan.after import After, check_after
+from tippingpoint.plan.after import After, check_after, check_last
 from tippingpoint.plan.base import MAX_STAGES, BasePlan, check_operations, check_things_faults
 from tippingpoint.plan.fields import Amount, Seconds, Section, StageKind, in_units
 from tippingpoint.plan.find import Find, check_find
@@ -205,10 +205,14 @@ class GrowPlan(BasePlan, frozen=True):
         found: list[tuple[StageKind, float]] = []
         before = GrowStage(machines=0)
         for stage in self.stages:
-            destroys = [*stage.amounts.values()] < [*before.amounts.values()]
+            destroys = self.removes(before, stage)
             found.append(("destroy" if destroys else "ramp", self.load_of(before if destroys else stage)))
             before = stage
         return found
+
+    def removes(self, before: GrowStage, stage: GrowStage) -> bool:
+        """Whether the first of the amounts that changes becomes less from one stage to the next."""
+        return [*stage.amounts.values()] < [*before.amounts.values()]
 
     def load_of(self, stage: GrowStage) -> float:
         """Return a stage's load in the plan's unit."""
@@ -287,14 +291,10 @@ class GrowPlan(BasePlan, frozen=True):
         """Check that the plan's load can go down, and that lower loads show whether thresholds hold."""
         if self.after is None:
             return
-        if self.find is None and self.loads[-1][0] == "destroy":
-            raise ValueError(
-                "after: recover: expected a last stage that removes nothing, as the load goes down after it"
-            )
-        if self.load != "batch" and not (self.find or self.stages[-1]).hold:
-            raise ValueError(
-                "after: recover: expected a last hold above 0s, as each lower load lasts as long at most"
-            )
+        check_last(
+            "ramp" if self.find is not None else self.loads[-1][0],
+            (self.find or self.stages[-1]).hold if self.load != "batch" else None,
+        )
         if self.load == "batch" and self.find is None and not self.stages[-1].size:
             raise ValueError(
                 "after: recover: expected a last stage that makes units, as its batch is what goes down"

@@ -193,7 +193,10 @@ def _model_part(plan: GrowPlan, index: int, of: int) -> GrowPlan:
         stage.units if in_units and not by_application else stage.amounts[plan.counted]
         for stage in plan.stages
     )
-    sharing = max(1, min(sharing, most))  # a unit without any load has no share of the rest either
+    if (
+        most
+    ):  # a unit without any load has no share of the rest either, but keeps it when the load is taken away
+        sharing = min(sharing, most)
     for number, stage in enumerate(plan.stages):
         _check_fit(number, stage, sharing, by_application)
     stages = [_model_stage(stage, index, sharing, by_application) for stage in plan.stages]

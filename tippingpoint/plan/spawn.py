@@ -9,7 +9,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from tippingpoint.plan.after import After, check_after
+from tippingpoint.plan.after import After, check_after, check_last
 from tippingpoint.plan.base import MAX_STAGES, BasePlan, check_operations, check_things_faults
 from tippingpoint.plan.fields import Amount, PerSecond, Seconds, Section, StageKind, as_amount, in_units
 from tippingpoint.plan.find import Find, check_find
@@ -278,10 +278,14 @@ class SpawnPlan(BasePlan, frozen=True):
         found: list[tuple[StageKind, float]] = []
         before = SpawnStage(groups=0, instances=0)
         for stage in self.stages:
-            destroys = stage.size < before.size and not self.workload.cycle
+            destroys = self.removes(before, stage)
             found.append(("destroy" if destroys else "ramp", self.load_of(before if destroys else stage)))
             before = stage
         return found
+
+    def removes(self, before: SpawnStage, stage: SpawnStage) -> bool:
+        """Whether things are removed for a stage, as the one before had more."""
+        return stage.size < before.size and not self.workload.cycle
 
     def load_of(self, stage: SpawnStage) -> float:
         """Return a stage's load in the plan's unit."""
@@ -380,14 +384,10 @@ class SpawnPlan(BasePlan, frozen=True):
                 "after: recover: expected loads of rate, concurrency or batch, as iterations leave nothing that could "
                 "become less"
             )
-        if self.find is None and self.loads[-1][0] == "destroy":
-            raise ValueError(
-                "after: recover: expected a last stage that removes nothing, as the load goes down after it"
-            )
-        if self.load == "instances" and not (self.find or self.stages[-1]).hold:
-            raise ValueError(
-                "after: recover: expected a last hold above 0s, as each lower load lasts as long at most"
-            )
+        check_last(
+            "ramp" if self.find is not None else self.loads[-1][0],
+            (self.find or self.stages[-1]).hold if self.load == "instances" else None,
+        )
         listed = ("poll", *(self.target.observations if self.workload.observe_every else ()))
         if self.load == "instances":
             check_after(self.after, self.thresholds, listed, "nothing is made while the load goes down")

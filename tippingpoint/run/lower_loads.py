@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.grow import GrowPlan, GrowStage
-from tippingpoint.plan.read import AnyStage, SearchPlan
-from tippingpoint.plan.spawn import PACES, SpawnPlan, SpawnStage
+from tippingpoint.plan.read import AnyStage
+from tippingpoint.plan.spawn import SpawnPlan, SpawnStage
 from tippingpoint.run.crew import Crew
 from tippingpoint.run.messages import Pause, Paused
+from tippingpoint.run.own_part import OwnPart
 from tippingpoint.run.record import Record
 from tippingpoint.run.room import Room
 from tippingpoint.run.settling import Settling
@@ -31,38 +33,29 @@ class Played:
 
 
 class LowerLoads:
-    """The loads of `after: recover`."""
+    """The loads of `after: recover` on this machine: all of each, or a unit's share."""
 
-    def __init__(self, plan: SearchPlan, stages: Stages, crew: Crew, room: Room, record: Record) -> None:
-        self._plan = plan
+    def __init__(self, own: OwnPart, stages: Stages, crew: Crew, room: Room, record: Record) -> None:
+        self._own = own
         self._stages = stages
         self._crew = crew
         self._room = room
         self._record = record
-        self._before: AnyStage | None = plan.stages[-1] if plan.stages else None
-
-    def possible(self, load: float) -> float:
-        """Return the load nearest to this one that can be put on the target: a whole number of what it is made of."""
-        if self._plan.load in ("renewals", "claims", "rate"):
-            return round(load, 3)
-        return self._plan.load_at(round(load))
-
-    @property
-    def judged_whole(self) -> bool:
-        """Whether a step is judged when all that it makes is there, as the load is how fast that is made."""
-        return self._plan.load in PACES
 
     async def from_nothing(self, load: float) -> None:
         """Take the load away, and have all that was made removed, before this load comes."""
-        await self._pause()
-        await self._crew.prepare([self._plan.stage_at(load)], fresh=True)
+        await self.pause()
+        await self._crew.prepare([self._own.probe(load)[0]], fresh=True)
         self._room.empty()
-        self._before = None
 
     async def none_for(self, seconds: float) -> None:
         """Put no load on the target for a while."""
-        await self._pause()
+        await self.pause()
         await self._crew.wait(seconds)
+
+    async def pause(self) -> None:
+        """Put no load on the target."""
+        await self._crew.ask(Paused, lambda _: Pause())
 
     async def play(self, load: float, settling: Settling | None = None) -> Played:
         """Put a load on the target until `settling` says that thresholds hold again, at most for as long as its hold.
@@ -72,14 +65,11 @@ class LowerLoads:
         asked = self._asked(load)
         number = self._stages.following
         goes_down = self._room.has_more_than(asked)
-        if not goes_down and (refused := await self._room.look(asked, number, "after")):
+        if refused := await self.look(load, number):
             return Played(None, refused)
-        began = self._record.now()
         if settling is not None and not goes_down:
-            settling.begin(began)
-        await self._stages.bring_up(number, "recover", load, asked, asked.over, None)
-        self._before = asked
-        if goes_down and (left := self._left(began)):
+            settling.begin(self._record.now())
+        if left := await self.bring_up(number, load):
             return Played(number, left)
         if settling is not None and goes_down:
             settling.begin(self._record.now())
@@ -91,11 +81,26 @@ class LowerLoads:
         await self._stages.await_faults()
         return Played(number)
 
+    async def look(self, load: float, number: int) -> str:
+        """Return why the stage of this number has no room for a load; empty if it has, or if the load goes down."""
+        asked = self._asked(load)
+        return "" if self._room.has_more_than(asked) else await self._room.look(asked, number, "after")
+
+    async def bring_up(self, number: int, load: float) -> str:
+        """Bring the load from the one before to this one; returns why that failed, or an empty text."""
+        asked, began = self._asked(load), self._record.now()
+        goes_down = self._room.has_more_than(asked)
+        size = self._own.probe(load)[1]
+        await self._stages.bring_up(number, "recover", size, asked, asked.over, None)
+        return self._left(began) if goes_down else ""
+
     def _asked(self, load: float) -> AnyStage:
-        plan, before = self._plan, self._before
-        asked = plan.stage_at(load)
-        if not plan.piles_up:
+        plan, before = self._own.whole, self._room.filled
+        asked = self._own.probe(load)[0]
+        if isinstance(plan, CtsPlan) or not plan.piles_up:
             return asked
+        if isinstance(asked, SpawnStage | GrowStage) and not asked.size and before is not None:
+            return before  # a unit without a share of this load keeps what it has
         if isinstance(plan, SpawnPlan) and isinstance(asked, SpawnStage) and isinstance(before, SpawnStage):
             return plan.on_top(asked, before)
         if isinstance(plan, GrowPlan) and isinstance(asked, GrowStage) and isinstance(before, GrowStage):
@@ -109,6 +114,3 @@ class LowerLoads:
             return ""
         over = sum(tick.held for tick in ticks) - on.goal
         return f"{over} {on.things} of the load before could not be removed" if over > 0 else ""
-
-    async def _pause(self) -> None:
-        await self._crew.ask(Paused, lambda _: Pause())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tippingpoint.errors import TargetError, UserError
-from tippingpoint.plan.grow import GrowStage
+from tippingpoint.plan.grow import GrowPlan, GrowStage
 from tippingpoint.plan.read import AnyStage, Plan
 from tippingpoint.plan.spawn import SpawnPlan, SpawnStage
 from tippingpoint.run.fault_timeline import FaultTimeline
@@ -40,6 +40,11 @@ class Room:
         self._filled: AnyStage | None = None
         """The stage whose things have their room: the one before, or that of the run that is resumed."""
 
+    @property
+    def filled(self) -> AnyStage | None:
+        """The stage whose things are there; None for none."""
+        return self._filled
+
     def fill(self, asked: AnyStage) -> None:
         """Note that the things of this stage take up room from now on."""
         self._filled = asked
@@ -52,9 +57,9 @@ class Room:
         """Return whether things have to be removed for this stage, as the one before had more."""
         plan, filled = self._own.plan, self._filled
         if isinstance(asked, SpawnStage) and isinstance(filled, SpawnStage) and isinstance(plan, SpawnPlan):
-            return not plan.workload.cycle and asked.size < filled.size
-        if isinstance(asked, GrowStage) and isinstance(filled, GrowStage):
-            return [*asked.amounts.values()] < [*filled.amounts.values()]
+            return plan.removes(filled, asked)
+        if isinstance(asked, GrowStage) and isinstance(filled, GrowStage) and isinstance(plan, GrowPlan):
+            return plan.removes(filled, asked)
         return False
 
     async def make(self, asked: AnyStage, place: str) -> None:

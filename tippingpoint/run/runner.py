@@ -38,7 +38,8 @@ from tippingpoint.targets.registry import target_of
 from tippingpoint.units.conductor import Conductor
 from tippingpoint.util.open_files import allow_connections
 
-if TYPE_CHECKING:  # a run without figures of Prometheus needs no client of it
+if TYPE_CHECKING:  # only some runs need what these import
+    from tippingpoint.run.lower_turns import LowerTurns
     from tippingpoint.run.run_figures import RunFigures
 
 _LOGIN_WITHIN = 60.0
@@ -177,8 +178,6 @@ class Runner:
         """Raise UserError for a plan that only one machine can run."""
         if self._conductor is None:
             return
-        if not isinstance(self._plan, CtsPlan) and self._plan.after is not None:
-            raise UserError("after", self._plan.after, "a plan without it, for many units")
         if self._plan.lab is not None or any(fault.member is not None for fault in self._plan.faults):
             raise UserError("faults", self._plan.name, "a plan whose faults need no lab, for many units")
 
@@ -283,7 +282,7 @@ class Runner:
             from tippingpoint.run.coming_back import ComingBack
             from tippingpoint.run.lower_loads import LowerLoads
 
-            loads = LowerLoads(plan, self._stages, self._crew, self._room, self._record)
+            loads = LowerLoads(self._own, self._stages, self._crew, self._room, self._record)
             coming_back = ComingBack(plan, loads, self._record)
             self._heard = coming_back.heard
             await coming_back.play()
@@ -317,7 +316,10 @@ class Runner:
         self._watch_aborts()
         await self._crew.prepare(self._own.plan.planned, fresh=False)
         if self._conductor is not None:
-            turns = Turns(self._conductor, self._own, self._stages, self._crew, self._room, self._record)
+            lower = self._lower_turns(self._conductor)
+            turns = Turns(
+                self._conductor, self._own, self._stages, self._crew, self._room, self._record, lower
+            )
             await turns.play()
             return
         self._faults.start(stage=None)
@@ -371,9 +373,21 @@ class Runner:
             self._crew,
             self._room,
             self._record,
+            self._lower_turns(conductor),
         )
         self._heard = turns.heard
         await turns.play()
+
+    def _lower_turns(self, conductor: Conductor) -> LowerTurns | None:
+        """Return what plays our share of the loads after the last one; None if there will be none."""
+        if isinstance(self._plan, CtsPlan) or not conductor.recovers:
+            return None
+        # What is measured at these loads is reported while the run goes on, as in a search.
+        from tippingpoint.run.lower_loads import LowerLoads
+        from tippingpoint.run.lower_turns import LowerTurns
+
+        loads = LowerLoads(self._own, self._stages, self._crew, self._room, self._record)
+        return LowerTurns(self._plan, conductor, self._own, loads, self._stages, self._crew, self._record)
 
     async def _target_gone(self) -> str:
         """Return why the target accepts no login any more; empty if it does, however late."""

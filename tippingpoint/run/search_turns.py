@@ -6,22 +6,20 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-import numpy as np
-
 from tippingpoint.plan.find import Find
 from tippingpoint.plan.read import SearchPlan
 from tippingpoint.run.crew import Crew
 from tippingpoint.run.hold_so_far import HoldSoFar
-from tippingpoint.run.interruption import EndedEarly
-from tippingpoint.run.messages import Settle, Settled, Tick
+from tippingpoint.run.lower_turns import LowerTurns
+from tippingpoint.run.messages import Tick
 from tippingpoint.run.own_part import OwnPart
 from tippingpoint.run.probe_loads import ProbeLoads, round_of
 from tippingpoint.run.record import Record
 from tippingpoint.run.room import Room
 from tippingpoint.run.share_so_far import ShareSoFar, Stance
 from tippingpoint.run.stages import Stages
+from tippingpoint.run.turn_report import close_figures
 from tippingpoint.run.turns import Turns
-from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.results import load_run
 from tippingpoint.units.conductor import Conductor
 from tippingpoint.units.digest import make_digest
@@ -46,9 +44,10 @@ class SearchTurns(Turns):
         crew: Crew,
         room: Room,
         record: Record,
+        lower: LowerTurns | None,
     ) -> None:
         """`gone` tells why the target cannot be reached any more, or an empty text."""
-        super().__init__(conductor, own, stages, crew, room, record)
+        super().__init__(conductor, own, stages, crew, room, record, lower)
         self._plan = plan
         self._gone = gone
         self._loads = ProbeLoads(plan, stages, crew, room)
@@ -71,26 +70,24 @@ class SearchTurns(Turns):
         asked = self._own.probe(turn.load)[0]
         return await self._loads.prepare(asked, turn.number, fresh=turn.fresh or self._loads.is_empty)
 
-    def _begins_after(self, turn: Turn) -> float:
+    def begins_after(self, turn: Turn) -> float:
+        """Return the seconds from a turn's begin until our part of it begins."""
         assert turn.load is not None
         return self._own.probe(turn.load)[2]
 
-    async def _bring_up(self, turn: Turn) -> None:
+    async def bring_up(self, turn: Turn) -> None:
+        """Bring our share up from the load before, or from nothing."""
         assert turn.load is not None
         asked, size, _ = self._own.probe(turn.load)
         self._own.of_load = size / self._plan.load_at(turn.load)
         self._so_far = HoldSoFar(turn.number, size, "find", self._record.now())
         await self._loads.bring_up(turn.number, turn.load, size, asked)
 
-    async def _hold(self, turn: Turn) -> None:
-        """Hold the load until its end or until it is clear, and report what was measured; the load goes on."""
+    async def _hold(self, turn: Turn) -> Turn | None:
+        """Hold the load until its end or until it is clear, and report what was measured; the load goes on until the
+        next turn, which this returns."""
         await self._until_over(turn)
-        unanswered: dict[str, Histogram] = {}
-        for answer in await self._crew.ask(Settled, lambda _: Settle()):
-            for operation, ages in answer.unanswered.items():
-                unanswered.setdefault(operation, Histogram()).add(Histogram.of(np.asarray(ages) * 1e6))
-        if self._crew.unwritten:
-            raise EndedEarly("cut", "no disk space left for the journal, which the search needs")
+        unanswered = await close_figures(self._crew)
         silent, digest = await asyncio.to_thread(self._measured, turn.number)
         gone = ""
         if silent:
@@ -100,10 +97,11 @@ class SearchTurns(Turns):
             ProbeReport(
                 turn=turn.number,
                 digest=digest,
-                unanswered={operation: ages.encode() for operation, ages in unanswered.items()},
+                unanswered=unanswered,
                 gone=gone[:1000],
             )
         )
+        return await self._heed(self._conductor.next_turn())
 
     async def _until_over(self, turn: Turn) -> None:
         """Hold the load until its end, or until the earlier moment that the leader names once all shares are clear."""

@@ -10,21 +10,41 @@ from math import inf
 from tippingpoint.analysis.held_loads import MOST
 from tippingpoint.analysis.verdict import stage_checks
 from tippingpoint.plan.base import Threshold
-from tippingpoint.run.hold_so_far import read_tick
+from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.read import SearchPlan
+from tippingpoint.run.hold_so_far import Measured, read_tick
 from tippingpoint.run.messages import Tick
 from tippingpoint.rundir.histogram import Histogram
 from tippingpoint.rundir.stages import StageResult
 
+WINDOW = 5.0
+"""Seconds for which thresholds have to hold, or half of a step that is shorter than twice that."""
+LOOKS = 3
+"""They have to hold for this many observations, too, in a workload that observes."""
+
+
+def hold_of(plan: SearchPlan) -> float:
+    """Return for how many seconds a lower load is held at most: as long as the last stage, or the search's loads."""
+    return (plan.find or plan.stages[-1]).hold
+
+
+def window_of(plan: SearchPlan) -> float:
+    """Return for how many seconds thresholds have to hold."""
+    window = WINDOW
+    if not isinstance(plan, ClaimPlan):
+        window = max(window, LOOKS * plan.workload.observe_every)
+    return min(window, hold_of(plan) / 2)
+
 
 class Settling:
-    """Watches workers' ticks until all thresholds have held for a while. `settled` is set then."""
+    """Watches what is measured until all thresholds have held for a while. `settled` is set then."""
 
     def __init__(self, thresholds: Sequence[Threshold], window: float) -> None:
         """`window` is how many seconds they have to hold."""
         self._thresholds = thresholds
         self._window = window
         self._since = inf
-        self._intervals: deque[tuple[float, dict[str, Histogram]]] = deque()
+        self._intervals: deque[tuple[float, Measured]] = deque()
         self.settled = asyncio.Event()
         self.good_since = inf
         """When the time began in which thresholds held, once they do."""
@@ -35,15 +55,23 @@ class Settling:
 
     def heard(self, tick: Tick) -> None:
         """Take a worker's tick, with what ended in its last interval."""
-        if self.settled.is_set() or tick.t - tick.seconds < self._since - 0.001:
+        if not self.settled.is_set() and self._counts(tick.t, tick.seconds):
+            self.add(tick.t, tick.seconds, read_tick(tick))
+
+    def add(self, t: float, seconds: float, ended: Measured) -> None:
+        """Take what ended in the `seconds` before a moment. Intervals come in order of time."""
+        if self.settled.is_set() or not self._counts(t, seconds):
             return
-        self._intervals.append((tick.t, read_tick(tick)))
-        begin = tick.t - self._window
+        self._intervals.append((t, ended))
+        begin = t - self._window
         while self._intervals and self._intervals[0][0] <= begin:
             self._intervals.popleft()
-        if begin >= self._since and self._hold(begin, tick.t):
+        if begin >= self._since and self._hold(begin, t):
             self.good_since = begin
             self.settled.set()
+
+    def _counts(self, t: float, seconds: float) -> bool:
+        return t - seconds >= self._since - 0.001
 
     def _hold(self, begin: float, end: float) -> bool:
         histograms: dict[str, Histogram] = {}

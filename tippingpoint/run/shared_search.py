@@ -1,11 +1,11 @@
-"""Conducts a search that many units share: judges a turn by their reports, and says which load is next.
+"""Conducts a run whose turns are judged: judges a turn by its units' reports, and says which load is next.
 
-It keeps nothing: a run's probes are in its SharedRun, so any unit that becomes the leader goes on from there.
+It keeps nothing: a run's probes are in its SharedRun, so any unit that becomes the leader goes on from there. With
+`after: recover`, shared_recovery.py goes on after the last load.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,6 @@ import numpy as np
 from tippingpoint.analysis.judged_probe import JudgedProbe, judge_probe
 from tippingpoint.analysis.search.rebuilt import aim_of, steering
 from tippingpoint.analysis.search.searcher import Searcher
-from tippingpoint.analysis.search.stage_margins import Second
 from tippingpoint.errors import UserError
 from tippingpoint.plan.claim import ClaimPlan
 from tippingpoint.plan.cts import CtsPlan
@@ -23,28 +22,27 @@ from tippingpoint.plan.find import Find
 from tippingpoint.plan.read import SearchPlan
 from tippingpoint.plan.share import probe_part
 from tippingpoint.plan.spawn import SpawnPlan
+from tippingpoint.run.gathered_turn import digests_of, gathered, hold_seconds, unread
 from tippingpoint.run.probe_loads import each_from_nothing
+from tippingpoint.run.shared_recovery import begin_after_search, next_lower
 from tippingpoint.rundir.histogram import Histogram, highest_values
 from tippingpoint.rundir.probe_events import ProbeEvent
-from tippingpoint.rundir.results import load_run
-from tippingpoint.rundir.tags import OUTCOMES
-from tippingpoint.units.digest import read_digest
-from tippingpoint.units.merge import gather
 from tippingpoint.units.search_words import NextLoad, ProbeReport, SearchEnd, finite, shortened
 from tippingpoint.units.shared_run import SharedRun, Turn, UnitWord
-from tippingpoint.units.spread import Placed
 
 
 def next_load(
     run: SharedRun, words: Mapping[str, UnitWord], reports: Mapping[str, ProbeReport], folder: Path
 ) -> NextLoad:
-    """Return what follows the last turn of a run's search, from its units' reports on that turn.
+    """Return what follows the last turn of a run, from its units' reports on that turn.
 
-    Files are made below `folder`, and removed. Raises UserError for a run without a search.
+    Files are made below `folder`, and removed. Raises UserError for a run of which nothing is judged.
     """
     plan = run.validated()
-    if isinstance(plan, CtsPlan) or plan.find is None:
-        raise UserError("find", plan.name, "a plan with a search")
+    if isinstance(plan, CtsPlan) or not (run.shared or run.recovers):
+        raise UserError("find", plan.name, "a plan with a search, or with lower loads after its last one")
+    if run.found is not None or plan.find is None:
+        return next_lower(run, plan, words, reports, folder)
     turn = run.turns[-1] if run.turns else None
     searcher = Searcher(aim_of(plan.find))
     for event in run.probes:
@@ -57,11 +55,8 @@ def next_load(
             why = f"{lost[0]} is missing, and what it made is still part of each load"
             return NextLoad(after=turn.number, stop=why)
         return _after(run, plan, plan.find, searcher, turn.number, None, fresh=True)
-    unread = [unit for unit in turn.sharing(run.units) if not _is_of(reports.get(unit), run, turn)]
-    if unread:
-        return NextLoad(
-            after=turn.number, stop=f"{unread[0]}: its figures of turn {turn.number} are not known"
-        )
+    if why := unread(run, turn, reports):
+        return NextLoad(after=turn.number, stop=why)
     judged = _judged(run, plan, plan.find, turn, words, reports, folder)
     gone = [reports[unit].gone for unit in turn.sharing(run.units) if reports[unit].gone]
     problem = gone[0] if judged.silent and gone else ""
@@ -100,7 +95,8 @@ def _after(
     if ask is None:
         answer = searcher.answer
         end = SearchEnd(ended=answer.ended, limit=answer.limit, low=answer.low, high=finite(answer.high))
-        return NextLoad(after=number, probe=probe, end=end)
+        following = NextLoad(after=number, probe=probe, end=end)
+        return begin_after_search(run, plan, following) if run.recovers else following
     try:
         asked = probe_part(plan, ask.load, 0, max(1, len(run.units) - len(run.missing)))[0]
     except UserError as refused:
@@ -121,10 +117,6 @@ def _stays(plan: SearchPlan) -> bool:
     return not isinstance(plan, ClaimPlan) and not (isinstance(plan, SpawnPlan) and plan.workload.cycle)
 
 
-def _is_of(report: ProbeReport | None, run: SharedRun, turn: Turn) -> bool:
-    return report is not None and report.run == run.id and report.turn == turn.number
-
-
 def _judged(
     run: SharedRun,
     plan: SearchPlan,
@@ -135,22 +127,15 @@ def _judged(
     folder: Path,
 ) -> JudgedProbe:
     """Judge the load of all units as if one machine had brought it."""
-    sharing = turn.sharing(run.units)
-    digests = {unit: reports[unit].digest for unit in sharing}
-    alone = turn.model_copy(update={"of": len(sharing), "lost": []})
-    whole = run.model_copy(update={"units": sharing, "missing": {}, "probes": [], "turns": [alone]})
-    if turn.ends is not None:  # all units have ended it as agreed: it was not cut
-        whole = whole.model_copy(update={"over": True})
-    with tempfile.TemporaryDirectory(prefix="judging-", dir=folder) as out:
-        gathered = load_run(gather(whole, digests, words, Path(out)))
+    with gathered(run, turn, words, reports, folder, [turn]) as whole:
         return judge_probe(
-            gathered,
+            whole,
             plan,
             turn.number,
             plan.thresholds,
             find.also,
-            unanswered=_unanswered(reports, sharing),
-            parts=_parts(digests, turn),
+            unanswered=_unanswered(reports, turn.sharing(run.units)),
+            parts=hold_seconds(digests_of(run, turn, reports), turn),
         )
 
 
@@ -162,25 +147,3 @@ def _unanswered(reports: Mapping[str, ProbeReport], units: Sequence[str]) -> dic
             slots, counts = Histogram.decode(text).filled()
             found[operation] += np.repeat(highest_values(slots) / 1e6, counts).tolist()
     return found
-
-
-def _parts(digests: Mapping[str, str], turn: Turn) -> list[Second]:
-    """Return the histograms of equal parts of the hold; none if a digest does not say how its samples are spread."""
-    read = [read_digest(text) for text in digests.values()]
-    width = max(digest.head.width for digest in read)
-    if any(not digest.head.width for digest in read):
-        return []
-    parts: defaultdict[int, dict[str, Histogram]] = defaultdict(dict)
-    for digest in read:
-        placed = Placed(digest, 0)
-        for mark, phase in placed.marks:
-            if phase.stage != turn.number or phase.phase != "hold":
-                continue
-            for begin, _, histograms in placed.intervals(width):
-                if not mark <= begin < mark + phase.length:
-                    continue
-                part = parts[(begin - mark) // (1000 * width)]
-                for tag, encoded in histograms.items():
-                    if tag.rpartition(".")[2] in OUTCOMES:
-                        part.setdefault(tag, Histogram()).add(Histogram.decode(encoded.text))
-    return [parts[number] for number in sorted(parts)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tippingpoint.errors import UserError
 from tippingpoint.run.crew import Crew
@@ -18,6 +18,9 @@ from tippingpoint.units.conductor import Conductor
 from tippingpoint.units.shared_run import Turn
 from tippingpoint.workloads.load import ShareOrder
 
+if TYPE_CHECKING:  # a run without lower loads judges nothing, and needs no numpy
+    from tippingpoint.run.lower_turns import LowerTurns
+
 _LATE = 1.0
 """Seconds after a turn's begin from which a late start is reported."""
 
@@ -28,14 +31,23 @@ class Turns:
     """Plays the turns that a conductor announces."""
 
     def __init__(
-        self, conductor: Conductor, own: OwnPart, stages: Stages, crew: Crew, room: Room, record: Record
+        self,
+        conductor: Conductor,
+        own: OwnPart,
+        stages: Stages,
+        crew: Crew,
+        room: Room,
+        record: Record,
+        lower: LowerTurns | None,
     ) -> None:
+        """`lower` plays the turns after the last load, in a run that may have any."""
         self._conductor = conductor
         self._own = own
         self._stages = stages
         self._crew = crew
         self._room = room
         self._record = record
+        self._lower = lower
 
     async def play(self) -> None:
         """Bring up and hold our share of each turn when the conductor says so, until there are no more turns."""
@@ -44,7 +56,8 @@ class Turns:
         turn = await self._heed(conductor.next_turn())
         while turn is not None:
             refused = await self._get_ready(turn)
-            begin = turn.begin + self._begins_after(turn)
+            lower = self._lower_of(turn)
+            begin = turn.begin + (lower or self).begins_after(turn)
             try:
                 # Until it begins, another turn may replace it.
                 turn = await self._heed(conductor.next_turn(), until=begin)
@@ -62,14 +75,22 @@ class Turns:
         """Play one turn, which begins now; returns the next one as soon as that is known."""
         if late > _LATE:
             self._record.event("began-late", stage=turn.number, seconds=round(late, 3))
-        await self._bring_up(turn)
+        lower = self._lower_of(turn)
+        await (lower or self).bring_up(turn)
         hold = await self._heed(self._conductor.up(turn))
         if hold is None:
             return None
         await self._crew.wait(hold - time.time())
-        self._stages.begin_hold(max(0.0, hold + turn.lasts - time.time()))
-        await self._hold(turn)
-        return await self._heed(self._conductor.next_turn())
+        seconds = max(0.0, hold + turn.lasts - time.time())
+        if lower is not None:
+            await lower.hold(turn, seconds)
+            return await self._heed(self._conductor.next_turn())
+        self._stages.begin_hold(seconds)
+        return await self._hold(turn)
+
+    def _lower_of(self, turn: Turn) -> LowerTurns | None:
+        """Return what plays a turn of a lower load; None for any other turn."""
+        return self._lower if turn.kind == "recover" else None
 
     async def _get_ready(self, turn: Turn) -> str:
         """Take our share of the next turn, and prepare it; returns why it cannot begin, or an empty text."""
@@ -86,6 +107,10 @@ class Turns:
         if not self._stages.begun:
             self._record.manifest.first_stage = self._first_stage(turn)
         self._record.save_manifest()
+        lower = self._lower_of(turn)
+        if lower is not None:
+            await lower.prepare(turn)
+            return ""
         return await self._prepare(turn)
 
     async def _prepare_anew(self) -> None:
@@ -100,19 +125,32 @@ class Turns:
         """Make room for our share of a turn; returns why it cannot begin, or an empty text."""
         return await self._room.look(self._own.asked(turn.stage), turn.stage, f"stages.{turn.stage - 1}")
 
-    def _begins_after(self, turn: Turn) -> float:
+    def begins_after(self, turn: Turn) -> float:
         """Return the seconds from a turn's begin until our part of it begins."""
         return 0.0 if turn.kind == "storm" else self._own.begins_after(turn.stage)
 
-    async def _bring_up(self, turn: Turn) -> None:
+    async def bring_up(self, turn: Turn) -> None:
+        """Bring our share of a turn up, or as far up as it will get."""
         size, asked = self._own.size(turn.stage), self._own.asked(turn.stage)
         over = 0.0 if turn.kind == "storm" else asked.over
         whole = self._own.whole.loads[turn.stage - 1][1]
         self._own.of_load = size / whole if whole else 0.0
         await self._stages.bring_up(turn.number, turn.kind, size, asked, over, turn.stage)
 
-    async def _hold(self, turn: Turn) -> None:
-        """Do what there is to do during a hold that has begun: nothing, as the next turn ends it."""
+    async def _hold(self, turn: Turn) -> Turn | None:
+        """Hold our share; returns the next turn, which ends the hold.
+
+        If the hold is over and no turn was named, this one was the last: with lower loads to come, the leader is told
+        what was measured.
+        """
+        next_turn = self._conductor.next_turn
+        if self._lower is None:
+            return await self._heed(next_turn())
+        try:
+            return await self._heed(next_turn(), until=time.time() + self._stages.hold_left)
+        except TimeoutError:
+            await self._lower.report_stages(turn)
+        return await self._heed(next_turn())
 
     async def _heed(self, saying: Awaitable[T], until: float = float("inf")) -> T:
         """Return what the conductor says, while the run goes on.

@@ -13,7 +13,7 @@ from tippingpoint.units.shared_run import SharedRun, Turn
 Say = Callable[[Literal["ready", "up"], int], None]
 """Called when the unit is ready for its first turn (0), or has its share of the turn of this number up."""
 Tell = Callable[[ProbeReport], None]
-"""Called with what the unit measured of a search's turn."""
+"""Called with what the unit measured of a turn that the leader judges."""
 TellClear = Callable[[ClearHold], None]
 """Called with what the unit's share of a search's turn shows before its hold is over."""
 _LOOK_AGAIN = 1.0
@@ -32,6 +32,11 @@ class Conductor(Protocol):
         """Why the run is to end before its plan does; empty if nobody asked for that."""
         ...
 
+    @property
+    def recovers(self) -> bool:
+        """Whether lower loads may follow the last one."""
+        ...
+
     async def ready(self) -> None:
         """Report that everything for the first turn is prepared."""
         ...
@@ -39,8 +44,9 @@ class Conductor(Protocol):
     async def next_turn(self) -> Turn | None:
         """Return the latest turn that we have a share in, once it differs from the one returned before.
 
-        Returns None when the run is stopped or over, or its last hold is over. A turn may be replaced by another one
-        until it begins. Numbers may jump after we were away. The caller may cancel this and call it again.
+        Returns None when the run is stopped or over, or its last hold is over and nothing follows it. A turn may be
+        replaced by another one until it begins. Numbers may jump after we were away. The caller may cancel this and
+        call it again.
         """
         ...
 
@@ -62,7 +68,7 @@ class Conductor(Protocol):
         ...
 
     def held(self, report: ProbeReport) -> None:
-        """Report what we measured of a search's turn."""
+        """Report what we measured of a turn that the leader judges."""
         ...
 
 
@@ -117,6 +123,11 @@ class Follower:
     def stopped(self) -> str:
         """Why the run is to end before its plan does."""
         return self._run.stopped
+
+    @property
+    def recovers(self) -> bool:
+        """Whether lower loads may follow the last one."""
+        return self._run.recovers
 
     async def ready(self) -> None:
         """Report it to the leader."""
@@ -173,10 +184,10 @@ class Follower:
     def _past_the_last(self) -> bool:
         """Return whether the last turn's hold is over: a following turn is announced together with that hold.
 
-        A search has no further turn once it has its answer.
+        A search has no further turn once it has its answer, nor has a recovery once it is over.
         """
-        if self._run.shared:
-            return self._run.found is not None
+        if self._run.shared or self._run.recovers:
+            return self._run.is_answered
         last = self._run.turns[-1] if self._run.turns else None
         if last is None or last.hold is None:
             return False

@@ -224,7 +224,7 @@ class _Gathering:
                 target = target or part.head
                 self._write_unit(part, digests[part.unit])
         self._tell_of_units()
-        self._tell_of_search()
+        self._tell_of_judged()
         log = Events(self._into / "events.jsonl")
         log.write(0.0, GATHERED, interval=self._interval)
         for event in sorted(self._events, key=lambda event: event["t"]):
@@ -270,7 +270,7 @@ class _Gathering:
             case "cleaned":
                 removed = event.get("removed")
                 self._cleaned += removed if isinstance(removed, int) else 0
-            case "probe" | "found":
+            case "probe" | "found" | "recovering":
                 if self._run.searches_alone and _is_of_a_search(event):
                     self._events.append(event)
             case _ if kind == DAMAGED:
@@ -331,13 +331,16 @@ class _Gathering:
         if self._cleaned:
             self._events.append({"t": self._seconds, "event": "cleaned", "removed": self._cleaned})
 
-    def _tell_of_search(self) -> None:
-        """Write the events of a search that the units shared: the loads that it tried, and its answer."""
+    def _tell_of_judged(self) -> None:
+        """Write the events of what the leader judged: the loads that a shared search tried, its answer, and the lower
+        loads after it."""
         for probe in self._run.probes:
             t = min(probe.began + probe.seconds, self._seconds)
             self._events.append({"t": t, "event": EVENT, **probe.model_dump()})
         if self._run.found is not None:
             self._events.append({"t": self._seconds, "event": FOUND, **self._run.found.model_dump()})
+        if self._run.recovery is not None:
+            self._events += self._run.recovery.events(self._seconds)
 
     def _manifest(self, head: Head | None) -> Manifest:
         status, reason = _ended(self._run, self._parts)
@@ -402,14 +405,14 @@ def _loads(run: SharedRun, plan: Plan, parts: Iterable[_MergedPart]) -> dict[int
         return _probed(run, plan, parts)
     if run.searches:
         return {}
+    loads = _lowered(run, parts)
     kinds: defaultdict[int, Counter[StageKind]] = defaultdict(Counter)
     for part in parts:
         for phase in part.phases:
             kinds[phase.stage][phase.kind] += phase.phase == "begin"
     turns = {turn.number: turn for turn in run.turns}
-    loads: dict[int, tuple[StageKind, float]] = {}
     listed, before = 0, 0
-    for number in sorted(kinds):
+    for number in sorted(kinds.keys() - loads.keys()):
         storm = kinds[number].most_common(1)[0][0] == "storm"
         listed += number - before - storm
         before = number
@@ -429,12 +432,29 @@ def _probed(run: SharedRun, plan: Plan, parts: Iterable[_MergedPart]) -> dict[in
         for phase in part.phases:
             loads[phase.stage] += phase.size if phase.phase == "begin" else 0.0
     for turn in run.turns:
-        if turn.load is not None and not isinstance(plan, CtsPlan):
+        if turn.kind == "find" and turn.load is not None and not isinstance(plan, CtsPlan):
             loads[turn.number] = plan.load_at(turn.load)
     for probe in run.probes:
         if probe.stage is not None:
             loads[probe.stage] = probe.size
-    return {number: ("find", load) for number, load in loads.items()}
+    probed: dict[int, tuple[StageKind, float]] = {number: ("find", load) for number, load in loads.items()}
+    return {**probed, **_lowered(run, parts)}
+
+
+def _lowered(run: SharedRun, parts: Iterable[_MergedPart]) -> dict[int, tuple[StageKind, float]]:
+    """Return the loads of turns after the last load; one that was not judged is as large as the shares of it."""
+    loads: defaultdict[int, float] = defaultdict(float)
+    for part in parts:
+        for phase in part.phases:
+            if phase.kind == "recover":
+                loads[phase.stage] += phase.size if phase.phase == "begin" else 0.0
+    for turn in run.turns:
+        if turn.kind == "recover" and turn.load is not None:
+            loads[turn.number] = turn.load
+    for shown in run.recovery.loads if run.recovery is not None else ():
+        if shown.stage is not None:
+            loads[shown.stage] = shown.load
+    return {number: ("recover", load) for number, load in loads.items()}
 
 
 class _Found(BaseModel, extra="forbid"):
@@ -448,9 +468,34 @@ class _Found(BaseModel, extra="forbid"):
     high: float | None
 
 
+class _Skipped(BaseModel, extra="forbid"):
+    """Why no lower loads followed a search, as coming_back.py writes it."""
+
+    t: float
+    event: Literal["recovering"]
+    skipped: str
+
+
+class _Lowered(BaseModel, extra="forbid"):
+    """A lower load after a search, as coming_back.py writes it."""
+
+    t: float
+    event: Literal["recovering"]
+    stage: int | None
+    size: float
+    held: bool | None
+    after: float | None
+    seconds: float
+    broken: float
+    before: float | None
+    why: str = ""
+
+
 def _is_of_a_search(event: dict[str, Any]) -> bool:
+    lowered = _Skipped if "skipped" in event else _Lowered
+    model = {"probe": ProbeEvent, "found": _Found, "recovering": lowered}[event["event"]]
     try:
-        (ProbeEvent if event["event"] == "probe" else _Found).model_validate(event)
+        model.model_validate(event)
     except ValidationError:
         return False
     return True

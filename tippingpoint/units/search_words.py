@@ -1,4 +1,4 @@
-"""What units and their leader tell each other in a search that they share: what a probe measured, and what is next."""
+"""What units and their leader tell each other of a turn that the leader judges: what was measured, and what is next."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, ValidationError
 from tippingpoint.plan.base import Threshold
 from tippingpoint.plan.read import Plan
 from tippingpoint.rundir.probe_events import ProbeEvent
+from tippingpoint.units.recovery_words import Recovery
 
 DIGEST = 12_000
 """Characters of the digest of one probe: with a unit's word and its result it fits into a databag of 64 KiB."""
@@ -25,16 +26,18 @@ _Finite = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
 
 
 class ProbeReport(BaseModel):
-    """What one unit measured of a probe: it has all that is needed to judge the load of all units."""
+    """What one unit measured of a turn: it has all that is needed to judge the load of all units."""
 
     run: Annotated[str, Field(max_length=130)] = ""
     turn: Annotated[int, Field(ge=1, le=10**6)]
     digest: Annotated[str, Field(max_length=4 * DIGEST)]
-    """The digest of the turn's stage alone."""
+    """The digest of the turn's stage alone; after the last listed stage, of all stages. Empty if there was no load."""
     unanswered: dict[Annotated[str, Field(max_length=60)], Annotated[str, Field(max_length=20_000)]] = {}
     """By operation, a histogram of the ages of calls that had no answer long after the hold."""
     gone: _Line = ""
     """Why the target accepts no login from this unit any more; empty if it does, or if some of the load succeeded."""
+    missing: _Line = ""
+    """Why this unit's share of a lower load was never there; empty if it was."""
 
 
 HOLDS = "held"
@@ -59,19 +62,21 @@ class SearchEnd(BaseModel):
 
 
 class NextLoad(BaseModel):
-    """What follows the judged probe of a turn: another load, the end of the search, or of the run."""
+    """What follows a turn that was judged: another load, the end of the search or of the recovery, or of the run."""
 
     after: Annotated[int, Field(ge=0, le=10**6)]
     """The number of the turn that was judged; 0 before the first."""
     probe: ProbeEvent | None = None
-    """What the turn showed; None if nothing, as a unit was lost in it."""
-    load: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
-    """The load to try next; None at the end."""
+    """What the turn of a search showed; None if nothing, as a unit was lost in it."""
+    load: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None
+    """The load to try next; None at the end. It may be 0 in a recovery."""
     fresh: bool = False
     """Whether the next load begins from nothing."""
     hold: _Finite = 0.0
     """The seconds of its hold."""
     end: SearchEnd | None = None
+    recovery: Recovery | None = None
+    """After the last load, what is known of whether the target comes back."""
     stop: _Line = ""
     """Why the run is to end without an answer; empty if it goes on, or has one."""
 

@@ -9,6 +9,8 @@ In a search, each load that is tried is a turn. Its units report what they measu
 that (run/shared_search.py) before the next turn is named. Everything that the search knows is in the SharedRun. A
 search that one unit began alone stays that unit's own business, and has no turns.
 
+With `after: recover`, the lower loads after the last one are such turns too (run/shared_recovery.py).
+
 All moments are seconds since the epoch on one clock, the reference's. A unit with another clock says in its word how
 far that is ahead.
 """
@@ -22,13 +24,13 @@ from pydantic import BaseModel, Field, ValidationError
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.claim import ClaimPlan
-from tippingpoint.plan.cts import CtsPlan
 from tippingpoint.plan.fields import StageKind
 from tippingpoint.plan.figures import figures_of
 from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.plan.share import part_of
 from tippingpoint.rundir.manifest import new_run_id
 from tippingpoint.rundir.probe_events import ProbeEvent, probe_words
+from tippingpoint.units.recovery_words import Recovery
 from tippingpoint.units.search_words import ClearHold, NextLoad, SearchEnd
 from tippingpoint.util.durations import format_duration, show_us
 
@@ -56,7 +58,7 @@ class Turn(BaseModel):
     number: Annotated[int, Field(ge=1, le=10**6)]
     """Counts the turns of a run from 1, as journals count stages."""
     stage: Annotated[int, Field(ge=1, le=10**6)]
-    """The plan's listed stage, from 1; always 1 in a search."""
+    """The plan's listed stage, from 1; always 1 in a search, and the last one for lower loads after it."""
     kind: StageKind
     of: Annotated[int, Field(ge=1, le=MOST_UNITS)]
     """How many units have a share in it: the first ones of SharedRun.units, each at its position, without `lost`."""
@@ -69,12 +71,13 @@ class Turn(BaseModel):
     """In a search, when its hold ends early, as all units say that what it shows is clear; None if it does not."""
     storms: Number = 0
     """How many of the plan's storms in this stage have begun, this one included."""
-    load: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
-    """In a search, the load of all units."""
+    load: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None
+    """In a search or a recovery, the load of all units."""
     fresh: bool = False
-    """In a search, whether the load begins from nothing."""
+    """In a search or a recovery, whether the load begins from nothing."""
     lost: Annotated[list[Annotated[int, Field(ge=0, lt=MOST_UNITS)]], Field(max_length=MOST_UNITS)] = []
-    """In a search, the positions in SharedRun.units of those that are missing: the others share the whole load."""
+    """In a search or a recovery, the positions in SharedRun.units of those that are missing: the others share the
+    whole load."""
 
     @property
     def until(self) -> float:
@@ -126,6 +129,8 @@ class SharedRun(BaseModel):
     """The loads that the shared search has tried, in order; `stage` is the turn's number."""
     found: SearchEnd | None = None
     """The answer of the shared search, once it has ended."""
+    recovery: Recovery | None = None
+    """With `after: recover`, what is known of the lower loads, once the last load has been judged."""
 
     def may_return(self, unit: str) -> bool:
         """Whether a unit is there, or is missing only until its restarted agent is ready again."""
@@ -140,6 +145,18 @@ class SharedRun(BaseModel):
     def searches_alone(self) -> bool:
         """Whether a single unit searches, by turns of its own."""
         return self.searches and not self.shared
+
+    @property
+    def recovers(self) -> bool:
+        """Whether lower loads may follow the last one, whose turns the leader names."""
+        return self.plan.get("after") is not None and not self.searches_alone
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether nothing follows that the leader judges: the search has its answer, and the recovery is over."""
+        if self.recovers:
+            return self.recovery is not None and self.recovery.over
+        return self.found is not None
 
     def validated(self) -> Plan:
         """Return the plan; raises ValidationError if it was not written by `begin_run`."""
@@ -221,7 +238,7 @@ class UnitWord(BaseModel):
     offset_error: Figure | None = None
     progress: UnitProgress | None = None
     held: Number = 0
-    """In a shared search, the number of the latest turn that it has held and reported on."""
+    """The number of the latest turn that it has held and reported on: in a shared search, and with `after: recover`."""
     again: Number = 0
     """In a shared search, the number of the turn in which its agent was restarted, and its part begun anew."""
     clear: ClearHold | None = None
@@ -293,9 +310,6 @@ def begin_run(plan: Plan, units: Sequence[str], now: float) -> SharedRun:
         raise UserError(f"{field}.figure", threshold.figure, accepted)
     part_of(plan, 0, max(1, len(units)))
     shared = plan.find is not None and len(units) > 1
-    after = None if isinstance(plan, CtsPlan) else plan.after
-    if after is not None and (shared or plan.find is None):
-        raise UserError("after", after, "a plan without it, as of units only one that searches alone goes on")
     return SharedRun(
         id=new_run_id(plan.name, now),
         plan=plan.model_dump(mode="json", exclude_none=True),
@@ -328,7 +342,8 @@ def ask_storm(run: SharedRun, now: float) -> SharedRun:
         raise UserError("storm", run.id, "a run of the claim workload that lists its stages")
     held = next((turn for turn in reversed(run.turns) if turn.hold is not None), None)
     bringing_up = any(turn.hold is None and turn.begin <= now for turn in run.turns)
-    if run.stopped or run.over or held is None or held.hold is None or bringing_up:
+    lowers = run.recovery is not None
+    if run.stopped or run.over or lowers or held is None or held.hold is None or bringing_up:
         raise UserError(
             "storm", run.id, "a run whose load is up: it is still coming up, or the run is ending"
         )
@@ -358,7 +373,7 @@ def conduct(
     """Return the run's next state, from what the units say; the same run if there is nothing to change.
 
     `words` has every unit of the relation, with None for a unit that has said nothing, or nothing understandable.
-    `following` is what a shared search does after the turn that `to_judge` named.
+    `following` is what comes after the turn that `to_judge` named.
     """
     if run.over:
         return run
@@ -378,9 +393,9 @@ def conduct(
         return run.model_copy(update={"over": True})
     if run.stopped or run.searches_alone:
         return run
-    if run.shared:
-        if following is not None and to_judge(run, words) == following.after:
-            return _after_probe(run, said, following, now)
+    if following is not None and to_judge(run, words) == following.after:
+        return _after_judged(run, said, following, now)
+    if run.shared or run.recovery is not None:
         return _clear_probe(_held_probe(run, said, now), said, now)
     if not run.turns:
         return _first_turn(run, [said.get(unit) for unit in there], now)
@@ -392,20 +407,29 @@ def _said(run: SharedRun, words: Mapping[str, UnitWord | None]) -> dict[str, Uni
 
 
 def to_judge(run: SharedRun, words: Mapping[str, UnitWord | None]) -> int | None:
-    """Return the number of the turn that a shared search goes on from, once all units that are not missing have
-    reported on it; 0 once all are ready for its first. None while it waits for units, and in other runs."""
-    if not run.shared or run.stopped or run.over or run.found is not None:
+    """Return the number of the turn that a shared search or a recovery goes on from, once all units that are not
+    missing have reported on it; 0 once all are ready for a search's first. None while it waits for units, and where
+    nothing is judged."""
+    if not (run.shared or run.recovers) or run.stopped or run.over or run.is_answered:
         return None
     said = _said(run, words)
-    if not run.turns:
+    if not run.turns and run.shared:
         there = [unit for unit in run.units if unit not in run.missing]
         ready = there and all(unit in said and said[unit].phase == "ready" for unit in there)
         return 0 if ready else None
+    if not (run.shared or run.recovery is not None or _holds_the_last(run)):
+        return None
     turn = run.turns[-1]
     there = [unit for unit in turn.sharing(run.units) if unit not in run.missing]
     if (turn.hold is None and there) or not (there or _back(run, said)):
         return None
     return turn.number if all(unit in said and said[unit].held >= turn.number for unit in there) else None
+
+
+def _holds_the_last(run: SharedRun) -> bool:
+    """Return whether the hold of the last listed turn is named."""
+    last = run.turns[-1] if run.turns else None
+    return last is not None and last.hold is not None and _following(run.validated(), last) is None
 
 
 def _back(run: SharedRun, said: Mapping[str, UnitWord]) -> list[str]:
@@ -458,22 +482,25 @@ def _is_up(run: SharedRun, said: Mapping[str, UnitWord]) -> bool:
     return True
 
 
-def _after_probe(run: SharedRun, said: Mapping[str, UnitWord], following: NextLoad, now: float) -> SharedRun:
-    """Return the run with what a turn of its search showed, and with the next turn or the answer."""
+def _after_judged(run: SharedRun, said: Mapping[str, UnitWord], following: NextLoad, now: float) -> SharedRun:
+    """Return the run with what a turn showed, and with the next turn or the answer."""
     probes = run.probes if following.probe is None else [*run.probes, following.probe]
-    run = run.model_copy(update={"probes": probes, "found": following.end})
+    found, recovery = following.end or run.found, following.recovery or run.recovery
+    run = run.model_copy(update={"probes": probes, "found": found, "recovery": recovery})
     if following.stop:
         return stop(run, following.stop)
     if following.load is None:
         return run
-    units = _joined(run.validated(), run.units, _joining(run, said))
-    missing = {unit: why for unit, why in run.missing.items() if unit not in _back(run, said)}
+    units, missing = run.units, run.missing
+    if recovery is None:
+        units = _joined(run.validated(), run.units, _joining(run, said))
+        missing = {unit: why for unit, why in run.missing.items() if unit not in _back(run, said)}
     lost = [position for position, unit in enumerate(units) if unit in missing]
     begin = now + lead(len(units))
     turn = Turn(
         number=following.after + 1,
-        stage=1,
-        kind="find",
+        stage=run.turns[-1].stage if run.turns else 1,
+        kind="find" if recovery is None else "recover",
         of=len(units) - len(lost),
         begin=begin,
         lasts=following.hold,
@@ -517,9 +544,9 @@ def _began_anew(run: SharedRun, unit: str, word: UnitWord) -> bool:
 
 
 def _at_its_end(run: SharedRun, now: float) -> bool:
-    """Return whether the last turn of the plan is held, and almost over, or a search has its answer."""
-    if run.shared:
-        return run.found is not None
+    """Return whether the last turn of the plan is held, and almost over, or all is judged that is to be."""
+    if run.shared or run.recovers:
+        return run.is_answered
     if not run.turns or run.turns[-1].hold is None:
         return False
     last = run.turns[-1]
@@ -654,7 +681,8 @@ def summary(run: SharedRun, words: Mapping[str, UnitWord | None]) -> str:
     phases = [part.phase for part in running if part.stage == stage and part.phase]
     # The load of the run is only up once it is up on all units.
     phase = next((phase for phase in phases if not phase.endswith("hold")), phases[0] if phases else "")
-    told = [f"stage {stage}" + (f"/{stages}" if stages else "") + (f" {phase}" if phase else "")]
+    of = f"/{stages}" if stages and stage <= stages else ""
+    told = [f"stage {stage}{of}" + (f" {phase}" if phase else "")]
     told.append(f"{sum(part.held for part in running)} {running[0].what}")
     p99 = [part.p99_ms for part in running if part.p99_ms is not None]
     if p99:

@@ -221,6 +221,48 @@ def test_a_search_of_two_units_ends_on_both_when_a_threshold_aborts_it(etcd: Etc
         assert "lost in mid-search" not in report["text"]
 
 
+def test_two_units_lower_their_load_after_it_was_too_much_until_the_target_is_back(
+    etcd_private: EtcdLab, tmp_path: Path
+) -> None:
+    # given two agents with a target that stands still while the last stage is held
+    plan = a_plan(
+        etcd_private,
+        workload={"units": 1, "claim_time": "60s", "renew_time": "200ms", "timeout": "1s"},
+        stages=[{"leases": size, "over": 0, "hold": hold} for size, hold in ((8, "1s"), (20, "2s"))],
+        thresholds=[{"operation": "extend", "error_rate": 0.05}],
+        after="recover",
+    )
+    members = sorted(etcd_private.pids)
+    with two_agents(tmp_path) as (one, other):
+        leader = Leader(plan, [one, other], target(etcd_private))
+        leader.until(lambda: len(leader.run.turns) == 2 and leader.run.turns[1].hold is not None)
+        for member in members:
+            etcd_private.stop(member)
+        # when the load goes down, as the leader's agent says, and the target goes on
+        leader.until(lambda: leader.run.recovery is not None and leader.run.recovery.broken is not None)
+        for member in members:
+            etcd_private.resume(member)
+        leader.until(lambda: leader.run.over)
+        # then both had their shares of a lower load, at which thresholds held again
+        run = leader.run
+        assert (run.missing, run.stopped) == ({}, "")
+        assert run.recovery is not None
+        assert (run.recovery.broken, run.recovery.before) == (20, 8)
+        last = run.recovery.loads[-1]
+        assert (last.lowers, last.held) == (True, True)
+        assert last.stage is not None
+        parts = [
+            load_run(agent.state / "runs" / f"{run.id}.{n}").stage(last.stage)
+            for n, agent in enumerate((one, other))
+        ]
+        assert sum(part.size for part in parts) == last.load
+        assert [part.kind for part in parts] == ["recover"] * 2
+        assert nothing_left(etcd_private, run.id)
+        # and the report of the whole says so
+        report = whole_report(leader, one, other)
+        assert f"Comes back: thresholds held again at {last.load:g} leases" in report["text"]
+
+
 def test_what_a_lost_unit_made_is_removed_by_the_leaders_agent(etcd: EtcdLab, tmp_path: Path) -> None:
     # given two agents that hold their shares
     long = {"claim_time": "1m", "renew_time": "30s"}

@@ -10,6 +10,7 @@ from lab.etcd.cluster import EtcdLab
 from lab.juju.simulator import JujuLab
 from tests.functional.program import QUICK, leases
 from tests.functional.units.troupe import Troupe, play, stages_of
+from tippingpoint.analysis.analyse import analyse
 from tippingpoint.analysis.search.found import found_of
 from tippingpoint.plan.read import Plan, validate_plan
 from tippingpoint.rundir.results import RunData, load_run
@@ -116,8 +117,9 @@ def test_the_next_leader_goes_on_with_a_search_when_the_leader_is_lost_in_it(
 
 
 def test_a_load_that_breaks_its_threshold_is_broken_for_all_units(etcd: EtcdLab, tmp_path: Path) -> None:
-    # given a throughput that so few leases cannot have
-    plan = search_of(etcd, {"start": 2, "limit": 10}, throughput=1000)
+    # given a throughput that so few leases cannot have, and lower loads after the search
+    searched = search_of(etcd, {"start": 2, "limit": 10}, throughput=1000)
+    plan = validate_plan({**searched.model_dump(mode="json", exclude_none=True), "after": "recover"})
 
     async def scene() -> None:
         troupe = Troupe(plan, 2, tmp_path)
@@ -127,11 +129,22 @@ def test_a_load_that_breaks_its_threshold_is_broken_for_all_units(etcd: EtcdLab,
         assert troupe.run.found.ended == "broken at start"
         assert troupe.run.probes[-1].size == 1
         assert not any(probe.held for probe in troupe.run.probes)
-        found = found_of(gathered(troupe, [*directories], tmp_path), plan)
+        whole = gathered(troupe, [*directories], tmp_path)
+        found = found_of(whole, plan)
         assert found is not None
         assert found.sentence.startswith(
             "Not even 1 lease held: extend throughput under 1000/s is what binds."
         )
+        # and that load broke once more, and there is none below it but no load at all
+        recovery = troupe.run.recovery
+        assert recovery is not None
+        loads = [(shown.load, shown.lowers, shown.held) for shown in recovery.loads]
+        assert loads == [(1, False, False), (0, True, None)]
+        assert [stage.size for stage in whole.stages if stage.kind == "recover"] == [1, 0]
+        # and the report says that it did not come back
+        comeback = analyse(whole).comeback
+        assert comeback is not None
+        assert comeback.sentence.startswith("Did not come back within ")
 
     play(scene)
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, parse_plan
 from tippingpoint.rundir.probe_events import ProbeEvent
+from tippingpoint.units.recovery_words import LoadShown, Recovery, room_for_recovery
 from tippingpoint.units.search_words import ClearHold, NextLoad, SearchEnd, room_for_probes
 from tippingpoint.units.shared_run import (
     RESTARTED,
@@ -320,22 +321,96 @@ def test_a_unit_that_aborts_ends_the_run_on_all_units() -> None:
 
 
 def test_plans_that_units_cannot_run_are_refused() -> None:
-    """Given lower loads after stages, or after a search by two units, or faults on a lab's members, then the run is
-    refused in one line."""
-    two = ["load-claimer/0", "load-claimer/1"]
-    recover, limits = "after: recover\n", "thresholds: [{operation: full-status, p99: 1s}]\n"
-    grow = f"name: t\ntarget: {{kind: juju}}\nworkload: {{kind: grow}}\n{limits}{recover}"
-    for text, units in (
-        (SEARCH + recover, two),
-        (grow + "find: {machines: 2}\n", two),
-        (grow + "stages: [{applications: 1}]\n", two[:1]),
-    ):
-        with pytest.raises(UserError, match="after: recover: expected a plan without it"):
-            begin_run(plan(text), units, 0.0)
-    assert begin_run(plan(SEARCH + recover), two[:1], 0.0).searches_alone
+    """Given faults on a lab's members, then the run is refused in one line."""
     faulty = plan(PLAN + "lab: /run/lab\nfaults: [{do: kill, member: m1}]\n")
     with pytest.raises(UserError, match="faults"):
         begin_run(faulty, ["load-claimer/0"], 0.0)
+
+
+RECOVER = "after: recover\nthresholds: [{operation: extend, p99: 1s}]\n"
+LOWERED = Recovery(stages=[(1000, True), (2000, False)], broken=2000, before=1000)
+
+
+def lowered(units: int = 2) -> Troupe:
+    """Units in the hold of the first lower load after two stages."""
+    troupe = Troupe(units, PLAN + RECOVER)
+    for number in (1, 2):
+        troupe.held(number)
+    for unit in range(units):
+        troupe.say(unit, "up", 2, held=2)
+    troupe.judged(NextLoad(after=2, recovery=LOWERED, load=1800, hold=40))
+    troupe.held(3)
+    return troupe
+
+
+def test_after_the_last_stage_the_leader_waits_for_what_all_units_measured_of_it() -> None:
+    troupe = Troupe(2, PLAN + RECOVER)
+    # given two units in the hold of the first stage: nothing is judged
+    troupe.held(1)
+    assert to_judge(troupe.run, troupe.words) is None
+    # when the last stage is held, and one of them has reported on it
+    troupe.held(2)
+    troupe.say(0, "up", 2, held=2)
+    assert to_judge(troupe.run, troupe.words) is None
+    # then it is judged once the other one has too
+    troupe.say(1, "up", 2, held=2)
+    assert to_judge(troupe.run, troupe.words) == 2
+    run = troupe.judged(NextLoad(after=2, recovery=LOWERED, load=1800, hold=40))
+    # and the lower load that follows is a turn of both
+    turn = run.turns[-1]
+    assert (turn.number, turn.stage, turn.kind, turn.load, turn.lasts) == (3, 2, "recover", 1800, 40)
+    assert (turn.of, turn.lost, turn.hold) == (2, [], None)
+    assert run.recovery == LOWERED
+    # whose hold is named when both have it up, and which is judged as well
+    assert troupe.held(3).turns[-1].hold is not None
+    assert to_judge(troupe.run, troupe.words) is None
+    for unit in range(2):
+        troupe.say(unit, "up", 3, held=3)
+    assert to_judge(troupe.run, troupe.words) == 3
+
+
+def test_a_run_ends_once_its_recovery_is_over() -> None:
+    troupe = lowered()
+    for unit in range(2):
+        troupe.say(unit, "up", 3, held=3)
+    # when the leader knows that the target is back
+    run = troupe.judged(NextLoad(after=3, recovery=LOWERED.model_copy(update={"over": True})))
+    # then no turn follows, and no unit that ends is missing
+    assert len(run.turns) == 3
+    assert to_judge(run, troupe.words) is None
+    troupe.all_say("over", 3)
+    run = troupe.conduct()
+    assert (run.over, run.missing) == (True, {})
+
+
+def test_a_unit_that_ends_before_the_recovery_does_is_missing_and_that_is_judged() -> None:
+    troupe = lowered()
+    troupe.say(1, "over", 3, problem="no memory")
+    troupe.say(0, "up", 3, held=3)
+    run = troupe.conduct()
+    assert run.missing == {"load-claimer/1": "ended early: no memory"}
+    assert to_judge(run, troupe.words) == 3
+
+
+def test_a_lower_load_has_no_storm() -> None:
+    troupe = lowered()
+    troupe.now += 1
+    with pytest.raises(UserError, match="storm"):
+        ask_storm(troupe.run, troupe.now)
+
+
+def test_lower_loads_follow_a_search_whose_answer_stays() -> None:
+    troupe = searching(2, SEARCH + "after: recover\n")
+    for unit in range(2):
+        troupe.say(unit, "up", 1, held=1)
+    end, begun = SearchEnd(ended="broken at start", low=0), Recovery()
+    run = troupe.judged(NextLoad(after=1, end=end, recovery=begun, load=10, fresh=True, hold=30))
+    assert (run.found, run.recovery, run.turns[-1].kind, run.turns[-1].fresh) == (end, begun, "recover", True)
+    troupe.held(2)
+    for unit in range(2):
+        troupe.say(unit, "up", 2, held=2)
+    run = troupe.judged(NextLoad(after=2, recovery=Recovery(skipped="no load broke", over=True)))
+    assert (run.found, run.is_answered) == (end, True)
 
 
 def test_status_says_where_the_run_is() -> None:
@@ -621,6 +696,25 @@ def test_a_search_of_a_hundred_units_fits_a_databag() -> None:
     assert grown <= room_for_probes(plan(SEARCH))
     assert before + room_for_probes(plan(SEARCH)) < 60_000
     assert read_shared(full.model_dump_json()) == full
+
+
+def test_what_follows_the_last_load_fits_a_databag_too() -> None:
+    """Given as many listed stages and lower loads as there may be, each with a long reason, then they take no more
+    than was set aside for them."""
+    stages = "".join(f"  - {{leases: {1000 + 10 * n}, hold: 30s}}\n" for n in range(50))
+    asked = plan(f"name: many\nstages:\n{stages}{RECOVER}")
+    run = begin_run(asked, ["load-claimer/0"], 1_000_000.0)
+    shown = LoadShown(stage=100, load=12345.678, lowers=True, held=False, seconds=1234.567, nothing="n" * 100)
+    listed = [(12345.678, False)] * 50
+    known = Recovery(
+        stages=listed, loads=[shown] * 30, lowered=1e9, broken=12345.678, before=12.5, skipped="s" * 100
+    )
+    full = run.model_copy(update={"recovery": known})
+    grown = len(full.model_dump_json(exclude_none=True)) - len(run.model_dump_json(exclude_none=True))
+    assert grown <= room_for_recovery(asked)
+    assert read_shared(full.model_dump_json()) == full
+    search = plan(SEARCH + "after: recover\n")
+    assert room_for_probes(search) + room_for_recovery(search) < 50_000
 
 
 @given(st.text() | st.binary().map(lambda b: b.decode("latin-1")) | st.recursive(

@@ -15,6 +15,7 @@ from tippingpoint.errors import UserError
 from tippingpoint.plan.read import Plan, parse_plan
 from tippingpoint.plan.share import part_of
 from tippingpoint.plan.shipped import shipped_plans
+from tippingpoint.units.recovery_words import room_for_recovery
 from tippingpoint.units.search_words import room_for_probes
 from tippingpoint.units.shared_run import SharedRun, UnitWord, begin_run, stop, summary
 from tippingpoint.util.durations import show_us
@@ -112,7 +113,8 @@ class Actions(ops.Object):
             part_of(plan, 0, len(units))
         run = begin_run(plan, units, time.time())
         size = len(run.model_dump_json(exclude_none=True))
-        room = LARGEST_RUN - (room_for_probes(plan) if run.shared else 0)
+        probes = room_for_probes(plan) if run.shared else 0
+        room = LARGEST_RUN - probes - (room_for_recovery(plan) if run.recovers else 0)
         if size > room:
             raise UserError("plan", plan.name, f"a plan that fits into {max(0, room)} characters ({size})")
         charm.exchange.write_run(run, "start plan=NAME")

@@ -1,0 +1,90 @@
+"""A unit's turns after the last load of a run by many units (`after: recover`): its share of each lower load."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tippingpoint.plan.read import SearchPlan
+from tippingpoint.run.crew import Crew
+from tippingpoint.run.descent import is_none
+from tippingpoint.run.lower_loads import LowerLoads
+from tippingpoint.run.own_part import OwnPart
+from tippingpoint.run.record import Record
+from tippingpoint.run.stages import Stages
+from tippingpoint.run.turn_report import close_figures
+from tippingpoint.units.conductor import Conductor
+from tippingpoint.units.digest import make_digest
+from tippingpoint.units.search_words import DIGEST, ProbeReport
+from tippingpoint.units.shared_run import Turn
+
+
+class LowerTurns:
+    """Plays the turns of lower loads, and reports on each; the leader judges them (run/shared_recovery.py)."""
+
+    def __init__(
+        self,
+        plan: SearchPlan,
+        conductor: Conductor,
+        own: OwnPart,
+        loads: LowerLoads,
+        stages: Stages,
+        crew: Crew,
+        record: Record,
+    ) -> None:
+        self._plan = plan
+        self._conductor = conductor
+        self._own = own
+        self._loads = loads
+        self._stages = stages
+        self._crew = crew
+        self._record = record
+        self._missing = ""
+        """Why our share of the present load is not there; empty if it is."""
+        self._begun = False
+        """Whether the present load has a stage in the journals."""
+
+    async def prepare(self, turn: Turn) -> None:
+        """Prepare our share of a turn, whether or not there is room for it."""
+        self._missing, self._begun = "", False
+        load = turn.load or 0.0
+        if not load:
+            return
+        if turn.fresh:
+            await self._loads.from_nothing(load)
+        else:
+            await self._crew.prepare([self._own.probe(load)[0]], fresh=False)
+        self._missing = await self._loads.look(load, turn.number)
+
+    def begins_after(self, turn: Turn) -> float:
+        """Return the seconds from a turn's begin until our part of it begins."""
+        return self._own.probe(turn.load)[2] if turn.load else 0.0
+
+    async def bring_up(self, turn: Turn) -> None:
+        """Bring our share from the load before to this one, as far as that is possible."""
+        load = turn.load or 0.0
+        if is_none(self._plan, load):
+            await self._loads.pause()
+        elif not self._missing:
+            self._begun = True
+            self._missing = await self._loads.bring_up(turn.number, load)
+
+    async def hold(self, turn: Turn, seconds: float) -> None:
+        """Hold our share for so many seconds, and report on it."""
+        if not self._begun:
+            await self._crew.wait(seconds)
+            self._conductor.held(ProbeReport(turn=turn.number, digest="", missing=self._missing[:1000]))
+            return
+        self._stages.begin_hold(seconds)
+        await self._stages.hold_to_the_end()
+        await self._report(turn, turn.number)
+
+    async def report_stages(self, turn: Turn) -> None:
+        """Report on all stages, the last of which is this turn's."""
+        await self._report(turn, None)
+
+    async def _report(self, turn: Turn, stage: int | None) -> None:
+        unanswered = await close_figures(self._crew)
+        digest = await asyncio.to_thread(make_digest, self._record.directory, DIGEST, stage)
+        self._conductor.held(
+            ProbeReport(turn=turn.number, digest=digest, unanswered=unanswered, missing=self._missing[:1000])
+        )

@@ -1,0 +1,196 @@
+"""Conducts the lower loads of a run by many units (`after: recover`), after its last stage or its search.
+
+Each load is a turn like any other, and is judged by what all units measured of it. What it showed is in the run's
+`Recovery`, so any unit that becomes the leader goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from math import ceil, inf
+from pathlib import Path
+
+from tippingpoint.analysis.findings import examine_stage
+from tippingpoint.analysis.recovery.comeback import says_nothing
+from tippingpoint.errors import UserError
+from tippingpoint.plan.claim import ClaimPlan
+from tippingpoint.plan.fields import as_amount
+from tippingpoint.plan.read import SearchPlan
+from tippingpoint.plan.share import probe_part
+from tippingpoint.run.descent import Descent, Following, Showed, Tried, is_none, judged_whole, showed
+from tippingpoint.run.gathered_turn import digests_of, gathered, seconds_of, unread
+from tippingpoint.run.settling import WINDOW, Settling, hold_of, window_of
+from tippingpoint.rundir.results import RunData
+from tippingpoint.units.digest import Digest
+from tippingpoint.units.recovery_words import REASON, LoadShown, Recovery
+from tippingpoint.units.search_words import NextLoad, ProbeReport
+from tippingpoint.units.shared_run import SharedRun, Turn, UnitWord
+
+_WHOLE = 0.99
+"""The least share of a load that has to be measured: shares of a rate are rounded."""
+
+
+def begin_after_search(run: SharedRun, plan: SearchPlan, following: NextLoad) -> NextLoad:
+    """Return what follows the end of a run's search, which `following` has: a load that broke it, once more."""
+    probes = run.probes if following.probe is None else [*run.probes, following.probe]
+    ended = run.model_copy(update={"probes": probes, "found": following.end})
+    begins = _next(ended, plan, Recovery(), following.after)
+    return begins.model_copy(update={"probe": following.probe, "end": following.end})
+
+
+def next_lower(
+    run: SharedRun,
+    plan: SearchPlan,
+    words: Mapping[str, UnitWord],
+    reports: Mapping[str, ProbeReport],
+    folder: Path,
+) -> NextLoad:
+    """Return what follows the last turn of a run: its last listed stage, or a load after that.
+
+    Files are made below `folder`, and removed.
+    """
+    turn = run.turns[-1]
+    lost = next((unit for unit in turn.sharing(run.units) if unit in run.missing), "")
+    unknown = f"{lost} is missing: {run.missing[lost]}" if lost else unread(run, turn, reports)
+    if run.recovery is None:
+        if unknown:
+            recovery = Recovery(skipped=unknown[:REASON], over=True)
+            return NextLoad(after=turn.number, recovery=recovery)
+        recovery = Recovery(stages=_stages(run, plan, turn, words, reports, folder))
+        return _next(run, plan, recovery, turn.number)
+    following = _descent(run, plan, run.recovery).ask()
+    assert following is not None  # its turn is over
+    shares = [reports[unit] for unit in turn.sharing(run.units) if unit in reports]
+    missing = unknown or next((report.missing for report in shares if report.missing), "")
+    after: float | None = None
+    if missing:
+        told = Showed(None, missing=missing)
+    elif is_none(plan, following.load):
+        told = Showed(None)
+    else:
+        with gathered(run, turn, words, reports, folder, [turn]) as whole:
+            told, since = _showed(whole, plan, turn, following, digests_of(run, turn, reports))
+        lowered = run.recovery.lowered or turn.begin
+        after = max(0.0, since - lowered) if told.held and following.lowers else None
+    return _next(run, plan, _with(run.recovery, plan, turn, following, told, after), turn.number)
+
+
+def _with(
+    recovery: Recovery, plan: SearchPlan, turn: Turn, following: Following, told: Showed, after: float | None
+) -> Recovery:
+    shown = LoadShown(
+        stage=None if is_none(plan, following.load) else turn.number,
+        load=following.load,
+        lowers=following.lowers,
+        held=told.held,
+        after=None if after is None else round(after, 3),
+        seconds=round(turn.until - turn.begin, 3),
+        nothing=told.nothing[:REASON],
+        missing=told.missing[:REASON],
+    )
+    lowered = recovery.lowered
+    if following.lowers and lowered is None:
+        lowered = turn.begin
+    return recovery.model_copy(update={"loads": [*recovery.loads, shown], "lowered": lowered})
+
+
+def _next(run: SharedRun, plan: SearchPlan, recovery: Recovery, after: int) -> NextLoad:
+    """Return the load that follows, or the end; `after` is the number of the turn before."""
+    descent = _descent(run, plan, recovery)
+    following = descent.ask()
+    hold = max(WINDOW, hold_of(plan))
+    if following is not None and not is_none(plan, following.load):
+        try:
+            hold = probe_part(plan, following.load, 0, max(1, len(run.units) - len(run.missing)))[0].hold
+        except UserError as refused:
+            why = f"the load {following.load:g} cannot be shared: {refused}"[:REASON]
+            shown = LoadShown(
+                stage=None, load=following.load, lowers=following.lowers, held=None, seconds=0.0, missing=why
+            )
+            recovery = recovery.model_copy(update={"loads": [*recovery.loads, shown]})
+            descent.tell(Showed(None, missing=why))
+            following = None
+    recovery = recovery.model_copy(
+        update={
+            "broken": descent.broken,
+            "before": descent.before,
+            "skipped": descent.skipped[:REASON],
+            "over": following is None,
+        }
+    )
+    if following is None:
+        return NextLoad(after=after, recovery=recovery)
+    return NextLoad(after=after, recovery=recovery, load=following.load, fresh=following.fresh, hold=hold)
+
+
+def _descent(run: SharedRun, plan: SearchPlan, recovery: Recovery) -> Descent:
+    """Return the descent of a run, as far as it went."""
+    tried: list[Tried] = [*recovery.stages]
+    surely = inf
+    if plan.find is not None:
+        tried = [(as_amount(probe.size), probe.held) for probe in run.probes]
+        surely = run.found.low if run.found is not None else inf
+    descent = Descent(plan, tried, surely=surely)
+    for shown in recovery.loads:
+        descent.tell(Showed(shown.held, shown.nothing, shown.missing))
+    return descent
+
+
+def _stages(
+    run: SharedRun,
+    plan: SearchPlan,
+    turn: Turn,
+    words: Mapping[str, UnitWord],
+    reports: Mapping[str, ProbeReport],
+    folder: Path,
+) -> list[Tried]:
+    """Return the listed loads, and whether they held; None for one of which a unit's share was not measured."""
+    measured: defaultdict[int, float] = defaultdict(float)
+    for digest in digests_of(run, turn, reports):
+        for phase in digest.head.phases:
+            measured[phase.stage] += phase.size if phase.phase == "begin" else 0.0
+    with gathered(run, turn, words, reports, folder, run.turns) as whole:
+        return [
+            (
+                as_amount(stage.size),
+                showed(plan, examine_stage(whole, plan, stage)).held
+                if measured[stage.number] >= _WHOLE * stage.size
+                else None,
+            )
+            for stage in whole.stages
+            if stage.kind not in ("storm", "destroy")
+        ]
+
+
+def _showed(
+    whole: RunData, plan: SearchPlan, turn: Turn, following: Following, digests: list[Digest]
+) -> tuple[Showed, float]:
+    """Return what a load showed, and the moment from which on thresholds held, if they did."""
+    found = examine_stage(whole, plan, whole.stage(turn.number))
+    told = showed(plan, found)
+    if not following.lowers:
+        return told, turn.begin
+    if not following.load:
+        return Showed(None), turn.begin
+    if judged_whole(plan):
+        return Showed(told.held is True, told.nothing), turn.begin
+    since = _held_since(plan, turn, digests, whole_hold=told.held is True)
+    return Showed(since < inf, "" if since < inf else says_nothing(found)), since
+
+
+def _held_since(plan: SearchPlan, turn: Turn, digests: list[Digest], *, whole_hold: bool) -> float:
+    """Return the moment from which on all units together met the thresholds for a while; infinite if they did not.
+
+    Where things are removed, nothing counts before all units hold the lower load. If it is not known how the samples
+    are spread, thresholds have to be met over the `whole_hold`.
+    """
+    assert turn.hold is not None  # it is over
+    width, parts = seconds_of(digests, turn.number)
+    if not parts:
+        return turn.hold if whole_hold else inf
+    settling = Settling(plan.thresholds, ceil(window_of(plan) / width) * width)
+    settling.begin(turn.begin - width if isinstance(plan, ClaimPlan) else turn.hold)
+    for number in range(min(parts), max(parts) + 1):
+        settling.add(turn.hold + (number + 1) * width, width, parts.get(number, {}))
+    return settling.good_since

@@ -1,0 +1,81 @@
+"""What a run by many units knows of its lower loads (`after: recover`): the leader's, and every later leader's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from tippingpoint.plan.base import MAX_STAGES
+from tippingpoint.plan.cts import CtsPlan
+from tippingpoint.plan.read import Plan
+
+EVENT = "recovering"
+REASON = 100
+"""The most characters of a reason in the leader's databag."""
+_MOST_LOADS = 30
+"""The most loads after the last one: nine that are to break the target again, and seven steps of three tries each."""
+_PER_LOAD, _PER_STAGE = 250, 25
+"""Characters of a load, and of a listed one, in the leader's databag, at most."""
+
+_Load = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+_Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+_Reason = Annotated[str, Field(max_length=REASON)]
+
+
+class LoadShown(BaseModel, frozen=True):
+    """One load that followed the last one."""
+
+    stage: Annotated[int, Field(ge=1, le=10**6)] | None
+    """The number of its stage, which is its turn's; None if it has none, as there was no load."""
+    load: _Load
+    lowers: bool
+    """Whether it is a lower load; otherwise it was to break the target once more."""
+    held: bool | None
+    """Whether it held, or for a lower load, whether thresholds held again; None if it says nothing, or is none."""
+    after: _Seconds | None = None
+    """Seconds from the moment when the load was lowered first until thresholds held; None if they did not."""
+    seconds: _Seconds
+    """How long it lasted, from the begin of its turn."""
+    nothing: _Reason = ""
+    """Why it says nothing of the target; empty if it does."""
+    missing: _Reason = ""
+    """Why it was never there; empty if it was."""
+
+
+class Recovery(BaseModel, frozen=True):
+    """What is known of whether the target comes back."""
+
+    stages: Annotated[list[tuple[_Load, bool | None]], Field(max_length=MAX_STAGES)] = []
+    """The listed loads, and whether they held; empty in a search, whose probes are known."""
+    loads: Annotated[list[LoadShown], Field(max_length=2 * _MOST_LOADS)] = []
+    """The loads that followed, in order."""
+    lowered: Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)] | None = None
+    """When the load was lowered first, on the reference's clock; None before that."""
+    broken: _Load | None = None
+    """The load that broke the target."""
+    before: _Load | None = None
+    """The largest load that it held before; None if it held none."""
+    skipped: _Reason = ""
+    """Why no lower loads were tried; empty if they were, or that is not known yet."""
+    over: bool = False
+    """Whether no load follows."""
+
+    def events(self, ended: float) -> Iterable[dict[str, Any]]:
+        """Return the events `recovering` of a run, with the time `ended`; see run/coming_back.py."""
+        for shown in self.loads:
+            if shown.lowers:
+                told = shown.model_dump(include={"stage", "held", "after", "seconds"})
+                why = {"why": shown.missing} if shown.missing else {}
+                of = {"size": shown.load, "broken": self.broken, "before": self.before}
+                yield {"t": ended, "event": EVENT, **told, **of, **why}
+        if self.skipped:
+            yield {"t": ended, "event": EVENT, "skipped": self.skipped}
+
+
+def room_for_recovery(plan: Plan) -> int:
+    """Return how many characters the lower loads of a run take at most; 0 for a plan that asks for none."""
+    if isinstance(plan, CtsPlan) or plan.after is None:
+        return 0
+    return _MOST_LOADS * _PER_LOAD + _PER_STAGE * len(plan.stages)
