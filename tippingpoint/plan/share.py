@@ -67,17 +67,29 @@ def stage_part(plan: SearchPlan, stage: AnyStage, index: int, of: int) -> Search
 
 
 def probe_part(plan: SearchPlan, load: float, index: int, of: int) -> tuple[AnyStage, float, float]:
-    """The stage of a load that a search tries, as the unit with this index has it, of this many: with its share of the
+    """The stage of a load that is in no list, as the unit with this index has it, of this many: with its share of the
     load, and the seconds after the stage's begin at which the unit begins.
 
     UserError, as for `part_of`.
     """
+    if isinstance(plan, GrowPlan) and not load:
+        return _without_load(plan, index, of), 0, 0.0
     whole = plan.stage_at(load)
     part = stage_part(plan, whole, index, of)
     asked = part.stages[0]
     size = _load_of(plan, asked)
     listed = plan.model_copy(update={"stages": [whole], "find": None})
     return asked, size, begins_after(listed, 1, index, of)
+
+
+def _without_load(plan: GrowPlan, index: int, of: int) -> GrowStage:
+    """The stage without a model's load: all units keep their shares of the rest, such as machines."""
+    if of == 1:
+        return plan.stage_at(0)
+    like = plan.stages[-1] if plan.find is None else plan.stage_at(plan.find.limit)
+    part = stage_part(plan, like, index, of)
+    assert isinstance(part, GrowPlan)
+    return part.stages[0].model_copy(update={plan.load: 0})
 
 
 def _load_of(plan: SearchPlan, asked: AnyStage) -> float:

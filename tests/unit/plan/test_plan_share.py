@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.claim import ClaimPlan
-from tippingpoint.plan.grow import GrowPlan
+from tippingpoint.plan.grow import GrowPlan, GrowStage
 from tippingpoint.plan.read import Plan, load_plan, validate_plan
 from tippingpoint.plan.share import begins_after, part_of, probe_part, size_of
 from tippingpoint.plan.shipped import shipped_plans
@@ -205,6 +205,22 @@ def test_what_users_ask_for_is_asked_by_one_unit() -> None:
         0,
         0,
     ]
+
+
+def test_a_model_without_its_load_keeps_its_machines_on_all_units() -> None:
+    # given a model of eight units that two units of a generator share, each with two machines
+    fields = {"applications": 2, "units": 4, "machines": 4, "hold": "1s"}
+    plan = validate_plan(
+        {"name": "t", "target": {"kind": "juju"}, "workload": {"kind": "grow"}, "stages": [fields]}
+    )
+    assert isinstance(plan, GrowPlan)
+    for index in range(2):
+        # when the load goes down to none
+        for load, units in ((8, 4), (4, 2), (0, 0)):
+            asked, size, _ = probe_part(plan, load, index, 2)
+            # then each has its share of units, and its machines stay
+            assert isinstance(asked, GrowStage)
+            assert (asked.machines, asked.size, size) == (2, units, units)
 
 
 def test_how_many_units_a_call_adds_is_not_divided() -> None:
