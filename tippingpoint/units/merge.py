@@ -21,7 +21,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from tippingpoint.errors import UserError
 from tippingpoint.plan.cts import CtsPlan
-from tippingpoint.plan.fields import StageKind
+from tippingpoint.plan.fields import StageKind, as_amount
 from tippingpoint.plan.read import Plan, said_kinds
 from tippingpoint.rundir.curves import CHART_BINS
 from tippingpoint.rundir.damage import DAMAGED
@@ -454,7 +454,7 @@ def _lowered(run: SharedRun, parts: Iterable[_MergedPart]) -> dict[int, tuple[St
     for shown in run.recovery.loads if run.recovery is not None else ():
         if shown.stage is not None:
             loads[shown.stage] = shown.load
-    return {number: ("recover", load) for number, load in loads.items()}
+    return {number: ("recover", as_amount(load)) for number, load in loads.items()}
 
 
 class _Found(BaseModel, extra="forbid"):

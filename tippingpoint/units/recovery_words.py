@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from tippingpoint.plan.base import MAX_STAGES
 from tippingpoint.plan.cts import CtsPlan
+from tippingpoint.plan.fields import as_amount
 from tippingpoint.plan.read import Plan
 
 EVENT = "recovering"
@@ -68,10 +69,18 @@ class Recovery(BaseModel, frozen=True):
             if shown.lowers:
                 told = shown.model_dump(include={"stage", "held", "after", "seconds"})
                 why = {"why": shown.missing} if shown.missing else {}
-                of = {"size": shown.load, "broken": self.broken, "before": self.before}
+                of = {
+                    "size": as_amount(shown.load),
+                    "broken": _amount(self.broken),
+                    "before": _amount(self.before),
+                }
                 yield {"t": ended, "event": EVENT, **told, **of, **why}
         if self.skipped:
             yield {"t": ended, "event": EVENT, "skipped": self.skipped}
+
+
+def _amount(load: float | None) -> float | None:
+    return None if load is None else as_amount(load)
 
 
 def room_for_recovery(plan: Plan) -> int:

@@ -166,6 +166,43 @@ def test_what_only_one_machine_can_run_is_refused_before_anything_is_made(tmp_pa
     assert not [*tmp_path.iterdir()]
 
 
+def test_units_make_a_model_smaller_together_after_the_last_stage(tmp_path: Path) -> None:
+    # given a model of eight units, whose status never comes as fast as is asked for, and two units of the generator
+    with JujuLab() as lab:
+        plan = validate_plan(
+            {
+                "name": "smaller",
+                "target": {"kind": "juju", "credentials": str(lab.credentials)},
+                "workload": {"kind": "grow", "observe_every": "250ms", "timeout": "30s"},
+                "stages": [{"applications": 2, "units": 4, "machines": 2, "over": "0s", "hold": "1s"}],
+                "thresholds": [{"operation": "full-status", "p50": "10us"}],
+                "after": "recover",
+                "workers": 1,
+            }
+        )
+
+        async def scene() -> None:
+            troupe = Troupe(plan, 2, tmp_path)
+            runs = [load_run(part) for part in await asyncio.gather(troupe.enter(), troupe.enter())]
+            # then each removes its share of the units at each step, until none is left
+            for run in runs:
+                assert [stage.gauges["held"] for stage in run.stages] == [4, 3, 2, 1, 0]
+                assert [stage.kind for stage in run.stages[1:]] == ["recover"] * 4
+                assert run.manifest.status == "complete"
+            # and the leader knows that it was no use
+            recovery = troupe.run.recovery
+            assert recovery is not None
+            assert (recovery.broken, recovery.before, recovery.over) == (8, None, True)
+            assert [(shown.load, shown.held) for shown in recovery.loads if not shown.nothing] == [
+                (6, False),
+                (4, False),
+                (2, False),
+                (0, None),
+            ]
+
+        play(scene)
+
+
 def test_hollow_units_of_each_part_are_in_a_model_of_its_own_and_a_unit_without_a_share_waits(
     juju: JujuLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
