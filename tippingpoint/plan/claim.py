@@ -98,24 +98,30 @@ class Stage(Section, frozen=True):
         return held / self.renewals if self.renewals is not None and held else renew_time
 
 
-ClaimLoad = Literal["leases", "renewals", "claims"]
-_UNITS: dict[ClaimLoad, str] = {"leases": "leases", "renewals": "renewals/s", "claims": "claims/s"}
+ClaimLoad = Literal["leases", "renewals", "claims", "arrivals"]
+_UNITS: dict[ClaimLoad, str] = {
+    "leases": "leases",
+    "renewals": "renewals/s",
+    "claims": "claims/s",
+    "arrivals": "arrivals/s",
+}
 
 
 class ClaimFind(Find, frozen=True):
-    """A search over leases, or over a rate of renewals or claims."""
+    """A search over leases, or over a rate of renewals, claims or arrivals."""
 
-    rates = frozenset({"renewals", "claims"})
+    rates = frozenset({"renewals", "claims", "arrivals"})
 
     load: ClaimLoad = Field(
         default="leases",
-        description="Which load is searched: `leases` held, `renewals` per second, or `claims` per second (leases that "
-        "are claimed, and released a moment later).",
+        description="Which load is searched: `leases` held, `renewals` per second, `claims` per second (leases that "
+        "are claimed, and released a moment later), or `arrivals` per second: units that come to claim, until "
+        "`find.leases` are held. Each load of arrivals begins from nothing.",
     )
     leases: Annotated[Leases, Field(ge=1)] | None = Field(
         default=None,
-        description="How many leases every probe holds, where `load` is `renewals` or `claims`. Without it, `renewals` "
-        "are made by as many leases as `workload.renew_time` needs, and `claims` come alone.",
+        description="How many leases every probe holds, where `load` is a rate. Without it, `renewals` are made by as "
+        "many leases as `workload.renew_time` needs, and `claims` come alone; `arrivals` need it.",
     )
     over: Seconds = Field(
         default=5.0,
@@ -127,6 +133,15 @@ class ClaimFind(Find, frozen=True):
     def _leases(self) -> ClaimFind:
         if self.leases is not None and self.load == "leases":
             raise ValueError(f"leases: {self.leases}: expected none, as find looks for the number of leases")
+        if self.load == "arrivals":
+            if self.leases is None:
+                raise ValueError(
+                    "leases: missing: expected how many come to be held at each rate of arrivals"
+                )
+            if self.over != type(self).model_fields["over"].default:
+                raise ValueError(
+                    f"over: {format_duration(self.over)}: expected none, as find looks for how fast units arrive"
+                )
         return self
 
 
@@ -193,7 +208,10 @@ class ClaimPlan(BasePlan, frozen=True):
         """Return a stage's load in the plan's unit."""
         if self.load == "leases":
             return stage.held(self.workload.renew_time)
-        return as_amount(getattr(stage, self.load))
+        if self.load == "arrivals":
+            units = stage.held(self.workload.renew_time) * self.workload.units
+            return round(units / stage.over, 6) if units else 0.0
+        return as_amount(getattr(stage, self.load) or 0)
 
     def stage_at(self, load: float) -> Stage:
         """Return the stage of this load: a search's, or one that otherwise is like the last listed one."""
@@ -207,6 +225,8 @@ class ClaimPlan(BasePlan, frozen=True):
         if find.load == "leases":
             return like.model_copy(update={"leases": round(load)})
         leases = find.leases
+        if leases is not None and find.load == "arrivals":
+            return like.model_copy(update={"leases": leases, "over": leases * self.workload.units / load})
         if find.load == "renewals" and leases is not None:
             # Few renewals of many leases would let them lapse: then there are fewer leases.
             every = (self.workload.renew_time + self.workload.claim_time) / 2
@@ -236,6 +256,10 @@ class ClaimPlan(BasePlan, frozen=True):
         check_operations(self.thresholds, self.operations)
         check_operations(self.find.also if self.find is not None else [], self.operations, field="find.also")
         check_after(self.after, self.thresholds, self.operations, "")
+        if self.after is not None and self.load == "arrivals":
+            raise ValueError(
+                "after: recover: expected a load that can go down; arrivals are over once all are there"
+            )
         self._check_stages()
         renews = any(threshold.operation == "extend" for threshold in self.thresholds)
         if self.find is not None and renews and self.find.hold < self.workload.renew_time:

@@ -100,7 +100,7 @@ def _load_of(plan: SearchPlan, asked: AnyStage) -> float:
         assert isinstance(asked, GrowStage)
         return plan.load_of(asked)
     assert isinstance(asked, Stage)
-    return asked.held(plan.workload.renew_time) if plan.load == "leases" else getattr(asked, plan.load) or 0.0
+    return plan.load_of(asked)
 
 
 def size_of(plan: Plan, part: Plan, stage: int) -> float:
@@ -112,10 +112,7 @@ def size_of(plan: Plan, part: Plan, stage: int) -> float:
         return part.loads[stage - 1][1]
     if isinstance(part, ClaimPlan):
         assert isinstance(plan, ClaimPlan)
-        asked = part.stages[place]
-        if plan.load == "leases":
-            return asked.held(part.workload.renew_time)
-        return as_amount(getattr(asked, plan.load) or 0)
+        return plan.load_of(part.stages[place])
     if isinstance(part, SpawnPlan):
         assert isinstance(plan, SpawnPlan)
         if plan.load_unit == "members":

@@ -12,7 +12,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -213,12 +213,21 @@ def test_more_units_than_a_worker_may_connect_are_refused_with_the_number_that_f
     assert not list(tmp_path.glob("runs/*"))
 
 
-def test_a_search_for_what_a_ramp_costs_begins_every_load_from_nothing(juju: JujuLab, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("find", "low"),
+    [
+        pytest.param({"start": 5, "limit": 5, "over": 0}, 5, id="leases"),
+        pytest.param({"load": "arrivals", "leases": 5, "start": 40, "limit": 40}, 40, id="arrivals"),
+    ],
+)
+def test_a_search_for_what_a_ramp_costs_begins_every_load_from_nothing(
+    juju: JujuLab, tmp_path: Path, find: dict[str, Any], low: float
+) -> None:
     # given a threshold on claims that any load up to the limit meets
     plan = juju_plan(
         tmp_path,
         stages=[],
-        find={"start": 5, "limit": 5, "over": 0, "hold": "2s"},
+        find={"hold": "2s", **find},
         thresholds=[{"operation": "claim", "p99": "10s"}],
     )
     # when the load is looked for that misses it
@@ -227,7 +236,7 @@ def test_a_search_for_what_a_ramp_costs_begins_every_load_from_nothing(juju: Juj
     assert done.returncode == 0, done.stdout + done.stderr
     measured = only_run(tmp_path / "runs")
     (found,) = [event for event in measured.events if event["event"] == "found"]
-    assert (found["ended"], found["low"]) == ("limit", 5)
+    assert (found["ended"], found["low"]) == ("limit", low)
     # and each time every unit connected again, and every lease had run out before it was claimed again
     probes = probe_events(measured.events)
     assert all(probe.fresh for probe in probes)

@@ -90,6 +90,7 @@ RATES = [{"instances": 10, "rate": 1}, {"instances": 20, "rate": 2.5}]
             [1, 4],
         ),
         (searching({"load": "renewals"}), "renewals/s", []),
+        (searching({"load": "arrivals", "leases": 9}), "arrivals/s", []),
         (fill(find={"load": "rate"}), "containers/s", []),
         (model(find={}), "units", []),
     ],
@@ -119,6 +120,9 @@ def test_a_search_has_a_stage_for_each_load() -> None:
     assert searching({"load": "claims", "leases": 50, "hold": "9s"}).stage_at(2.5) == Stage(
         leases=50, claims=2.5, hold=9
     )
+    arriving = searching({"load": "arrivals", "leases": 100}, workload={"units": 3})
+    assert arriving.stage_at(60) == Stage(leases=100, over=5)  # 300 units come
+    assert arriving.load_at(60) == 60
     rate = fill(find={"load": "rate", "hold": "10s", "groups": 2}).stage_at(1.5)
     assert (rate.rate, rate.groups, rate.size, rate.hold) == (1.5, 2, 16, 0)
     many = fill(find={"groups": 3}, concurrency=2)
@@ -206,8 +210,20 @@ ETCD = "name: t\nthresholds: [{operation: claim, p99: 1s}]\n"
         (ETCD + "stages: [{renewals: 999999}]", r"stages\.0\.renewals: 999999: expected at most 333333, as no more"),
         (ETCD + "find: {start: 2.5}", r"find\.start: 2\.5: expected a whole number of leases"),
         (ETCD + "find: {load: claims, start: 9, limit: 2.5}", r"find\.limit: 2\.5: expected at least start \(9\)"),
+        (ETCD + "find: {load: arrivals}", r"find\.leases: missing: expected how many come to be held at each rate"),
+        (
+            ETCD + "find: {load: arrivals, leases: 9, over: 3s}",
+            r"find\.over: 3s: expected none, as find looks for how fast units arrive",
+        ),
+        (
+            ETCD + "find: {load: arrivals, leases: 9}\nafter: recover",
+            r"after: recover: expected a load that can go down; arrivals are over once all are there",
+        ),
         (ETCD + "find: {leases: 9}", r"find\.leases: 9: expected none, as find looks for the number of leases"),
-        (ETCD + "find: {load: containers}", r"find\.load: containers: expected 'leases', 'renewals' or 'claims'"),
+        (
+            ETCD + "find: {load: containers}",
+            r"find\.load: containers: expected 'leases', 'renewals', 'claims' or 'arrivals'",
+        ),
         (JUJU + "stages: [{claims: 2}]", r"stages\.0\.claims: 2: expected leases or renewals, as juju has no call"),
         (JUJU + "find: {load: claims}", r"find\.load: claims: expected leases or renewals, as juju has no call"),
         (LXD + "workload: {kind: spawn}\nstages: [{instances: 1}]", r"workload\.rate: none: expected one of rate"),

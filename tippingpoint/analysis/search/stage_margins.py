@@ -57,6 +57,8 @@ def ramped(plan: Plan | None) -> Collection[str] | None:
         return None
     if isinstance(plan, GrowPlan) and plan.load == "batch":
         return None
+    if isinstance(plan, ClaimPlan) and plan.load == "arrivals":
+        return None
     return BRINGING_UP if isinstance(plan, ClaimPlan) and plan.load == "claims" else RAMPED
 
 
