@@ -55,6 +55,8 @@ _OF_LIBVIRT = {"libvirt", "new_libvirt"}
 _OF_ROOT = {"libvirt", "lxd", "pacemaker"}
 _LEFT_OUT = set[str]() if _ROOT else _OF_ROOT if is_installed() else {*_OF_ROOT, "openstack"}
 _FIXTURES = {"lxd": _OF_LXD, "openstack": _OF_OPENSTACK, "pacemaker": _OF_PACEMAKER, "libvirt": _OF_LIBVIRT}
+_BY_FILE = {"juju", "maas", "pacemaker", "releases", "run"}
+"""Folders whose tests mostly wait."""
 _FAILED = pytest.StashKey[int]()
 
 
@@ -87,12 +89,12 @@ def _below(test: str) -> str:
 
 
 class _ByFolder(LoadScopeScheduling):
-    """Gives all tests of a folder, which share its labs, to one process of pytest-xdist. Those on Pacemaker, MAAS
-    and releases, which mostly wait, go by file: each process has a lab of its own."""
+    """Gives all tests of a folder, which share its labs, to one process of pytest-xdist. Those of folders that mostly
+    wait go by file: each process has a lab of its own."""
 
     def _split_scope(self, nodeid: str) -> str:
         folder, _, test = _below(nodeid).partition("/")
-        return test.partition("::")[0] if folder in ("maas", "pacemaker", "releases") else folder
+        return test.partition("::")[0] if folder in _BY_FILE else folder
 
 
 @pytest.hookimpl(optionalhook=True)
