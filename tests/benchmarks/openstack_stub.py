@@ -352,7 +352,7 @@ async def serve(clouds: Path) -> None:
     stub = Stub()
     runner = web.ServerRunner(web.Server(stub.answer, access_log=None))
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    await web.TCPSite(runner, "127.0.0.1", 0, backlog=4096).start()
     stub.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     auth = {"auth_url": stub.url, "username": "stub", "password": "none-needed", "project_name": "own"}
     clouds.touch(mode=0o600)

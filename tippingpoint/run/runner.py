@@ -21,6 +21,7 @@ from tippingpoint.plan.spawn import SpawnPlan
 from tippingpoint.run.closing import Closing
 from tippingpoint.run.crew import Crew
 from tippingpoint.run.fault_timeline import FaultTimeline
+from tippingpoint.run.files import allow_files
 from tippingpoint.run.interruption import EndedEarly, Interruption
 from tippingpoint.run.made import Made
 from tippingpoint.run.messages import End, Evict, Evicted, Repair, Tick
@@ -36,7 +37,6 @@ from tippingpoint.run.worker_count import worker_count
 from tippingpoint.rundir.manifest import Host, Manifest, TargetEntry, process_started
 from tippingpoint.targets.registry import target_of
 from tippingpoint.units.conductor import Conductor
-from tippingpoint.util.open_files import allow_connections
 
 if TYPE_CHECKING:  # only some runs need what these import
     from tippingpoint.run.lower_turns import LowerTurns
@@ -225,7 +225,7 @@ class Runner:
         """Log in to the target, make the workspace, and start the workers, which log in too."""
         connections = self._target.connections(self._plan)
         count = worker_count(self._own, connections, len(os.sched_getaffinity(0)))
-        self._check_connections(count)
+        allow_files(self._own.plan, self._target.connections(self._own.plan), count)
         entry = await self._made.reach()
         await self._room.make(*self._begins_with)
         workspace = await self._made.take(entry)
@@ -255,18 +255,6 @@ class Runner:
         if self._plan.find is not None:
             return self._own.probe(self._plan.find.start)[0], "find"
         return self._own.asked(self._first), f"stages.{self._first - 1}"
-
-    def _check_connections(self, workers: int) -> None:
-        """Raise UserError for a plan that needs more connections than a worker's process may open."""
-        for field, (size, connections) in self._target.connections(self._own.plan).items():
-            fits = allow_connections(-(-size // workers) * connections) // connections * workers
-            if fits < size:
-                raise UserError(
-                    field,
-                    size,
-                    f"at most {fits}: each of the run's workers ({workers}) connects its share of the units, and its "
-                    f"limit of open files (ulimit -n) allows no more; raise the limit or use more workers",
-                )
 
     async def _load_target(self) -> None:
         """Run the search, the conductor's turns, or the listed stages; then lower loads, if the plan asks for them."""
