@@ -96,7 +96,9 @@ def test_a_rate_goes_down_until_thresholds_hold(lxd_single: LxdLab, tmp_path: Pa
     assert comeback is not None, done.stdout + done.stderr
     assert (comeback.broken, comeback.before, comeback.metastable) == (8, 1, False)
     assert comeback.back_at in (4, 2, 1)
-    assert [step.size for step in comeback.steps][:3] == [7.2, 6, 4]
-    steps = [stage for stage in measured.stages if stage.kind == "recover"]
-    assert [stage.attempts("launch") for stage in steps][:3] == [8, 6, 4]
+    # a step in which this machine was late is tried again
+    assert [*dict.fromkeys(step.size for step in comeback.steps)][:3] == [7.2, 6, 4], comeback
+    made = {(stage.size, stage.attempts("launch")) for stage in measured.stages if stage.kind == "recover"}
+    assert {(7.2, 8), (6, 6), (4, 4)} <= made
+    assert made - {(7.2, 8), (6, 6), (4, 4)} <= {(2, 2), (1, 1)}
     assert everything(lxd_single) == before
