@@ -22,7 +22,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -82,10 +82,21 @@ def openstack_stub() -> Generator[list[str]]:
 @contextlib.contextmanager
 def openstack_fill(share: Fraction, out: Path) -> Generator[Load]:
     """A cloud is filled to 168,000 servers. STUB. Batches of 1000, not 100; holds of 4 s; 5 polls a second, not 1."""
+    yield from filled(share, out, ["workload.batch=1000", "workload.poll_every=200ms"])
+
+
+@contextlib.contextmanager
+def openstack_fill_together(share: Fraction, out: Path) -> Generator[Load]:
+    """The same by one call for 100 servers (target.multi_create). STUB. Batches of 10,000, not 100; holds of 4 s."""
+    yield from filled(share, out, ["workload.batch=10000", "target.multi_create=100"])
+
+
+def filled(share: Fraction, out: Path, settings: list[str]) -> Iterator[Load]:
+    """Have the stub serve for a fill."""
     sizes = [int(size * share) for size in (27000, 55000, 75000, 100000, 150000, 168000)]
     with openstack_stub() as target:
         stages = ", ".join(f"{{instances: {size}, hold: 4s}}" for size in sizes)
-        paced = ["workload.batch=1000", "workload.poll_every=200ms", "workload.observe_every=6s"]
+        paced = [*settings, "workload.observe_every=6s"]
         command = run_of("openstack-fill", out, [*target, f"stages=[{stages}]", *paced])
         yield Load(command, sizes[-1], "servers")
 
@@ -138,8 +149,8 @@ def units(share: Fraction, out: Path) -> Generator[Load]:
 @contextlib.contextmanager
 def juju_leases(share: Fraction, out: Path) -> Generator[Load]:
     """The ramp to 16,000 leases of 3 units, 48,000 connections. Three units, each on a SIMULATED controller of its own.
-    Ramps are 4 times as fast, holds are 8 s, and the last one 70 s."""
-    ramp = [(100, 5, 8), (1000, 15, 8), (2000, 15, 8), (4000, 30, 8), (8000, 60, 8), (16000, 120, 70)]
+    Ramps are 2 times as fast, holds are 8 s, and the last one 70 s."""
+    ramp = [(100, 5, 8), (1000, 30, 8), (2000, 30, 8), (4000, 60, 8), (8000, 120, 8), (16000, 240, 70)]
     stages = [
         {"leases": int(leases * share), "over": f"{over}s", "hold": f"{hold}s"} for leases, over, hold in ramp
     ]
@@ -181,6 +192,7 @@ def units_command(plans: list[dict[str, Any]], out: Path) -> list[str]:
 
 ROWS: dict[str, Row] = {
     "openstack-fill": openstack_fill,
+    "openstack-fill-together": openstack_fill_together,
     "openstack-boot-delete": openstack_boot_delete,
     "openstack-tenants": openstack_tenants,
     "etcd-leases": etcd_leases,
@@ -224,10 +236,15 @@ def measure(name: str, share: Fraction, out: Path) -> list[str]:
 
 
 def outcome(measured: RunData, run: Used) -> str:
-    """What became of the run: its status and exit code, and the largest load that its last stage held."""
-    last = measured.stages[-1] if measured.stages else None
-    held = "no stage" if last is None else f"{last.gauges['held']:,.0f} of {last.size:,} at the end"
-    return f"{measured.manifest.status}, exit {run.exit_code}, {held}"
+    """What became of the run: its status and exit code, and what its last stage held, or made and removed."""
+    last = measured.stages[-1]
+    held = last.gauges.get("held", last.count("total", "ok"))
+    said = f"{measured.manifest.status}, exit {run.exit_code}, {held:,.0f} of {last.size:,} at the end"
+    for line in run.told.splitlines():
+        if line.startswith('{"directory"'):
+            told = json.loads(line)
+            said += f"; largest digest {told['digest']:,} and the shared run {told['run']:,} characters"
+    return said
 
 
 def seconds_to_open(page: Path) -> float:
