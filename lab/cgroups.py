@@ -113,6 +113,12 @@ def limit_cpu(groups: Mapping[Hierarchy, Path], pid: int, cores: float) -> bool:
     return False
 
 
+def join(groups: Mapping[Hierarchy, Path], pid: int) -> None:
+    """Move a process into its groups of all hierarchies."""
+    for group in groups.values():
+        (group / "cgroup.procs").write_text(str(pid))
+
+
 def _make(hierarchy: Hierarchy, group: Path) -> None:
     group.mkdir()
     if hierarchy.kind == "cgroup2":

@@ -36,7 +36,7 @@ class Switch:
         holder = start(tethered(["unshare", "--net", "sleep", "infinity"]))
         cleanup.callback(_end, holder)
         self.path = f"/proc/{holder.pid}/ns/net"
-        _await_namespace(holder)
+        await_namespace(holder)
         self.link, self._subnet = _link(self.path)
         cleanup.callback(subprocess.run, ["ip", "link", "del", self.link], capture_output=True, check=False)
         self._ip("link", "add", bridge, "type", "bridge")
@@ -98,7 +98,7 @@ def _used() -> list[ipaddress.IPv4Network]:
     return [ipaddress.IPv4Network(route["dst"]) for route in routes if route["dst"] != "default"]
 
 
-def _await_namespace(holder: subprocess.Popen[bytes]) -> None:
+def await_namespace(holder: subprocess.Popen[bytes]) -> None:
     """Wait until the holder has left the host's network namespace."""
     hosts = os.readlink("/proc/self/ns/net")
     deadline = time.monotonic() + PATIENCE_S

@@ -22,27 +22,32 @@ import sys
 import threading
 import time
 from base64 import b64encode
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from lab.cgroups import LEAST_CPU, VanishingCgroups, limit_cpu
+from lab.cgroups import LEAST_CPU, Hierarchy, VanishingCgroups, join, limit_cpu
 from lab.control import ControlServer, LabError, Member
 from lab.etcd.programs import find_etcd, flavor
-from lab.exporters import Exporters
+from lab.exporters import NETWORK, Exporters
 from lab.halt import halt
 from lab.patience import PATIENCE_S
 from lab.ports import free_ports
 from lab.program import serve, vanishing_directory
+from lab.slow_disk import limit_writes
 from lab.tether import tethered
+from lab.thin import ThinLink
 from tippingpoint.monitoring.scrape.jobs import Found, static_targets
 
 USER = "loadclaimer"
 PREFIX = "/tippingpoint/"
 _ANSWER_WITHIN_S = 20.0
 _POLL_S = 0.03
+_METRICS_PORT, _EXPORTER_PORT = 2381, 9100
+"""The ports of the member and of the node exporter in a network of their own."""
 
 
 class EtcdLab:
@@ -50,9 +55,14 @@ class EtcdLab:
 
     `endpoints` and `names` are in the same order. With `tls` clients need a certificate (`ca`, `cert`, `key`), whose
     common name is the user's. With `auth` they need the login in the YAML file `credentials`, and may only use keys
-    below /tippingpoint/. `release` is a suite or version (lab/releases/), else the etcd of this machine is run. With
-    `cpu`, each member may use so much of a core, for which we have to be root. `socket` is the control socket (see
-    control.py). Members die with this process, even by SIGKILL. So does its directory, unless the caller gave one.
+    below /tippingpoint/. `release` is a suite or version (lab/releases/), else the etcd of this machine is run.
+
+    Three faults need root. With `cpu`, each member, or each one that it names, may use so much of a core. With
+    `writes`, each may make so many writes a second that it waits for. With `bits`, there is one member, and its clients
+    have so many bits a second.
+
+    `socket` is the control socket (see control.py). Members die with this process, even by SIGKILL. So does its
+    directory, unless the caller gave one.
     """
 
     def __init__(
@@ -62,13 +72,19 @@ class EtcdLab:
         auth: bool = False,
         directory: Path | None = None,
         release: str | None = None,
-        cpu: float | None = None,
+        cpu: float | Mapping[str, float] | None = None,
+        writes: int | None = None,
+        bits: int | None = None,
     ) -> None:
         if members < 1:
             raise LabError(f"members: {members}", "at least 1")
-        if cpu is not None and cpu < LEAST_CPU:
-            raise LabError(f"cpu: {cpu:g}", f"at least {LEAST_CPU:g} of a core")
+        if bits is not None and (members != 1 or tls or auth):
+            raise LabError(f"bits: {bits} with more than one member, tls or auth", "one plain member")
         self.names = [f"m{number}" for number in range(1, members + 1)]
+        quotas = cpu if isinstance(cpu, Mapping) else {} if cpu is None else dict.fromkeys(self.names, cpu)
+        for name, quota in quotas.items():
+            if self._known(name) and quota < LEAST_CPU:
+                raise LabError(f"cpu: {quota:g}", f"at least {LEAST_CPU:g} of a core")
         self.endpoints: list[str] = []
         self.ca: Path | None = None
         self.cert: Path | None = None
@@ -78,14 +94,20 @@ class EtcdLab:
         self._auth = auth
         self._given = directory
         self._release = release
-        self._cpu = cpu
+        self._quotas = quotas
+        self._writes = writes
+        self._bits = bits
+        self._link: ThinLink | None = None
         self._cgroups: VanishingCgroups | None = None
+        self.groups: dict[str, Mapping[Hierarchy, Path]] = {}
+        """The control groups of each member that is limited."""
         self._commands: dict[str, list[str]] = {}
         self._client_ports: dict[str, int] = {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._stopped: set[str] = set()
         self._acting = threading.RLock()
         self._cleanup = ExitStack()
+        self._address = "127.0.0.1"
         self._context: ssl.SSLContext | None = None
 
     def __enter__(self) -> EtcdLab:
@@ -96,10 +118,10 @@ class EtcdLab:
             self.socket = self.directory / "lab.sock"
             # Members get a signal when the thread that started them ends, so this thread lasts as long as the lab.
             self._starter = cleanup.enter_context(ThreadPoolExecutor(1, thread_name_prefix="etcd-lab"))
-            if self._cpu is not None:
+            if self._quotas or self._writes is not None:
                 self._cgroups = VanishingCgroups(cleanup, self.directory.name)
             cleanup.callback(self._end_members)
-            self._configure(binary)
+            self._configure(binary, cleanup)
             for name in self.names:
                 self._spawn(name)
             self._await_health(self.names)
@@ -189,17 +211,20 @@ class EtcdLab:
         return [f"target.endpoints=[{','.join(self.endpoints)}]", f"lab={self.socket}", *more]
 
     def scraped(self, exporters: Exporters) -> Found:
-        """Return the scrape jobs: each member exports all of its figures itself."""
+        """Return the scrape jobs: each member exports its figures itself, but for those of a thin network."""
         members = zip(self.names, self.endpoints, strict=True)
-        return static_targets(
-            "\n".join(f"{endpoint.removeprefix('http://')} host={name}" for name, endpoint in members)
-        )
+        targets = [f"{endpoint.removeprefix('http://')} host={name}" for name, endpoint in members]
+        if self._link is not None:
+            address = f"{self._link.address}:{_EXPORTER_PORT}"
+            exporters.node(address, NETWORK, of=self._link.pid)
+            targets = [f"{self._link.address}:{_METRICS_PORT} host=m1", f"{address} host=m1"]
+        return static_targets("\n".join(targets))
 
     def _files(self) -> dict[str, str]:
         files = {"ca": self.ca, "cert": self.cert, "key": self.key, "credentials": self.credentials}
         return {name: str(path) for name, path in files.items() if path is not None}
 
-    def _configure(self, binary: Path) -> None:
+    def _configure(self, binary: Path, cleanup: ExitStack) -> None:
         self._flavor = flavor(binary)
         security: list[str] = []
         if self._tls:
@@ -218,9 +243,14 @@ class EtcdLab:
         cluster = ",".join(f"{name}={url}" for name, url in peers.items())
         token = secrets.token_hex(8)
         self._client_ports = clients
-        self.endpoints = [f"{scheme}://127.0.0.1:{port}" for port in clients.values()]
+        if self._bits is not None:
+            self._link = ThinLink(cleanup, clients["m1"], self._bits)
+            self._address = self._link.address
+            security = [f"--listen-metrics-urls=http://{self._address}:{_METRICS_PORT}"]
+        self.endpoints = [f"{scheme}://{self._address}:{port}" for port in clients.values()]
         for name, endpoint in zip(self.names, self.endpoints, strict=True):
             self._commands[name] = [
+                *(self._link.within if self._link is not None else ()),
                 str(binary),
                 f"--name={name}",
                 f"--data-dir={self.directory / name}",
@@ -247,17 +277,23 @@ class EtcdLab:
                 stderr=log,
                 start_new_session=True,  # Ctrl-C at the terminal must end the run, not its target
             )
-        if self._cgroups is not None and self._cpu is not None:
-            self._limit(name, process, self._cgroups, self._cpu)
+        if self._cgroups is not None and (name in self._quotas or self._writes is not None):
+            try:
+                self._limit(name, process.pid, self._cgroups)
+            except LabError:
+                process.kill()
+                process.wait(PATIENCE_S)
+                raise
         return process
 
-    def _limit(
-        self, name: str, process: subprocess.Popen[bytes], cgroups: VanishingCgroups, cpu: float
-    ) -> None:
-        if not limit_cpu(cgroups.fresh(name), process.pid, cpu):
-            process.kill()
-            process.wait(PATIENCE_S)
+    def _limit(self, name: str, pid: int, cgroups: VanishingCgroups) -> None:
+        groups = self.groups[name] = cgroups.fresh(name)
+        cpu = self._quotas.get(name)
+        if cpu is not None and not limit_cpu(groups, pid, cpu):
             raise LabError(f"cpu: {cpu:g}: no control group here limits it", "the controller cpu of cgroups")
+        if self._writes is not None:
+            limit_writes(groups, self.directory, self._writes)
+            join(groups, pid)
 
     def _end_members(self) -> None:
         for process in self._processes.values():
@@ -365,9 +401,9 @@ class EtcdLab:
         """Return a member's answer; None without one, or if it is an error."""
         port = self._client_ports[name]
         connection = (
-            http.client.HTTPSConnection("127.0.0.1", port, timeout=_ANSWER_WITHIN_S, context=self._context)
+            http.client.HTTPSConnection(self._address, port, timeout=_ANSWER_WITHIN_S, context=self._context)
             if self._context
-            else http.client.HTTPConnection("127.0.0.1", port, timeout=_ANSWER_WITHIN_S)
+            else http.client.HTTPConnection(self._address, port, timeout=_ANSWER_WITHIN_S)
         )
         try:
             content = None if body is None else json.dumps(body)

@@ -51,11 +51,11 @@ from lab.pacemaker.configuration import (
 from lab.pacemaker.fencing import FenceServer
 from lab.pacemaker.load import NodeLoads
 from lab.pacemaker.releases import Release, installed, unpacked
-from lab.pacemaker.slow_disk import limit_writes
 from lab.pacemaker.verbs import Verb, verbs_of
 from lab.patience import PATIENCE_S
 from lab.ports import free_ports
 from lab.program import serve, vanishing_directory
+from lab.slow_disk import limit_writes
 from lab.tether import tethered
 from tippingpoint.errors import OperationFailed
 from tippingpoint.monitoring.scrape.jobs import Found, Group, Job

@@ -208,13 +208,14 @@ class _Seen:
     def _in_stage(self, figure: FigureData, series: Series, stage: StageResult) -> float | None:
         """Return its level while the load was brought up or while it was held, whichever is nearer the limit.
 
-        Some operations, such as claims, only happen while a load is brought up, others while it is held.
+        Some operations, such as claims, only happen while a load is brought up, others while it is held. A rate whose
+        window begins while the load is brought up counts to that, because this may be shorter than the window.
         """
         end = stage.end if stage.end is not None else float("inf")
         middle = stage.hold_begin if stage.hold_begin is not None else end
         levels = [
             level
-            for begin, until in ((stage.begin, middle), (middle, end))
+            for begin, until in ((stage.begin, min(end, middle + figure.window)), (middle, end))
             if (level := self._between(figure, series, begin, until)) is not None
         ]
         limit = figure.limit
@@ -331,7 +332,7 @@ class _Seen:
             words = [
                 f"Why it tipped is not known: nothing that was watched saturated at "
                 f"{show_amount(load, self._run.manifest.load_unit)}. {nearest.title} of {nearest.host} was beyond "
-                f"its limit already on the plateau, or has hardly grown since."
+                f"its limit, {_not_grown(nearest)}."
             ]
         if unwatched:
             words.append(f"Not watched: {show_list(unwatched)}.")
@@ -342,26 +343,32 @@ def _saturated(figure: FigureData, plateau: float | None, tipped: float) -> bool
     limit = figure.limit
     if limit is None or limit.share(tipped) < 1:
         return False
-    if plateau is None:
-        return True
+    if plateau is None:  # of a time, it is not known whether it was any shorter
+        return not limit.wait
     before = limit.share(plateau)
     grew = limit.share(tipped) / before if before > 0 else float("inf")
     return grew >= LENGTHENED if limit.wait else before < 1 or grew >= GREW
 
 
-def _first(one: Evidence) -> tuple[bool, bool, float, float]:
+def _first(one: Evidence) -> tuple[bool, int, float, float]:
     """Order evidence: what saturated, at the smallest load first, then what is nearest its limit.
 
-    A resource that is used up lengthens times and queues, so that it comes before them.
+    A resource that is used up lengthens times and queues, and a time lengthens queues, so that it comes before them.
     """
     since = one.since if one.since is not None else float("inf")
     if not one.saturated:
-        return True, False, 0.0, -one.share
-    return False, one.wait, since, -one.share
+        return True, 0, 0.0, -one.share
+    return False, one.wait + (one.of == "queue"), since, -one.share
 
 
 def _worst(ordered: Iterable[Evidence], figure: str) -> Evidence | None:
     return next((one for one in ordered if one.figure == figure), None)
+
+
+def _not_grown(one: Evidence) -> str:
+    if one.plateau is None:
+        return "and it is not known whether it was before"
+    return "but was on the plateau too, or has hardly grown since"
 
 
 def _before(one: Evidence, last_held: float | None, unit: str) -> str:

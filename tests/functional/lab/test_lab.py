@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import time
+import urllib.request
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ import yaml
 
 from lab.control import LabError
 from lab.etcd.cluster import EtcdLab
+from lab.exporters import Exporters
+from lab.figures import ServedFigures, quota_figures
 from tests.functional.program import until
 from tippingpoint.errors import UserError
 from tippingpoint.run.faults import LabControl
@@ -56,6 +59,54 @@ def test_a_member_with_a_quota_gets_no_more_of_a_core_than_that() -> None:
         used, lasted = _cpu_seconds(pid) - before, time.monotonic() - since
     # then it used no more in any tenth of a second, of which the first and the last may be cut
     assert used <= 0.05 * (lasted + 0.2) + 0.02
+
+
+def test_a_group_tells_as_cadvisor_would_how_often_its_quota_was_used_up() -> None:
+    # given one slow member of three, whose quota its own elections and requests use up
+    with EtcdLab(members=3, cpu={"m2": 0.02}) as lab, ServedFigures() as figures:
+        assert list(lab.groups) == ["m2"]
+        address = figures.serve(lambda: quota_figures(lab.groups["m2"]))
+        for number in range(20):
+            assert _put(lab.endpoints[1], f"/lab/{number}", "1", _SOON_S) == 200
+        with urllib.request.urlopen(f"http://{address}/metrics") as answer:
+            told = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines())
+    periods, throttled = (
+        int(told[f'container_cpu_cfs_{of}_total{{id="/m2"}}']) for of in ("periods", "throttled_periods")
+    )
+    assert 0 < throttled <= periods
+
+
+def test_a_slow_disk_makes_no_more_writes_than_that() -> None:
+    # given an etcd whose disk makes 20 writes a second, and 8 changes, each of which waits for one or more
+    with EtcdLab(members=1, writes=20) as lab:
+        since = time.monotonic()
+        for number in range(8):
+            assert _put(lab.endpoints[0], f"/lab/{number}", "1", _SOON_S) == 200
+        # then they take 0.4 s at least, but for what the kernel lets through at once
+        assert time.monotonic() - since > 0.2
+
+
+def test_a_thin_network_carries_no_more_than_that_and_scrapes_pass_it_by() -> None:
+    # given an etcd behind 400 kbit/s, and a value of 100 kB that is put there
+    with EtcdLab(members=1, bits=400_000) as lab, Exporters() as exporters:
+        since = time.monotonic()
+        assert _put(lab.endpoints[0], "/lab/large", "x" * 100_000, _SOON_S) == 200
+        # then it takes two seconds, but for what the queue takes at once
+        assert time.monotonic() - since > 1
+        # and its figures and those of its network are on ports of their own
+        found = lab.scraped(exporters)
+        addresses = [target for job in found.jobs for group in job.groups for target in group.targets]
+        texts: list[str] = []
+        for address in addresses:
+            with urllib.request.urlopen(f"http://{address}/metrics") as answer:
+                texts.append(answer.read().decode())
+    assert "\netcd_server_has_leader 1" in texts[0]
+    assert "\nnode_netstat_Tcp_RetransSegs" in texts[1]
+
+
+def test_a_thin_network_is_for_one_plain_member() -> None:
+    with pytest.raises(LabError, match=r"^bits: 1000 with more than one member"):
+        EtcdLab(members=3, bits=1000)
 
 
 def test_a_quota_too_small_for_the_kernel_is_refused() -> None:

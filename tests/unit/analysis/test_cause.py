@@ -174,6 +174,13 @@ def test_what_nobody_watched_is_told() -> None:
     assert cause.sentence.endswith("Not watched: memory, disk, network and file descriptors.")
 
 
+def test_a_time_is_named_before_the_queue_that_it_lengthens() -> None:
+    queue = figure("pending", "count", QUEUE, {"a": from_load(800, 1, 5000)}, window=0.0)
+    cause = cause_of(queue, PLANTED["fsync"][0])
+    assert cause.named is not None
+    assert cause.named.of == "disk"
+
+
 def test_a_resource_is_named_before_the_times_and_queues_that_it_lengthens() -> None:
     # given a CPU quota that is used up at 1600, and fsyncs and a queue that were long already at 800
     fsync = figure("fsync time", "seconds", FSYNC, {"a": from_load(800, 0.002, 0.5)})
@@ -182,7 +189,7 @@ def test_a_resource_is_named_before_the_times_and_queues_that_it_lengthens() -> 
     # then the quota is named, and they are told beside it
     assert cause.named is not None
     assert cause.named.of == "CPU quota"
-    assert cause.sentence.endswith("Beyond their limits too: pending of a and fsync time of a.")
+    assert cause.sentence.endswith("Beyond their limits too: fsync time of a and pending of a.")
 
 
 def test_of_two_resources_the_one_that_saturated_at_a_smaller_load_is_named() -> None:
@@ -210,6 +217,21 @@ def test_one_slow_member_is_told_from_the_others() -> None:
     assert cause.sentence.count("On the other hosts it was 3 ms.") == 1
 
 
+def test_what_only_happens_in_a_ramp_shorter_than_the_window_of_a_rate_is_seen() -> None:
+    # given loads that are brought up in 3 s, and fsyncs that only happen then, over windows of 4 s
+    analysis = analysed(tips)
+    stages = [replace(stage, hold_begin=stage.begin + 3) for stage in analysis.run.stages]
+    fsync = figure("fsync time", "seconds", FSYNC, {"a": from_load(1600, 0.004, 0.2)})
+    since = np.mod(T, STAGE_SECONDS)
+    values = [value if 1 <= t < 8 else None for t, value in zip(since, fsync.series[0].values, strict=True)]
+    seen = fsync.model_copy(update={"series": [fsync.series[0].model_copy(update={"values": values})]})
+    run = replace(watched(analysis.run, seen), stages=stages)
+    (cause,) = causes_of(replace(analysis.findings, run=run), analysis.tipping)
+    # then the slow ones are named
+    assert cause.named is not None
+    assert (cause.named.plateau, cause.named.tipped) == (0.004, 0.2)
+
+
 def test_all_hosts_that_saturated_are_named() -> None:
     both = figure("CPU used", "ratio", USED, {name: from_load(1600, 0.3, 0.95) for name in ("a", "b")})
     cause = cause_of(both)
@@ -226,9 +248,20 @@ def test_what_was_beyond_its_limit_on_the_plateau_explains_nothing() -> None:
     assert cause.named is None
     assert cause.sentence == (
         "Why it tipped is not known: nothing that was watched saturated at 1600 leases. fsync time of a was beyond its "
-        "limit already on the plateau, or has hardly grown since. Not watched: CPU, memory, network and file "
+        "limit, but was on the plateau too, or has hardly grown since. Not watched: CPU, memory, network and file "
         "descriptors."
     )
+
+
+def test_a_time_of_which_nothing_is_known_before_explains_nothing() -> None:
+    # given fsyncs that only happen under load, at the smallest of which the target breaks
+    fsync = figure("fsync time", "seconds", FSYNC, {"a": from_load(100, float("nan"), 0.020)})
+    cause = cause_of(fsync, make=breaks_at_once)
+    assert cause.named is None
+    assert (
+        "fsync time of a was beyond its limit, and it is not known whether it was before." in cause.sentence
+    )
+    assert "unknown before" in write_report(analyse(watched(breaks_at_once(), fsync)), "md")
 
 
 def test_at_the_smallest_load_the_time_before_it_is_the_plateau() -> None:

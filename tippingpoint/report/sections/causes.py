@@ -26,4 +26,6 @@ def build_causes(causes: Iterable[Cause]) -> list[dict[str, Any]]:
 def _result(each: Evidence) -> str:
     if each.saturated:
         return "saturated"
-    return "beyond it before, too" if each.share >= 1 else "within it"
+    if each.share < 1:
+        return "within it"
+    return "beyond it, as before" if each.plateau is not None else "beyond it, unknown before"
