@@ -1,11 +1,11 @@
-"""A network namespace whose link to the host carries no more than so many bits a second to and from one TCP port.
+"""A network namespace whose link to the host carries no more than so many bits a second of the answers of one TCP port.
 
     with ExitStack() as cleanup:
         link = ThinLink(cleanup, port=2379, bits_per_s=500_000)
         ...  # run the server with the command link.within before its own, on link.address
 
-What does not fit waits in a short queue, and is dropped when that is full, as on a slow line. Traffic of other ports,
-such as scrapes, has all of the link.
+What does not fit waits in a short queue, and is dropped when that is full, as on a slow line. Requests, and traffic of
+other ports, such as scrapes, have all of the link.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from lab.patience import PATIENCE_S
 from lab.tether import tethered
 
 _PORT = "port1"
-QUEUED_BYTES = 30_000
-"""The length of each queue: 20 full packets, as short as that of a cheap switch."""
+QUEUED_BYTES = 8_000
+"""The length of each queue: five full packets, as short as that of a slow modem without bloat."""
 
 
 class ThinLink:
@@ -44,14 +44,26 @@ class ThinLink:
         _run([*inside, "ip", "link", "set", "lo", "up"])
         _run([*switch, "ip", "link", "set", _PORT, "master", BRIDGE, "up"])
         # In the switch, for a sender's own queue would make it wait instead of losing what it sent.
-        for device, match in (("host", "sport"), (_PORT, "dport")):
-            tc = [*switch, "tc"]
-            of = ["dev", device, "parent"]
-            _run([*tc, "qdisc", "add", "dev", device, "root", "handle", "1:", "htb"])
-            _run([*tc, "class", "add", *of, "1:", "classid", "1:10", "htb", "rate", f"{bits_per_s}bit"])
-            _run([*tc, "qdisc", "add", *of, "1:10", "bfifo", "limit", str(QUEUED_BYTES)])
-            which = ["protocol", "ip", "u32", "match", "ip", match, str(port), "0xffff", "flowid", "1:10"]
-            _run([*tc, "filter", "add", *of, "1:", *which])
+        tc, device = [*switch, "tc"], ["dev", "host"]
+        _run([*tc, "qdisc", "add", *device, "root", "handle", "1:", "htb"])
+        _run(
+            [
+                *tc,
+                "class",
+                "add",
+                *device,
+                "parent",
+                "1:",
+                "classid",
+                "1:10",
+                "htb",
+                "rate",
+                f"{bits_per_s}bit",
+            ]
+        )
+        _run([*tc, "qdisc", "add", *device, "parent", "1:10", "bfifo", "limit", str(QUEUED_BYTES)])
+        which = ["u32", "match", "ip", "sport", str(port), "0xffff", "flowid", "1:10"]
+        _run([*tc, "filter", "add", *device, "parent", "1:", "protocol", "ip", *which])
 
 
 def _start(command: list[str]) -> subprocess.Popen[bytes]:

@@ -58,7 +58,7 @@ class EtcdLab:
     below /tippingpoint/. `release` is a suite or version (lab/releases/), else the etcd of this machine is run.
 
     Three faults need root. With `cpu`, each member, or each one that it names, may use so much of a core. With
-    `writes`, each may make so many writes a second that it waits for. With `bits`, there is one member, and its clients
+    `writes`, each may make so many writes a second that it waits for. With `bits`, there is one member, and its answers
     have so many bits a second.
 
     `socket` is the control socket (see control.py). Members die with this process, even by SIGKILL. So does its

@@ -10,14 +10,17 @@ number of runs of each planted cause, `--healthy` that of each kind of healthy l
 |---|---|---|
 | quota | etcd, 3 members, each with 0.08 of a core | CPU quota, of any member |
 | slow member | etcd, 3 members, one of which has 0.05 of a core | CPU quota, of that member alone |
-| disk | etcd, 1 member, whose disk makes 300 writes a second | disk |
-| network | etcd, 1 member behind a link of 300 kbit/s | network |
+| disk | etcd, 1 member, whose disk makes 100 writes a second | disk |
+| network | etcd, 1 member whose answers have 300 kbit/s | network |
 | lock | a SIMULATED Juju controller, whose store makes one commit of 4 ms after the other | queue |
 | healthy | etcd, 1 member or 3 without any limit, with a threshold of 50 us that none meets | nothing |
 
 A healthy lab "tips" at its first load, since its threshold is missed there, so that a cause is looked for. The lock is
 a figure about us and never about Juju. Its queue is the simulator's own count, under the name that Juju 4 gives its
 own.
+
+"Right" is what is named at the first sign of tipping. Another program that takes the machine for a while tips a lab at a
+smaller load than the planted constraint does. `beyond` counts the runs in which that is named at the cliff only.
 
 The node exporter of the whole machine is not scraped: every lab shares the machine with the generator and whatever else
 runs there, whose CPU and disk are truly used up at times.
@@ -27,6 +30,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -72,7 +76,7 @@ class Planted:
     """The constraint that is planted; empty for none."""
     hosts: tuple[str, ...] = ()
     """The hosts that have it; empty for any."""
-    p99: str = "100ms"
+    p99: str = "1s"
     over: str = "2s"
 
     def is_right(self, cause: Cause | None) -> bool:
@@ -135,11 +139,11 @@ KINDS = (
     Planted(
         "slow member", lambda: EtcdLab(3, cpu={SLOW: 0.05}), (100, 200, 400, 800, 1600), "CPU quota", (SLOW,)
     ),
-    Planted("disk", lambda: EtcdLab(1, writes=300), (20, 40, 80, 400, 1600), "disk", p99="500ms", over="4s"),
+    Planted("disk", lambda: EtcdLab(1, writes=100), (20, 40, 80, 240, 1040), "disk", over="4s"),
     Planted("network", lambda: EtcdLab(1, bits=300_000), (50, 100, 200, 400, 800), "network"),
-    Planted("lock", lambda: JujuLab(profile="plain"), (40, 80, 160, 320), "queue", p99="300ms", over="4s"),
-    Planted("healthy, 1", lambda: EtcdLab(1), (50, 100, 200), "", p99="50us"),
-    Planted("healthy, 3", lambda: EtcdLab(3), (50, 100, 200), "", p99="50us"),
+    Planted("lock", lambda: JujuLab(profile="plain"), (40, 80, 160, 320), "queue", over="4s"),
+    Planted("healthy 1", lambda: EtcdLab(1), (50, 100, 200), "", p99="50us"),
+    Planted("healthy 3", lambda: EtcdLab(3), (50, 100, 200), "", p99="50us"),
 )
 
 
@@ -155,16 +159,18 @@ def plan_of(kind: Planted) -> dict[str, Any]:
     }
 
 
-def run_once(kind: Planted, directory: Path) -> tuple[str, Cause | None]:
-    """Run once on a fresh lab; returns the tipping point in words, and the first cause."""
+def run_once(kind: Planted, directory: Path) -> tuple[str, list[Cause]]:
+    """Run once on a fresh lab; returns the tipping point in words, and the cause at each sign."""
     plan = directory / "plan.yaml"
     plan.write_text(yaml.safe_dump(plan_of(kind)))
     with kind.lab() as lab, scraped(lab) as url:
         settings = [word for setting in lab.settings() for word in ("--set", setting)]
         program = [sys.executable, "-m", "tippingpoint"]
+        environment = {**os.environ, "JUJU_DATA": str(lab.data)} if isinstance(lab, JujuLab) else None
         subprocess.run(
             [*program, "run", str(plan), *settings, "--out", str(directory / "runs")],
             cwd=REPOSITORY,
+            env=environment,
             stdout=subprocess.DEVNULL,
             check=False,
         )
@@ -176,7 +182,7 @@ def run_once(kind: Planted, directory: Path) -> tuple[str, Cause | None]:
             check=True,
         )
     analysis = analyse(load_run(run))
-    return analysis.tipping.sentence, analysis.causes[0] if analysis.causes else None
+    return analysis.tipping.sentence, analysis.causes
 
 
 def main() -> None:
@@ -190,6 +196,7 @@ def main() -> None:
     only = [word.strip() for word in options.only.split(",") if word.strip()]
     kinds = [kind for kind in KINDS if not only or kind.name in only]
     right: dict[str, list[bool]] = {kind.name: [] for kind in kinds}
+    beyond: dict[str, list[bool]] = {kind.name: [] for kind in kinds}
     named: dict[str, list[str]] = {kind.name: [] for kind in kinds}
     for number in range(max(options.runs, options.healthy)):
         for kind in kinds:
@@ -197,9 +204,11 @@ def main() -> None:
                 continue
             began = time.monotonic()
             with tempfile.TemporaryDirectory(prefix="bench-why-") as directory:
-                tipped, cause = run_once(kind, Path(directory))
+                tipped, causes = run_once(kind, Path(directory))
+            cause = causes[0] if causes else None
             good = kind.is_right(cause)
             right[kind.name].append(good)
+            beyond[kind.name].append(not good and any(map(kind.is_right, causes[1:])))
             found = cause.named if cause is not None else None
             named[kind.name].append(f"{found.of} of {found.host}" if found is not None else "nothing")
             report = {
@@ -207,28 +216,31 @@ def main() -> None:
                 "right": good,
                 "seconds": round(time.monotonic() - began),
                 "tipped": tipped,
-                "why": cause.sentence if cause is not None else "",
+                "why": [each.sentence for each in causes],
             }
             print(json.dumps(report), flush=True)
-    _print(kinds, right, named, markdown=options.markdown)
+    _print(kinds, right, beyond, named, markdown=options.markdown)
 
 
 def _print(
-    kinds: list[Planted], right: dict[str, list[bool]], named: dict[str, list[str]], *, markdown: bool
+    kinds: list[Planted],
+    right: dict[str, list[bool]],
+    beyond: dict[str, list[bool]],
+    named: dict[str, list[str]],
+    *,
+    markdown: bool,
 ) -> None:
-    line = "| {} | {} | {} | {} |" if markdown else "{:12} {:>5} {:>5}  {}"
-    print(line.format("planted", "right", "of", "named"))
+    line = "| {} | {} | {} | {} | {} |" if markdown else "{:12} {:>5} {:>6} {:>4}  {}"
+    print(line.format("planted", "right", "beyond", "of", "named"))
     if markdown:
-        print("|---|---:|---:|---|")
+        print("|---|---:|---:|---:|---|")
     for kind in kinds:
-        print(
-            line.format(kind.name, sum(right[kind.name]), len(right[kind.name]), ", ".join(named[kind.name]))
-        )
+        told = [sum(right[kind.name]), sum(beyond[kind.name]), len(right[kind.name])]
+        print(line.format(kind.name, *told, ", ".join(named[kind.name])))
     planted = [good for kind in kinds if kind.of for good in right[kind.name]]
     healthy = [good for kind in kinds if not kind.of for good in right[kind.name]]
-    print(
-        f"named rightly: {sum(planted)} of {len(planted)}; nothing named: {sum(healthy)} of {len(healthy)} healthy"
-    )
+    print(f"named rightly: {sum(planted)} of {len(planted)}")
+    print(f"nothing named: {sum(healthy)} of {len(healthy)} healthy")
 
 
 if __name__ == "__main__":

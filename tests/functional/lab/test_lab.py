@@ -87,10 +87,11 @@ def test_a_slow_disk_makes_no_more_writes_than_that() -> None:
 
 
 def test_a_thin_network_carries_no_more_than_that_and_scrapes_pass_it_by() -> None:
-    # given an etcd behind 400 kbit/s, and a value of 100 kB that is put there
+    # given an etcd behind 400 kbit/s, and a value of 100 kB that is read there
     with EtcdLab(members=1, bits=400_000) as lab, Exporters() as exporters:
-        since = time.monotonic()
         assert _put(lab.endpoints[0], "/lab/large", "x" * 100_000, _SOON_S) == 200
+        since = time.monotonic()
+        assert len(_get(lab.endpoints[0], "/lab/large")) == 100_000
         # then it takes two seconds, but for what the queue takes at once
         assert time.monotonic() - since > 1
         # and its figures and those of its network are on ports of their own
@@ -340,7 +341,7 @@ def _put(endpoint: str, key: str, value: str, timeout: float = 5, token: str | N
 
 
 def _get(endpoint: str, key: str) -> str:
-    _status, answer = _call(endpoint, "/v3/kv/range", {"key": _base64(key)})
+    _status, answer = _call(endpoint, "/v3/kv/range", {"key": _base64(key)}, _SOON_S)
     return b64decode(answer["kvs"][0]["value"]).decode()
 
 
