@@ -19,8 +19,8 @@ A healthy lab "tips" at its first load, since its threshold is missed there, so 
 a figure about us and never about Juju. Its queue is the simulator's own count, under the name that Juju 4 gives its
 own.
 
-"Right" is what is named at the first sign of tipping. Another program that takes the machine for a while tips a lab at a
-smaller load than the planted constraint does. `beyond` counts the runs in which that is named at the cliff only.
+"Right" is what is named at the first sign of tipping. Another program that takes the machine for a while tips a lab at
+a smaller load than the planted constraint does. `beyond` counts the runs in which that is named at the cliff only.
 
 The node exporter of the whole machine is not scraped: every lab shares the machine with the generator and whatever else
 runs there, whose CPU and disk are truly used up at times.
@@ -206,9 +206,9 @@ def main() -> None:
             with tempfile.TemporaryDirectory(prefix="bench-why-") as directory:
                 tipped, causes = run_once(kind, Path(directory))
             cause = causes[0] if causes else None
-            good = kind.is_right(cause)
+            good = kind.is_right(cause) if kind.of else all(map(kind.is_right, causes))
             right[kind.name].append(good)
-            beyond[kind.name].append(not good and any(map(kind.is_right, causes[1:])))
+            beyond[kind.name].append(bool(kind.of) and not good and any(map(kind.is_right, causes[1:])))
             found = cause.named if cause is not None else None
             named[kind.name].append(f"{found.of} of {found.host}" if found is not None else "nothing")
             report = {
