@@ -24,13 +24,14 @@ def await_figures(
     pack: Pack,
     meanwhile: Callable[[], None] = lambda: None,
     until: Callable[[Mapping[str, Values]], bool] = lambda found: True,
+    window: float = WINDOW_S,
 ) -> dict[str, Values]:
     """All figures of a pack, once each that is not optional has a value, rates span their window, and `until` holds:
     on a busy machine a scrape now and then has no answer in its second.
 
-    `meanwhile` is done over and over until then.
+    `meanwhile` is done over and over until then. `window` is that of rates, in seconds.
     """
-    queries = {figure.name: (figure.query(WINDOW_S), figure.part) for figure in pack.figures}
+    queries = {figure.name: (figure.query(window), figure.part) for figure in pack.figures}
     over = threading.Event()
     began = time.monotonic()
     complete: float | None = None
@@ -47,7 +48,7 @@ def await_figures(
                 lacking = [f.name for f in pack.figures if not f.optional and not found[f.name]]
                 if not lacking:
                     complete = complete or time.monotonic()
-                    if time.monotonic() > complete + WINDOW_S and until(found):
+                    if time.monotonic() > complete + window and until(found):
                         return found
                 if time.monotonic() > began + SOON_S:
                     raise AssertionError(

@@ -385,7 +385,7 @@ def test_collect_puts_resources_and_a_new_report_into_a_run(a_node: Recorded, tm
     assert set(values(told, "host-load-1", "lxd2").values()) == {2.0}
     assert (run / "report.html").exists()
     assert "figures of 2 hosts from Prometheus" in done.stdout
-    assert "missing: Hosts: CPU, Hosts: Memory, " in done.stdout
+    assert "missing: Hosts: CPU, Hosts: CPU used, Hosts: Memory, " in done.stdout
     assert "Hosts: TCP connections: no samples: its source is node_exporter\n" in done.stdout
 
 

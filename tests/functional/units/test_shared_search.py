@@ -135,12 +135,14 @@ def test_a_load_that_breaks_its_threshold_is_broken_for_all_units(etcd: EtcdLab,
         assert found.sentence.startswith(
             "Not even 1 lease held: extend throughput under 1000/s is what binds."
         )
-        # and that load broke once more, and there is none below it but no load at all
+        # and that load broke once more (one that this machine made late says nothing, and is tried again), and there is
+        # none below it but no load at all
         recovery = troupe.run.recovery
         assert recovery is not None
         loads = [(shown.load, shown.lowers, shown.held) for shown in recovery.loads]
-        assert loads == [(1, False, False), (0, True, None)]
-        assert [stage.size for stage in whole.stages if stage.kind == "recover"] == [1, 0]
+        assert [load for load in loads if load != (1, False, None)] == [(1, False, False), (0, True, None)]
+        steps = [stage.size for stage in whole.stages if stage.kind == "recover"]
+        assert steps == [load for load, _, _ in loads]
         # and the report says that it did not come back
         comeback = analyse(whole).comeback
         assert comeback is not None
