@@ -33,17 +33,14 @@ class Switch:
         bridge: str = BRIDGE,
     ) -> None:
         """`start` starts a program that ends with the lab. The switch is removed when the context ends."""
-        holder = start(tethered(["unshare", "--net", "sleep", "infinity"]))
-        cleanup.callback(_end, holder)
-        self.path = f"/proc/{holder.pid}/ns/net"
-        await_namespace(holder)
+        self.path = f"/proc/{hold_namespace(start, cleanup)}/ns/net"
         self.link, self._subnet = _link(self.path)
         cleanup.callback(subprocess.run, ["ip", "link", "del", self.link], capture_output=True, check=False)
         self._ip("link", "add", bridge, "type", "bridge")
         self._ip("link", "set", "host", "master", bridge, "up")
         self._ip("link", "set", bridge, "up")
-        _run(["ip", "addr", "add", f"{self.host}/{self._subnet.prefixlen}", "dev", self.link])
-        _run(["ip", "link", "set", self.link, "up"])
+        run_network(["ip", "addr", "add", f"{self.host}/{self._subnet.prefixlen}", "dev", self.link])
+        run_network(["ip", "link", "set", self.link, "up"])
 
     @property
     def host(self) -> str:
@@ -72,7 +69,7 @@ class Switch:
         subprocess.run(command, capture_output=True, check=False)
 
     def _ip(self, *arguments: str) -> None:
-        _run(["nsenter", f"--net={self.path}", "ip", *arguments])
+        run_network(["nsenter", f"--net={self.path}", "ip", *arguments])
 
 
 def _link(switch: str) -> tuple[str, ipaddress.IPv4Network]:
@@ -94,18 +91,24 @@ def _link(switch: str) -> tuple[str, ipaddress.IPv4Network]:
 
 
 def _used() -> list[ipaddress.IPv4Network]:
-    routes = json.loads(_run(["ip", "-json", "-4", "route", "show", "table", "all"]) or "[]")
+    routes = json.loads(run_network(["ip", "-json", "-4", "route", "show", "table", "all"]) or "[]")
     return [ipaddress.IPv4Network(route["dst"]) for route in routes if route["dst"] != "default"]
 
 
-def await_namespace(holder: subprocess.Popen[bytes]) -> None:
-    """Wait until the holder has left the host's network namespace."""
+def hold_namespace(start: Callable[[list[str]], subprocess.Popen[bytes]], cleanup: ExitStack) -> int:
+    """Make a network namespace, which ends with the context; returns the process that holds it.
+
+    `start` starts a program that ends with the lab. Raises LabError.
+    """
+    holder = start(tethered(["unshare", "--net", "sleep", "infinity"]))
+    cleanup.callback(_end, holder)
     hosts = os.readlink("/proc/self/ns/net")
     deadline = time.monotonic() + PATIENCE_S
     while os.readlink(f"/proc/{holder.pid}/ns/net") == hosts:
         if holder.poll() is not None or time.monotonic() > deadline:
             raise LabError("unshare: no network namespace", "to be allowed to make one (root)")
         time.sleep(0.005)
+    return holder.pid
 
 
 def _end(holder: subprocess.Popen[bytes]) -> None:
@@ -113,8 +116,9 @@ def _end(holder: subprocess.Popen[bytes]) -> None:
     holder.wait(PATIENCE_S)
 
 
-def _run(command: list[str]) -> str:
+def run_network(command: list[str], needs: str = "iproute2, and to be allowed to use it (root)") -> str:
+    """Run a command of iproute2; returns what it says. Raises LabError, which says what it `needs`."""
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     if ran.returncode != 0:
-        raise LabError(f"{' '.join(command)}: {ran.stderr}", "iproute2, and to be allowed to use it (root)")
+        raise LabError(f"{' '.join(command)}: {ran.stderr}", needs)
     return ran.stdout

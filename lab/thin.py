@@ -13,10 +13,7 @@ from __future__ import annotations
 import subprocess
 from contextlib import ExitStack
 
-from lab.control import LabError
-from lab.network import BRIDGE, Switch, await_namespace
-from lab.patience import PATIENCE_S
-from lab.tether import tethered
+from lab.network import BRIDGE, Switch, hold_namespace, run_network
 
 _PORT = "port1"
 QUEUED_BYTES = 8_000
@@ -28,12 +25,9 @@ class ThinLink:
 
     def __init__(self, cleanup: ExitStack, port: int, bits_per_s: int) -> None:
         self._switch = Switch(_start, cleanup)
-        holder = _start(tethered(["unshare", "--net", "sleep", "infinity"]))
-        cleanup.callback(_end, holder)
-        await_namespace(holder)
-        self.pid = holder.pid
+        self.pid = hold_namespace(_start, cleanup)
         """A process in the namespace."""
-        self.within = ["nsenter", f"--net=/proc/{holder.pid}/ns/net"]
+        self.within = ["nsenter", f"--net=/proc/{self.pid}/ns/net"]
         """A command that runs another one in the namespace."""
         self.address = self._switch.address(1)
         inside, switch = self.within, ["nsenter", f"--net={self._switch.path}"]
@@ -70,14 +64,5 @@ def _start(command: list[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdin=subprocess.DEVNULL)
 
 
-def _end(holder: subprocess.Popen[bytes]) -> None:
-    holder.kill()
-    holder.wait(PATIENCE_S)
-
-
 def _run(command: list[str]) -> None:
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ran.returncode != 0:
-        raise LabError(
-            f"{' '.join(command)}: {ran.stderr}", "iproute2 and HTB, and to be allowed to use them (root)"
-        )
+    run_network(command, "iproute2 and HTB, and to be allowed to use them (root)")
