@@ -441,22 +441,26 @@ def _main(runs: Sequence[RunData]) -> str:
     return next((operation for operation in wanted if operation in measured), "")
 
 
+def _certain(against: Sequence[Against], names: Sequence[str]) -> list[tuple[float, str]]:
+    """Return the changes of a figure that are certain, each with the name of its run. `names[0]` is the base."""
+    return [
+        (one.change, name)
+        for one, name in zip(against, names[1:], strict=True)
+        if one.judgement in ("worse", "better") and one.change is not None
+    ]
+
+
 def _main_words(
     rows: Sequence[Row], main: str, names: Sequence[str], reaches: Sequence[Reach], unit: str
 ) -> str:
     """Say how much the main operation changed at the most telling load, if the change is certain."""
     of_main = [row for row in rows if row.operation == main and not row.storm and not row.destroy]
     load = telling_load([row.size for row in of_main], reaches)
-    said: list[str] = []
-    for row in of_main:
-        if row.size == load and row.measure in ("p50", "p99"):
-            certain = [
-                (against.change, name)
-                for against, name in zip(row.against, names[1:], strict=True)
-                if against.judgement in ("worse", "better") and against.change is not None
-            ]
-            if certain:
-                said.append(f"{row.measure} {range_words(certain, len(names))}")
+    said = [
+        f"{row.measure} {range_words(certain, len(names))}"
+        for row in of_main
+        if row.size == load and row.measure in ("p50", "p99") and (certain := _certain(row.against, names))
+    ]
     return f"{main} {' and '.join(said)} at {load:,} {unit}" if said else ""
 
 
@@ -575,16 +579,11 @@ def _recovery_change(one: Recovery, number: int) -> str:
 
 def _recovery_words(recovery: Sequence[Recovery], names: Sequence[str]) -> list[str]:
     """Say how much longer or shorter releases take to be back, where that is certain."""
-    said: list[str] = []
-    for one in recovery:
-        certain = [
-            (against.change, name)
-            for against, name in zip(one.against, names[1:], strict=True)
-            if against.judgement in ("worse", "better") and against.change is not None
-        ]
-        if certain:
-            said.append(f"back after {one.what} in {range_words(certain, len(names))} the time")
-    return said
+    return [
+        f"back after {one.what} in {range_words(certain, len(names))} the time"
+        for one in recovery
+        if (certain := _certain(one.against, names))
+    ]
 
 
 def _weight(row: Row, number: int) -> float:

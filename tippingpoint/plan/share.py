@@ -202,9 +202,8 @@ def _model_part(plan: GrowPlan, index: int, of: int) -> GrowPlan:
         stage.units if in_units and not by_application else stage.amounts[plan.counted]
         for stage in plan.stages
     )
-    if (
-        most
-    ):  # a unit without any load has no share of the rest either, but keeps it when the load is taken away
+    # A unit without any load has no share of the rest either, but keeps it when the load is taken away.
+    if most:
         sharing = min(sharing, most)
     for number, stage in enumerate(plan.stages):
         _check_fit(number, stage, sharing, by_application)
