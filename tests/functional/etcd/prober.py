@@ -16,7 +16,10 @@ _PATIENCE_S = 2.0
 
 @dataclass(frozen=True)
 class Request:
-    """One write: when it was sent and answered, by the wall clock, and whether it was done."""
+    """One write: when it was first sent, and answered by whichever member did it, by the wall clock; whether it was done.
+
+    A member that is killed refuses it at once, and the next one does it: as for a run, that is late only if it took long.
+    """
 
     sent: float
     ended: float
@@ -45,11 +48,10 @@ class Prober:
     def _probe(self) -> None:
         member = 0
         while not self._over.wait(_EVERY_S):
-            sent = time.time()
-            done = self._write(self.endpoints[member])
-            self.requests.append(Request(sent, time.time(), done))
-            if not done:
+            sent, done = time.time(), False
+            while not (done := self._write(self.endpoints[member])) and not self._over.wait(_EVERY_S):
                 member = (member + 1) % len(self.endpoints)
+            self.requests.append(Request(sent, time.time(), done))
 
     def _write(self, endpoint: str) -> bool:
         body = json.dumps({"key": "cHJvYmVy", "value": "MQ=="}).encode()
@@ -65,25 +67,21 @@ class Prober:
         return max((each.ended - each.sent for each in self.requests if each.ended < moment), default=0.0)
 
     def noticed_and_back(self, fault: float, until: float, limit: float) -> tuple[float, float]:
-        """Return the seconds from a fault until a write failed or was overdue, and until writes were served in time.
+        """Return the seconds from a fault until a write was overdue, and until writes were served in time.
 
         A later write that was answered, late by less than the limit, between others that were in time is a hiccup: a
         run's 99th percentile allows some, too.
         """
         there = [each for each in self.requests if fault <= each.ended and each.sent < until]
-        late = [not each.done or each.ended - each.sent > limit for each in there]
+        late = [each.ended - each.sent > limit for each in there]
         bad = [each for each, is_late in zip(there, late, strict=True) if is_late]
         bad[1:] = [
             each
             for number, each in enumerate(there)
             if late[number]
             and each is not bad[0]
-            and (
-                not each.done or each.ended - each.sent > 2 * limit or any(late[number - 1 : number + 2 : 2])
-            )
+            and (each.ended - each.sent > 2 * limit or any(late[number - 1 : number + 2 : 2]))
         ]
         assert bad, "the prober was served all the time"
-        noticed = min(min(each.ended, each.sent + limit) for each in bad)
-        last = bad[-1]
-        following = next(each for each in self.requests if each.sent >= last.ended and each.done)
-        return max(0.0, noticed - fault), (last if last.done else following).ended - fault
+        assert bad[-1].done, "the prober was not served again"
+        return max(0.0, min(each.sent for each in bad) + limit - fault), bad[-1].ended - fault

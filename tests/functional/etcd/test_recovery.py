@@ -46,8 +46,10 @@ def test_a_prober_sees_the_same_recovery(etcd_private: EtcdLab, tmp_path: Path, 
     )
     assert after.noticed is not None, after
     assert after.recovered is not None, after
-    assert abs(after.noticed - noticed) < within, (after, noticed, back)
+    # (a client of the killed member loses its connection at once, while the prober may be at another)
+    earliest = 0.0 if after.noticed_by.endswith("failed") else noticed - within
+    assert earliest <= after.noticed < noticed + within, (after, noticed, back)
     assert abs(after.recovered - back) < within, (after, noticed, back)
     print(
-        f"{fault}: noticed {after.noticed:.2f} and {noticed:.2f}, back {after.recovered:.2f} and {back:.2f}"
+        f"{fault}: noticed {after.noticed:.2f} ({after.noticed_by}) and {noticed:.2f}, back {after.recovered:.2f} and {back:.2f}"
     )
