@@ -16,9 +16,11 @@ _PATIENCE_S = 2.0
 
 @dataclass(frozen=True)
 class Request:
-    """One write: when it was first sent, and answered by whichever member did it, by the wall clock; whether it was done.
+    """One write: when it was first sent, and when whichever member did it answered, by the wall clock; whether it was
+    done.
 
-    A member that is killed refuses it at once, and the next one does it: as for a run, that is late only if it took long.
+    A member that is killed refuses it at once, and the next one does it: as for a run, that is late only if it took
+    long.
     """
 
     sent: float

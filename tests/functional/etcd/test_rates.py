@@ -91,6 +91,8 @@ def test_a_search_over_a_rate_ends_at_its_limit(
     measured = only_run(tmp_path / "runs")
     probes = probe_events(measured.events)
     assert (probes[0].size, probes[-1].size) == (start, limit)
-    assert all(probe.held for probe in probes), probes
+    # (where a busy machine makes the generator late, a probe says nothing, and is made again)
+    assert not [probe for probe in probes if probe.held is False], probes
+    assert probes[-1].held, probes
     assert f"{limit} {load}/s" in analyse(measured).verdict.sentence
     assert leases_left(etcd) == []

@@ -50,6 +50,5 @@ def test_a_prober_sees_the_same_recovery(etcd_private: EtcdLab, tmp_path: Path, 
     earliest = 0.0 if after.noticed_by.endswith("failed") else noticed - within
     assert earliest <= after.noticed < noticed + within, (after, noticed, back)
     assert abs(after.recovered - back) < within, (after, noticed, back)
-    print(
-        f"{fault}: noticed {after.noticed:.2f} ({after.noticed_by}) and {noticed:.2f}, back {after.recovered:.2f} and {back:.2f}"
-    )
+    times = f"noticed {after.noticed:.2f} and {noticed:.2f}, back {after.recovered:.2f} and {back:.2f}"
+    print(f"{fault}: {times} ({after.noticed_by})")

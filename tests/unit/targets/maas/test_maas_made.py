@@ -108,7 +108,7 @@ def test_networks_of_what_is_composed_are_its_hosts_to_choose() -> None:
 
 @pytest.fixture
 def lab() -> Iterator[MaasLab]:
-    with MaasLab(machines=1, timings=Timings(0.05, 0.05, 0.05, 0.05, 0.05)) as lab:
+    with MaasLab(machines=1, timings=Timings(0.05, 0.05, 0.05, power_timeout_s=60.0, timeout_s=0.05)) as lab:
         yield lab
 
 
